@@ -1,4 +1,4 @@
-"""Numbers as words: the same words as the timeline's (``js/src/draw/format.ts``); times from text.
+"""Numbers as words: the same words as the timeline's (``js/src/ui/formats.ts``); times from text.
 
 Spaces within a number or before its unit are thin and do not break.
 """

@@ -110,7 +110,7 @@ def panel_figure(
     """Return one of the dashboard's charts as a sheet.
 
     A sheet has marks and no layout: the page places its words and sets its scale
-    (``js/src/dash/charts``). For a chart that stands alone take the function of its analysis.
+    (``js/src/charts``). For a chart that stands alone take the function of its analysis.
     """
     if panel not in _PANELS:
         raise ValueError(f"no chart {panel!r}: there are {', '.join(_PANELS)}")
@@ -141,7 +141,7 @@ def panel_items(panel: str) -> dict[str, Any]:
 
     The items are of no job: the page fills in what each selection has.
     """
-    # One sheet serves all of these, filled by ``js/src/dash/by_format``.
+    # One sheet serves all of these, filled by ``js/src/formats``.
     if panel in {one.id for one in own_panels()}:
         return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}

@@ -1,4 +1,4 @@
-"""The charts' colours: the timeline's own (``js/src/draw/theme.ts``), so that they agree."""
+"""The charts' colours: the timeline's own (``js/src/ui/theme.ts``), so that they agree."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Flags:
 
 Codes = npt.NDArray[np.uint8]
 
-#: By code, the same as in `js/src/compare/event_classes.ts`. The first number of slower and faster
+#: By code, the same as in `js/src/facts/event_classes.ts`. The first number of slower and faster
 #: is for less than a third longer than the other, the second for less than twice as long.
 CLASSES: tuple[str, ...] = (
     "same",

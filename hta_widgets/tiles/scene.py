@@ -186,7 +186,7 @@ VERSION = 1
 
 
 def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
-    """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/contract.ts``."""
+    """Return the scene of a job as JSON values; see ``Scene`` in ``js/src/protocol/source.ts``."""
     problems = _problems(traces)
     events = sum(len(rank.table) for rank in job.ranks)
     ranks = ranks_of_job(traces)

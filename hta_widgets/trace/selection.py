@@ -1,6 +1,6 @@
 """`Selection`: which events of a set are meant, which rows they are, and the selection in words.
 
-`js/src/dash/words.ts` words selections the same way (`tests/vectors/words.json`).
+`js/src/dashboard/selection.ts` words selections the same way (`tests/vectors/words.json`).
 """
 
 from __future__ import annotations

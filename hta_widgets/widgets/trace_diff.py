@@ -174,7 +174,7 @@ class PairHistory:
     """The order of the changes of several views, each of which keeps its own values.
 
     Whatever changes or undoes them, here or in a page, their histories tell: this one only keeps
-    whose turn it is. `js/src/compare/pair_history.ts` does the same for the page's buttons.
+    whose turn it is. `js/src/compare/timelines.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[_View]) -> None:

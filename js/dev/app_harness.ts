@@ -1,11 +1,11 @@
 /** The whole timeline on a page without a kernel; `globalThis.app` is for scripts and consoles. */
 
-import { TimelineApp } from "../src/app/app";
-import type { Model } from "../src/app/shared";
-import type { Scene, Source, ThemeName } from "../src/contract";
-import { createStage } from "../src/stage";
-import { BridgeSource } from "./bridge_source";
+import type { Model } from "../src/connection/store";
+import type { Scene, Source, ThemeName } from "../src/protocol/source";
+import { createStage } from "../src/stage/stage";
+import { TimelineApp } from "../src/timeline/view";
 import { AppSource } from "./app_source";
+import { BridgeSource } from "./bridge_source";
 import { fakeJob } from "./fake_job";
 import "../src/entries/timeline.css";
 

@@ -1,6 +1,6 @@
 /** Answers everything a whole timeline asks, from a made-up job. */
 
-import type { Brief, Kind, Reply, SelectionJson } from "../src/contract";
+import type { Brief, Kind, Reply, SelectionJson } from "../src/protocol/source";
 import { type FakeEvent, type FakeJob, type FakeLane, KINDS } from "./fake_job";
 import { FakeSource } from "./fake_source";
 

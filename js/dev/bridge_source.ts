@@ -1,6 +1,6 @@
 /** Asks a tile engine behind a loopback HTTP bridge (js/dev/bridge.py). */
 
-import type { Reply, Scene, Source } from "../src/contract";
+import type { Reply, Scene, Source } from "../src/protocol/source";
 
 export class BridgeSource implements Source {
   readonly status = "live";

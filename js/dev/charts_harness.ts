@@ -1,9 +1,8 @@
 /** A page of charts to look at: every chart at one width, in one theme. See charts_shoot.py. */
 
-import { applyTheme } from "../src/app/theme_vars";
-import type { ThemeName } from "../src/contract";
-import { CHARTS, makeChart } from "../src/dash/charts";
-import type { Brush, ChartPanel, Chosen, PanelFrame } from "../src/dash/types";
+import { CHARTS, makeChart } from "../src/dashboard/charts";
+import type { Brush, ChartPanel, Chosen, PanelFrame, ThemeName } from "../src/protocol/source";
+import { applyTheme } from "../src/ui/theme";
 
 const none: Chosen = { ranks: null, names: null, kinds: null, window: null };
 

@@ -1,6 +1,6 @@
 /** A made-up data-parallel job, event by event, for drawing without a kernel. */
 
-import type { Kind, Scene, SceneRank, SceneStep, SceneTrack } from "../src/contract";
+import type { Kind, Scene, SceneRank, SceneStep, SceneTrack } from "../src/protocol/source";
 
 export const KINDS: Kind[] = [
   "compute",

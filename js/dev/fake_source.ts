@@ -1,6 +1,6 @@
 /** Answers the stage's requests from the events of a made-up job, straight from the protocol. */
 
-import type { Reply, Source } from "../src/contract";
+import type { Reply, Source } from "../src/protocol/source";
 import { CELLS, cellsOf, counterCells } from "./fake_cells";
 import type { FakeEvent, FakeJob, FakeLane } from "./fake_job";
 

@@ -1,6 +1,6 @@
 /** Who waits for whom in a made-up job: the n-th communication of every rank is one collective. */
 
-import type { Reply } from "../src/contract";
+import type { Reply } from "../src/protocol/source";
 import type { FakeEvent, FakeJob } from "./fake_job";
 import type { FakeSource } from "./fake_source";
 

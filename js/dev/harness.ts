@@ -1,8 +1,8 @@
 /** The stage alone on a page, driven by the dev scripts through `globalThis.harness`. */
 
-import type { FrameStats, Overlay, Scene, Source, Stage, ThemeName } from "../src/contract";
-import { defaultOpen } from "../src/layout/rows";
-import { createStage } from "../src/stage";
+import type { FrameStats, Overlay, Scene, Source, Stage, ThemeName } from "../src/protocol/source";
+import { defaultOpen } from "../src/stage/rows";
+import { createStage } from "../src/stage/stage";
 import { BridgeSource } from "./bridge_source";
 import { fakeJob } from "./fake_job";
 import { FakeSource } from "./fake_source";

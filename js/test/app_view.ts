@@ -4,9 +4,9 @@ import { afterEach, beforeEach, expect } from "vitest";
 import { freshState, type LooseModel } from "../dev/app_harness";
 import { AppSource } from "../dev/app_source";
 import { type FakeJob, fakeJob } from "../dev/fake_job";
-import { TimelineApp } from "../src/app/app";
-import type { Span } from "../src/contract";
-import { createStage } from "../src/stage";
+import type { Span } from "../src/protocol/source";
+import { createStage } from "../src/stage/stage";
+import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/timeline.css";
 
 export interface View {

@@ -4,12 +4,18 @@ import { afterEach, beforeEach } from "vitest";
 import { freshState, LooseModel } from "../dev/app_harness";
 import { AppSource } from "../dev/app_source";
 import { type FakeJob, fakeJob } from "../dev/fake_job";
-import type { Reply, SelectionJson } from "../src/contract";
-import { DashApp } from "../src/dash/app";
-import { PANELS } from "../src/dash/catalog";
-import type { MakeChart } from "../src/dash/chart_slot";
-import type { Brush, ChartPanel, Chosen, PanelFrame } from "../src/dash/types";
-import { createStage } from "../src/stage";
+import type { MakeChart } from "../src/charts/chart";
+import { DashApp } from "../src/dashboard/view";
+import { PANELS } from "../src/facts/panels";
+import type {
+  Brush,
+  ChartPanel,
+  Chosen,
+  PanelFrame,
+  Reply,
+  SelectionJson,
+} from "../src/protocol/source";
+import { createStage } from "../src/stage/stage";
 import "../src/entries/dashboard.css";
 
 /** Answers for panels too; what is asked for is kept in `asked`. */

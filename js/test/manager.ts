@@ -2,6 +2,7 @@
  * The real anywidget runtime on the real ipywidgets manager, in a browser without Jupyter: what a
  * module must live with, at the price of a unit test.
  */
+
 import * as base from "@jupyter-widgets/base";
 import { ManagerBase } from "@jupyter-widgets/base-manager";
 

@@ -1,6 +1,6 @@
 /** Two runs of two steps each, as the kernel tells a page of them. */
 
-import type { Frame } from "../src/compare/frames";
+import type { Frame } from "../src/protocol/source";
 
 export function frame(columns: Frame["columns"], attrs: Frame["attrs"] = {}): Frame {
   return { rows: Object.values(columns)[0]?.length ?? 0, columns, attrs };

@@ -1,7 +1,7 @@
 /** A widget without a face: lets tests ask as a live view does, and see who answers. */
 
-import { liveSource } from "../../js/src/data/offline";
-import type { MessageModel } from "../../js/src/data/kernel_source";
+import { liveSource } from "../../js/src/connection/answering";
+import type { MessageModel } from "../../js/src/connection/kernel";
 
 interface Props {
   model: MessageModel;

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const result = await build({
-  entryPoints: ["js/src/dash/by_format/source.ts"],
+  entryPoints: ["js/src/formats/source.ts"],
   bundle: true,
   format: "esm",
   write: false,

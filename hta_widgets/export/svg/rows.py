@@ -1,4 +1,4 @@
-"""Lay out the rows of a picture as ``js/src/layout`` does, and draw their lanes."""
+"""Lay out the rows of a picture as ``js/src/stage`` does, and draw their lanes."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 /** What became of each event: classes, the legend, the list of changes, one history for two. */
 
 import { describe, expect, test } from "vitest";
-import type { History } from "../app/history";
-import { NOTHING } from "../app/shared";
-import { partsAt } from "../draw/class_parts";
-import { pack, rgb } from "../draw/paints";
-import { THEMES } from "../draw/theme";
-import { ChangesPanel, chanceWords, replacedWords } from "./changes_panel";
-import { spreadWords } from "./charts";
-import { ColourLegend } from "./colour_legend";
+import { frame } from "../../test/two_runs";
+import { type History, NOTHING } from "../connection/store";
+import { PairSource } from "../engine/pairs";
 import {
   CLASSES,
   classLook,
@@ -18,12 +13,23 @@ import {
   countsOf,
   eventClasses,
   GROUPS,
-} from "./event_classes";
+} from "../facts/event_classes";
+import { pack, partsAt, rgb } from "../stage/paints";
+import { THEMES } from "../ui/theme";
+import { spreadWords } from "./charts";
 import { turned } from "./frames";
-import { PairSource } from "./page_source";
-import { PairHistory } from "./pair_history";
-import { cellText, measuresOf, plainTable, tableTitle, titleOf } from "./tables";
-import { frame } from "../../test/two_runs";
+import {
+  cellText,
+  chanceWords,
+  ChangesPanel,
+  measuresOf,
+  plainTable,
+  replacedWords,
+  tableTitle,
+  titleOf,
+} from "./tables";
+import { PairHistory } from "./timelines";
+import { ColourLegend } from "./toolbar";
 
 /** Events of each class before and after: 5 slower by a little, 2 faster by much, 1 alone, 90 same. */
 const counts = [

@@ -1,20 +1,17 @@
-/** All that is drawn from frames: steps, sums, changes, names, the operator tree. */
+/** The panels of a comparison that show frames: steps, waterfall, changes, names, operator tree. */
 
-import { asError, isAbort } from "../contract";
-import { fill, h } from "../app/dom";
-import { failure } from "../app/panels/parts";
-import type { ThemeName } from "../contract";
-import { formatDuration, plural } from "../draw/format";
-import { ChangesPanel } from "./changes_panel";
-import { shareWords } from "./delta";
-import { type About, type Frame, type Frames, type Row, rowsOf, text, turned } from "./frames";
-import { medianShare, type Totals, WORTH_TELLING } from "./headline";
-import { Icicle, type IcicleChoice } from "./icicle";
-import { NamesTable } from "./names_table";
-import { fillRoom, type Room } from "./room";
-import { Strip } from "./strip";
-import { lengthsOf, stepLabel, withLengths } from "./strip_layout";
+import { asError, type Frame, isAbort, type ThemeName } from "../protocol/source";
+import { failure } from "../ui/controls";
+import { fill, h } from "../ui/dom";
+import { formatDuration, plural } from "../ui/formats";
+import { type About, type Frames, type Row, rowsOf, shareWords, text, turned } from "./frames";
+import { Icicle, type IcicleChoice } from "./operator_tree";
+import { medianShare, type Totals, WORTH_TELLING } from "./pane";
+import { lengthsOf, stepLabel, Strip, withLengths } from "./steps";
+import { ChangesPanel, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
+
+// All that is drawn from frames: steps, sums, changes, names, the operator tree.
 
 export interface ChartsWays {
   frames: Frames;
@@ -363,7 +360,7 @@ function turnedIf(frame: Frame, swapped: boolean): Frame {
 }
 
 /** Length of a pair of steps, before and after. */
-export function stepWords(row: Row): string {
+function stepWords(row: Row): string {
   const [before, after] = lengthsOf(row);
   return (
     `${stepLabel(text(row, "after_label"))}: ${formatDuration(before)} → ` +
@@ -389,4 +386,87 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
     `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +
     `mean ± standard deviation; ${verdict} (${chance}).`
   );
+}
+
+// How many rows the tables show at first, so that columns beside each other end at one height.
+
+interface Rows {
+  readonly el: HTMLElement;
+  setRoom(rows: number): void;
+}
+
+/**
+ * What lies where: all below each other; names beside the waterfall; changes and names beside it; or
+ * a column of these beside one of the rest.
+ */
+export type Room = "sheet" | "pair" | "row" | "columns";
+
+const SHEET = { names: 10, changes: 6 };
+/** Changes are few and worth more than names. */
+const MOST_CHANGES = 10;
+const LEAST = { names: 8, changes: 6 };
+const MOST_NAMES = 60;
+
+/** So many rows that what is `height` px high with `shown` rows becomes `wanted` px high. */
+export function rowsFor(
+  wanted: number,
+  { height, shown, row }: { height: number; shown: number; row: number },
+): number {
+  return row > 0 ? Math.floor((wanted - (height - shown * row)) / row) : shown;
+}
+
+/** Of rows for both, names give way first, then changes. */
+export function parted(free: number): { names: number; changes: number } {
+  const missing = Math.max(0, LEAST.names - (free - MOST_CHANGES));
+  const changes = Math.max(LEAST.changes, MOST_CHANGES - missing);
+  return { names: within(free - changes), changes };
+}
+
+function within(names: number): number {
+  return Math.min(MOST_NAMES, Math.max(LEAST.names, names));
+}
+
+/** Up to where its content reaches, even where it is stretched. */
+function heightOf(el: HTMLElement): number {
+  const { top } = el.getBoundingClientRect();
+  const { paddingBottom } = getComputedStyle(el);
+  const ends = Array.from(el.children, (child) => child.getBoundingClientRect().bottom);
+  return Math.max(top, ...ends) - top + (Number.parseFloat(paddingBottom) || 0);
+}
+
+function measured({ el }: Rows): { height: number; shown: number; row: number } {
+  const rows = el.querySelectorAll<HTMLElement>("[data-change]");
+  const row = rows[0]?.getBoundingClientRect().height ?? 0;
+  return { height: heightOf(el), shown: rows.length, row };
+}
+
+/** The panels of the right column, and the left one. */
+interface Filled {
+  waterfall: HTMLElement;
+  names: Rows;
+  changes: Rows;
+  /** What lies beside them in two columns. */
+  left: readonly HTMLElement[];
+}
+
+function fillRoom(room: Room, { waterfall, names, changes, left }: Filled): void {
+  if (room === "sheet" || measured(names).row === 0) {
+    names.setRoom(SHEET.names);
+    changes.setRoom(SHEET.changes);
+    return;
+  }
+  if (room === "columns") {
+    const beside = left.reduce((sum, el) => sum + heightOf(el), 0);
+    const [own, theirs] = [measured(names), measured(changes)];
+    const rest = theirs.height - theirs.shown * theirs.row;
+    const free = rowsFor(beside - heightOf(waterfall) - rest, own);
+    const rows = parted(free);
+    changes.setRoom(rows.changes);
+    names.setRoom(within(free - Math.min(rows.changes, measured(changes).shown)));
+    return;
+  }
+  const high = heightOf(waterfall);
+  names.setRoom(within(rowsFor(high, measured(names))));
+  const fit = room === "row" ? rowsFor(high, measured(changes)) : SHEET.changes;
+  changes.setRoom(Math.max(LEAST.changes, fit));
 }

@@ -1,9 +1,10 @@
 /** A click that chooses goes back and forth with the history: what is marked, and the sums below. */
 
 import { expect, test, vi } from "vitest";
-import { Charts, type ChartsWays } from "./charts";
-import type { About, Frame, Frames } from "./frames";
 import { frame, slots } from "../../test/two_runs";
+import type { Frame } from "../protocol/source";
+import { Charts, type ChartsWays } from "./charts";
+import type { About, Frames } from "./frames";
 
 const sums = frame(
   { kind: ["compute"], before_ns: [100], after_ns: [120], diff_ns: [20] },

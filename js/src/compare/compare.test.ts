@@ -1,18 +1,17 @@
 /** Two runs side by side: where things lie, what adds up, and names that mean harm. */
 
 import { describe, expect, test } from "vitest";
-import { countWords, deltaColour, DELTAS } from "./delta";
-import { type Frame, shortLabels, turned } from "./frames";
-import { placeTiles } from "./icicle";
-import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./maps";
-import { NamesTable, sortedNames } from "./names_table";
-import { pairWords } from "./pair_lines";
-import { headlineOf, headParts, silence } from "./headline";
-import { PairSource } from "./page_source";
-import { Strip } from "./strip";
-import { bandPoints, lanesOf, medianSlot, placeSlots, withLengths } from "./strip_layout";
-import { partBars, waterfallBars } from "./waterfall";
 import { frame, slots } from "../../test/two_runs";
+import { PairSource } from "../engine/pairs";
+import type { Frame } from "../protocol/source";
+import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
+import { countWords, deltaColour, DELTAS, shortLabels, turned } from "./frames";
+import { pairWords } from "./link";
+import { placeTiles } from "./operator_tree";
+import { headlineOf, headParts, silence } from "./pane";
+import { bandPoints, lanesOf, medianSlot, placeSlots, Strip, withLengths } from "./steps";
+import { NamesTable, sortedNames } from "./tables";
+import { partBars, waterfallBars } from "./waterfall";
 
 const segments = frame({
   side: ["before", "before", "after", "after"],

@@ -1,10 +1,10 @@
 /** What of a comparison cannot be had says so in its own place, and can be asked for again. */
 
 import { expect, test, vi } from "vitest";
-import type { Reply, Source } from "../contract";
+import type { Frame, Reply, Source } from "../protocol/source";
 import { Charts } from "./charts";
-import { ColourLegend } from "./colour_legend";
-import { type About, type Frame, Frames } from "./frames";
+import { type About, Frames } from "./frames";
+import { ColourLegend } from "./toolbar";
 
 const ABOUT: About = {
   labels: ["one", "two"],

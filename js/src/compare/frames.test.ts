@@ -1,9 +1,9 @@
 /** Frames are asked for once, several in one go, and again where that failed. */
 
 import { expect, test } from "vitest";
-import type { Reply, Source } from "../contract";
-import { type Frame, Frames } from "./frames";
-import { PairSource } from "./page_source";
+import { PairSource } from "../engine/pairs";
+import type { Frame, Reply, Source } from "../protocol/source";
+import { Frames } from "./frames";
 
 const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
 const two: Frame = { rows: 2, columns: { name: ["a", "b"] }, attrs: {} };

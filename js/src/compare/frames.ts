@@ -1,9 +1,10 @@
-/** The frames of a comparison: asked for once, kept, and turned round where the page is. */
+/** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
-import type { Source } from "../contract";
-import type { PanelFrame } from "../dash/types";
+import type { Frame, PanelFrame, Reply, Source, ThemeName } from "../protocol/source";
+import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 
-export type Frame = PanelFrame;
+// The frames of a comparison: asked for once, kept, and turned round where the page is.
+
 export type Row = Record<string, unknown>;
 
 /** What the widget says of the comparison before any frame is made. */
@@ -132,4 +133,87 @@ export function shortLabels([one, two]: readonly [string, string]): [string, str
     Math.max(...["_", "-", "/", ".", " "].map((mark) => one.slice(0, at).lastIndexOf(mark))) + 1;
   const short: [string, string] = [one.slice(start), two.slice(start)];
   return one === two || short.some((name) => name.length < 3) ? [one, two] : short;
+}
+
+// One side of a comparison, as a timeline asks of it.
+
+export class SideSource implements Source {
+  constructor(
+    private readonly whole: Source,
+    private readonly side: 0 | 1,
+  ) {}
+
+  get status(): Source["status"] {
+    return this.whole.status;
+  }
+
+  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
+    this.whole.onStatus(listener, signal);
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    return this.whole.ask(op, { ...request, side: this.side }, signal);
+  }
+}
+
+// Differences as colours and words: green is faster, magenta slower, grey the same.
+
+interface Ramp {
+  faster: [string, string, string];
+  same: string;
+  slower: [string, string, string];
+}
+
+export const DELTAS: Readonly<Record<ThemeName, Ramp>> = {
+  light: {
+    faster: ["#b5dc8e", "#5a9a2f", "#2b6318"],
+    same: "#eceef1",
+    slower: ["#efb3d3", "#c2277f", "#80074f"],
+  },
+  dark: {
+    faster: ["#35561f", "#6fb53c", "#b9e795"],
+    same: "#2a313c",
+    slower: ["#6a2148", "#d8479b", "#f7a8d3"],
+  },
+};
+
+/** Within this nothing is called slower or faster. */
+const SAME_SHARE = 0.02;
+
+/** The colour of a change as a share of before; `full` is where the scale ends. */
+export function deltaColour(share: number, theme: ThemeName, full = 1): string {
+  const ramp = DELTAS[theme];
+  if (!Number.isFinite(share)) return (share > 0 ? ramp.slower : ramp.faster)[2];
+  if (Math.abs(share) <= SAME_SHARE) return ramp.same;
+  const steps = share > 0 ? ramp.slower : ramp.faster;
+  const at = Math.abs(share) / full;
+  return steps[at < 0.4 ? 0 : at < 0.85 ? 1 : 2];
+}
+
+/** The middle step: for bars, whose length says how much. */
+export function barColour(diff: number, theme: ThemeName): string {
+  const ramp = DELTAS[theme];
+  return diff === 0 ? ramp.same : (diff > 0 ? ramp.slower : ramp.faster)[1];
+}
+
+/** `+60 %`; without a before there is no share. */
+export function shareWords(diff: number, before: number): string {
+  return before > 0 ? formatShareDelta(diff / before) : "";
+}
+
+export function deltaWords(diff: number): string {
+  return formatDurationDelta(Math.round(diff));
+}
+
+function times(count: number): string {
+  return Number.isInteger(count) || Math.abs(count) >= 100
+    ? formatCount(count)
+    : count.toFixed(1).replace(/\.0$/, "");
+}
+
+/** `18 → 4 645`, `new 218`, `gone 6`, or the one number. */
+export function countWords(before: number, after: number): string {
+  if (before === 0 && after > 0) return `new ${times(after)}`;
+  if (after === 0 && before > 0) return `gone ${times(before)}`;
+  return before === after ? times(before) : `${times(before)} → ${times(after)}`;
 }

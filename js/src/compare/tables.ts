@@ -1,6 +1,8 @@
-/** Tables that only some formats have: before, after and the change of each measure side by side. */
+/** Tables of a comparison: names, changes, and tables of a format. */
 
-import { fill, h } from "../app/dom";
+import { classLook, classOfChange, lookStyle } from "../facts/event_classes";
+import type { Frame, ThemeName } from "../protocol/source";
+import { fill, h } from "../ui/dom";
 import {
   formatBytes,
   formatCount,
@@ -8,15 +10,415 @@ import {
   formatDurationDelta,
   formatShare,
   plural,
-} from "../draw/format";
-import { shareWords } from "./delta";
-import { type Frame, noteOf, type Row, rowsOf } from "./frames";
+} from "../ui/formats";
+import {
+  barColour,
+  countWords,
+  deltaWords,
+  noteOf,
+  number,
+  type Row,
+  rowsOf,
+  shareWords,
+  text,
+} from "./frames";
+import { RowsPane } from "./pane";
+
+// Names that changed: time before and after, the difference around zero, and how often.
+
+type Key = "name" | "before_ns" | "after_ns" | "diff_ns" | "count";
+
+const MORE_NAMES = 50;
+const TEXTS: Record<Key, string> = {
+  name: "name",
+  before_ns: "before",
+  after_ns: "after",
+  diff_ns: "change",
+  count: "count",
+};
+
+function value(row: Row, key: Key): number {
+  if (key === "count") return Math.abs(number(row, "after_count") - number(row, "before_count"));
+  if (key === "diff_ns") return Math.abs(number(row, key));
+  return number(row, key);
+}
+
+/** Rows that hold the text, in the order asked for. */
+export function sortedNames(frame: Frame, key: Key, descending: boolean, filter: string): Row[] {
+  const wanted = filter.trim().toLowerCase();
+  const rows = rowsOf(frame).filter((row) => {
+    const members = Array.isArray(row.members) ? (row.members as string[]) : [];
+    return (
+      wanted === "" ||
+      [text(row, "name"), ...members].some((name) => name.toLowerCase().includes(wanted))
+    );
+  });
+  const sign = descending ? -1 : 1;
+  return rows.sort((a, b) =>
+    key === "name"
+      ? sign * text(a, "name").localeCompare(text(b, "name"))
+      : sign * (value(a, key) - value(b, key)),
+  );
+}
+
+/** How much is told by the length; what has no partner, or another one, by its form as well. */
+function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
+  const look = classOfChange(change, 0, diff);
+  if (look === "only_here" || look === "replaced") return lookStyle(classLook(look, theme));
+  return { background: barColour(diff, theme) };
+}
+
+export class NamesTable extends RowsPane<string> {
+  readonly el = h("section", { class: "hta-diff-pane hta-diff-names" });
+  private readonly input: HTMLInputElement;
+  private readonly head = h("div", { class: "hta-diff-head" });
+  private readonly about = h("p", { class: "hta-about" });
+  private readonly body = h("div", { class: "hta-diff-table", role: "table" });
+  private frame: Frame | null = null;
+  private key: Key = "diff_ns";
+  private descending = true;
+
+  /** `choose` hears first of the full names behind a row; null where it is unchosen. */
+  constructor(private readonly choose: (names: string[] | null) => void) {
+    super(10);
+    this.input = h("input", {
+      type: "search",
+      class: "hta-table-filter hta-diff-filter",
+      placeholder: "Filter names",
+      "aria-label": "Filter names",
+      on: { input: () => this.draw() },
+    });
+    this.head.append(h("h3", {}, "Names that changed most"), this.input);
+    this.el.append(this.head, this.about, this.body);
+  }
+
+  show(frame: Frame): void {
+    this.frame = frame;
+    this.draw();
+  }
+
+  /** In place of all: why it cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.frame = null;
+    this.about.textContent = "";
+    fill(this.body, why);
+  }
+
+  protected draw(): void {
+    const { frame } = this;
+    if (frame === null) return;
+    const { attrs } = frame;
+    const steps = Number(attrs.steps ?? 1);
+    const what = attrs.device === "cpu" ? "host " : attrs.device === "all" ? "" : "GPU ";
+    const beyond = Number(attrs.names ?? frame.rows) - frame.rows;
+    const ranks = Number(attrs.before_ranks ?? 1) > 1 || Number(attrs.after_ranks ?? 1) > 1;
+    this.about.textContent =
+      `sum of ${what}time over ${plural(steps, "step")}${ranks ? ", mean over ranks" : ""}; ` +
+      "parallel streams add up, so this column does not sum to the difference" +
+      (beyond > 0 ? `; ${plural(beyond, "name")} that changed less in Python` : "");
+    const rows = sortedNames(frame, this.key, this.descending, this.input.value);
+    const diffs = rows.map((row) => number(row, "diff_ns"));
+    const scale = { less: Math.max(0, -Math.min(0, ...diffs)), more: Math.max(0, ...diffs) };
+    fill(
+      this.body,
+      this.header(),
+      ...rows.slice(0, this.shown).map((row) => this.row(row, scale)),
+      rows.length === 0 &&
+        h(
+          "p",
+          { class: "hta-note" },
+          typeof attrs.note === "string" && attrs.note !== "" ? attrs.note : "No such name.",
+        ),
+      this.moreOf(rows, "name", MORE_NAMES),
+    );
+  }
+
+  private header(): HTMLElement {
+    const keys: Key[] = ["name", "before_ns", "after_ns", "diff_ns", "count"];
+    return h(
+      "div",
+      { class: "hta-diff-row hta-diff-row-head", role: "row" },
+      ...keys.map((key) =>
+        h(
+          "div",
+          {
+            role: "columnheader",
+            class: `hta-diff-col-${key}`,
+            "aria-sort": this.key === key ? (this.descending ? "descending" : "ascending") : null,
+          },
+          h(
+            "button",
+            { type: "button", class: "hta-sort", on: { click: () => this.sort(key) } },
+            TEXTS[key],
+            this.key === key && (this.descending ? " ▾" : " ▴"),
+          ),
+        ),
+      ),
+    );
+  }
+
+  private sort(key: Key): void {
+    this.descending = this.key === key ? !this.descending : key !== "name";
+    this.key = key;
+    this.draw();
+  }
+
+  private row(row: Row, { less, more }: { less: number; more: number }): HTMLElement {
+    const name = text(row, "name");
+    const diff = number(row, "diff_ns");
+    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
+    const members = Array.isArray(row.members) ? (row.members as string[]) : [name];
+    const by = text(row, "replaced_by");
+    const whole = Math.max(less + more, 1);
+    const zero = (less / whole) * 100;
+    const long = (Math.abs(diff) / whole) * 100;
+    const on = this.chosen === name;
+    return h(
+      "div",
+      {
+        class: on ? "hta-diff-row hta-on" : "hta-diff-row",
+        role: "row",
+        "data-change": text(row, "change"),
+        on: {
+          click: () => {
+            this.choose(on ? null : members);
+            this.setChoice(on ? null : name);
+          },
+        },
+      },
+      h(
+        "div",
+        { class: "hta-diff-col-name", role: "cell" },
+        h("i", {
+          class: "hta-diff-swatch",
+          style: { background: `var(--hta-kind-${text(row, "kind") || "other"})` },
+        }),
+        h(
+          "button",
+          {
+            type: "button",
+            class: "hta-name-button",
+            title: `${members.slice(0, 4).join("\n")}${by ? `\nreplaced by ${by}` : ""}`,
+            "aria-pressed": String(on),
+          },
+          name,
+        ),
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-before_ns", role: "cell" },
+        before ? formatDuration(before) : "–",
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-after_ns", role: "cell" },
+        after ? formatDuration(after) : "–",
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-diff_ns", role: "cell" },
+        h("b", {}, deltaWords(diff)),
+        h(
+          "span",
+          { class: "hta-diff-around", style: { "--zero": `${zero}%` } },
+          h("i", {
+            style: {
+              left: `${diff < 0 ? zero - long : zero}%`,
+              width: `${long}%`,
+              ...barStyle(text(row, "change"), diff, this.theme),
+            },
+          }),
+        ),
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-count", role: "cell" },
+        countWords(number(row, "before_count"), number(row, "after_count")),
+      ),
+    );
+  }
+}
+
+// What changed beyond noise, each change once; a click marks its events on both sides.
+
+const MORE_CHANGES = 20;
+
+/** What came out of chance how rarely; where nothing is known of the spread, that. */
+export function chanceWords(
+  change: string,
+  p: unknown,
+  hasSteps = true,
+): { words: string; about: string } {
+  if (change !== "slower" && change !== "faster") {
+    return {
+      words: hasSteps ? "in most steps" : "–",
+      about: "Calls that come or go are no matter of chance.",
+    };
+  }
+  if (typeof p !== "number") {
+    return {
+      words: "one step",
+      about: "One step on a side tells nothing of the spread: 20 % is asked for.",
+    };
+  }
+  const about =
+    "How likely the means of the steps differ as much by chance, by t-tests over the steps.";
+  if (p < 0.0001) return { words: "p < 0.0001", about };
+  return { words: `p ${p < 0.001 ? p.toFixed(4) : p.toFixed(3)}`, about };
+}
+
+/** `aten::add ; aten::mul → fused_add_mul`, of replaced work. */
+export function replacedWords(row: Row): string {
+  const names = (column: string): string[] =>
+    text(row, column)
+      .split("; ")
+      .filter((name) => name !== "");
+  const [before, after] = [names("before_names"), names("after_names")];
+  if (before.length === 0 && after.length === 0) return "";
+  const short = (list: string[]): string =>
+    list.length > 2
+      ? `${list.slice(0, 2).join(", ")} and ${list.length - 2} more`
+      : list.join(", ");
+  return `${short(before)} → ${short(after)}`;
+}
+
+export class ChangesPanel extends RowsPane<number> {
+  readonly el = h("section", { class: "hta-diff-pane hta-diff-changes" });
+  private readonly body = h("div", { class: "hta-diff-table", role: "table" });
+  private readonly title = h("h3", {}, "What changed");
+  private readonly about = h("p", { class: "hta-about" });
+  private frame: Frame | null = null;
+
+  /** `choose` hears first of the number of a row, and its name; null where it is unchosen. */
+  constructor(
+    private readonly choose: (row: number | null, name: string) => void,
+    private readonly hasSteps = true,
+  ) {
+    super(6);
+    this.el.append(this.title, this.about, this.body);
+  }
+
+  /** `whose`: of which ranks, where not of all that are compared. */
+  show(frame: Frame, whose = ""): void {
+    const title = `What changed${whose && `, ${whose}`}`;
+    if (title !== this.title.textContent) this.chosen = null;
+    this.title.textContent = title;
+    this.frame = frame;
+    this.draw();
+  }
+
+  /** In place of all: why it cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.frame = null;
+    this.about.textContent = "";
+    fill(this.body, why);
+  }
+
+  protected draw(): void {
+    const { frame } = this;
+    if (frame === null) return;
+    const rows = rowsOf(frame);
+    const tested = Number(frame.attrs.tested ?? 0);
+    this.about.textContent =
+      `beyond noise, each once; times and counts per ${this.hasSteps ? "step and " : ""}rank. ` +
+      (tested > 0 ? `${plural(tested, "time")} tested. ` : "") +
+      (rows.length > 0 ? "Click one to mark its events on both sides." : "");
+    fill(
+      this.body,
+      rows.length > 0 && this.header(),
+      ...rows.slice(0, this.shown).map((row, at) => this.row(row, at)),
+      rows.length === 0 &&
+        h("p", { class: "hta-note" }, noteOf(frame) || "Nothing changed beyond the noise."),
+      this.moreOf(rows, "change", MORE_CHANGES),
+    );
+  }
+
+  private header(): HTMLElement {
+    return h(
+      "div",
+      { class: "hta-diff-change hta-diff-row-head", role: "row" },
+      ...[
+        "change",
+        "name",
+        "before → after",
+        this.hasSteps ? "a step" : "change",
+        "calls",
+        "chance",
+      ].map((word) => h("div", { role: "columnheader" }, word)),
+    );
+  }
+
+  private row(row: Row, at: number): HTMLElement {
+    const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
+    const diff = number(row, "diff_ns");
+    const change = text(row, "change");
+    const name = text(row, "short") || text(row, "name");
+    const on = this.chosen === at;
+    const chance = chanceWords(change, row.p_value, this.hasSteps);
+    const replaced = replacedWords(row);
+    const path = text(row, "path");
+    const places = number(row, "places");
+    const inside = path === "" ? "" : `in ${path}${places > 1 ? ` and ${places - 1} more` : ""}`;
+    return h(
+      "div",
+      {
+        class: on ? "hta-diff-change hta-diff-row hta-on" : "hta-diff-change hta-diff-row",
+        role: "row",
+        "data-change": change,
+        on: {
+          click: () => {
+            this.choose(on ? null : at, name);
+            this.setChoice(on ? null : at);
+          },
+        },
+      },
+      h(
+        "div",
+        { role: "cell" },
+        h("i", {
+          class: "hta-diff-swatch",
+          style: lookStyle(classLook(classOfChange(change, before, after), this.theme)),
+        }),
+        ` ${change}`,
+      ),
+      h(
+        "div",
+        { class: "hta-diff-col-name", role: "cell" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "hta-name-button",
+            title: [text(row, "name"), inside, replaced].filter((line) => line !== "").join("\n"),
+            "aria-pressed": String(on),
+          },
+          name,
+        ),
+        h("small", {}, replaced !== "" ? replaced : text(row, "measure")),
+      ),
+      h(
+        "div",
+        { role: "cell" },
+        `${before > 0 ? formatDuration(Math.round(before)) : "–"} → ${after > 0 ? formatDuration(Math.round(after)) : "–"}`,
+      ),
+      h("div", { role: "cell" }, h("b", {}, deltaWords(diff)), ` ${shareWords(diff, before)}`),
+      h(
+        "div",
+        { role: "cell" },
+        countWords(number(row, "before_count"), number(row, "after_count")),
+      ),
+      h("div", { role: "cell", title: chance.about }, chance.words),
+    );
+  }
+}
+
+// Tables that only some formats have: before, after and the change of each measure side by side.
 
 const FIRST = 12;
 const NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
 /** A measure of which both sides have a column, and perhaps a difference. */
-export interface Measure {
+interface Measure {
   /** Its column without `before_` and the like. */
   name: string;
   sides: boolean;

@@ -1,30 +1,24 @@
-/** Both timelines of a comparison: in line, in colour, linked call by call, with one history. */
+/** Both timelines of a comparison: arrangement, alignment, colours, one undo history. */
 
-import { type MakeStage, TimelineApp } from "../app/app";
-import { throttle } from "../app/context";
-import { h } from "../app/dom";
-import { type History, readHistory } from "../app/history";
-import type { Model } from "../app/shared";
-import type { Scene, Source, ThemeName } from "../contract";
-import type { ClassParts } from "../draw/class_parts";
-import { kernelSays } from "../dash/kernel_words";
-import type { LiveSource } from "../data/offline";
-import { type Arrange, ArrangeChoice, arrangedIn } from "./arrangement";
-import { type Colour, ColourLegend } from "./colour_legend";
-import { Coupling, other, type Patch } from "./coupling";
-import { type ClassCounts, classParts, countsOf, eventClasses } from "./event_classes";
-import type { About, Frames, Row } from "./frames";
-import type { Icicle } from "./icicle";
-import { Linking } from "./linking";
-import type { Line } from "./maps";
-import { PairHistory } from "./pair_history";
-import { PairLines } from "./pair_lines";
-import { Partners } from "./partners";
-import { SideSource } from "./side_source";
+import type { LiveSource } from "../connection/answering";
+import { type History, type Model, readHistory, same } from "../connection/store";
+import { type ClassCounts, classParts, countsOf, eventClasses } from "../facts/event_classes";
+import type { ClassParts, Scene, Source, ThemeName } from "../protocol/source";
+import { throttle } from "../timeline/context";
+import { kernelSays } from "../timeline/status";
+import { type MakeStage, TimelineApp } from "../timeline/view";
+import { fill, h } from "../ui/dom";
+import type { Line } from "./align";
+import { type About, type Frames, type Row, SideSource } from "./frames";
+import { Coupling, Linking, other, PairLines, Partners, type Patch } from "./link";
+import type { Icicle } from "./operator_tree";
+import { type Colour, ColourLegend } from "./toolbar";
+
+// Both timelines of a comparison: in line, in colour, linked call by call, with one history.
 
 type Side = 0 | 1;
 
-export interface TimelinesWays {
+interface TimelinesWays {
   scenes: readonly [Scene, Scene];
   states: readonly [Model, Model];
   source: Source;
@@ -358,5 +352,205 @@ export class Timelines {
       if (this.colour === colour || (this.colour === "change" && colour === "kind")) return;
       keep("color", colour);
     });
+  }
+}
+
+// Whether the two timelines lie one above the other or beside each other.
+
+type Arrange = "stacked" | "beside";
+
+/** Narrower than this, both beside each other would leave no room for their lanes. */
+export const BESIDE_FROM_PX = 900;
+
+const CHOICES: readonly (readonly [Arrange, string])[] = [
+  ["stacked", "Timelines one above the other"],
+  ["beside", "Timelines beside each other"],
+];
+
+/** Where they lie in so much room, and why where that is not what was chosen. */
+export function arrangedIn(width: number, chosen: Arrange): { beside: boolean; why: string } {
+  if (chosen === "stacked") return { beside: false, why: "" };
+  if (width >= BESIDE_FROM_PX) return { beside: true, why: "" };
+  return { beside: false, why: `stacked: beside each other needs ${BESIDE_FROM_PX} px` };
+}
+
+export class ArrangeChoice {
+  readonly el: HTMLElement;
+  private readonly buttons: HTMLButtonElement[];
+  private readonly why = h("span", { class: "hta-note", "aria-live": "polite" });
+
+  constructor(choose: (arrange: Arrange) => void) {
+    this.buttons = CHOICES.map(([arrange, about]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          title: about,
+          "data-arrange": arrange,
+          on: { click: () => choose(arrange) },
+        },
+        arrange,
+      ),
+    );
+    this.el = h(
+      "div",
+      { class: "hta-diff-arrange" },
+      this.why,
+      h("span", { class: "hta-note" }, "Timelines"),
+      h(
+        "span",
+        { class: "hta-diff-choice", role: "group", "aria-label": "Timelines" },
+        ...this.buttons,
+      ),
+    );
+  }
+
+  show(chosen: Arrange, why: string): void {
+    for (const one of this.buttons) {
+      one.setAttribute("aria-pressed", String(one.dataset.arrange === chosen));
+    }
+    fill(this.why, why);
+  }
+}
+
+// One history for two timelines: whose turn it is. Each keeps its own values.
+
+interface Entry {
+  sides: Side[];
+  /** Brings what was chosen beside the timelines back to the other end of the entry. */
+  turn?: (() => void) | undefined;
+}
+
+/** What changes on both sides within this was one act. */
+const TOGETHER_MS = 50;
+
+/**
+ * Whatever changes or undoes, in this page or in Python, the histories of the sides tell; this
+ * one keeps their order. `hta_widgets/widgets/trace_diff.py` does the same.
+ */
+export class PairHistory {
+  private past: Entry[] = [];
+  private future: Entry[] = [];
+  private walking = false;
+  private acting: Side[] | null = null;
+  private pushedAt = -Infinity;
+  private turnedAt = -Infinity;
+
+  /**
+   * `walk` undoes or redoes on one side; false where there is nothing. `both` runs the walk of an
+   * entry of both sides, where neither may lead the other.
+   */
+  constructor(
+    private readonly walk: (side: Side, way: "undo" | "redo") => boolean,
+    private readonly both: (walk: () => void) => void = (run) => run(),
+    private readonly now: () => number = () => performance.now(),
+  ) {}
+
+  get canUndo(): boolean {
+    return this.past.length > 0;
+  }
+
+  get canRedo(): boolean {
+    return this.future.length > 0;
+  }
+
+  undo(): boolean {
+    return this.step(this.past, this.future, "undo");
+  }
+
+  redo(): boolean {
+    return this.step(this.future, this.past, "redo");
+  }
+
+  /**
+   * Whatever `act` changes, on whichever side, is one entry. `turn` goes with it: it is called for
+   * each undo and redo.
+   */
+  one(act: () => void, turn?: () => void): void {
+    this.acting = [];
+    let sides: Side[];
+    try {
+      act();
+    } finally {
+      sides = this.acting;
+      this.acting = null;
+    }
+    if (sides.length === 0 && turn === undefined) return;
+    this.past.push({ sides, turn });
+    this.future = [];
+    // What follows is another act, however soon.
+    this.pushedAt = -Infinity;
+  }
+
+  /** A side's history was `before` and is `after` now. */
+  heard(side: Side, before: History, after: History): void {
+    const past = after.past.length - before.past.length;
+    const future = after.future.length - before.future.length;
+    if (this.walking) return;
+    if (past < 0 && future > 0) this.turn(side, this.past, this.future);
+    // A change forgets what was undone: where one was, a redo looks like it.
+    else if (future < 0 && past > 0 && after.future.length > 0)
+      this.turn(side, this.future, this.past);
+    // A full history grows no more: its last entry is another one.
+    else if (
+      after.future.length === 0 &&
+      after.past.length > 0 &&
+      (past > 0 || !same(after.past.at(-1), before.past.at(-1)))
+    ) {
+      if (this.acting === null) this.push(side);
+      else if (!this.acting.includes(side)) this.acting.push(side);
+    }
+  }
+
+  private push(side: Side): void {
+    const at = this.now();
+    const last = this.past.at(-1);
+    if (last !== undefined && at - this.pushedAt < TOGETHER_MS && !last.sides.includes(side)) {
+      last.sides.push(side);
+    } else {
+      this.past.push({ sides: [side] });
+    }
+    this.pushedAt = at;
+    this.future = [];
+  }
+
+  private step(source: Entry[], target: Entry[], way: "undo" | "redo"): boolean {
+    for (let entry = source.pop(); entry !== undefined; entry = source.pop()) {
+      const { sides, turn } = entry;
+      let done: Side[] = [];
+      const walk = (): void => {
+        done = sides.filter((side) => this.walk(side, way));
+      };
+      this.walking = true;
+      try {
+        if (sides.length > 1) this.both(walk);
+        else walk();
+      } finally {
+        this.walking = false;
+      }
+      if (done.length === 0 && turn === undefined) continue;
+      turn?.();
+      target.push({ sides: done, turn });
+      return true;
+    }
+    return false;
+  }
+
+  /** Somebody else undid or redid on one side. */
+  private turn(side: Side, source: Entry[], target: Entry[]): void {
+    const entry = [...source].reverse().find(({ sides }) => sides.includes(side));
+    if (entry === undefined) return;
+    const rest = entry.sides.filter((one) => one !== side);
+    // What was chosen goes with the side that is heard of first.
+    source.splice(source.indexOf(entry), 1, ...(rest.length > 0 ? [{ sides: rest }] : []));
+    entry.turn?.();
+    const now = this.now();
+    const last = target.at(-1);
+    if (last !== undefined && now - this.turnedAt < TOGETHER_MS && !last.sides.includes(side)) {
+      last.sides.push(side);
+    } else {
+      target.push({ sides: [side], turn: entry.turn });
+    }
+    this.turnedAt = now;
   }
 }

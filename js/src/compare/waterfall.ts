@@ -1,18 +1,20 @@
-/** Where the difference comes from: kinds that add up, each of which opens into what it is made of. */
+/** The waterfall of the step time's difference, by kind and by cause. */
 
-import { asError, isAbort } from "../contract";
-import { fill, h } from "../app/dom";
-import { failure } from "../app/panels/parts";
-import { causeWords } from "../dash/charts/idle";
-import { formatDuration } from "../draw/format";
-import { THEMES } from "../draw/theme";
-import { barColour, deltaWords, shareWords } from "./delta";
-import { type Frame, number, type Row, rowsOf, text } from "./frames";
+import { causeWords } from "../charts/device";
+import { asError, type Frame, isAbort } from "../protocol/source";
+import { failure } from "../ui/controls";
+import { fill, h } from "../ui/dom";
+import { formatDuration } from "../ui/formats";
+import { THEMES } from "../ui/theme";
+import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
 import { Pane } from "./pane";
 
-export type Level = "operator" | "kernel" | "cause";
+// Where the difference comes from: kinds that add up, each of which opens into what it is made
+// of.
 
-export interface Bar {
+type Level = "operator" | "kernel" | "cause";
+
+interface Bar {
   kind: string;
   label: string;
   before: number;
@@ -83,7 +85,7 @@ function barOf(row: Row, label: string, from: number, depth: number): Bar {
 }
 
 /** Small changes of a long time would be invisible at its scale: then they have one of their own. */
-export function fallScale(
+function fallScale(
   before: number,
   after: number,
   bars: readonly Bar[],

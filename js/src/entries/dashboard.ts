@@ -1,13 +1,13 @@
 /** The dashboard widget: one app per view, all of them on the state that the model names. */
 
-import "./dashboard.css";
 import type { RenderProps } from "@anywidget/types";
-import { type FollowedTraits, showFollowing } from "../app/follow_model";
-import { DashApp } from "../dash/app";
-import { makeChart } from "../dash/charts/index";
-import { liveSource } from "../data/offline";
-import { findPageSource } from "../page/index";
-import { createStage } from "../stage";
+import { liveSource } from "../connection/answering";
+import { type FollowedTraits, showFollowing } from "../connection/store";
+import { makeChart } from "../dashboard/charts";
+import { DashApp } from "../dashboard/view";
+import { findPageSource } from "../engine/job";
+import { createStage } from "../stage/stage";
+import "./dashboard.css";
 
 interface Traits extends FollowedTraits {
   /** Names the widget that carries BokehJS, once the kernel has made it. */

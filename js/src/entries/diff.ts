@@ -1,18 +1,17 @@
 /** The comparison widget: one app per view, on the two states that the model names. */
 
-import { asError } from "../contract";
-import "./diff.css";
 import type { RenderProps } from "@anywidget/types";
-import { brokenPanel } from "../app/notice";
-import { readScene } from "../app/scene";
-import type { Model } from "../app/shared";
-import { DiffApp } from "../compare/app";
-import { openHeld } from "../compare/held";
-import type { Source } from "../contract";
-import { liveSource } from "../data/offline";
-import type { Blocks } from "../page/bytes";
-import { findPageSource } from "../page/index";
-import { createStage } from "../stage";
+import { DiffApp } from "../compare/view";
+import { liveSource } from "../connection/answering";
+import type { Model } from "../connection/store";
+import type { Blocks } from "../engine/columns";
+import { findPageSource } from "../engine/job";
+import { openHeld } from "../engine/pairs";
+import { readScene } from "../protocol/scene";
+import { asError, type Source } from "../protocol/source";
+import { createStage } from "../stage/stage";
+import { brokenPanel } from "../ui/controls";
+import "./diff.css";
 
 interface Traits {
   [key: string]: unknown;

@@ -1,12 +1,12 @@
 /** A saved page: unpacks what it holds, and shows the timeline or dashboard without a kernel. */
 
-import { type Blocks, canGunzip, readBlock } from "../page/bytes";
-import type { PageDocument } from "../page/document";
-import { download } from "../page/download";
-import { type ModelSpec, PageHost, type PageModel } from "../page/host";
-import { EMBEDDED, offerPageSource } from "../page/index";
-import { PageSource } from "../page/source";
-import { type DiffDocument, openHeld } from "../compare/held";
+import { type Blocks, canGunzip, readBlock } from "../engine/columns";
+import type { PageDocument } from "../engine/document";
+import { download } from "../engine/export";
+import { EMBEDDED, offerPageSource } from "../engine/job";
+import { type ModelSpec, PageHost, type PageModel } from "../engine/models";
+import { type DiffDocument, openHeld } from "../engine/pairs";
+import { PageSource } from "../engine/source";
 
 const SOURCE = "page";
 

@@ -1,14 +1,12 @@
 /** The timeline widget: one app per view, all of them on the state that the model names. */
 
-import "./timeline.css";
 import type { RenderProps } from "@anywidget/types";
-import { TimelineApp } from "../app/app";
-import { type FollowedTraits, showFollowing } from "../app/follow_model";
-import { listenTo } from "../app/shared";
-import { AskingAgain } from "../data/again";
-import { KernelSource } from "../data/kernel_source";
-import { findPageSource } from "../page/index";
-import { createStage } from "../stage";
+import { AskingAgain, KernelSource } from "../connection/kernel";
+import { type FollowedTraits, listenTo, showFollowing } from "../connection/store";
+import { findPageSource } from "../engine/job";
+import { createStage } from "../stage/stage";
+import { TimelineApp } from "../timeline/view";
+import "./timeline.css";
 
 interface Traits extends FollowedTraits {
   height: number;

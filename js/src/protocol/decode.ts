@@ -1,6 +1,6 @@
 /** Replies of the tile protocol as typed arrays. The layout is specified in docs/protocol.md. */
 
-import type { Kind, Reply } from "../contract";
+import type { Kind, Reply } from "./source";
 
 const ARRAYS = {
   u8: Uint8Array,
@@ -17,7 +17,7 @@ type Column<D extends Dtype> = InstanceType<(typeof ARRAYS)[D]>;
 export const TILE_CELLS = 256;
 
 /** Bytes as they came: from an offset that suits no wider type, perhaps. */
-export type Bytes = ArrayBuffer | DataView;
+type Bytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 

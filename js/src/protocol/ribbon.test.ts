@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Packer } from "../../dev/fake_source";
-import { arrivalWords } from "../app/words";
-import { step, strength } from "../draw/ribbon";
+import { step, strength } from "../stage/lanes";
+import { arrivalWords } from "../timeline/text";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
 /** Rank 0 comes to calls 1 and 2, rank 5 late to both; ten bins of a hundred ns. */

@@ -1,10 +1,12 @@
-/** The answer of op `ribbon`: who came late to which collective, by bins of a window. */
+/** Decode the reply of `ribbon`: which rank came last to which collective. */
 
-import type { Reply } from "../contract";
 import { column, ProtocolError } from "./decode";
+import type { Arrival, Reply } from "./source";
+
+// The answer of op `ribbon`: who came late to which collective, by bins of a window.
 
 /** Arrivals of one rank: places in the columns, by bin. */
-export interface RibbonPart {
+interface RibbonPart {
   first: number;
   last: number;
 }
@@ -84,20 +86,6 @@ export function decodeRibbon(
 /** The middle of a bin. */
 export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
-}
-
-/** What a mark of a ribbon says. */
-export interface Arrival {
-  /** Name of the collective, its number, and of how many. */
-  name: string;
-  call: number;
-  of: number;
-  /** Who was late, and its event; the rank is -1 where several were at once. */
-  rank: number;
-  id: number;
-  /** ns after the median rank; of the job's row what the others waited, mean. */
-  ns: number;
-  ofJob: boolean;
 }
 
 /** The mark nearest to `time` within `reach`, the later one in lateness among equals. */

@@ -1,4 +1,4 @@
-"""Numbers read as the timeline's do: the cases are those of js/src/draw/format.test.ts."""
+"""Numbers read as the timeline's do: the cases are those of js/src/ui/formats.format.test.ts."""
 
 import math
 

@@ -22,7 +22,7 @@ def in_typescript(text: str, theme: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
 def test_colours_are_those_of_the_timeline(repo, theme):
-    drawn = in_typescript((repo / "js/src/draw/theme.ts").read_text("utf-8"), theme.name)
+    drawn = in_typescript((repo / "js/src/ui/theme.ts").read_text("utf-8"), theme.name)
     assert dict(theme.kind) == drawn["kind"]
     assert dict(theme.on_kind) == drawn["onKind"]
     pairs = {

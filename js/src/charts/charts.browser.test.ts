@@ -1,0 +1,279 @@
+/** Charts drawn by the BokehJS of the installed Bokeh, in a real browser. */
+
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { commands } from "vitest/browser";
+import vectors from "../../../tests/vectors/charts.json";
+import sheets from "../../../tests/vectors/sheets.json";
+import { CHARTS, makeChart } from "../dashboard/charts";
+import type { Brush, ChartPanel, Chosen, PanelFrame } from "../protocol/source";
+import { heatmapFrame } from "./grid";
+
+const LIBRARIES = import.meta.glob<string>(
+  "../../../../.venv/lib/*/site-packages/bokeh/server/static/js/bokeh.min.js",
+  { query: "?raw", import: "default", exhaustive: true },
+);
+
+interface Library {
+  documents: unknown[];
+  version: string;
+}
+
+/** BokehJS as the asset widget has it: without a global name. */
+async function library(): Promise<Library | null> {
+  const path = import.meta.env.VITE_BOKEH_JS as string | undefined;
+  const found = Object.values(LIBRARIES)[0];
+  if (path === undefined && found === undefined) return null;
+  const source = path === undefined ? await found!() : await commands.readFile(path);
+  const root: { Bokeh?: Library } = {};
+  // eslint-disable-next-line @typescript-eslint/no-implied-eval
+  new Function(source).call(root);
+  return root.Bokeh!;
+}
+
+const Bokeh = await library();
+const missing = Bokeh === null ? "no bokeh.min.js: make .venv, or set VITE_BOKEH_JS" : "";
+
+interface Case {
+  name: string;
+  panel: string;
+  frame: PanelFrame;
+}
+
+const CASES = (vectors as unknown as { cases: Case[] }).cases;
+const ITEMS = sheets as unknown as Record<string, { light: unknown; dark?: unknown }>;
+const NOTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
+
+/** Charts of BytePS and MPI have journeys of their own: tests/e2e. */
+const OWN = CHARTS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
+
+function frameOf(panel: string, ranks = 5): PanelFrame {
+  return CASES.find(({ name }) => name === `${panel} of ${ranks}`)!.frame;
+}
+
+const open: ChartPanel[] = [];
+
+afterEach(() => {
+  for (const panel of open.splice(0)) panel.destroy();
+  document.body.replaceChildren();
+});
+
+async function mount(
+  id: string,
+  { width = 400, frame = frameOf(id), chosen = {} } = {},
+): Promise<{ panel: ChartPanel; brushes: Brush[]; plot: HTMLElement }> {
+  const host = document.createElement("div");
+  host.style.width = `${width}px`;
+  document.body.append(host);
+  const brushes: Brush[] = [];
+  const item = ITEMS[id]!;
+  const panel = await makeChart(
+    id,
+    Bokeh,
+    { light: item.light, dark: item.dark ?? item.light },
+    host,
+    (brush) => brushes.push(brush),
+    "light",
+  );
+  open.push(panel);
+  panel.show(frame, { ...NOTHING, ...chosen });
+  await painted();
+  return { panel, brushes, plot: panel.el.querySelector<HTMLElement>(".hta-chart-plot")! };
+}
+
+async function painted(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) await new Promise(requestAnimationFrame);
+  await new Promise((done) => setTimeout(done, 60));
+}
+
+/** Where rows lie: the words that name them, in the picture's own text. */
+async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: number }> {
+  const svg = await (await panel.toSvg()).text();
+  const found = new DOMParser().parseFromString(svg, "image/svg+xml");
+  for (const text of found.querySelectorAll("text")) {
+    if (text.textContent !== name) continue;
+    const matrix = /matrix\(([^)]*)\)/.exec(
+      text.closest("[transform]")?.getAttribute("transform") ?? "",
+    );
+    const shift = matrix === null ? [1, 0, 0, 1, 0, 0] : matrix[1]!.split(/[ ,]+/).map(Number);
+    const [x, y] = [Number(text.getAttribute("x")), Number(text.getAttribute("y"))];
+    return { x: x * shift[0]! + shift[4]!, y: y * shift[3]! + shift[5]! };
+  }
+  throw new Error(`no text ${name}`);
+}
+
+interface Held {
+  ctrlKey?: boolean;
+}
+
+function press(plot: HTMLElement, x: number, y: number, held: Held = {}, to = { x, y }): void {
+  const box = plot.getBoundingClientRect();
+  const send = (type: string, at: { x: number; y: number }): void => {
+    const spot = { clientX: box.left + at.x, clientY: box.top + at.y };
+    const event = { bubbles: true, pointerId: 1, isPrimary: true, button: 0, ...held, ...spot };
+    plot.dispatchEvent(new PointerEvent(type, event));
+  };
+  vi.spyOn(plot, "setPointerCapture").mockImplementation(() => {});
+  send("pointerdown", { x, y });
+  if (to.x !== x || to.y !== y) send("pointermove", to);
+  send("pointerup", to);
+}
+
+describe.skipIf(Bokeh === null)(`charts ${missing}`, () => {
+  test.each(OWN)("%s is drawn, says what it shows, and is saved", async (id) => {
+    const { panel, plot } = await mount(id);
+    expect(plot.getAttribute("role")).toBe("img");
+    expect(plot.getAttribute("aria-label")!.length).toBeGreaterThan(20);
+    expect(plot.clientHeight).toBeGreaterThan(60);
+    const svg = await (await panel.toSvg()).text();
+    expect(svg.startsWith("<svg")).toBe(true);
+    expect(svg.includes(plot.getAttribute("aria-label")!.split(":")[0]!.slice(0, 20))).toBe(true);
+    const png = await createImageBitmap(await panel.toPng());
+    expect([png.width, png.height]).toEqual([400, plot.clientHeight]);
+    const canvas = new OffscreenCanvas(png.width, png.height);
+    const pen = canvas.getContext("2d")!;
+    pen.drawImage(png, 0, 0);
+    const pixels = new Uint32Array(pen.getImageData(0, 0, png.width, png.height).data.buffer);
+    expect(new Set(pixels).size).toBeGreaterThan(8);
+  });
+
+  test("nothing is drawn beyond the chart's width, and nothing of it is global", async () => {
+    const { panel } = await mount("kernel_durations", { width: 300 });
+    expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);
+    expect((window as { Bokeh?: unknown }).Bokeh).toBeUndefined();
+  });
+
+  test("a click takes one rank, another with Ctrl adds one, and the same again clears", async () => {
+    const { panel, brushes, plot } = await mount("breakdown");
+    const frame = frameOf("breakdown");
+    const [one, two] = [await rowAt(panel, "rank 1"), await rowAt(panel, "rank 3")];
+    press(plot, 200, one.y);
+    panel.show(frame, { ...NOTHING, ranks: [1] });
+    press(plot, 200, two.y, { ctrlKey: true });
+    press(plot, 200, one.y);
+    press(plot, 200, 4);
+    expect(brushes).toEqual([{ ranks: [1] }, { ranks: [1, 3] }, { ranks: null }, { ranks: null }]);
+  });
+
+  test("a drag takes the rows that it meets", async () => {
+    const { panel, brushes, plot } = await mount("overlap");
+    const [from, to] = [await rowAt(panel, "rank 1"), await rowAt(panel, "rank 3")];
+    press(plot, 200, from.y, {}, { x: 220, y: to.y });
+    expect(brushes).toEqual([{ ranks: [1, 2, 3] }]);
+  });
+
+  test("kinds and names are brushed as what they are", async () => {
+    const kinds = await mount("kernel_types");
+    press(kinds.plot, 200, (await rowAt(kinds.panel, "compute + memory")).y);
+    const names = await mount("kernel_durations", { width: 700 });
+    press(names.plot, 300, (await rowAt(names.panel, "add (Half)")).y);
+    expect([kinds.brushes, names.brushes]).toEqual([
+      [{ kinds: ["compute", "memory"] }],
+      [{ names: ["add<c10::Half>"] }],
+    ]);
+  });
+
+  test("a dot of a phase is its rank and its time", async () => {
+    const { panel, brushes, plot } = await mount("steps");
+    const frame = frameOf("steps");
+    const late = await rowAt(panel, "rank 2 +18.1\u2009ms");
+    plot.focus();
+    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
+    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    expect(brushes.pop()).toEqual({ ranks: [2], window: null });
+    // Its dots lie right of the middle: look for one along the row's height.
+    const middle = (await rowAt(panel, "median")).x;
+    for (let y = late.y - 18; y < late.y + 18; y += 3) {
+      for (let x = Math.round(middle) + 90; x < 340; x += 5) press(plot, x, y);
+    }
+    const dots = brushes.filter((brush) => brush.window !== undefined && brush.window !== null);
+    const forward = frame.columns.phase!.map((phase, at) => ({ phase, at }));
+    const windows = forward
+      .filter(({ phase, at }) => phase === "forward" && frame.columns.rank![at] === 2)
+      .map(({ at }) => Number(frame.columns.start_ns![at]));
+    expect(new Set(dots.map((brush) => brush.window![0]))).toEqual(new Set(windows));
+    expect(dots.every((brush) => brush.ranks![0] === 2)).toBe(true);
+  });
+
+  test("what is not chosen is faint", async () => {
+    const frame = frameOf("overlap");
+    const { panel } = await mount("overlap", { chosen: { ranks: [1] } });
+    const colour = async (name: string): Promise<number[]> => {
+      const { y } = await rowAt(panel, name);
+      const png = await createImageBitmap(await panel.toPng());
+      const pen = new OffscreenCanvas(png.width, png.height).getContext("2d")!;
+      pen.drawImage(png, 0, 0);
+      const { x } = await rowAt(panel, "0\u2009ms");
+      return [...pen.getImageData(Math.round(x) + 6, Math.round(y) + 2, 1, 1).data.slice(0, 3)];
+    };
+    expect(await colour("rank 1")).toEqual([0xe0, 0x63, 0x0f]);
+    expect((await colour("rank 3"))[2]!).toBeGreaterThan(150);
+    panel.show(frame, NOTHING);
+    await painted();
+    expect(await colour("rank 3")).toEqual([0xe0, 0x63, 0x0f]);
+  });
+
+  test("a rectangle of the heatmap is a window and its ranks", async () => {
+    const values = Float64Array.from({ length: 40 }, (_, at) => at);
+    const reply = { ranks: [0, 1, 2, 3], start: 1000, end: 2000, bins: 10 };
+    const frame = heatmapFrame(reply, values, "waiting");
+    const { panel, brushes, plot } = await mount("heatmap", { width: 1000, frame });
+    const row = async (name: string): Promise<number> => (await rowAt(panel, name)).y;
+    // Gutter 164 and margin 128 leave 70.8 px a bin.
+    press(plot, 164 + 75, await row("rank 1"), {}, { x: 164 + 215, y: await row("rank 2") });
+    press(plot, 60, await row("rank 3"));
+    press(plot, 400, await row("rank 0"), {}, { x: 520, y: await row("rank 3") });
+    expect(brushes).toEqual([
+      { ranks: [1, 2], window: [1100, 1400] },
+      { ranks: [3], window: null },
+      { ranks: null, window: [1300, 1600] },
+    ]);
+  });
+
+  test("what there is not is said in the chart's place", async () => {
+    const { panel } = await mount("overlap");
+    const empty = { rows: 0, columns: {}, attrs: { note: "no communication kernels matched" } };
+    panel.show(empty, NOTHING);
+    expect(panel.el.querySelector(".hta-chart-note")!.textContent).toContain(
+      "No communication kernels matched",
+    );
+    expect(panel.el.querySelector<HTMLElement>(".hta-chart-view")!.hidden).toBe(true);
+    panel.show(frameOf("overlap"), NOTHING);
+    await painted();
+    expect(panel.el.querySelector<HTMLElement>(".hta-chart-view")!.hidden).toBe(false);
+    expect((await panel.toPng()).size).toBeGreaterThan(1000);
+  });
+
+  test("another theme is another figure with the same numbers", async () => {
+    const { panel } = await mount("breakdown");
+    panel.setTheme("dark");
+    await vi.waitFor(async () => {
+      await painted();
+      const svg = await (await panel.toSvg()).text();
+      expect(svg.includes("rgb(61,143,242)")).toBe(true);
+      expect(svg.includes("rank 4")).toBe(true);
+    });
+    expect(panel.el.querySelectorAll(".hta-chart-canvas").length).toBe(1);
+  });
+
+  test("the table has the frame's numbers", async () => {
+    const { panel } = await mount("overlap");
+    panel.el.querySelector<HTMLButtonElement>(".hta-chart-show")!.click();
+    const rows = panel.el.querySelectorAll("tbody tr");
+    expect(rows.length).toBe(5);
+    expect(rows[2]!.textContent).toContain("%");
+  });
+
+  test("fifty charts leave nothing behind", async () => {
+    const before = Bokeh!.documents.length;
+    for (let turn = 0; turn < 50; turn += 1) {
+      const item = ITEMS.kernel_types!.light;
+      const items = { light: item, dark: item };
+      const panel = await makeChart("kernel_types", Bokeh, items, document.body, () => {}, "light");
+      panel.show(frameOf("kernel_types"), NOTHING);
+      panel.destroy();
+    }
+    expect(Bokeh!.documents.length).toBe(before);
+    expect(document.querySelectorAll(".hta-chart, [data-root-id]").length).toBe(0);
+  });
+});

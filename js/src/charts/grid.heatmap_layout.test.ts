@@ -1,0 +1,33 @@
+import { beforeAll, expect, test, vi } from "vitest";
+import { THEMES } from "../ui/theme";
+import { heatmapContent, heatmapFrame, planHeatmap } from "./grid";
+
+const SAME = { x: (at: number) => at, y: (at: number) => at };
+
+// Widths are guessed then.
+beforeAll(() => {
+  vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockReturnValue(null);
+});
+
+test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count) => {
+  const ranks = Array.from({ length: count }, (_, rank) => rank);
+  // Each waits all the time, but one for which they wait.
+  const values = Float64Array.from(ranks.flatMap((rank) => [rank === 5 ? 1 : 1000, 1000]));
+  const reply = { ranks, start: 0, end: 2000, bins: 2 };
+  const content = heatmapContent(heatmapFrame(reply, values, "waiting"));
+  if (typeof content === "string") throw new Error(content);
+  const plan = planHeatmap(content, 1200, THEMES.light);
+  const { x, y, text } = plan.words.wordColumns(SAME) as unknown as {
+    x: number[];
+    y: number[];
+    text: string[];
+  };
+  const from = plan.left + plan.across;
+  const totals = text.flatMap((each, at) => (x[at]! > from && each !== "total" ? [at] : []));
+  const beside = plan.bars.filter(([left]) => left > from);
+  expect(totals.length).toBeGreaterThan(7);
+  for (const at of totals.filter((at) => y[at]! > plan.top)) {
+    const near = beside.filter(([, top, , bottom]) => bottom > y[at]! - 5 && top < y[at]! + 5);
+    expect(Math.max(...near.map(([, , right]) => right))).toBeLessThan(x[at]!);
+  }
+});

@@ -1,0 +1,600 @@
+/** The heatmap of ranks over time: content, layout and drawing. */
+
+import type { Brush, Chosen, PanelFrame, ThemeName } from "../protocol/source";
+import { formatAxis, formatDuration, formatShare, formatTime } from "../ui/formats";
+import {
+  extremes,
+  fitted,
+  labelledRows,
+  noteOf,
+  sentences,
+  sum,
+  textWidth,
+  unmatched,
+  wrapped,
+} from "../ui/text";
+import { SIZE, type Theme } from "../ui/theme";
+import type { Column, Sheet } from "./bokeh";
+import {
+  type Box,
+  type Drawing,
+  markedRows,
+  numbers,
+  type Picked,
+  type Spot,
+  type Tip,
+} from "./content";
+import { stillOnly, toggled } from "./gestures";
+import { type Scale, Words } from "./rows";
+
+// What the heatmap shows before it is laid out: as `charts.rank_time_heatmap` has it.
+
+interface Metric {
+  words: string;
+  said: string;
+  ramp: "busy" | "waiting";
+}
+
+const METRICS: Readonly<Record<string, Metric>> = {
+  busy: {
+    words: "GPU busy",
+    said: "busy includes waiting, so a slow rank looks least busy",
+    ramp: "busy",
+  },
+  compute: { words: "compute", said: "", ramp: "busy" },
+  communication: { words: "communication", said: "waiting included", ramp: "waiting" },
+  exposed_communication: {
+    words: "exposed communication",
+    said: "that no compute hides",
+    ramp: "waiting",
+  },
+  waiting: {
+    words: "waiting",
+    said: "a rank that never waits comes last",
+    ramp: "waiting",
+  },
+  idle: { words: "idle", said: "between a rank's first work and its last", ramp: "busy" },
+};
+
+/** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
+export function heatmapFrame(
+  reply: { ranks: readonly number[]; start: number; end: number; bins: number; attrs?: object },
+  values: Float64Array,
+  metric: string,
+): PanelFrame {
+  const { ranks, start, end, bins } = reply;
+  return {
+    rows: ranks.length,
+    columns: {
+      rank: ranks,
+      total_ns: ranks.map((_, row) =>
+        values.subarray(row * bins, (row + 1) * bins).reduce((sum, ns) => sum + ns, 0),
+      ),
+      value_ns: values as unknown as readonly number[],
+    },
+    attrs: { ...reply.attrs, start, end, bins, metric },
+  };
+}
+
+/** The kinds of events that a metric needs; the others need not match any. */
+const KINDS: Readonly<Record<string, readonly string[]>> = {
+  compute: ["compute"],
+  communication: ["communication"],
+  exposed_communication: ["communication"],
+  waiting: ["communication"],
+};
+
+interface HeatmapContent {
+  title: string;
+  subtitle: string;
+  finding: string;
+  ranks: number[];
+  names: string[];
+  start: number;
+  end: number;
+  bins: number;
+  ramp: "busy" | "waiting";
+  /** Row by row. */
+  share: Float64Array;
+  value: ArrayLike<number>;
+  mean: number[];
+  total: number[];
+  late: Set<number>;
+  facts: Set<number>;
+}
+
+/** What the heatmap shows before it is laid out. */
+export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
+  const ranks = [...new Set(numbers(frame, "rank"))];
+  const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
+  const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
+  // Frames of Python's analysis have a row a cell, and its edges.
+  const starts = frame.columns.start_ns;
+  const start = Number(starts === undefined ? frame.attrs.start : (starts[0] ?? 0));
+  const end = Number(
+    frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
+  );
+  if (bins === 0 || !(end > start)) return noteOf(frame) || "nothing to draw";
+  const metric = typeof frame.attrs.metric === "string" ? frame.attrs.metric : "busy";
+  const { words, said, ramp } = METRICS[metric] ?? {
+    words: metric.replaceAll("_", " "),
+    said: "",
+    ramp: "busy" as const,
+  };
+  const edges = Array.from({ length: bins + 1 }, (_, at) => edge(start, end, bins, at));
+  const share = new Float64Array(ranks.length * bins);
+  const total = ranks.map(() => 0);
+  const sums = new Array<number>(bins).fill(0);
+  for (let row = 0; row < ranks.length; row += 1) {
+    for (let bin = 0; bin < bins; bin += 1) {
+      const size = edges[bin + 1]! - edges[bin]!;
+      const ns = value[row * bins + bin]!;
+      const part = size > 0 ? ns / size : 0;
+      share[row * bins + bin] = part;
+      total[row]! += ns;
+      sums[bin]! += part;
+    }
+  }
+  const names = ranks.map((rank) => `rank ${rank}`);
+  const spans = (frame.attrs.span_ns ?? []) as number[];
+  // As the timeline's legend: of all spans together.
+  const ofAll = sum(total) / Math.max(sum(spans), 1);
+  return {
+    title: `Rank × time: ${words}`,
+    subtitle: sentences(
+      `share of each ${formatDuration((end - start) / bins)} cell`,
+      ranks.length === 1 ? "" : said,
+      extremes(names, total, formatDuration),
+      unmatched(frame, KINDS[metric] ?? []),
+    ),
+    finding: `${formatShare(ofAll)} of ${ranks.length === 1 ? "the" : "each"} rank's GPU span`,
+    ranks,
+    names,
+    start,
+    end,
+    bins,
+    ramp,
+    share,
+    value,
+    mean: sums.map((each) => each / ranks.length),
+    total,
+    ...markedRows(frame, ranks),
+  };
+}
+
+/** Where a bin begins. */
+function edge(start: number, end: number, bins: number, at: number): number {
+  return start + Math.floor(((end - start) * at) / bins);
+}
+
+// Draws what each rank does when; rectangles of it are windows and ranks.
+
+export class HeatmapDrawing implements Drawing {
+  private plan: HeatmapPlan | null = null;
+
+  constructor(
+    readonly content: HeatmapContent,
+    private readonly theme: Theme,
+  ) {}
+
+  get title(): string {
+    return this.content.title;
+  }
+
+  get finding(): string {
+    return this.content.finding;
+  }
+
+  layout(width: number): number {
+    this.plan = planHeatmap(this.content, width, this.theme);
+    return this.plan.height;
+  }
+
+  draw(sheet: Sheet, chosen: Chosen): void {
+    const { plan, content } = this;
+    if (plan === null) return;
+    const scale = this.scale(plan);
+    sheet.range("x", scale.x(0), scale.x(plan.width));
+    sheet.range("y", scale.y(plan.height), scale.y(0));
+    const { start, end, bins, ranks, ramp } = content;
+    for (const name of ["busy", "waiting"] as const) {
+      const source = sheet.source(`cells_${name}`);
+      if (source === null) continue;
+      const mine = name === ramp;
+      if (!mine && source.data.x?.length === 0) continue;
+      const kept = (source.data.image?.[0] ?? this.kind) as Matrix;
+      this.kind = kept;
+      const picture = new (kept.constructor as MatrixKind)(content.share, [ranks.length, bins]);
+      source.data = mine
+        ? { image: [picture], x: [start], y: [-0.5], dw: [end - start], dh: [ranks.length] }
+        : { image: [], x: [], y: [], dw: [], dh: [] };
+    }
+    sheet.fill("bars", boxes(plan.bars, scale, rampOf(content, this.theme)[4]!));
+    sheet.fill("words", plan.words.wordColumns(scale));
+    sheet.fill("rules", plan.words.ruleColumns(scale));
+    sheet.fill("plates", plan.words.plateColumns(scale));
+    this.mark(sheet, chosen);
+  }
+
+  follow(other: Drawing): void {
+    if (other instanceof HeatmapDrawing) this.kind = other.kind;
+  }
+
+  mark(sheet: Sheet, chosen: Chosen): void {
+    const { plan, content } = this;
+    if (plan === null) return;
+    const scale = this.scale(plan);
+    const right = plan.left + plan.across;
+    const rows = content.ranks.length;
+    const bottom = plan.top + rows * plan.pitch;
+    const x = (ns: number): number => {
+      const at = (ns - content.start) / (content.end - content.start);
+      return plan.left + Math.max(0, Math.min(1, at)) * plan.across;
+    };
+    const [from, to] = chosen.window === null ? [plan.left, right] : chosen.window.map(x);
+    const runs = runsOf(content.ranks.map((rank) => chosen.ranks?.includes(rank) ?? true));
+    const some = chosen.window !== null || chosen.ranks !== null;
+    const framed: [number, number, number, number][] = [];
+    const veiled: [number, number, number, number][] = [];
+    if (some) {
+      let y = plan.top;
+      for (const [first, last] of runs) {
+        const [top, end] = [plan.top + first * plan.pitch, plan.top + last * plan.pitch];
+        if (top > y) veiled.push([plan.left, y, right, top]);
+        if (from! > plan.left) veiled.push([plan.left, top, from!, end]);
+        if (to! < right) veiled.push([to!, top, right, end]);
+        if (to! > from!) framed.push([from! - 1, top - 1, to! + 1, end + 1]);
+        y = end;
+      }
+      if (y < bottom) veiled.push([plan.left, y, right, bottom]);
+    }
+    sheet.fill("veils", boxes(veiled, scale, this.theme.bg));
+    sheet.fill("halo", boxes(framed, scale, this.theme.bg));
+    sheet.fill("frames", boxes(framed, scale, this.theme.brushLine));
+    const marked = [...content.late, ...content.facts];
+    const outlines = marked.map((row): [number, number, number, number] => {
+      const top = plan.top + row * plan.pitch;
+      return [plan.left, top, right, top + plan.pitch];
+    });
+    const { late, ink } = this.theme;
+    const color = marked.map((row) => (content.late.has(row) ? late : ink));
+    sheet.fill("late", { ...boxes(outlines, scale, ink), color });
+  }
+
+  spot(x: number, y: number): Spot | null {
+    const cell = this.cell(x, y);
+    return cell === null ? null : this.spotOf(cell);
+  }
+
+  spotOf(index: number): Spot | null {
+    const { plan, content } = this;
+    if (plan === null) return null;
+    const [row, bin] = [Math.floor(index / content.bins), index % content.bins];
+    if (row >= content.ranks.length) return null;
+    const wide = plan.across / content.bins;
+    const left = plan.left + bin * wide;
+    const box = { left, top: plan.top + row * plan.pitch, width: wide, height: plan.pitch };
+    return { index, box, tip: this.tip(row, bin) };
+  }
+
+  step(from: number | null, key: string): number | null {
+    const { bins, ranks } = this.content;
+    if (from === null) return key.startsWith("Arrow") || key === "Home" ? 0 : null;
+    const [row, bin] = [Math.floor(from / bins), from % bins];
+    const [down, right] = {
+      ArrowDown: [1, 0],
+      ArrowUp: [-1, 0],
+      ArrowRight: [0, 1],
+      ArrowLeft: [0, -1],
+      Home: [0, -bin],
+      End: [0, bins - 1 - bin],
+    }[key] ?? [0, 0];
+    const rows = Math.max(0, Math.min(ranks.length - 1, row + down!));
+    return rows * bins + Math.max(0, Math.min(bins - 1, bin + right!));
+  }
+
+  click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
+    const row = this.rowAt(y);
+    const plan = this.plan;
+    if (row === null || plan === null) return this.nothing();
+    // Names and totals are of the rank alone.
+    if (x < plan.left || x > plan.left + plan.across) {
+      const ranks = [this.content.ranks[row]!];
+      if (more) return { ranks: toggled(chosen.ranks, ranks) };
+      return chosen.window === null && stillOnly(chosen.ranks, ranks)
+        ? this.nothing()
+        : { ranks, window: null };
+    }
+    const cell = this.cell(x, y);
+    return cell === null ? this.nothing() : this.press(cell, more, chosen);
+  }
+
+  press(index: number, more: boolean, chosen: Chosen): Brush {
+    const { bins, ranks, start, end } = this.content;
+    const [row, bin] = [Math.floor(index / bins), index % bins];
+    const window: [number, number] = [edge(start, end, bins, bin), edge(start, end, bins, bin + 1)];
+    const one = [ranks[row]!];
+    if (more) return { ranks: toggled(chosen.ranks, one) };
+    const same = chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1];
+    return same && stillOnly(chosen.ranks, one) ? this.nothing() : { ranks: one, window };
+  }
+
+  drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
+    const met = this.met(from, to);
+    if (met === null) return null;
+    const { ranks, start, end, bins } = this.content;
+    const inside = ranks.slice(met.first, met.last + 1);
+    const window: [number, number] = [
+      edge(start, end, bins, met.low),
+      edge(start, end, bins, met.high + 1),
+    ];
+    const all = inside.length === ranks.length;
+    if (more && chosen.ranks !== null) {
+      return { ranks: [...new Set([...chosen.ranks, ...inside])].sort((a, b) => a - b), window };
+    }
+    return { ranks: all ? null : inside, window };
+  }
+
+  dragBox(from: Picked, to: Picked): Box | null {
+    const met = this.met(from, to);
+    const plan = this.plan;
+    if (met === null || plan === null) return null;
+    const wide = plan.across / this.content.bins;
+    return {
+      left: plan.left + met.low * wide,
+      top: plan.top + met.first * plan.pitch,
+      width: (met.high - met.low + 1) * wide,
+      height: (met.last - met.first + 1) * plan.pitch,
+    };
+  }
+
+  nothing(): Brush {
+    return { ranks: null, window: null };
+  }
+
+  /** BokehJS's kind of arrays of two dimensions, which only its figures have. */
+  private kind: Matrix | null = null;
+
+  private scale(plan: HeatmapPlan): Scale {
+    const { start, end } = this.content;
+    // Bokeh draws half a pixel off, for crisp lines; here areas must meet the timeline's.
+    return {
+      x: (px) => start + ((px - plan.left + 0.5) / plan.across) * (end - start),
+      y: (px) => (px - plan.top + 0.5) / plan.pitch - 0.5,
+    };
+  }
+
+  private tip(row: number, bin: number): Tip {
+    const { start, end, bins, share, value, names } = this.content;
+    const at = row * bins + bin;
+    const [from, to] = [edge(start, end, bins, bin), edge(start, end, bins, bin + 1)];
+    return {
+      heading: `${names[row]!} · ${formatTime(from)} to ${formatTime(to)}`,
+      lines: [
+        ["share", formatShare(share[at]!)],
+        ["time", formatDuration(value[at]!)],
+        ["total of the rank", formatDuration(this.content.total[row]!)],
+      ],
+    };
+  }
+
+  private rowAt(y: number): number | null {
+    const plan = this.plan;
+    if (plan === null) return null;
+    const row = Math.floor((y - plan.top) / plan.pitch);
+    return row >= 0 && row < this.content.ranks.length ? row : null;
+  }
+
+  private cell(x: number, y: number): number | null {
+    const plan = this.plan;
+    const row = this.rowAt(y);
+    if (plan === null || row === null || x < plan.left || x >= plan.left + plan.across) return null;
+    return (
+      row * this.content.bins + Math.floor(((x - plan.left) / plan.across) * this.content.bins)
+    );
+  }
+
+  private met(
+    from: Picked,
+    to: Picked,
+  ): { first: number; last: number; low: number; high: number } | null {
+    const plan = this.plan;
+    if (plan === null) return null;
+    const { bins, ranks } = this.content;
+    const bin = (x: number): number => Math.floor(((x - plan.left) / plan.across) * bins);
+    const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);
+    const clamp = (at: number, most: number): number => Math.max(0, Math.min(most - 1, at));
+    const [low, high] = [bin(Math.min(from.x, to.x)), bin(Math.max(from.x, to.x))];
+    const [first, last] = [row(Math.min(from.y, to.y)), row(Math.max(from.y, to.y))];
+    if (high < 0 || low >= bins || last < 0 || first >= ranks.length) return null;
+    return {
+      first: clamp(first, ranks.length),
+      last: clamp(last, ranks.length),
+      low: clamp(low, bins),
+      high: clamp(high, bins),
+    };
+  }
+}
+
+interface Matrix {
+  readonly constructor: unknown;
+}
+
+type MatrixKind = new (values: Float64Array, shape: [number, number]) => Matrix;
+
+function boxes(
+  all: readonly (readonly [left: number, top: number, right: number, bottom: number])[],
+  scale: Scale,
+  color: string,
+): Record<string, Column> {
+  return {
+    left: all.map((each) => scale.x(each[0])),
+    top: all.map((each) => scale.y(each[1])),
+    right: all.map((each) => scale.x(each[2])),
+    bottom: all.map((each) => scale.y(each[3])),
+    color: all.map(() => color),
+  };
+}
+
+/** Runs of rows that are wanted: from the first to after the last. */
+function runsOf(wanted: readonly boolean[]): [number, number][] {
+  const runs: [number, number][] = [];
+  wanted.forEach((is, row) => {
+    const open = runs.at(-1);
+    if (!is) return;
+    if (open !== undefined && open[1] === row) open[1] = row + 1;
+    else runs.push([row, row + 1]);
+  });
+  return runs;
+}
+
+// Where the parts of the heatmap lie, below the timeline's scale. CSS px.
+
+const PITCH = 16;
+const TALLEST = 512;
+const STRIP = 22;
+/** Cells narrower than this cannot be told apart. px. */
+const LEAST_CELL = 5;
+/** Room for what the colours mean, and the width of one of them. px. */
+const KEY = 148;
+const SWATCH = 12;
+const INSET = 12;
+/** Texts nearer than this touch. px. */
+const LEAST_LINE = 14;
+/** How many bins to ask for, for a chart of this width. */
+export function heatmapBins(width: number): number {
+  const { left, right } = sides(width);
+  return Math.max(8, Math.floor((width - left - right) / LEAST_CELL));
+}
+
+/** The timeline's gutter and margin: one x axis for both. */
+function sides(width: number): { left: number; right: number } {
+  return {
+    left: width < SIZE.gutterFrom ? SIZE.gutterNarrow : SIZE.gutter,
+    right: width < SIZE.marginFrom ? 0 : SIZE.margin,
+  };
+}
+
+interface HeatmapPlan {
+  width: number;
+  height: number;
+  left: number;
+  across: number;
+  top: number;
+  pitch: number;
+  words: Words;
+  bars: readonly (readonly [left: number, top: number, right: number, bottom: number])[];
+}
+
+/** From none to all: as in `charts/theme.py`, where that for waits is the timeline's, too. */
+const BUSY_RAMP: Readonly<Record<ThemeName, readonly string[]>> = {
+  light: ["#f1f3f6", "#cfe1f2", "#94c0e4", "#4f97d0", "#1f6fb2", "#0d4a80", "#062b50"],
+  dark: ["#1d232d", "#173a5e", "#1f5b95", "#3580cc", "#62a6ee", "#9ccafa", "#d9ecff"],
+};
+
+function rampOf(content: HeatmapContent, theme: Theme): readonly string[] {
+  return content.ramp === "busy" ? BUSY_RAMP[theme.name] : theme.waitRamp;
+}
+
+export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {
+  const words = new Words();
+  const { left, right } = sides(width);
+  const across = Math.max(40, width - left - right);
+  const rows = content.ranks.length;
+  const pitch = rows * PITCH <= TALLEST ? PITCH : Math.max(2, Math.floor(TALLEST / rows));
+  let y = 0;
+  const titled = INSET + textWidth(content.title, "bold", 13) + 16;
+  const shared = width >= SIZE.marginFrom;
+  if (shared || titled + KEY < width) key(words, width - Math.max(right, INSET), content, theme);
+  for (const line of wrapped(content.title, width - 2 * INSET, "bold", 13)) {
+    words.text(INSET, y + 9, line, theme.ink, { bold: true, size: 13 });
+    y += 18;
+  }
+  // With a margin, title and definition share a line, as in the timeline's toolbar.
+  const from = shared ? Math.max(left, titled) : INSET;
+  if (shared) y = 2;
+  for (const line of wrapped(content.subtitle, width - from - (shared ? right + KEY : INSET))) {
+    words.text(from, y + 7, line, theme.ink3);
+    y += 14;
+  }
+  y += 6;
+  const strip = y + STRIP;
+  words.text(left - 8, y + STRIP - 7, "mean of ranks", theme.ink3, { align: "right" });
+  const wide = across / content.bins;
+  const bars: [number, number, number, number][] = [];
+  content.mean.forEach((each, bin) => {
+    const tall = Math.min(1, each) * (STRIP - 2);
+    const from = left + bin * wide;
+    if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
+  });
+  const top = strip + 4;
+  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= LEAST_LINE) ?? 64;
+  const names = fitted(content.names, left - 16);
+  const labelled = labelledRows(rows, every, content.late, content.facts);
+  const most = Math.max(...content.total);
+  const totals = content.total.map(formatDuration);
+  const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
+  const span = right - 16 - longest - 6;
+  const beside = Math.max(0, Math.ceil((LEAST_LINE - pitch) / 2 / pitch));
+  if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
+  names.forEach((name, row) => {
+    const late = content.late.has(row);
+    const bold = late || content.facts.has(row);
+    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+    const middle = top + (row + 0.5) * pitch;
+    if (right > 0) {
+      const from = left + across + 10;
+      const long = (of: number): number => (most > 0 ? (content.total[of]! / most) * span : 0);
+      const size = long(row);
+      const half = Math.max(0.5, pitch * 0.34);
+      if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
+      if (labelled.has(row)) {
+        // Of thin rows, the neighbours' bars pass beside the text as well.
+        let clear = size;
+        for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
+          clear = Math.max(clear, long(of));
+        }
+        words.text(from + clear + 5, middle, totals[row]!, color, { bold });
+      }
+    }
+    if (labelled.has(row)) {
+      words.text(left - 8, middle, name, color, { align: "right", bold });
+    }
+    if (pitch >= 12 && row > 0) {
+      words.plate(left, top + row * pitch - 0.5, left + across, top + row * pitch + 0.5, theme.bg);
+    }
+  });
+  const bottom = top + rows * pitch;
+  const span_ns = content.end - content.start;
+  const step = niceStep(span_ns, Math.max(2, Math.min(7, Math.floor(across / 110))));
+  let free = -Infinity;
+  for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
+    const x = Math.round(left + ((at - content.start) / span_ns) * across);
+    const text = formatAxis(at, step);
+    const half = textWidth(text) / 2;
+    const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
+    words.line(x, bottom, x, bottom + 4, theme.ruleStrong);
+    if (from < free || Math.abs(from + half - x) > half) continue;
+    words.text(from, bottom + 12, text, theme.ink3);
+    free = from + 2 * half + 12;
+  }
+  return { width, height: Math.ceil(bottom + 22), left, across, top, pitch, words, bars };
+}
+
+/** What the colours mean, ending at `right`. */
+function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
+  const ramp = rampOf(content, theme);
+  words.text(right, 9, "100\u2009%", theme.ink3, { align: "right" });
+  const end = right - textWidth("100\u2009%") - 5;
+  const start = end - ramp.length * SWATCH;
+  ramp.forEach((color, at) => {
+    words.plate(start + at * SWATCH, 4, start + (at + 1) * SWATCH, 14, color);
+  });
+  words.text(start - 5, 9, "0", theme.ink3, { align: "right" });
+}
+
+function niceStep(span: number, most: number): number {
+  const rough = span / most;
+  const scale = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough)!;
+}

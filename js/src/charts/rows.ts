@@ -1,0 +1,647 @@
+/** Lay out and draw charts that have one row per rank, name or step. */
+
+import type { Brush, Chosen } from "../protocol/source";
+import { fitted, labelledRows, shortened, textWidth, wrapped } from "../ui/text";
+import type { Theme } from "../ui/theme";
+import type { Column, Sheet } from "./bokeh";
+import type { Box, Drawing, Hit, Key, Picked, RowsContent, SideColumn, Spot } from "./content";
+import { stillOnly, toggled } from "./gestures";
+
+// Draws a chart of rows: lays out its content and hands the sheet its columns.
+
+/** Marks are met from this far. px. */
+const REACH = 7;
+
+/** As `charts/rows.py` has it. */
+const FAINT = 0.3;
+
+interface Glyph {
+  height?: { value?: number };
+  line_alpha?: { value: number };
+}
+
+interface Mark {
+  glyph: Glyph;
+  nonselection_glyph: Glyph | null;
+}
+
+export type Dimension = "ranks" | "names" | "kinds";
+
+export class RowsDrawing implements Drawing {
+  private plan: Plan | null = null;
+  private scale: Scale | null = null;
+  private told = "";
+  private filled = 0;
+
+  constructor(
+    readonly content: RowsContent,
+    private readonly dimension: Dimension,
+    private readonly theme: Theme,
+  ) {}
+
+  get title(): string {
+    return this.content.title;
+  }
+
+  get finding(): string {
+    return this.content.finding;
+  }
+
+  layout(width: number): number {
+    this.plan = planRows(this.content, width, this.theme);
+    return this.plan.height;
+  }
+
+  draw(sheet: Sheet, chosen: Chosen): void {
+    const plan = this.plan;
+    if (plan === null) return;
+    const { content } = this;
+    const perUnit = plan.across / (content.xEnd - content.xStart);
+    const left = content.xStart - plan.gutter / perUnit;
+    // Bokeh draws half a pixel off, for crisp lines; areas that touch would show seams.
+    const above = -0.5 - (plan.top - (plan.filled === 1 ? 0.5 : 0)) / plan.pitch;
+    const scale: Scale = {
+      x: (px: number) => left + px / perUnit,
+      y: (px: number) => above + px / plan.pitch,
+    };
+    sheet.range("x", left, scale.x(plan.width));
+    sheet.range("y", scale.y(plan.height), above);
+    sheet.fill("rows", content.data);
+    this.scale = scale;
+    const rules = plan.words.ruleColumns(scale);
+    // Keys are in px: where the scale is another one, they are elsewhere on it.
+    const told = JSON.stringify([rules, plan.keys, left, perUnit, above, plan.pitch]);
+    if (told !== this.told) {
+      sheet.fill("rules", rules);
+      this.keys(sheet, scale);
+      this.told = told;
+    }
+    if (plan.filled !== this.filled) {
+      for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
+        const mark = sheet.model(`mark${at}`) as Mark;
+        for (const glyph of [mark.glyph, mark.nonselection_glyph]) {
+          if (glyph?.height?.value !== 0.8 && glyph?.height?.value !== 1) continue;
+          // Rows that are close together have no space between them.
+          glyph.height = { value: plan.filled };
+          // There outlines would be all that is seen.
+          glyph.line_alpha = { value: plan.filled === 1 ? 0 : glyph === mark.glyph ? 1 : FAINT };
+        }
+      }
+      this.filled = plan.filled;
+    }
+    this.mark(sheet, chosen);
+  }
+
+  /** Takes over what the sheet of an earlier content already has. */
+  follow(other: Drawing): void {
+    if (!(other instanceof RowsDrawing)) return;
+    this.told = other.told;
+    this.filled = other.filled;
+  }
+
+  mark(sheet: Sheet, chosen: Chosen): void {
+    const source = sheet.source("rows");
+    const { plan, scale } = this;
+    if (source === null || plan === null || scale === null) return;
+    const full = this.full(chosen);
+    source.selected.indices = full;
+    const row = this.content.data.row as readonly number[] | undefined;
+    const strong = full.length === 0 ? null : new Set(full.map((at) => row?.[at]));
+    const words = new Words();
+    inBars(plan, this.content, this.theme, words, (each) => strong?.has(each) === false);
+    sheet.fill("words", Words.columns(scale, plan.words, words));
+    sheet.fill("plates", words.plateColumns(scale));
+  }
+
+  spot(x: number, y: number): Spot | null {
+    const row = this.rowAt(y);
+    const plan = this.plan;
+    if (row === null || plan === null) return null;
+    const hit = this.hitAt(x, y);
+    return {
+      index: row,
+      box: { left: 0, top: plan.top + row * plan.pitch, width: plan.width, height: plan.pitch },
+      tip: hit?.tip ?? this.content.tip(row, this.at(x)),
+    };
+  }
+
+  step(from: number | null, key: string): number | null {
+    const rows = this.plan?.rows ?? 0;
+    if (rows === 0) return null;
+    if (key === "Home") return 0;
+    if (key === "End") return rows - 1;
+    if (key === "ArrowDown") return from === null ? 0 : Math.min(rows - 1, from + 1);
+    if (key === "ArrowUp") return from === null ? rows - 1 : Math.max(0, from - 1);
+    return from;
+  }
+
+  spotOf(index: number): Spot | null {
+    const plan = this.plan;
+    if (plan === null || index >= plan.rows) return null;
+    const top = plan.top + index * plan.pitch;
+    const box = { left: 0, top, width: plan.width, height: plan.pitch };
+    return { index, box, tip: this.content.tip(index, this.content.xStart) };
+  }
+
+  click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
+    const row = this.rowAt(y);
+    if (row === null) return this.nothing();
+    const hit = this.hitAt(x, y);
+    if (hit !== null) return this.choose(hit.ranks, more, chosen, hit.window);
+    return this.choose(this.content.keys[row] ?? [], more, chosen);
+  }
+
+  press(index: number, more: boolean, chosen: Chosen): Brush {
+    return this.choose(this.content.keys[index] ?? [], more, chosen);
+  }
+
+  drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null {
+    const keys = this.met(from, to);
+    if (keys === null || keys.length === 0) return null;
+    const before = more ? (chosen[this.dimension] ?? []) : [];
+    return { [this.dimension]: [...new Set<Key>([...before, ...keys])] };
+  }
+
+  dragBox(from: Picked, to: Picked): Box | null {
+    if (this.content.within !== undefined) {
+      const [left, top] = [Math.min(from.x, to.x), Math.min(from.y, to.y)];
+      return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
+    }
+    const rows = this.between(from.y, to.y);
+    const plan = this.plan;
+    if (rows === null || plan === null) return null;
+    const height = (rows[1] - rows[0] + 1) * plan.pitch;
+    return { left: 0, top: plan.top + rows[0] * plan.pitch, width: plan.width, height };
+  }
+
+  private met(from: Picked, to: Picked): readonly Key[] | null {
+    const { content } = this;
+    if (content.within !== undefined) {
+      const [x0, x1] = [this.at(Math.min(from.x, to.x)), this.at(Math.max(from.x, to.x))];
+      const [y0, y1] = [this.rowOf(Math.min(from.y, to.y)), this.rowOf(Math.max(from.y, to.y))];
+      return content.within(x0, x1, y0, y1);
+    }
+    const rows = this.between(from.y, to.y);
+    return rows === null ? null : content.keys.slice(rows[0], rows[1] + 1).flat();
+  }
+
+  nothing(): Brush {
+    const hits = this.content.hit !== undefined;
+    return { [this.dimension]: null, ...(hits ? { window: null } : {}) };
+  }
+
+  private choose(
+    keys: readonly Key[],
+    more: boolean,
+    chosen: Chosen,
+    window: [number, number] | null = null,
+  ): Brush {
+    const before: readonly Key[] | null = chosen[this.dimension];
+    const hits = this.content.hit !== undefined;
+    if (more) {
+      return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
+    }
+    const same =
+      stillOnly(before, keys) &&
+      (window === null || (chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1]));
+    if (same) return this.nothing();
+    return { [this.dimension]: [...new Set(keys)], ...(hits ? { window } : {}) };
+  }
+
+  private full(chosen: Chosen): number[] {
+    const own = this.content.chosenMarks?.(chosen);
+    if (own !== undefined) {
+      if (own === null) return [];
+      return own.length > 0 ? own : [(this.content.data.row ?? []).length];
+    }
+    const keys: readonly Key[] | null = chosen[this.dimension];
+    if (keys === null) return [];
+    const wanted = new Set(keys);
+    const rows = this.content.keys.map(
+      (each) => each.length > 0 && each.every((key) => wanted.has(key)),
+    );
+    const at = (this.content.data.row ?? []) as readonly number[];
+    const found: number[] = [];
+    at.forEach((row, index) => {
+      if (rows[row] === true) found.push(index);
+    });
+    // An index beyond the rows: nothing of what is chosen is here, so all is faint.
+    return found.length > 0 ? found : [at.length];
+  }
+
+  private keys(sheet: Sheet, scale: { x(px: number): number; y(px: number): number }): void {
+    for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
+      const mine = this.plan?.keys.filter(([mark]) => mark === at) ?? [];
+      const columns: Record<string, Column> = {
+        left: mine.map((each) => scale.x(each[1])),
+        top: mine.map((each) => scale.y(each[2])),
+        right: mine.map((each) => scale.x(each[3])),
+        bottom: mine.map((each) => scale.y(each[4])),
+      };
+      sheet.fill(`key${at}`, columns);
+    }
+  }
+
+  private at(x: number): number {
+    const plan = this.plan;
+    if (plan === null) return 0;
+    const { xStart, xEnd } = this.content;
+    return xStart + ((x - plan.gutter) / plan.across) * (xEnd - xStart);
+  }
+
+  protected hitAt(x: number, y: number): Hit | null {
+    const plan = this.plan;
+    if (plan === null || this.content.hit === undefined) return null;
+    const reach = (REACH / plan.across) * (this.content.xEnd - this.content.xStart);
+    return this.content.hit(this.at(x), this.rowOf(y), reach, REACH / plan.pitch);
+  }
+
+  private rowOf(y: number): number {
+    const plan = this.plan;
+    return plan === null ? 0 : (y - plan.top) / plan.pitch - 0.5;
+  }
+
+  private rowAt(y: number): number | null {
+    const plan = this.plan;
+    if (plan === null) return null;
+    const row = Math.floor((y - plan.top) / plan.pitch);
+    return row >= 0 && row < plan.rows ? row : null;
+  }
+
+  private between(y0: number, y1: number): [number, number] | null {
+    const plan = this.plan;
+    if (plan === null || plan.rows === 0) return null;
+    const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);
+    const [low, high] = [row(Math.min(y0, y1)), row(Math.max(y0, y1))];
+    if (high < 0 || low >= plan.rows) return null;
+    return [Math.max(0, low), Math.min(plan.rows - 1, high)];
+  }
+}
+
+// Where the parts of a chart of rows lie, and its words. CSS px, relative to the chart.
+
+/** More rows than this are closer together, so that all of them are seen at once. */
+const ROOMY = 24;
+const TALLEST = 512;
+const PITCH = 20;
+/** A number is printed in a bar from this width on. */
+const LEAST_INSIDE = 34;
+const LINE = 14;
+
+interface Plan {
+  width: number;
+  height: number;
+  rows: number;
+  /** Left edge of the scale, and px from its start to its end. */
+  gutter: number;
+  across: number;
+  top: number;
+  pitch: number;
+  /** Part of a row's height that its bar has. */
+  filled: number;
+  words: Words;
+  /** Swatches of the legend: mark, left, top, right, bottom. */
+  keys: (readonly [mark: number, left: number, top: number, right: number, bottom: number])[];
+}
+
+export function pitchOf(rows: number, wanted = PITCH): number {
+  if (rows <= ROOMY || rows * wanted <= TALLEST) return wanted;
+  return Math.max(2, Math.min(wanted, Math.floor(TALLEST / rows)));
+}
+
+/** Title, what it means, and the legend; returns the height that they take. */
+function head(
+  words: Words,
+  keys: Plan["keys"],
+  width: number,
+  theme: Theme,
+  content: Pick<RowsContent, "title" | "subtitle" | "legend">,
+): number {
+  let y = 0;
+  for (const line of wrapped(content.title, width, "bold", 13)) {
+    words.text(0, y + 9, line, theme.ink, { bold: true, size: 13 });
+    y += 18;
+  }
+  if (content.subtitle !== "") {
+    for (const line of wrapped(content.subtitle, width)) {
+      words.text(0, y + 7, line, theme.ink3);
+      y += LINE;
+    }
+  }
+  if (content.legend !== undefined && content.legend.length > 0) {
+    y += 6;
+    let x = 0;
+    for (const [mark, text] of content.legend) {
+      const needs = 14 + textWidth(text);
+      if (x > 0 && x + needs > width) {
+        x = 0;
+        y += 16;
+      }
+      keys.push([mark, x, y + 2, x + 10, y + 12]);
+      words.text(x + 14, y + 7, text, theme.ink2);
+      x += needs + 12;
+    }
+    y += 16;
+  }
+  return y;
+}
+
+function planRows(content: RowsContent, width: number, theme: Theme): Plan {
+  const words = new Words();
+  const keys: Plan["keys"] = [];
+  const rows = content.names.length;
+  const pitch = pitchOf(rows, content.pitch);
+  let y = head(words, keys, width, theme, content);
+  const shown = content.columns.filter((each) => width >= (each.least ?? 0));
+  const headed = content.ticks.length > 0 || shown.some((each) => each.head !== "");
+  if (headed || content.head !== "") y += 6 + 14;
+  const headY = y - 7;
+  const top = y + 4;
+  const gutter = gutterOf(content, width);
+  const side = shown.map((each) => columnWidth(each));
+  const sideWidth = side.reduce((sum, each) => sum + each + 14, 0);
+  const ends = (content.ends ?? []).reduce((most, each) => {
+    const reach = (each.at - content.xStart) / (content.xEnd - content.xStart);
+    return Math.max(most, reach > 0.3 ? textWidth(each.text) + 8 : 0);
+  }, 0);
+  const across = Math.max(40, width - gutter - sideWidth - ends - (ends + sideWidth > 0 ? 0 : 1));
+  const plan: Plan = {
+    width,
+    height: Math.ceil(top + rows * pitch + 4),
+    rows,
+    gutter,
+    across,
+    top,
+    pitch,
+    filled: pitch < 8 ? 1 : 0.8,
+    words,
+    keys,
+  };
+  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
+  rowNames(plan, content, theme, labelled);
+  scale(plan, content, theme, headY, width - sideWidth);
+  sideColumns(plan, theme, shown, side, headY, labelled);
+  return plan;
+}
+
+function gutterOf(content: RowsContent, width: number): number {
+  const all = [...content.names, ...(content.seconds ?? []), content.head];
+  const most = all.reduce((wide, name) => Math.max(wide, textWidth(name, "bold")), 0);
+  return Math.ceil(Math.min(most + 10, Math.max(72, width * 0.42)));
+}
+
+function columnWidth(column: SideColumn): number {
+  return column.texts.reduce(
+    (wide, text) =>
+      Math.max(wide, textWidth(text, (column.late ?? column.strong) ? "bold" : "normal")),
+    textWidth(column.head),
+  );
+}
+
+/** Of rows that are close together, every how manyth has a name. */
+function everyNth(pitch: number): number {
+  return [1, 2, 4, 8, 16, 32, 64].find((each) => each * pitch >= LINE) ?? 128;
+}
+
+function middle(plan: Plan, row: number): number {
+  return plan.top + (row + 0.5) * plan.pitch;
+}
+
+function rowNames(
+  plan: Plan,
+  content: RowsContent,
+  theme: Theme,
+  labelled: ReadonlySet<number>,
+): void {
+  const room = plan.gutter - 8;
+  const names = fitted(content.names, room);
+  names.forEach((name, row) => {
+    const late = content.late?.has(row) === true;
+    if (!labelled.has(row)) return;
+    const second = plan.pitch >= 30 ? content.seconds?.[row] : undefined;
+    const y = middle(plan, row) - (second === undefined ? 0 : 7);
+    const bold = late || content.facts?.has(row) === true || second !== undefined;
+    const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+    const text = bold ? shortened(name, room, "bold") : name;
+    plan.words.text(plan.gutter - 8, y, text, color, { align: "right", bold });
+    if (second !== undefined) {
+      plan.words.text(plan.gutter - 8, y + LINE, second, theme.ink3, { align: "right" });
+    }
+  });
+}
+
+function scale(plan: Plan, content: RowsContent, theme: Theme, headY: number, end: number): void {
+  const { gutter, across, top, words } = plan;
+  const bottom = top + plan.rows * plan.pitch;
+  const x = (at: number): number =>
+    gutter + ((at - content.xStart) / (content.xEnd - content.xStart)) * across;
+  if (content.ruled === true) {
+    for (let row = 1; row < plan.rows; row += 1) {
+      const y = Math.round(top + row * plan.pitch);
+      words.line(0, y, plan.width, y, theme.rule);
+    }
+  }
+  if (content.head !== "") {
+    words.text(gutter - 8, headY, content.head, theme.ink3, { align: "right" });
+  }
+  // Zero first: on scales that have both signs its label must stay.
+  const order = [...content.ticks].sort((a, b) => Math.abs(a[0]) - Math.abs(b[0]));
+  const taken: [number, number][] =
+    content.head === "" ? [] : [[gutter - 8 - textWidth(content.head), gutter - 8]];
+  for (const [at, text] of order) {
+    const px = Math.round(x(at));
+    words.line(
+      px,
+      top,
+      px,
+      bottom,
+      at === 0 && content.zeroLine === true ? theme.ruleStrong : theme.rule,
+    );
+    const half = textWidth(text) / 2;
+    let left = px - half;
+    if (at === content.xStart) left = px;
+    left = Math.max(0, Math.min(left, end - 2 * half));
+    const right = left + 2 * half;
+    if (taken.some(([low, high]) => left < high + 10 && right > low - 10)) continue;
+    if (Math.abs(left + half - px) > half + 2) continue;
+    taken.push([left, right]);
+    words.text(left, headY, text, theme.ink3);
+  }
+}
+
+function sideColumns(
+  plan: Plan,
+  theme: Theme,
+  columns: readonly SideColumn[],
+  widths: readonly number[],
+  headY: number,
+  labelled: ReadonlySet<number>,
+): void {
+  let right = plan.width - 1;
+  for (let at = columns.length - 1; at >= 0; at -= 1) {
+    const column = columns[at]!;
+    plan.words.text(right, headY, column.head, theme.ink3, { align: "right" });
+    column.texts.forEach((text, row) => {
+      if (!labelled.has(row)) return;
+      const late = column.late?.has(row) === true;
+      const bold = late || column.strong?.has(row) === true;
+      const color = late ? theme.late : bold ? theme.ink : theme.ink2;
+      plan.words.text(right, middle(plan, row), text, color, { align: "right", bold });
+    });
+    right -= widths[at]! + 14;
+  }
+}
+
+/** Numbers in bars and at their ends; ink for bars would not be seen on faint ones. */
+function inBars(
+  plan: Plan,
+  content: RowsContent,
+  theme: Theme,
+  words: Words,
+  faint: (row: number) => boolean,
+): void {
+  if (plan.pitch < LINE) return;
+  const perUnit = plan.across / (content.xEnd - content.xStart);
+  const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
+  for (const { row, left, right, text, color, plate, atEnd } of content.inside ?? []) {
+    const size = (right - left) * perUnit;
+    const wide = textWidth(text);
+    if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
+    const y = middle(plan, row);
+    if (plate !== undefined) {
+      const ground = faint(row) ? theme.bg : plate;
+      words.plate(x(left) + 1.5, y - 7, x(left) + wide + 7, y + 7, ground);
+    }
+    const ink = faint(row) ? theme.ink2 : color;
+    if (atEnd === true) words.text(x(right) - 4, y, text, ink, { align: "right" });
+    else words.text(x(left) + 4, y, text, ink);
+  }
+  for (const { row, at, text } of content.ends ?? []) {
+    const marked = content.late?.has(row) === true || content.facts?.has(row) === true;
+    words.text(x(at) + 6, middle(plan, row), text, marked ? theme.ink : theme.ink2);
+  }
+}
+
+// The texts, lines and plates of a sheet, in CSS px until they are handed to its sources.
+
+type Align = "left" | "center" | "right";
+
+/** From px to the sheet's own coordinates. */
+export interface Scale {
+  x(px: number): number;
+  y(px: number): number;
+}
+
+export class Words {
+  private readonly texts: [number, number, string, string, Align, string, string][] = [];
+  private readonly lines: [number, number, number, number, string][] = [];
+  private readonly boxes: [number, number, number, number, string][] = [];
+
+  text(
+    x: number,
+    y: number,
+    text: string,
+    color: string,
+    style: { align?: Align; bold?: boolean; size?: number } = {},
+  ): void {
+    if (text === "") return;
+    const weight = style.bold === true ? "bold" : "normal";
+    this.texts.push([x, y, text, color, style.align ?? "left", weight, `${style.size ?? 11}px`]);
+  }
+
+  line(x0: number, y0: number, x1: number, y1: number, color: string): void {
+    this.lines.push([x0, x1, y0, y1, color]);
+  }
+
+  /** A plate below a text that would else be hard to read. */
+  plate(left: number, top: number, right: number, bottom: number, color: string): void {
+    this.boxes.push([left, right, top, bottom, color]);
+  }
+
+  wordColumns(scale: Scale): Record<string, Column> {
+    return Words.columns(scale, this);
+  }
+
+  /** The texts of several at once. */
+  static columns(scale: Scale, ...all: readonly Words[]): Record<string, Column> {
+    const texts = all.flatMap((words) => words.texts);
+    const of = (at: number): unknown[] => texts.map((each) => each[at]);
+    return {
+      x: texts.map((each) => scale.x(each[0])),
+      y: texts.map((each) => scale.y(each[1])),
+      text: of(2),
+      color: of(3),
+      align: of(4),
+      style: of(5),
+      size: of(6),
+    };
+  }
+
+  ruleColumns(scale: Scale): Record<string, Column> {
+    return {
+      x0: this.lines.map((each) => scale.x(each[0])),
+      x1: this.lines.map((each) => scale.x(each[1])),
+      y0: this.lines.map((each) => scale.y(each[2])),
+      y1: this.lines.map((each) => scale.y(each[3])),
+      color: this.lines.map((each) => each[4]),
+    };
+  }
+
+  plateColumns(scale: Scale): Record<string, Column> {
+    return {
+      left: this.boxes.map((each) => scale.x(each[0])),
+      right: this.boxes.map((each) => scale.x(each[1])),
+      top: this.boxes.map((each) => scale.y(each[2])),
+      bottom: this.boxes.map((each) => scale.y(each[3])),
+      color: this.boxes.map((each) => each[4]),
+    };
+  }
+}
+
+// A chart whose cells stand for stretches of time: a click or a drag selects a window.
+
+type Window = [number, number];
+
+export class WindowDrawing extends RowsDrawing {
+  constructor(content: RowsContent, theme: Theme) {
+    super(content, "ranks", theme);
+  }
+
+  override click(x: number, y: number, _more: boolean, chosen: Chosen): Brush {
+    return this.chosenBy(this.windowAt({ x, y }), chosen);
+  }
+
+  override press(index: number, _more: boolean, chosen: Chosen): Brush {
+    const spot = this.spotOf(index);
+    if (spot === null) return this.nothing();
+    const { left, top, width, height } = spot.box;
+    return this.chosenBy(this.windowAt({ x: left + width / 2, y: top + height / 2 }), chosen);
+  }
+
+  override drag(from: Picked, to: Picked): Brush | null {
+    const [one, other] = [this.windowAt(from), this.windowAt({ x: to.x, y: from.y })];
+    if (one === null || other === null) return null;
+    return { window: [Math.min(one[0], other[0]), Math.max(one[1], other[1])] };
+  }
+
+  override dragBox(from: Picked, to: Picked): Box | null {
+    const spot = this.spot(from.x, from.y);
+    if (spot === null) return null;
+    const { top, height } = spot.box;
+    return { left: Math.min(from.x, to.x), top, width: Math.abs(to.x - from.x), height };
+  }
+
+  override nothing(): Brush {
+    return { window: null };
+  }
+
+  private windowAt({ x, y }: Picked): Window | null {
+    return this.hitAt(x, y)?.window ?? null;
+  }
+
+  private chosenBy(window: Window | null, chosen: Chosen): Brush {
+    const known = chosen.window;
+    const same = window !== null && known?.[0] === window[0] && known[1] === window[1];
+    return { window: same ? null : window };
+  }
+}

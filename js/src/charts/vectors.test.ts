@@ -1,0 +1,135 @@
+/** What charts show of frames is what Python's charts show of them: see chart_vectors.py. */
+
+import { describe, expect, test } from "vitest";
+import vectors from "../../../tests/vectors/charts.json";
+import type { PanelFrame } from "../protocol/source";
+import { unmatched } from "../ui/text";
+import { THEMES } from "../ui/theme";
+import { fillTable } from "./chart";
+import type { MakeRows } from "./content";
+import { breakdown, idle, kernelTypes, overlap, queue } from "./device";
+import { heatmapContent } from "./grid";
+import { kernelDurations, steps } from "./times";
+
+interface Expected {
+  title: string;
+  subtitle: string;
+  names: string[];
+  x_start: number;
+  x_end: number;
+  ticks: [number, string][];
+  columns: { head: string; texts: string[] }[];
+  data: Record<string, (number | string | null)[]>;
+  share: number[][];
+  mean: number[];
+  totals: string[];
+}
+
+interface Case {
+  name: string;
+  panel: string;
+  frame: PanelFrame;
+  content: Expected;
+}
+
+const CASES = (vectors as unknown as { cases: Case[] }).cases;
+const ROWS: Record<string, MakeRows> = {
+  breakdown,
+  overlap,
+  idle,
+  queue,
+  kernel_types: kernelTypes,
+  kernel_durations: kernelDurations,
+  steps,
+};
+
+/** Equal, numbers but for the last digits. */
+function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string): void {
+  const all = Array.from(found);
+  expect(all.length, what).toBe(wanted.length);
+  wanted.forEach((each, at) => {
+    const one = all[at];
+    const place = `${what}[${at}]`;
+    if (each === null) expect(one, place).toBeNaN();
+    else if (typeof each !== "number") expect(one, place).toBe(each);
+    else {
+      const off = Math.abs((one as number) - each);
+      expect(off, `${place}: ${String(one)}, not ${each}`).toBeLessThanOrEqual(
+        1e-9 * Math.max(1e-3, Math.abs(each)),
+      );
+    }
+  });
+}
+
+describe("rows", () => {
+  test.each(CASES.filter(({ panel }) => panel in ROWS))("$name", ({ panel, frame, content }) => {
+    const found = ROWS[panel]!(frame, THEMES.light);
+    if (typeof found === "string") throw new Error(found);
+    expect(found.title).toBe(content.title);
+    expect(found.subtitle).toBe(content.subtitle);
+    expect(found.names).toEqual(content.names);
+    same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
+    same(
+      found.ticks.map(([at]) => at),
+      content.ticks.map(([at]) => at),
+      "ticks",
+    );
+    expect(found.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
+    for (const column of content.columns) {
+      const mine = found.columns.find(({ head }) => head === column.head);
+      if (mine !== undefined) expect(mine.texts, column.head).toEqual(column.texts);
+    }
+    expect(Object.keys(found.data).sort()).toEqual(Object.keys(content.data).sort());
+    for (const [name, values] of Object.entries(content.data)) {
+      same(found.data[name]!, values, name);
+    }
+  });
+});
+
+describe("heatmap", () => {
+  test.each(CASES.filter(({ panel }) => panel === "heatmap"))("$name", ({ frame, content }) => {
+    const found = heatmapContent(frame);
+    if (typeof found === "string") throw new Error(found);
+    expect(found.title).toBe(content.title);
+    expect(found.names).toEqual(content.names);
+    expect(found.subtitle).toBe(content.subtitle);
+    same([found.start, found.end], [content.x_start, content.x_end], "scale");
+    same(found.share, content.share.flat(), "share");
+    same(found.mean, content.mean, "mean");
+    expect(found.total.map((each) => each > 0)).toEqual(content.totals.map(() => true));
+  });
+});
+
+test("every panel has vectors", () => {
+  expect(new Set(CASES.map(({ panel }) => panel))).toEqual(
+    new Set([...Object.keys(ROWS), "heatmap"]),
+  );
+});
+
+test("a rank stated as a fact has its row in ink, and no row is red", () => {
+  const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
+  const found = breakdown(
+    { ...frame, attrs: { ...frame.attrs, late_ranks: [], fact_ranks: [3] } },
+    THEMES.light,
+  );
+  if (typeof found === "string") throw new Error(found);
+  expect([found.late, found.facts]).toEqual([new Set(), new Set([3])]);
+});
+
+test("kinds that the whole job lacks are not repeated below a chart's title", () => {
+  const { frame } = CASES.find(({ name }) => name === "breakdown without waits")!;
+  expect(unmatched(frame)).toContain("no communication events matched");
+  const attrs = { ...frame.attrs, absent_kinds: ["communication"] };
+  expect(unmatched({ ...frame, attrs })).not.toContain("matched");
+});
+
+test("tables have the words that charts have, and no constants", () => {
+  const el = document.createElement("div");
+  const columns = {
+    kernel_type: ["COMPUTATION overlapping COMMUNICATION"],
+    idle_category: ["host_data_loading"],
+  };
+  fillTable(el, { rows: 1, columns, attrs: {} });
+  const cells = [...el.querySelectorAll("td")].map((one) => one.textContent);
+  expect(cells).toEqual(["compute + communication", "host: data loading"]);
+});

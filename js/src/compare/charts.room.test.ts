@@ -1,0 +1,21 @@
+/** How many rows make columns end at one height. */
+
+import { expect, test } from "vitest";
+import { parted, rowsFor } from "./charts";
+
+test("a table takes as many rows as make it as high as what lies beside it", () => {
+  const table = { height: 90 + 10 * 25, shown: 10, row: 25 };
+  expect(rowsFor(table.height, table)).toBe(10);
+  expect(rowsFor(table.height + 60, table)).toBe(12);
+  expect(rowsFor(table.height - 1, table)).toBe(9);
+  // The same wherever it starts: no back and forth.
+  expect(rowsFor(400, { ...table, height: 90 + 3 * 25, shown: 3 })).toBe(rowsFor(400, table));
+  expect(rowsFor(400, { height: 90, shown: 0, row: 0 })).toBe(0);
+});
+
+test("names give way to changes, but not all of them", () => {
+  expect(parted(30)).toEqual({ names: 20, changes: 10 });
+  expect(parted(16)).toEqual({ names: 8, changes: 8 });
+  expect(parted(2)).toEqual({ names: 8, changes: 6 });
+  expect(parted(500).names).toBe(60);
+});

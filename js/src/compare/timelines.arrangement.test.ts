@@ -1,0 +1,30 @@
+/** Where both timelines lie, and what is said where there is no room for it. */
+
+import { expect, test } from "vitest";
+import { geometryOf } from "../stage/camera";
+import { ArrangeChoice, arrangedIn, BESIDE_FROM_PX } from "./timelines";
+
+test("timelines lie beside each other where there is room, and say so where there is not", () => {
+  expect(arrangedIn(BESIDE_FROM_PX, "beside")).toEqual({ beside: true, why: "" });
+  expect(arrangedIn(1800, "stacked")).toEqual({ beside: false, why: "" });
+  const narrow = arrangedIn(BESIDE_FROM_PX - 1, "beside");
+  expect(narrow.beside).toBe(false);
+  expect(narrow.why).toContain("900 px");
+});
+
+test("the choice shows what was chosen, also where there is no room for it", () => {
+  const chosen: string[] = [];
+  const choice = new ArrangeChoice((arrange) => chosen.push(arrange));
+  choice.show("beside", "stacked: too narrow");
+  const pressed = [...choice.el.querySelectorAll("[aria-pressed=true]")];
+  expect(pressed.map((one) => one.textContent)).toEqual(["beside"]);
+  expect(choice.el.textContent).toContain("too narrow");
+  choice.el.querySelector<HTMLElement>("[data-arrange=stacked]")!.click();
+  expect(chosen).toEqual(["stacked"]);
+});
+
+test("where they share the width, lanes have more of it", () => {
+  const [alone, shared] = [geometryOf(900, 300, 1, 2), geometryOf(900, 300, 1, 2, false, true)];
+  expect(shared.lanesWidth).toBeGreaterThan(alone.lanesWidth + 150);
+  expect(shared.lanesX + shared.lanesWidth).toBe(900);
+});

@@ -1,0 +1,108 @@
+import { gzipSync } from "node:zlib";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Reply, Source } from "../protocol/source";
+import { OfflineData, type Progress } from "./answering";
+
+const DOCUMENT = {
+  version: 1,
+  scene: { range: [0, 10], kinds: [], ranks: [], lanes: 0 },
+  names: [],
+  shorts: [],
+  short_of: [],
+  categories: [],
+  ranks: [],
+  collectives: { note: "nothing", columns: {} },
+  alike: { clusters: [], outliers: [], note: "few" },
+};
+const CONTENT = new Uint8Array(gzipSync(JSON.stringify(DOCUMENT)));
+const CHUNK = 100;
+const CHUNKS = Math.ceil(CONTENT.length / CHUNK);
+
+class Kernel implements Source {
+  readonly status = "live";
+  readonly asked: unknown[] = [];
+  looks = 2;
+  failure = "";
+
+  onStatus(): void {}
+
+  async ask(op: string, request: Record<string, unknown>): Promise<Reply> {
+    this.asked.push(request.chunk ?? op);
+    if (request.chunk !== undefined) {
+      const from = Number(request.chunk) * CHUNK;
+      return Promise.resolve({ reply: {}, buffer: CONTENT.slice(from, from + CHUNK).buffer });
+    }
+    this.looks -= 1;
+    if (this.looks >= 0) return { reply: { state: "preparing" }, buffer: null };
+    if (this.failure !== "") {
+      return { reply: { state: "failed", message: this.failure }, buffer: null };
+    }
+    const blocks = { document: [0, CONTENT.length] };
+    const reply = { state: "ready", bytes: CONTENT.length, chunks: CHUNKS, blocks };
+    return { reply, buffer: null };
+  }
+}
+
+let kernel: Kernel;
+let owner: AbortController;
+let offline: OfflineData;
+let told: Progress[];
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  kernel = new Kernel();
+  owner = new AbortController();
+  offline = new OfflineData(kernel, owner.signal);
+  told = [];
+  offline.onProgress((progress) => told.push(progress), owner.signal);
+});
+afterEach(() => {
+  owner.abort();
+  vi.useRealTimers();
+});
+
+async function settled(): Promise<void> {
+  await vi.waitFor(
+    async () => {
+      await vi.advanceTimersByTimeAsync(1000);
+      expect(["ready", "failed"]).toContain(offline.progress.state);
+    },
+    { timeout: 3000, interval: 1 },
+  );
+}
+
+test("what the kernel sends in chunks answers as a page does", async () => {
+  expect(await offline.page()).toBeNull();
+  offline.start();
+  await settled();
+  expect(offline.progress).toMatchObject({ state: "ready", bytes: CONTENT.length });
+  expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
+  expect(told.map(({ bytes }) => bytes)).toEqual(
+    [...told.map(({ bytes }) => bytes)].sort((a, b) => a - b),
+  );
+  const page = await offline.page();
+  expect((await page!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
+});
+
+test("nothing is asked before the page has had time to draw", async () => {
+  offline.start();
+  await vi.advanceTimersByTimeAsync(900);
+  expect(kernel.asked).toEqual([]);
+});
+
+describe("no data", () => {
+  test("where the kernel cannot make any", async () => {
+    kernel.failure = "the files are gone";
+    offline.start();
+    await settled();
+    expect(offline.progress).toMatchObject({ state: "failed", message: "the files are gone" });
+    expect(await offline.page()).toBeNull();
+  });
+
+  test("once the view is gone", async () => {
+    offline.start();
+    owner.abort();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(kernel.asked).toEqual([]);
+  });
+});

@@ -1,0 +1,561 @@
+/** Choose who answers a request: the kernel, or the data that the page holds. */
+
+import { type Blocks, canGunzip, readBlock } from "../engine/columns";
+import type { PageDocument } from "../engine/document";
+import { download } from "../engine/export";
+import { PageSource } from "../engine/source";
+import { isPending } from "../protocol/decode";
+import { asError, isAbort, type Reply, type Source, type Span } from "../protocol/source";
+import { askAgain, KernelSource, type MessageModel, sleep } from "./kernel";
+
+// Asks the kernel, and the page's own data where the kernel is silent or gone.
+
+/** For a kernel that has not answered for this long, the page answers. */
+export const SILENT_AFTER_MS = 400;
+/** A silent kernel is asked again after this long: its answer to the last question may be lost. */
+export const PROBE_EVERY_MS = 3000;
+
+/** Who answers: the kernel; the page; nobody, because the kernel is busy and the page lacks data. */
+type Answering = "kernel" | "page" | "busy";
+
+/** What only a kernel does; twice would be once too often. */
+const KERNEL_ONLY = new Set(["export", "offline"]);
+/** Kernel and page number names each in their own way, and one store of tiles takes both. */
+const PAGE_KEYS = 2 ** 30;
+
+type Status = Source["status"];
+
+const OF_STATUS: Record<Status, Answering> = { live: "kernel", busy: "busy", none: "busy" };
+const AS_STATUS: Record<Answering, Status> = { kernel: "live", page: "none", busy: "busy" };
+
+export class HybridSource implements Source {
+  private current: Answering = "kernel";
+  /** The kernel owes an answer for longer than it may. */
+  private silent = false;
+  /** The question that is left with a silent kernel, so that its return shows. */
+  private probe: { at: number } | null = null;
+  private readonly listeners = new Set<(status: Status) => void>();
+  private readonly returned = new Set<() => void>();
+
+  /**
+   * `page` gives the source of the page's data, or null as long as there is none. `signal` ends
+   * the watch over the kernel.
+   */
+  constructor(
+    private readonly kernel: Source,
+    private readonly page: () => Promise<Source | null>,
+    signal: AbortSignal = new AbortController().signal,
+  ) {
+    kernel.onStatus(() => this.follow(), signal);
+    signal.addEventListener(
+      "abort",
+      () => {
+        this.listeners.clear();
+        this.returned.clear();
+      },
+      { once: true },
+    );
+  }
+
+  /** As sources say it: "none" where the page answers. */
+  get status(): Status {
+    return this.gone ? "none" : AS_STATUS[this.current];
+  }
+
+  get answering(): Answering {
+    return this.current;
+  }
+
+  /** There is no kernel any more. */
+  get gone(): boolean {
+    return this.kernel.status === "none";
+  }
+
+  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
+    heard(this.listeners, listener, signal);
+  }
+
+  /** The kernel answers again, after the page did: what a page lacks may be asked anew. */
+  onReturn(listener: () => void, signal: AbortSignal): void {
+    heard(this.returned, listener, signal);
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    return askAgain(op, () => this.once(op, request, signal), signal);
+  }
+
+  private async once(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
+    signal?.throwIfAborted();
+    if (this.gone) return this.withoutKernel(op, request, signal);
+    if (KERNEL_ONLY.has(op)) return this.kernel.ask(op, request, signal);
+    if (!this.silent) return this.race(op, request, signal, SILENT_AFTER_MS);
+    if (this.probe !== null && Date.now() - this.probe.at < PROBE_EVERY_MS) {
+      const answer = await this.fromPage(op, request, signal).catch(unlessAborted);
+      if (answer !== null) return answer;
+      signal?.throwIfAborted();
+    }
+    return this.race(op, request, signal, 0);
+  }
+
+  /** Ask the kernel, and after a while the page as well: who answers first has answered. */
+  private race(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+    patience: number,
+  ): Promise<Reply> {
+    const kernels = new AbortController();
+    const probe = { at: Date.now() };
+    return new Promise((resolve, reject) => {
+      const settled = new AbortController();
+      const settle = (then: () => void): void => {
+        if (settled.signal.aborted) return;
+        settled.abort();
+        then();
+      };
+      const late = (): void => {
+        this.fall(probe);
+        this.fromPage(op, request, signal).then(
+          (reply) => {
+            // Nothing in the page yet: the kernel's answer is awaited.
+            if (reply === null) return;
+            settle(() => {
+              resolve(reply);
+              if (this.probe !== probe) kernels.abort();
+            });
+          },
+          // What the page cannot answer, the kernel will.
+          () => undefined,
+        );
+      };
+      const timer = setTimeout(late, patience);
+      settled.signal.addEventListener("abort", () => clearTimeout(timer));
+      signal?.addEventListener(
+        "abort",
+        () =>
+          settle(() => {
+            // The one question that a silent kernel is left with stays.
+            if (this.probe !== probe) kernels.abort();
+            reject(abandoned());
+          }),
+        { once: true, signal: settled.signal },
+      );
+      this.kernel.ask(op, request, kernels.signal).then(
+        (reply) => {
+          this.rise();
+          settle(() => resolve(reply));
+        },
+        (error: unknown) => {
+          if (this.gone) {
+            settle(() => void this.withoutKernel(op, request, signal).then(resolve, reject));
+            return;
+          }
+          if (!isAbort(error)) this.rise();
+          settle(() => reject(asError(error)));
+        },
+      );
+    });
+  }
+
+  private async withoutKernel(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
+    const reply = await this.fromPage(op, request, signal);
+    // The kernel says best that it is gone.
+    return reply ?? this.kernel.ask(op, request, signal);
+  }
+
+  /** The page's answer; null where it holds nothing, or knows no such question. */
+  private async fromPage(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply | null> {
+    const page = await this.page();
+    if (page === null) return null;
+    signal?.throwIfAborted();
+    const reply = await page.ask(op, request, signal).catch(unlessUnknown);
+    if (reply === null) return null;
+    if (this.silent || this.gone) this.become("page");
+    return op === "tiles" ? withOwnKeys(reply) : reply;
+  }
+
+  /** The kernel is silent, as one question shows. */
+  private fall(probe: { at: number }): void {
+    this.silent = true;
+    if (this.probe === null || probe.at - this.probe.at >= PROBE_EVERY_MS) this.probe = probe;
+  }
+
+  /** The kernel has answered. */
+  private rise(): void {
+    this.silent = false;
+    this.probe = null;
+    this.become("kernel");
+  }
+
+  /** The kernel's own source has news. */
+  private follow(): void {
+    // "live" there may mean as well that all questions were abandoned.
+    if (this.kernel.status === "live") {
+      if (this.probe === null) this.become("kernel");
+      return;
+    }
+    if (this.gone) {
+      this.silent = false;
+      this.probe = null;
+    }
+    if (this.current !== "page") this.become(OF_STATUS[this.kernel.status], this.gone);
+    // The page goes on answering: not for a busy kernel now, but for none.
+    else if (this.gone) this.become("page", true);
+  }
+
+  private become(answering: Answering, anyway = false): void {
+    if (answering === this.current && !anyway) return;
+    const back = this.current === "page" && answering === "kernel";
+    this.current = answering;
+    const { status } = this;
+    for (const listener of [...this.listeners]) listener(status);
+    if (back) for (const listener of [...this.returned]) listener();
+  }
+}
+
+/** The page's keys of names, where no key of the kernel's can be. */
+function withOwnKeys({ reply, buffer }: Reply): Reply {
+  const names: Record<string, unknown> = {};
+  for (const [key, name] of Object.entries((reply.names ?? {}) as Record<string, unknown>)) {
+    names[Number(key) + PAGE_KEYS] = name;
+  }
+  const columns = reply.columns as Record<string, [string, number, number]> | undefined;
+  const [, offset = 0, length = 0] = columns?.slice_name ?? [];
+  if (buffer !== null && length > 0) {
+    const keys = new Uint32Array(buffer, offset, length);
+    for (let i = 0; i < length; i += 1) keys[i] = keys[i]! + PAGE_KEYS;
+  }
+  return { reply: { ...reply, names }, buffer };
+}
+
+function heard<T>(listeners: Set<T>, listener: T, signal: AbortSignal): void {
+  if (signal.aborted) return;
+  listeners.add(listener);
+  signal.addEventListener("abort", () => listeners.delete(listener), { once: true });
+}
+
+function abandoned(): Error {
+  return new DOMException("The request was abandoned.", "AbortError");
+}
+
+/** A page does not write files, nor does it draw what only Python draws. */
+function unlessUnknown(error: unknown): null {
+  if (error instanceof Error && error.message.startsWith("unknown op ")) return null;
+  throw error;
+}
+
+function unlessAborted(error: unknown): null {
+  if (isAbort(error)) throw error;
+  return null;
+}
+
+// Fetches the job's data from the kernel while that lives, so that the page can do without it.
+
+/** Nothing is fetched before this: the page draws first. */
+const REST_MS = 1000;
+/** How long to wait between two looks at whether the kernel is done; longer each time. */
+const LOOK_MS = 400;
+const MOST_LOOK_MS = 3000;
+
+export interface Progress {
+  state: "waiting" | "preparing" | "fetching" | "ready" | "failed";
+  /** Bytes that have come, and of how many; 0 while that is not known. */
+  bytes: number;
+  of: number;
+  /** Why it failed. */
+  message: string;
+}
+
+interface Said {
+  state: "preparing" | "ready" | "failed";
+  message?: string;
+  bytes?: number;
+  chunks?: number;
+  blocks?: Record<string, [offset: number, length: number]>;
+}
+
+const NOTHING: Progress = { state: "waiting", bytes: 0, of: 0, message: "" };
+
+export class OfflineData {
+  private current = NOTHING;
+  private made: Source | null = null;
+  private round = new AbortController();
+  private readonly listeners = new Set<(progress: Progress) => void>();
+
+  /** `open` makes the source of what the kernel sent. */
+  constructor(
+    private readonly kernel: Source,
+    private readonly signal: AbortSignal,
+    private readonly open: (held: Blocks) => Promise<Source> = openJob,
+  ) {
+    signal.addEventListener(
+      "abort",
+      () => {
+        this.round.abort();
+        this.listeners.clear();
+      },
+      { once: true },
+    );
+  }
+
+  get progress(): Progress {
+    return this.current;
+  }
+
+  /** What the page holds; null as long as that is nothing. */
+  page = (): Promise<Source | null> => Promise.resolve(this.made);
+
+  onProgress(listener: (progress: Progress) => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+
+  /** Fetch as soon as there is nothing better to do; anew where the job is another one. */
+  start(): void {
+    this.round.abort();
+    if (this.signal.aborted) return;
+    this.round = new AbortController();
+    this.made = null;
+    this.tell(NOTHING);
+    const { signal } = this.round;
+    this.fetch(signal).catch((error: unknown) => {
+      if (signal.aborted) return;
+      const message = error instanceof Error ? error.message : String(error);
+      this.tell({ ...this.current, state: "failed", message });
+    });
+  }
+
+  private async fetch(signal: AbortSignal): Promise<void> {
+    if (!canGunzip()) throw new Error("This browser cannot unpack data: no DecompressionStream.");
+    await sleep(REST_MS, signal);
+    await idle(signal);
+    const said = await this.readiness(signal);
+    const { bytes = 0, chunks = 0, blocks = {} } = said;
+    const content = new Uint8Array(bytes);
+    let at = 0;
+    for (let chunk = 0; chunk < chunks; chunk += 1) {
+      this.tell({ state: "fetching", bytes: at, of: bytes, message: "" });
+      const { buffer } = await this.ask({ chunk }, signal);
+      const part = new Uint8Array(buffer ?? new ArrayBuffer(0));
+      content.set(part, at);
+      at += part.length;
+      await idle(signal);
+    }
+    if (at !== bytes) throw new Error(`The kernel sent ${at} bytes of ${bytes}.`);
+    const made = await this.open(heldIn(content, blocks));
+    signal.throwIfAborted();
+    this.made = made;
+    this.tell({ state: "ready", bytes, of: bytes, message: "" });
+  }
+
+  /** What the kernel says when it is done. */
+  private async readiness(signal: AbortSignal): Promise<Said> {
+    for (let wait = LOOK_MS; ; wait = Math.min(wait * 1.5, MOST_LOOK_MS)) {
+      const said = (await this.ask({}, signal)).reply as unknown as Said;
+      if (said.state === "failed") throw new Error(said.message ?? "The kernel gave no reason.");
+      if (said.state === "ready") return said;
+      this.tell({ state: "preparing", bytes: 0, of: 0, message: "" });
+      await sleep(wait, signal);
+    }
+  }
+
+  private ask(request: Record<string, unknown>, signal: AbortSignal): Promise<Reply> {
+    return askAgain("offline", () => this.kernel.ask("offline", request, signal), signal);
+  }
+
+  private tell(progress: Progress): void {
+    this.current = progress;
+    for (const listener of [...this.listeners]) listener(progress);
+  }
+}
+
+/** The source of a live view: the kernel, and the page's own copy where the kernel is not there. */
+export interface LiveSource {
+  source: HybridSource;
+  offline: OfflineData;
+}
+
+/** The fetching begins with `offline.start()`. */
+export function liveSource(
+  model: MessageModel,
+  signal: AbortSignal,
+  open: (held: Blocks) => Promise<Source> = openJob,
+): LiveSource {
+  const kernel = new KernelSource(model, signal);
+  const offline = new OfflineData(kernel, signal, open);
+  return { source: new HybridSource(kernel, offline.page, signal), offline };
+}
+
+async function openJob(held: Blocks): Promise<Source> {
+  const text = new TextDecoder().decode(await readBlock(held, "document"));
+  return new PageSource(JSON.parse(text) as PageDocument, held, download);
+}
+
+function heldIn(content: Uint8Array, places: Record<string, [number, number]>): Blocks {
+  return {
+    text: () => null,
+    bytes: (name) => {
+      const place = places[name];
+      return place === undefined ? null : content.subarray(place[0], place[0] + place[1]);
+    },
+  };
+}
+
+/** Until the browser has nothing better to do, or a second has passed. */
+function idle(signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  // Safari has no such callback.
+  if (typeof requestIdleCallback !== "function") return sleep(50, signal);
+  return new Promise((resolve) => requestIdleCallback(() => resolve(), { timeout: 1000 }));
+}
+
+// One source for the stage and everything around it: equal questions are asked once.
+
+const KEPT = 16;
+/** What may take long to answer: it is made little by little. */
+const GRADUAL = new Set([
+  "stats",
+  "minimap",
+  "lateness",
+  "collective",
+  "ribbon",
+  "clusters",
+  "search",
+  "find",
+  "marks",
+  "totals",
+  "heatmap",
+  "headline",
+  "table",
+]);
+
+/**
+ * A source that answers the same question about the same window once. The stage and the toolbar
+ * both ask for the shares of the view; the caller who asks first starts the request.
+ */
+export class ObservedSource implements Source {
+  private readonly memo = new Map<string, Promise<Reply>>();
+  private readonly watchers: ((
+    op: string,
+    request: Record<string, unknown>,
+    reply: Reply,
+  ) => void)[] = [];
+  private readonly failures: ((op: string, error: Error) => void)[] = [];
+
+  constructor(private readonly inner: Source) {}
+
+  get status(): Source["status"] {
+    return this.inner.status;
+  }
+
+  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
+    this.inner.onStatus(listener, signal);
+  }
+
+  /** Hear every answer, whoever asked. */
+  onReply(listener: (op: string, request: Record<string, unknown>, reply: Reply) => void): void {
+    this.watchers.push(listener);
+  }
+
+  /** Hear every failure that is not an abort. */
+  onFailure(listener: (op: string, error: Error) => void): void {
+    this.failures.push(listener);
+  }
+
+  /** Forget what was answered: the scene has changed. */
+  forget(): void {
+    this.memo.clear();
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    if (op !== "stats") return this.watched(op, request, signal);
+    const key = JSON.stringify(request);
+    let answer = this.memo.get(key);
+    if (answer === undefined) {
+      // Shared by several callers: no one of them may abort it for the others.
+      answer = this.watched(op, request, undefined);
+      this.memo.set(key, answer);
+      answer.catch(() => this.memo.delete(key));
+      for (const old of this.memo.keys()) {
+        if (this.memo.size <= KEPT) break;
+        this.memo.delete(old);
+      }
+    }
+    return signal === undefined ? answer : abortable(answer, signal);
+  }
+
+  /** The answer, after as many that only say that more time is needed. */
+  private async whole(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
+    if (!GRADUAL.has(op)) return this.inner.ask(op, request, signal);
+    for (;;) {
+      const reply = await this.inner.ask(op, { ...request, within_ms: WITHIN_MS }, signal);
+      if (!isPending(reply)) return reply;
+    }
+  }
+
+  private async watched(
+    op: string,
+    request: Record<string, unknown>,
+    signal: AbortSignal | undefined,
+  ): Promise<Reply> {
+    try {
+      const reply = await this.whole(op, request, signal);
+      for (const watcher of this.watchers) watcher(op, request, reply);
+      return reply;
+    } catch (error) {
+      if (!isAbort(error)) {
+        for (const failure of this.failures) failure(op, asError(error));
+      }
+      throw error;
+    }
+  }
+}
+
+/** The window in whole ns, as the stage asks for it: equal views ask equal questions. */
+export function wholeSpan(span: Span): { start: number; end: number } {
+  const start = Math.floor(span[0]);
+  return { start, end: Math.max(Math.ceil(span[1]), start + 1) };
+}
+
+function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(new DOMException("no longer wanted", "AbortError"));
+    if (signal.aborted) {
+      stop();
+      return;
+    }
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(
+      (value) => {
+        signal.removeEventListener("abort", stop);
+        resolve(value);
+      },
+      (error: unknown) => {
+        signal.removeEventListener("abort", stop);
+        reject(asError(error));
+      },
+    );
+  });
+}
+
+/**
+ * How long the kernel may take for one answer, to this or anything else that may take longer, and
+ * how large it may be: what is left is asked for next, unless the view is elsewhere by then.
+ */
+export const WITHIN_MS = 30;

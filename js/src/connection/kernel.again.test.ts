@@ -1,0 +1,66 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Source } from "../protocol/source";
+import { askAgain, AskingAgain, INTERRUPTED, PAUSES_MS } from "./kernel";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const stopped = (): Promise<never> => Promise.reject(new Error(INTERRUPTED));
+
+test("what was interrupted is asked again, with a growing pause, until it is answered", async () => {
+  const ask = vi.fn<() => Promise<string>>(stopped);
+  const answer = askAgain("stats", ask);
+  expect(ask).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(PAUSES_MS[0]! - 1);
+  expect(ask).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(ask).toHaveBeenCalledTimes(2);
+  ask.mockResolvedValue("here");
+  await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
+  expect(ask).toHaveBeenCalledTimes(2);
+  await vi.advanceTimersByTimeAsync(PAUSES_MS[1]! - PAUSES_MS[0]!);
+  expect(await answer).toBe("here");
+  expect(ask).toHaveBeenCalledTimes(3);
+});
+
+test("who interrupts for good is told", async () => {
+  const ask = vi.fn(stopped);
+  const told = expect(askAgain("stats", ask)).rejects.toThrow(INTERRUPTED);
+  await vi.runAllTimersAsync();
+  await told;
+  expect(ask).toHaveBeenCalledTimes(PAUSES_MS.length + 1);
+});
+
+test("any other failure is told at once", async () => {
+  const ask = vi.fn(() => Promise.reject(new Error("no event 7")));
+  await expect(askAgain("stats", ask)).rejects.toThrow("no event 7");
+  expect(ask).toHaveBeenCalledTimes(1);
+});
+
+test("what nobody wants any more is not asked again", async () => {
+  const ask = vi.fn(stopped);
+  const end = new AbortController();
+  const told = expect(askAgain("stats", ask, end.signal)).rejects.toThrow("no longer wanted");
+  await vi.advanceTimersByTimeAsync(0);
+  end.abort();
+  await told;
+  await vi.runAllTimersAsync();
+  expect(ask).toHaveBeenCalledTimes(1);
+});
+
+test("a source asks again, but writes once", async () => {
+  const ask = vi.fn<Source["ask"]>(stopped);
+  const source = new AskingAgain({ status: "live", onStatus() {}, ask });
+  await expect(source.ask("export", {})).rejects.toThrow(INTERRUPTED);
+  expect(ask).toHaveBeenCalledTimes(1);
+  const answer = source.ask("stats", { start: 0 });
+  await vi.advanceTimersByTimeAsync(0);
+  ask.mockResolvedValue({ reply: { here: true }, buffer: null });
+  await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
+  expect((await answer).reply).toEqual({ here: true });
+  expect(ask).toHaveBeenLastCalledWith("stats", { start: 0 }, undefined);
+});

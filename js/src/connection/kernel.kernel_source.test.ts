@@ -1,0 +1,217 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { BUSY_AFTER_MS, KernelSource, type MessageModel } from "./kernel";
+
+interface Message {
+  rpc: string;
+  op: string;
+  [key: string]: unknown;
+}
+
+/** A model whose views share its messages, as anywidget's do. */
+class Model implements MessageModel {
+  readonly sent: Message[] = [];
+  readonly listeners = new Map<string, Set<(content: unknown, buffers: DataView[]) => void>>();
+  broken = false;
+
+  send(content: unknown): void {
+    if (this.broken) throw new Error("Cannot send");
+    this.sent.push(content as Message);
+  }
+  on(event: string, listener: (content: unknown, buffers: DataView[]) => void): void {
+    const known = this.listeners.get(event) ?? new Set();
+    this.listeners.set(event, known.add(listener));
+  }
+  off(event: string, listener: (content: unknown, buffers: DataView[]) => void): void {
+    this.listeners.get(event)?.delete(listener);
+  }
+  get heard(): number {
+    return [...this.listeners.values()].reduce((sum, { size }) => sum + size, 0);
+  }
+  trigger(event: string, content?: unknown, buffers: DataView[] = []): void {
+    for (const listener of [...(this.listeners.get(event) ?? [])]) listener(content, buffers);
+  }
+  answer(content: unknown, buffers: DataView[] = []): void {
+    this.trigger("msg:custom", content, buffers);
+  }
+  reply(index: number, reply: object, buffers: DataView[] = []): void {
+    this.answer({ rpc: this.sent[index]!.rpc, ok: true, reply }, buffers);
+  }
+}
+
+let model: Model;
+let owner: AbortController;
+let source: KernelSource;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  model = new Model();
+  owner = new AbortController();
+  source = new KernelSource(model, owner.signal);
+});
+afterEach(() => {
+  owner.abort();
+  vi.useRealTimers();
+});
+
+/** Ask for the sake of asking. */
+function ask(op: string): void {
+  source.ask(op, {}).catch(() => undefined);
+}
+
+describe("asking", () => {
+  test("an answer goes to its question", async () => {
+    const first = source.ask("stats", { start: 0, end: 1 });
+    const second = source.ask("minimap", { bins: 3 });
+    expect(model.sent.map(({ op }) => op)).toEqual(["stats", "minimap"]);
+    model.reply(1, { two: 2 });
+    model.reply(0, { one: 1 });
+    expect((await first).reply).toEqual({ one: 1 });
+    expect((await second).reply).toEqual({ two: 2 });
+  });
+
+  test("only the bytes of the view, wherever they lie in their buffer", async () => {
+    const asked = source.ask("tiles", {});
+    const whole = Uint8Array.from([9, 9, 1, 2, 3, 9]);
+    model.reply(0, {}, [new DataView(whole.buffer, 2, 3)]);
+    expect([...new Uint8Array((await asked).buffer!)]).toEqual([1, 2, 3]);
+  });
+
+  test("an error carries the kernel's words", async () => {
+    const asked = source.ask("event", {});
+    model.answer({ rpc: model.sent[0]!.rpc, ok: false, error: { message: "no event 7" } });
+    await expect(asked).rejects.toThrow("no event 7");
+  });
+
+  test("messages that are no answers, and answers to others, do nothing", () => {
+    ask("tiles");
+    for (const content of [null, 7, "x", {}, { rpc: "other.1", ok: true, reply: {} }]) {
+      expect(() => model.answer(content)).not.toThrow();
+    }
+  });
+});
+
+test("two views of one model do not take each other's answers", async () => {
+  const other = new KernelSource(model, owner.signal);
+  const mine = source.ask("stats", {});
+  const theirs = other.ask("stats", {});
+  expect(model.sent[0]!.rpc).not.toBe(model.sent[1]!.rpc);
+  model.reply(1, { who: "theirs" });
+  model.reply(0, { who: "mine" });
+  expect((await mine).reply.who).toBe("mine");
+  expect((await theirs).reply.who).toBe("theirs");
+});
+
+describe("abandoning", () => {
+  test("a question by its signal", async () => {
+    const one = new AbortController();
+    const asked = source.ask("find", {}, one.signal);
+    one.abort();
+    await expect(asked).rejects.toMatchObject({ name: "AbortError" });
+    expect(() => model.reply(0, {})).not.toThrow();
+  });
+
+  test("all questions with the view, which then listens to nothing", async () => {
+    const asked = source.ask("find", {});
+    owner.abort();
+    await expect(asked).rejects.toMatchObject({ name: "AbortError" });
+    expect(model.heard).toBe(0);
+    await expect(source.ask("find", {})).rejects.toMatchObject({ name: "AbortError" });
+    expect(model.sent).toHaveLength(1);
+  });
+});
+
+describe("a kernel that does not answer", () => {
+  test("is busy after a while, and live with the next answer", () => {
+    const heard: string[] = [];
+    source.onStatus((status) => heard.push(status), owner.signal);
+    ask("tiles");
+    vi.advanceTimersByTime(BUSY_AFTER_MS - 1);
+    expect(source.status).toBe("live");
+    vi.advanceTimersByTime(1);
+    expect(source.status).toBe("busy");
+    model.reply(0, {});
+    expect(heard).toEqual(["busy", "live"]);
+  });
+
+  test("is not busy because of questions asked one after the other", () => {
+    for (let i = 0; i < 10; i += 1) {
+      ask("tiles");
+      vi.advanceTimersByTime(BUSY_AFTER_MS - 100);
+      model.reply(i, {});
+    }
+    expect(source.status).toBe("live");
+  });
+
+  test("stays busy for what is asked meanwhile", () => {
+    ask("tiles");
+    vi.advanceTimersByTime(BUSY_AFTER_MS);
+    ask("stats");
+    expect(source.status).toBe("busy");
+  });
+
+  test("answers to another view show that it is free", () => {
+    ask("tiles");
+    vi.advanceTimersByTime(BUSY_AFTER_MS);
+    model.answer({ rpc: "elsewhere.1", ok: true, reply: {} });
+    expect(source.status).toBe("live");
+  });
+
+  test("nothing asked, nothing known: it is not called busy", () => {
+    vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
+    expect(source.status).toBe("live");
+  });
+
+  test("a listener that has left hears nothing", () => {
+    const listener = vi.fn();
+    const gone = new AbortController();
+    source.onStatus(listener, gone.signal);
+    gone.abort();
+    ask("tiles");
+    vi.advanceTimersByTime(BUSY_AFTER_MS);
+    expect(listener).not.toHaveBeenCalled();
+  });
+});
+
+describe("a kernel that is gone", () => {
+  const LOST = "The kernel that made this view is gone";
+
+  test.each(["comm_live_update", "comm:close"])(
+    "as %s says, answers nothing any more",
+    async (event) => {
+      const heard: string[] = [];
+      source.onStatus((status) => heard.push(status), owner.signal);
+      const asked = source.ask("tiles", {});
+      model.trigger(event);
+      await expect(asked).rejects.toThrow(LOST);
+      await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+      vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
+      expect(heard).toEqual(["none"]);
+    },
+  );
+
+  test("shows by what cannot be sent", async () => {
+    model.broken = true;
+    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    expect(source.status).toBe("none");
+  });
+
+  test("shows by what the notebook knows of it, while it is taken to be busy", async () => {
+    const kernel = { status: "busy" };
+    const known = Object.assign(new Model(), { widget_manager: { kernel } });
+    const watching = new KernelSource(known, owner.signal);
+    const asked = watching.ask("tiles", {});
+    vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
+    expect(watching.status).toBe("busy");
+    kernel.status = "dead";
+    vi.advanceTimersByTime(2 * BUSY_AFTER_MS);
+    await expect(asked).rejects.toThrow(LOST);
+    expect(watching.status).toBe("none");
+  });
+
+  test("is there after all where an answer comes", async () => {
+    model.trigger("comm_live_update");
+    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    model.reply(0, {});
+    expect(source.status).toBe("live");
+  });
+});

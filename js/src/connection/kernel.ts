@@ -1,0 +1,271 @@
+/** Send requests to the kernel over the widget's custom messages. */
+
+import type { Reply, Source } from "../protocol/source";
+
+// Asks the kernel over a widget's custom messages.
+
+type Hear = (content: unknown, buffers: DataView[]) => void;
+
+/** What is used of an anywidget model. */
+export interface MessageModel {
+  send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
+  on(event: string, listener: Hear): void;
+  off(event: string, listener: Hear): void;
+  /** The notebook's, which may know its kernel. */
+  readonly widget_manager?: unknown;
+}
+
+/**
+ * What models say when their kernel restarts, or closes the connection. (A kernel that is shut
+ * down says nothing: sending fails then.)
+ */
+const ENDINGS = ["comm_live_update", "comm:close"] as const;
+
+/** A kernel that has not answered for this long is running a cell. */
+export const BUSY_AFTER_MS = 700;
+/** While it is taken to be busy, it is looked after this often: it may have been shut down. */
+const LOOK_EVERY_MS = 1000;
+
+interface Waiting {
+  resolve(reply: Reply): void;
+  reject(error: Error): void;
+}
+
+type Status = Source["status"];
+
+/** Two views of one model hear each other's answers: tokens must not collide. */
+function viewToken(): string {
+  const words = new Uint32Array(2);
+  // getRandomValues, unlike randomUUID, also exists on plain http.
+  globalThis.crypto.getRandomValues(words);
+  return Array.from(words, (word) => word.toString(36)).join("");
+}
+
+function aborted(): Error {
+  return new DOMException("The request was abandoned.", "AbortError");
+}
+
+function gone(): Error {
+  return new Error("The kernel that made this view is gone. Run its cell again.");
+}
+
+/** The bytes alone: a DataView may be a part of a larger buffer. */
+function bytesOf(view: DataView | undefined): ArrayBuffer | null {
+  if (view === undefined) return null;
+  const { buffer, byteOffset, byteLength } = view;
+  if (byteOffset === 0 && byteLength === buffer.byteLength) return buffer as ArrayBuffer;
+  return buffer.slice(byteOffset, byteOffset + byteLength) as ArrayBuffer;
+}
+
+export class KernelSource implements Source {
+  private readonly token = viewToken();
+  private readonly waiting = new Map<string, Waiting>();
+  private readonly listeners = new Set<(status: Status) => void>();
+  private asked = 0;
+  private current: Status = "live";
+  private busyTimer: ReturnType<typeof setTimeout> | undefined;
+  private readonly hasEnded: () => boolean;
+
+  constructor(
+    private readonly model: MessageModel,
+    private readonly signal: AbortSignal,
+  ) {
+    const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
+    const end = (): void => this.end();
+    this.hasEnded = kernelWatch(model.widget_manager);
+    model.on("msg:custom", hear);
+    for (const ending of ENDINGS) model.on(ending, end);
+    signal.addEventListener(
+      "abort",
+      () => {
+        model.off("msg:custom", hear);
+        for (const ending of ENDINGS) model.off(ending, end);
+        clearTimeout(this.busyTimer);
+        for (const { reject } of this.waiting.values()) reject(aborted());
+        this.waiting.clear();
+        this.listeners.clear();
+      },
+      { once: true },
+    );
+  }
+
+  get status(): Status {
+    return this.current;
+  }
+
+  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
+    this.asked += 1;
+    const rpc = `${this.token}.${this.asked}`;
+    return new Promise<Reply>((resolve, reject) => {
+      const abandon = () => {
+        this.waiting.delete(rpc);
+        this.watch();
+        reject(aborted());
+      };
+      signal?.addEventListener("abort", abandon, { once: true });
+      const settle =
+        <T>(then: (value: T) => void) =>
+        (value: T) => {
+          signal?.removeEventListener("abort", abandon);
+          then(value);
+        };
+      this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(reject) });
+      try {
+        this.model.send({ ...request, rpc, op });
+      } catch {
+        this.end();
+        return;
+      }
+      // Sent all the same: an answer, should one come, shows that the kernel is there.
+      if (this.current === "none") this.end();
+      else if (this.busyTimer === undefined) this.watch();
+    });
+  }
+
+  /** Nobody will answer what is asked. */
+  private end(): void {
+    clearTimeout(this.busyTimer);
+    this.busyTimer = undefined;
+    // First the word, then the failures: who hears of them may ask what is the matter.
+    this.become("none");
+    const { waiting } = this;
+    const lost = [...waiting.values()];
+    waiting.clear();
+    for (const { reject } of lost) reject(gone());
+  }
+
+  private hear(content: unknown, buffers: DataView[]): void {
+    if (content === null || typeof content !== "object" || !("rpc" in content)) return;
+    const { rpc, ok, reply, error } = content as {
+      rpc: string;
+      ok: boolean;
+      reply?: Record<string, unknown>;
+      error?: { message?: string };
+    };
+    // An answer to another view shows as well that the kernel is free.
+    this.become("live");
+    const waiting = this.waiting.get(rpc);
+    this.waiting.delete(rpc);
+    this.watch();
+    if (waiting === undefined) return;
+    if (ok) waiting.resolve({ reply: reply ?? {}, buffer: bytesOf(buffers[0]) });
+    else waiting.reject(new Error(error?.message ?? "The kernel gave no reason."));
+  }
+
+  /** Start the clock anew while something is asked, stop it when nothing is. */
+  private watch(): void {
+    clearTimeout(this.busyTimer);
+    this.busyTimer = undefined;
+    if (this.waiting.size === 0) {
+      // Nothing is known of a kernel that is not asked; but one that is gone does not come back so.
+      if (this.current !== "none") this.become("live");
+      return;
+    }
+    this.busyTimer = setTimeout(() => this.lookAfter(), BUSY_AFTER_MS);
+  }
+
+  /** No answer for a while: the kernel is busy, or nobody is there to answer. */
+  private lookAfter(): void {
+    if (this.hasEnded()) {
+      this.end();
+      return;
+    }
+    this.become("busy");
+    this.busyTimer = setTimeout(() => this.lookAfter(), LOOK_EVERY_MS);
+  }
+
+  private become(status: Status): void {
+    if (status === this.current) return;
+    this.current = status;
+    for (const listener of this.listeners) listener(status);
+  }
+}
+
+// Whether a notebook knows that its kernel has ended: kernels that are shut down say nothing.
+
+interface KernelLike {
+  readonly status?: unknown;
+  readonly isDisposed?: unknown;
+}
+
+const ENDED = new Set<unknown>(["dead", "terminating"]);
+
+/** Says whether the kernel that is there now has ended; false where the notebook does not tell. */
+function kernelWatch(manager: unknown): () => boolean {
+  const kernel = kernelOf(manager);
+  if (kernel === null) return () => false;
+  return () => ENDED.has(kernel.status) || kernel.isDisposed === true || kernelOf(manager) === null;
+}
+
+/** JupyterLab's managers of widgets name their kernel; others do not. */
+function kernelOf(manager: unknown): KernelLike | null {
+  if (manager === null || typeof manager !== "object" || !("kernel" in manager)) return null;
+  const { kernel } = manager;
+  return typeof kernel === "object" ? kernel : null;
+}
+
+// Asking again: who stops a cell also stops what the kernel was asked by the page just then.
+
+/** What `hta_widgets/live/operations.py` says of a question that was stopped. */
+export const INTERRUPTED = "Interrupted.";
+/** How long to wait before each further try; what is stopped after the last one has failed. */
+export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
+
+/** Twice would be once too often. */
+const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
+
+/** A kernel that is asked again what was stopped. */
+export class AskingAgain implements Source {
+  constructor(private readonly inner: Source) {}
+
+  get status(): Source["status"] {
+    return this.inner.status;
+  }
+
+  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
+    this.inner.onStatus(listener, signal);
+  }
+
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    return askAgain(op, () => this.inner.ask(op, request, signal), signal);
+  }
+}
+
+/** The answer, after as many tries as it takes; a failure of any other kind is told at once. */
+export async function askAgain<T>(
+  op: string,
+  ask: () => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  if (WRITES.has(op)) return ask();
+  for (const pause of PAUSES_MS) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof Error) || error.message !== INTERRUPTED) throw error;
+    }
+    await sleep(pause, signal);
+  }
+  return ask();
+}
+
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = (): void => {
+      clearTimeout(timer);
+      reject(new DOMException("no longer wanted", "AbortError"));
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, ms);
+    if (signal?.aborted) stop();
+    else signal?.addEventListener("abort", stop, { once: true });
+  });
+}

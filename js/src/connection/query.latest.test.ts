@@ -1,0 +1,140 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Reply, Source } from "../protocol/source";
+import { Latest } from "./query";
+
+class Slow implements Source {
+  readonly status = "live";
+  readonly asked: {
+    request: Record<string, unknown>;
+    answer(value: number): void;
+    fail(): void;
+  }[] = [];
+
+  onStatus(): void {}
+
+  ask(_op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      signal?.addEventListener("abort", () => reject(new Error("aborted")));
+      this.asked.push({
+        request,
+        answer: (value) => resolve({ reply: { value }, buffer: null }),
+        fail: () => reject(new Error("no")),
+      });
+    });
+  }
+}
+
+let source: Slow;
+let values: (number | null)[];
+let latest: Latest<number>;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  source = new Slow();
+  values = [];
+  latest = new Latest(
+    source,
+    "stats",
+    100,
+    ({ reply }) => reply.value as number,
+    (value) => values.push(value),
+  );
+});
+afterEach(() => {
+  latest.destroy();
+  vi.useRealTimers();
+});
+
+const settle = () => vi.advanceTimersByTimeAsync(0);
+
+test("asks once things rest, and only the last question", () => {
+  for (let start = 0; start < 5; start += 1) latest.ask({ start });
+  expect(source.asked).toHaveLength(0);
+  vi.advanceTimersByTime(100);
+  expect(source.asked.map(({ request }) => request)).toEqual([{ start: 4 }]);
+});
+
+test("keeps asking while the view goes on moving", () => {
+  for (let i = 0; i < 30; i += 1) {
+    latest.ask({ start: i });
+    vi.advanceTimersByTime(10);
+    source.asked.at(-1)?.answer(i);
+  }
+  expect(source.asked.length).toBeGreaterThanOrEqual(1);
+});
+
+test("one question at a time; the newest follows", async () => {
+  latest.ask({ start: 1 });
+  vi.advanceTimersByTime(100);
+  latest.ask({ start: 2 });
+  latest.ask({ start: 3 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked).toHaveLength(1);
+  source.asked[0]!.answer(10);
+  await settle();
+  expect(values).toEqual([10]);
+  expect(source.asked[1]!.request).toEqual({ start: 3 });
+  source.asked[1]!.answer(30);
+  await settle();
+  expect(latest.value).toBe(30);
+});
+
+test("the same question is not asked twice", async () => {
+  latest.ask({ start: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[0]!.answer(1);
+  await settle();
+  latest.ask({ start: 1 });
+  vi.advanceTimersByTime(1000);
+  expect(source.asked).toHaveLength(1);
+});
+
+test("a failure leaves the last answer, and the next question is asked", async () => {
+  latest.ask({ start: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[0]!.answer(1);
+  await settle();
+  latest.ask({ start: 2 });
+  vi.advanceTimersByTime(100);
+  source.asked[1]!.fail();
+  await settle();
+  expect(latest.value).toBe(1);
+  latest.ask({ start: 3 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked[2]!.request).toEqual({ start: 3 });
+});
+
+test("cleared, it forgets the answer and ignores one that is on its way", async () => {
+  latest.ask({ start: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[0]!.answer(1);
+  await settle();
+  latest.ask({ start: 2 });
+  vi.advanceTimersByTime(100);
+  latest.clear();
+  source.asked[1]!.answer(2);
+  await settle();
+  expect(values).toEqual([1, null]);
+  expect(latest.value).toBeNull();
+});
+
+test("what has failed is asked again where somebody says so", async () => {
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[0]!.fail();
+  await settle();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked).toHaveLength(1);
+  latest.retry();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  source.asked[1]!.answer(7);
+  await settle();
+  expect(latest.value).toBe(7);
+  // What is answered is not.
+  latest.retry();
+  latest.ask({ bins: 1 });
+  vi.advanceTimersByTime(100);
+  expect(source.asked).toHaveLength(2);
+});

@@ -1,0 +1,91 @@
+/** A request that follows the view: sent when the view rests, the newest one wins. */
+
+import type { Reply, Source } from "../protocol/source";
+
+// A question whose answer follows the view: asked when things rest, the newest one wins.
+
+export class Latest<T> {
+  /** The last answer; it may be of an earlier question. */
+  value: T | null = null;
+  private wanted = "";
+  private asked = "";
+  private failed = false;
+  private timer = 0;
+  private inFlight: AbortController | null = null;
+
+  /** `decode` also gets the request that was answered. */
+  constructor(
+    private readonly source: Source,
+    private readonly op: string,
+    private readonly waitMs: number,
+    private readonly decode: (reply: Reply, request: Record<string, unknown>) => T,
+    private readonly onValue: (value: T | null) => void,
+  ) {}
+
+  /** Ask `request` soon, unless it is the last one asked. */
+  ask(request: Record<string, unknown>): void {
+    const key = JSON.stringify(request);
+    if (key === this.wanted) return;
+    this.wanted = key;
+    // A trailing clock that is not put back: while the view moves, answers keep coming.
+    if (this.timer !== 0) return;
+    this.timer = window.setTimeout(() => {
+      this.timer = 0;
+      this.send();
+    }, this.waitMs);
+  }
+
+  /** What has failed may be asked again as it was. */
+  retry(): void {
+    if (!this.failed) return;
+    this.failed = false;
+    this.wanted = this.asked = "";
+  }
+
+  /** Forget the answer and ask nothing. */
+  clear(): void {
+    this.wanted = "";
+    this.asked = "";
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.inFlight?.abort();
+    this.inFlight = null;
+    if (this.value === null) return;
+    this.value = null;
+    this.onValue(null);
+  }
+
+  destroy(): void {
+    clearTimeout(this.timer);
+    this.inFlight?.abort();
+  }
+
+  private send(): void {
+    if (this.inFlight !== null || this.wanted === this.asked) return;
+    const key = this.wanted;
+    const request = JSON.parse(key) as Record<string, unknown>;
+    const aborter = new AbortController();
+    this.inFlight = aborter;
+    this.asked = key;
+    this.failed = false;
+    const done = () => {
+      if (this.inFlight !== aborter) return false;
+      this.inFlight = null;
+      return true;
+    };
+    this.source.ask(this.op, request, aborter.signal).then(
+      (reply) => {
+        if (!done()) return;
+        this.value = this.decode(reply, request);
+        this.onValue(this.value);
+        this.send();
+      },
+      () => {
+        // What is not answered stays as it was; the next question tries again.
+        if (!done()) return;
+        this.failed = true;
+        if (this.wanted !== this.asked) this.send();
+      },
+    );
+  }
+}

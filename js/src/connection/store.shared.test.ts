@@ -1,0 +1,204 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { freshState, type LooseModel } from "../../dev/app_harness";
+import { COMMIT_MS, type History, type Key, SAVE_MS, Shared } from "./store";
+
+let end: AbortController;
+beforeEach(() => {
+  vi.useFakeTimers();
+  end = new AbortController();
+});
+afterEach(() => {
+  end.abort();
+  vi.useRealTimers();
+});
+
+function bound(): { model: LooseModel; shared: Shared; heard: Key[][] } {
+  const model = freshState();
+  const shared = new Shared(end.signal);
+  shared.attach(model);
+  const heard: Key[][] = [];
+  shared.onChange((keys) => heard.push([...keys]));
+  return { model, shared, heard };
+}
+
+const past = (model: LooseModel): number => (model.get("_history") as History).past.length;
+
+describe("writing", () => {
+  test("a moving view is set at once and saved seldom, its end at once", () => {
+    const { model, shared } = bound();
+    for (let at = 0; at < 10; at += 1) {
+      shared.set({ view: [at, at + 100] }, true);
+      vi.advanceTimersByTime(16);
+    }
+    expect(model.get("view")).toEqual([9, 109]);
+    expect(model.saves).toBe(Math.floor(160 / SAVE_MS));
+    shared.set({ view: [20, 120] }, true);
+    const before = model.saves;
+    shared.rest();
+    expect(model.saves).toBe(before + 1);
+    vi.advanceTimersByTime(SAVE_MS * 2);
+    expect(model.saves).toBe(before + 1);
+  });
+
+  test("what is put from beside the view is one entry at once, and is told", () => {
+    const { model, shared, heard } = bound();
+    shared.set({ view: [0, 10] }, true);
+    shared.put({ view: [5, 20], search: "gemm" }, "act");
+    // The gesture that was settling is an entry of its own.
+    expect(past(model)).toBe(2);
+    expect((model.get("_history") as History).together).toBe("act");
+    expect(heard).toEqual([["view", "search"]]);
+    shared.put({ search: "gemm" }, "another");
+    expect(past(model)).toBe(2);
+    shared.undo();
+    expect([model.get("view"), model.get("search")]).toEqual([[0, 10], ""]);
+    shared.redo();
+    expect([model.get("view"), model.get("search")]).toEqual([[5, 20], "gemm"]);
+  });
+
+  test("own changes are not told back, changes of others are", () => {
+    const { model, shared, heard } = bound();
+    shared.set({ search: "gemm" });
+    expect(heard).toEqual([]);
+    model.set("search", "nccl");
+    expect(heard).toEqual([["search"]]);
+    expect(shared.state.search).toBe("nccl");
+  });
+
+  test("an event without a change is ignored", () => {
+    const { model, heard } = bound();
+    model.values.search = "";
+    // What marimo does: the event fires, the value is the same.
+    model.set("search", "x");
+    model.set("search", "x");
+    expect(heard).toEqual([["search"]]);
+  });
+
+  test("a late echo does not throw a moving view back", () => {
+    const { model, shared, heard } = bound();
+    shared.set({ view: [0, 100] }, true);
+    shared.set({ view: [10, 110] }, true);
+    model.set("view", [0, 100]);
+    expect(heard).toEqual([]);
+    expect(shared.state.view).toEqual([10, 110]);
+    shared.rest();
+    // At rest the same value is what somebody wants, for instance Python's undo.
+    model.set("view", [5, 105]);
+    expect(shared.state.view).toEqual([5, 105]);
+  });
+
+  test("odd values of a host become values of ours", () => {
+    const { model, shared } = bound();
+    model.set("selection", {});
+    expect(shared.state.selection).toBeNull();
+    model.set("selection", { start_ns: 5, end_ns: 9 });
+    expect(shared.state.selection).toMatchObject({ start_ns: 5, end_ns: 9, ranks: null });
+    model.set("pinned", undefined);
+    expect(shared.state.pinned).toEqual([]);
+  });
+});
+
+describe("history", () => {
+  test("a gesture of many steps is one entry", () => {
+    const { model, shared } = bound();
+    for (let at = 1; at < 20; at += 1) {
+      shared.set({ view: [at, at + 100] }, true);
+      vi.advanceTimersByTime(30);
+    }
+    expect(past(model)).toBe(0);
+    vi.advanceTimersByTime(COMMIT_MS);
+    expect(past(model)).toBe(1);
+    expect((model.get("_history") as History).past[0]?.view).toBeNull();
+  });
+
+  test("undo goes back to before the gesture, redo to after it", () => {
+    const { model, shared, heard } = bound();
+    shared.set({ view: [1, 2], search: "a" });
+    vi.advanceTimersByTime(COMMIT_MS);
+    shared.set({ search: "b" });
+    // Not settled yet: undo takes it back all the same.
+    expect(shared.undo()).toBe(true);
+    expect(shared.state).toMatchObject({ view: [1, 2], search: "a" });
+    expect(shared.undo()).toBe(true);
+    expect(shared.state).toMatchObject({ view: null, search: "" });
+    expect(shared.undo()).toBe(false);
+    expect(shared.redo()).toBe(true);
+    expect(shared.redo()).toBe(true);
+    expect(model.get("search")).toBe("b");
+    expect(shared.redo()).toBe(false);
+    expect(heard.flat()).toContain("view");
+  });
+
+  test("what Python changes is not pushed a second time", () => {
+    const { model, shared } = bound();
+    model.set("_history", { past: [{ ...shared.state }], future: [] });
+    model.set("view", [5, 50]);
+    vi.advanceTimersByTime(COMMIT_MS * 2);
+    expect(past(model)).toBe(1);
+    shared.set({ search: "x" });
+    vi.advanceTimersByTime(COMMIT_MS);
+    const history = model.get("_history") as History;
+    expect(history.past).toHaveLength(2);
+    // The entry goes back to what Python had set, not to before it.
+    expect(history.past[1]).toMatchObject({ view: [5, 50], search: "" });
+  });
+
+  test("a gesture that ends where it began leaves no entry", () => {
+    const { model, shared } = bound();
+    shared.set({ search: "a" });
+    shared.set({ search: "" });
+    vi.advanceTimersByTime(COMMIT_MS);
+    expect(past(model)).toBe(0);
+  });
+
+  test("a view is told when undo becomes possible", () => {
+    const { shared } = bound();
+    let told = 0;
+    shared.onHistory(() => (told += 1));
+    expect(shared.canUndo).toBe(false);
+    shared.set({ search: "a" });
+    expect(shared.canUndo).toBe(true);
+    expect(told).toBeGreaterThan(0);
+  });
+});
+
+describe("linking", () => {
+  test("another model is followed, the one before is let go", () => {
+    const { model, shared, heard } = bound();
+    const other = freshState();
+    other.set("search", "other");
+    shared.attach(other);
+    expect(model.listenerCount).toBe(0);
+    expect(shared.state.search).toBe("other");
+    expect(heard.at(-1)).toEqual(["search"]);
+    model.set("search", "ignored");
+    expect(shared.state.search).toBe("other");
+    shared.set({ color: "name" });
+    expect(other.get("color")).toBe("name");
+    expect(model.get("color")).toBe("kind");
+  });
+
+  test("two views of one state see each other and push once", () => {
+    const { model, shared } = bound();
+    const second = new Shared(end.signal);
+    second.attach(model);
+    const heard: unknown[] = [];
+    second.onChange((_, state) => heard.push(state.search));
+    shared.set({ search: "a" });
+    vi.advanceTimersByTime(COMMIT_MS * 2);
+    expect(heard).toEqual(["a"]);
+    expect(past(model)).toBe(1);
+    expect(second.undo()).toBe(true);
+    expect(shared.state.search).toBe("");
+  });
+
+  test("nothing is left behind at the end, and the last gesture is saved", () => {
+    const { model, shared } = bound();
+    shared.set({ view: [3, 4] }, true);
+    end.abort();
+    expect(model.listenerCount).toBe(0);
+    expect(past(model)).toBe(1);
+    expect(model.saves).toBeGreaterThan(0);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});

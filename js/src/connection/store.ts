@@ -1,0 +1,408 @@
+/** Bind a view to the shared model: echo guard, throttled saving, undo history. */
+
+import type { RenderProps } from "@anywidget/types";
+import { readScene } from "../protocol/scene";
+import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
+import { brokenPanel } from "../ui/controls";
+
+// * Binds a view to the model that linked views share: echo guard, throttled saving, history. *
+// Linked views in the page hear every `set` at once; the kernel hears of a moving view at most
+// every `SAVE_MS`, and at once of everything else.
+
+/** What is used of an anywidget model. */
+export interface Model {
+  get(key: string): unknown;
+  set(key: string, value: unknown): void;
+  on(event: string, listener: () => void): void;
+  off(event: string, listener: () => void): void;
+  save_changes(): void;
+}
+
+/** Hear of a model until the view goes. */
+export function listenTo(
+  model: Pick<Model, "on" | "off">,
+  event: string,
+  listener: () => void,
+  signal: AbortSignal,
+): void {
+  model.on(event, listener);
+  signal.addEventListener("abort", () => model.off(event, listener), { once: true });
+}
+
+export type Key = keyof SharedState;
+export const KEYS: readonly Key[] = [
+  "view",
+  "selection",
+  "selected_event",
+  "search",
+  "color",
+  "pinned",
+  "ranks_from",
+  "scope",
+];
+
+export const SAVE_MS = 80;
+export const COMMIT_MS = 350;
+
+export const NOTHING: SharedState = {
+  view: null,
+  selection: null,
+  selected_event: null,
+  search: "",
+  color: "kind",
+  pinned: [],
+  ranks_from: "",
+  scope: "selection",
+};
+
+/** A trait's value in our terms, whatever shape a host gave it. */
+function normal<K extends Key>(key: K, value: unknown): SharedState[K];
+function normal(key: Key, value: unknown): unknown {
+  if (key === "view" || key === "selected_event") {
+    return Array.isArray(value) && value.length === 2 ? [Number(value[0]), Number(value[1])] : null;
+  }
+  if (key === "selection") return normalSelection(value);
+  if (key === "search" || key === "ranks_from") return typeof value === "string" ? value : "";
+  if (key === "scope") return value === "view" ? "view" : "selection";
+  if (key === "color") return value === "name" ? "name" : "kind";
+  return Array.isArray(value) ? value.map(String) : [];
+}
+
+function normalSelection(value: unknown): SelectionJson | null {
+  if (value === null || typeof value !== "object") return null;
+  const given = value as Partial<SelectionJson>;
+  const selection: SelectionJson = {
+    start_ns: given.start_ns ?? null,
+    end_ns: given.end_ns ?? null,
+    ranks: given.ranks ?? null,
+    tracks: given.tracks ?? null,
+    query: given.query ?? null,
+    ids: given.ids ?? null,
+  };
+  return Object.values(selection).every((part) => part === null) ? null : selection;
+}
+
+export class Shared {
+  private model: Model | null = null;
+  private subscription: AbortController | null = null;
+  private known: SharedState = { ...NOTHING };
+  /** The state at the last entry of the history: what the next entry goes back to. */
+  private settled: SharedState = { ...NOTHING };
+  private moving = false;
+  private sent = new Set<string>();
+  private saveTimer = 0;
+  private commitTimer = 0;
+  private listeners: ((keys: ReadonlySet<Key>, state: SharedState) => void)[] = [];
+  private historyListeners: (() => void)[] = [];
+
+  constructor(private readonly signal: AbortSignal) {
+    signal.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  get state(): Readonly<SharedState> {
+    return this.known;
+  }
+
+  /** Called with what changed elsewhere, or by undo: show it, without writing it back. */
+  onChange(listener: (keys: ReadonlySet<Key>, state: SharedState) => void): void {
+    this.listeners.push(listener);
+  }
+
+  /** Called when undo or redo may have become possible or impossible. */
+  onHistory(listener: () => void): void {
+    this.historyListeners.push(listener);
+  }
+
+  /** Follow this model from now on, and no other. */
+  attach(model: Model): void {
+    if (this.signal.aborted || model === this.model) return;
+    this.flush();
+    this.subscription?.abort();
+    const subscription = new AbortController();
+    this.subscription = subscription;
+    this.model = model;
+    const listen = (event: string, listener: () => void): void => {
+      listenTo(model, event, listener, subscription.signal);
+    };
+    for (const key of KEYS) listen(`change:${key}`, () => this.hear(key));
+    listen("change:_history", () => this.tellHistory());
+    const changed = new Set<Key>();
+    for (const key of KEYS) {
+      const value = normal(key, model.get(key));
+      if (!same(value, this.known[key])) changed.add(key);
+      Object.assign(this.known, { [key]: value });
+    }
+    this.settled = { ...this.known };
+    this.tell(changed);
+    this.tellHistory();
+  }
+
+  /**
+   * Change values by the user's hand. `moving`: more of the same gesture follows, so the kernel
+   * need not hear of each step.
+   */
+  set(patch: Partial<SharedState>, moving = false): void {
+    const changed = this.write(patch);
+    this.moving = moving;
+    if (changed.size > 0) this.commitLater();
+    if (moving) {
+      this.saveTimer ||= window.setTimeout(() => this.save(), SAVE_MS);
+    } else {
+      this.save();
+    }
+  }
+
+  /**
+   * Change values for whoever stands beside this view, such as a table: one entry of the history
+   * at once, shown as what changed elsewhere. `together` names an act that changes other states
+   * with this one.
+   */
+  put(patch: Partial<SharedState>, together: string): void {
+    this.flush();
+    const before = { ...this.known };
+    const changed = this.write(patch);
+    if (changed.size === 0) return;
+    this.writeHistory({ ...pushed(this.history(), before), together });
+    this.settled = { ...this.known };
+    this.save();
+    this.tell(changed);
+    this.tellHistory();
+  }
+
+  /** The gesture is over: let the kernel know where it ended. */
+  rest(): void {
+    this.moving = false;
+    if (this.saveTimer) this.save();
+    this.sent.clear();
+  }
+
+  get canUndo(): boolean {
+    return this.history().past.length > 0 || !this.isSettled;
+  }
+
+  get canRedo(): boolean {
+    return this.history().future.length > 0;
+  }
+
+  undo(): boolean {
+    return this.step(undone);
+  }
+
+  redo(): boolean {
+    return this.step(redone);
+  }
+
+  /** Write down the gesture that is still settling, and save. */
+  flush(): void {
+    this.commit();
+    this.rest();
+  }
+
+  private step(walk: typeof undone): boolean {
+    this.flush();
+    const step = walk(this.history(), { ...this.known });
+    if (step === null || this.model === null) return false;
+    const target = { ...NOTHING };
+    for (const key of KEYS) Object.assign(target, { [key]: normal(key, step.state[key]) });
+    const changed = this.write(target);
+    this.writeHistory(step.history);
+    this.settled = { ...this.known };
+    this.save();
+    this.tell(changed);
+    this.tellHistory();
+    return true;
+  }
+
+  /** Value by value: those that were not touched are the same objects, and a set may be large. */
+  private get isSettled(): boolean {
+    return KEYS.every((key) => same(this.known[key], this.settled[key]));
+  }
+
+  private history(): History {
+    return readHistory(this.model?.get("_history"));
+  }
+
+  private write(patch: Partial<SharedState>): Set<Key> {
+    const changed = new Set<Key>();
+    for (const [name, given] of Object.entries(patch)) {
+      const key = name as Key;
+      const value = normal(key, given);
+      if (same(value, this.known[key])) continue;
+      changed.add(key);
+      // Known before it is set: the model's own event then brings no news.
+      Object.assign(this.known, { [key]: value });
+      if (key === "view") this.sent.add(JSON.stringify(value));
+      this.model?.set(key, value);
+    }
+    return changed;
+  }
+
+  private writeHistory(history: History): void {
+    this.model?.set("_history", history);
+  }
+
+  private hear(key: Key): void {
+    if (this.model === null) return;
+    const value = normal(key, this.model.get(key));
+    if (same(value, this.known[key])) return;
+    // While the view moves, hosts that echo hand back where it was a moment ago.
+    if (key === "view" && this.moving && this.sent.has(JSON.stringify(value))) return;
+    this.commit();
+    Object.assign(this.known, { [key]: value });
+    Object.assign(this.settled, { [key]: value });
+    this.tell(new Set([key]));
+  }
+
+  private commitLater(): void {
+    clearTimeout(this.commitTimer);
+    this.commitTimer = window.setTimeout(() => this.commit(), COMMIT_MS);
+    this.tellHistory();
+  }
+
+  private commit(): void {
+    if (!this.commitTimer) return;
+    clearTimeout(this.commitTimer);
+    this.commitTimer = 0;
+    if (this.isSettled) return;
+    this.writeHistory(pushed(this.history(), this.settled));
+    this.settled = { ...this.known };
+    if (!this.moving) this.save();
+    this.tellHistory();
+  }
+
+  private save(): void {
+    clearTimeout(this.saveTimer);
+    this.saveTimer = 0;
+    this.model?.save_changes();
+  }
+
+  private tell(changed: ReadonlySet<Key>): void {
+    if (changed.size === 0) return;
+    for (const listener of this.listeners) listener(changed, this.known);
+  }
+
+  private tellHistory(): void {
+    for (const listener of this.historyListeners) listener();
+  }
+
+  private close(): void {
+    this.flush();
+    this.subscription?.abort();
+    this.listeners = [];
+    this.historyListeners = [];
+    this.model = null;
+  }
+}
+
+// Undo and redo of what a view shows, as values: Python keeps the same two stacks.
+
+export interface History {
+  past: SharedState[];
+  future: SharedState[];
+  /** Names the act that made the last entry, where it changed other states with this one. */
+  together?: string;
+}
+
+export const HISTORY_CAP = 100;
+
+interface Step {
+  history: History;
+  state: SharedState;
+}
+
+/** Remember `before` as the state to come back to; what had been undone is gone. */
+export function pushed(history: History, before: SharedState, cap = HISTORY_CAP): History {
+  return { past: [...history.past, before].slice(-cap), future: [] };
+}
+
+export function undone(history: History, now: SharedState): Step | null {
+  const state = history.past.at(-1);
+  if (state === undefined) return null;
+  return {
+    state,
+    history: { past: history.past.slice(0, -1), future: [...history.future, now] },
+  };
+}
+
+export function redone(history: History, now: SharedState): Step | null {
+  const state = history.future.at(-1);
+  if (state === undefined) return null;
+  return {
+    state,
+    history: { past: [...history.past, now], future: history.future.slice(0, -1) },
+  };
+}
+
+/** A history from whatever the model holds; hosts may hand over null or halves. */
+export function readHistory(value: unknown): History {
+  const raw = (value ?? {}) as { past?: unknown; future?: unknown };
+  return {
+    past: Array.isArray(raw.past) ? (raw.past as SharedState[]) : [],
+    future: Array.isArray(raw.future) ? (raw.future as SharedState[]) : [],
+  };
+}
+
+/** Same content? Values are JSON, so their text decides. */
+export function same(a: unknown, b: unknown): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}
+
+// A widget's view on its model: an app that follows the state and the traces that it names.
+
+export interface FollowedTraits {
+  [key: string]: unknown;
+  /** Names the state widget; another name after `link`. */
+  state: string;
+  _scene: Scene;
+}
+
+interface FollowingApp {
+  attach(state: Model): void;
+  setScene(scene: Scene): void;
+  fail(title: string, error: unknown): void;
+}
+
+/** Make an app and keep it on the model's state and traces; where it cannot be, say why. */
+export async function showFollowing<T extends FollowedTraits>(
+  { model, el, host, signal }: RenderProps<T>,
+  failed: string,
+  makeApp: (scene: Scene, state: Model) => FollowingApp,
+): Promise<void> {
+  const stateModel = async (): Promise<Model> => await host.getModel(model.get("state"));
+  try {
+    const scene = readScene(model.get("_scene"));
+    const state = await stateModel();
+    if (signal.aborted) return;
+    const app = makeApp(scene, state);
+    let ref = model.get("state");
+    let shown = model.get("_scene");
+    const attach = (): void => {
+      const next = model.get("state");
+      if (next === ref) return;
+      ref = next;
+      stateModel().then(
+        (other) => {
+          // A later change may have been faster.
+          if (ref === next && !signal.aborted) app.attach(other);
+        },
+        (error: unknown) => app.fail("The linked state cannot be reached", error),
+      );
+    };
+    const setScene = (): void => {
+      const next = model.get("_scene");
+      if (next === shown) return;
+      shown = next;
+      try {
+        app.setScene(readScene(next));
+      } catch (error) {
+        app.fail("The new traces cannot be shown", error);
+      }
+    };
+    listenTo(model, "change:state", attach, signal);
+    listenTo(model, "change:_scene", setScene, signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    el.replaceChildren(brokenPanel(failed, asError(error)));
+    signal.addEventListener("abort", () => el.replaceChildren(), { once: true });
+  }
+}

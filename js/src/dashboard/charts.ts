@@ -1,0 +1,88 @@
+/** Which chart draws which panel. */
+
+import type { Bokeh } from "../charts/bokeh";
+import { ChartFrame, type Items, type Make } from "../charts/chart";
+import type { MakeRows } from "../charts/content";
+import { breakdown, idle, kernelTypes, overlap, queue } from "../charts/device";
+import { heatmapContent, HeatmapDrawing } from "../charts/grid";
+import { type Dimension, RowsDrawing, WindowDrawing } from "../charts/rows";
+import { kernelDurations, steps } from "../charts/times";
+import {
+  blameChart,
+  clockChart,
+  gradientsChart,
+  serversChart,
+  stagesChart,
+  stragglersChart,
+} from "../formats/byteps_charts";
+import { ranksChart, routinesChart, sizesChart } from "../formats/mpi";
+import type { Brush, ChartPanel, ThemeName } from "../protocol/source";
+
+// The dashboard's charts: figures made in Python, which are given new columns here.
+
+interface Kind {
+  title: string;
+  make: Make;
+}
+
+function rows(title: string, dimension: Dimension | "window", content: MakeRows): Kind {
+  return {
+    title,
+    make: (frame, theme) => {
+      const found = content(frame, theme);
+      if (typeof found === "string") return found;
+      if (dimension === "window") return new WindowDrawing(found, theme);
+      return new RowsDrawing(found, dimension, theme);
+    },
+  };
+}
+
+const KINDS: Readonly<Record<string, Kind>> = {
+  breakdown: rows("Where GPU time goes", "ranks", breakdown),
+  overlap: rows("Communication, and how much compute hides", "ranks", overlap),
+  idle: rows("Why devices are idle", "ranks", idle),
+  queue: rows("Launched and not yet started", "ranks", queue),
+  kernel_types: rows("Kinds of GPU work", "kinds", kernelTypes),
+  kernel_durations: rows("Kernel durations over ranks", "names", kernelDurations),
+  steps: rows("Step and phase times", "ranks", steps),
+  heatmap: {
+    title: "Rank × time",
+    make: (frame, theme) => {
+      const found = heatmapContent(frame);
+      return typeof found === "string" ? found : new HeatmapDrawing(found, theme);
+    },
+  },
+  byteps_gradients: rows("Slowest gradients", "names", gradientsChart),
+  byteps_stages: rows("Stages of the pipeline", "ranks", stagesChart),
+  byteps_stragglers: rows("Who is late, iteration by iteration", "window", stragglersChart),
+  byteps_blame: rows("Whom PULLs wait for", "ranks", blameChart),
+  byteps_servers: rows("Load of the servers", "ranks", serversChart),
+  byteps_clock: rows("Clocks of servers against workers", "ranks", clockChart),
+  mpi_ranks: rows("Time in MPI, by rank", "ranks", ranksChart),
+  mpi_sizes: rows("Message sizes", "names", sizesChart),
+  mpi_routines: rows("MPI routines over ranks", "names", routinesChart),
+};
+
+/** Panels that are charts, by id. */
+export const CHARTS: readonly string[] = Object.keys(KINDS);
+
+/**
+ * Embeds a panel's figure in `host`.
+ *
+ * @param bokeh - what the asset widget exports as `Bokeh`
+ * @param items - the figure in both themes, of `charts.panel_items`
+ */
+export async function makeChart(
+  id: string,
+  bokeh: unknown,
+  items: Items,
+  host: HTMLElement,
+  onBrush: (brush: Brush) => void,
+  theme: ThemeName,
+): Promise<ChartPanel> {
+  const kind = KINDS[id];
+  if (kind === undefined) throw new Error(`no chart ${id}: there are ${CHARTS.join(", ")}`);
+  const panel = new ChartFrame(bokeh as Bokeh, items, kind.make, kind.title, host, onBrush, theme);
+  await panel.embed();
+  return panel;
+}

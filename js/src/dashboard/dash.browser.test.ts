@@ -1,0 +1,323 @@
+/** The dashboard in a real browser: one selection through all of its panels. */
+
+import { expect, test } from "vitest";
+import { type DashView, FakeChart, mountDash } from "../../test/dash_view";
+import type { SelectionJson } from "../protocol/source";
+
+const selection = (view: DashView): SelectionJson | null =>
+  view.state.get("selection") as SelectionJson | null;
+const names = (view: DashView, panel: string): string[] =>
+  view.all(`[data-panel=${panel}] .hta-name-button`).map((node) => node.textContent ?? "");
+const rows = (view: DashView): string[] =>
+  view
+    .all("[role=grid] [role=row]")
+    .map((node) => node.getAttribute("aria-label") ?? node.textContent ?? "");
+
+async function ready(view: DashView): Promise<void> {
+  await expect.poll(() => names(view, "kernels")).toHaveLength(3);
+  await expect.poll(() => view.text(".hta-said")).toContain("compute");
+}
+
+function click(node: HTMLElement, init: MouseEventInit = {}): void {
+  node.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ...init }));
+}
+
+function key(node: HTMLElement, name: string, init: KeyboardEventInit = {}): KeyboardEvent {
+  const code = /^[a-z]$/i.test(name) ? `Key${name.toUpperCase()}` : name;
+  const event = new KeyboardEvent("keydown", {
+    key: name,
+    code,
+    bubbles: true,
+    cancelable: true,
+    ...init,
+  });
+  node.dispatchEvent(event);
+  return event;
+}
+
+test("a chart's brush marks all at once, asks once, and hides the other ranks of the timeline", async () => {
+  const view = mountDash();
+  await ready(view);
+  await expect.poll(() => rows(view).length).toBe(3);
+  view.questions();
+  view.source.held = [];
+  view.chart("breakdown").brush({ ranks: [1] });
+  expect(selection(view)).toMatchObject({ ranks: [1] });
+  expect(view.state.get("ranks_from")).toBe("breakdown");
+  expect(view.chart("overlap").chosen?.ranks).toEqual([1]);
+  expect(view.text(".hta-sel-chip")).toBe("rank 1");
+  view.source.release();
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("100 events");
+  // Panels that come into sight only then ask later; none asks twice.
+  expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
+  const asked = view.source.asked
+    .filter(({ op }) => op === "panels")
+    .map(({ request }) => request as { panels: string[]; selection: { ranks: number[] | null } })
+    .filter(({ selection }) => selection.ranks !== null)
+    .flatMap(({ panels }) => panels.filter((id) => id !== "summary"));
+  expect(asked.length).toBeGreaterThan(0);
+  expect(new Set(asked).size).toBe(asked.length);
+  expect(view.text(".hta-ranks-shown")).toContain("1 of 3 ranks shown");
+  await expect.poll(() => view.find(".hta-chip").title).toContain("of rank 1 in view");
+  expect(view.text(".hta-said")).toBe("Selection: rank 1, 100 events.");
+  view.find(".hta-ranks-shown").click();
+  expect(view.state.get("ranks_from")).toBe("timeline");
+  expect(selection(view)).toMatchObject({ ranks: [1] });
+  expect(view.find(".hta-ranks-shown").hidden).toBe(true);
+});
+
+test("communication has a name in the legend", async () => {
+  const view = mountDash();
+  await ready(view);
+  const chip = view.find(".hta-chips .hta-chip[title^=communication]");
+  await expect.poll(() => chip.innerText.trim()).toMatch(/^communication/);
+});
+
+test("undo and redo go through what was brushed in different panels; Escape clears", async () => {
+  const view = mountDash();
+  await ready(view);
+  view.chart("breakdown").brush({ ranks: [1] });
+  click(view.find("[data-panel=kernels] [data-name=relu]"));
+  expect(selection(view)).toMatchObject({ ranks: [1], query: "name in ['relu']" });
+  view.root.focus();
+  expect(key(view.root, "z", { ctrlKey: true }).defaultPrevented).toBe(true);
+  expect(selection(view)).toMatchObject({ ranks: [1], query: null });
+  key(view.root, "z", { ctrlKey: true });
+  expect(selection(view)).toBeNull();
+  expect(view.text(".hta-sel-words")).toContain("whole job");
+  key(view.root, "z", { ctrlKey: true, shiftKey: true });
+  key(view.root, "z", { ctrlKey: true, shiftKey: true });
+  expect(selection(view)).toMatchObject({ ranks: [1], query: "name in ['relu']" });
+  key(view.root, "Escape");
+  expect(selection(view)).toBeNull();
+  // An undo of the clearing too.
+  view.find("[aria-label=Undo]").click();
+  expect(selection(view)).toMatchObject({ ranks: [1] });
+});
+
+test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {
+  const view = mountDash();
+  await ready(view);
+  const row = (name: string): HTMLElement =>
+    view.find(`[data-panel=kernels] [data-name="${name}"]`);
+  click(row("gemm"));
+  expect(row("relu").classList).toContain("hta-faint");
+  expect(row("gemm").classList).not.toContain("hta-faint");
+  click(row("relu"), { ctrlKey: true });
+  expect(selection(view)?.query).toBe("name in ['gemm', 'relu']");
+  view.chart("breakdown").brush({ ranks: [0, 2] });
+  expect(view.all(".hta-sel-chip").map((chip) => chip.textContent)).toEqual([
+    "ranks 0 and 2",
+    "names gemm and relu",
+  ]);
+  expect(view.text(".hta-sel-code")).toBe(
+    `traces.select("name in ['gemm', 'relu']", ranks=[0, 2])`,
+  );
+  view.find('[aria-label="Take back ranks 0 and 2"]').click();
+  expect(selection(view)).toMatchObject({ ranks: null, query: "name in ['gemm', 'relu']" });
+  click(row("gemm"));
+  click(row("gemm"));
+  expect(selection(view)).toBeNull();
+});
+
+test("tables sort, filter, and show the rest of their names when asked", async () => {
+  const view = mountDash();
+  await ready(view);
+  // Far below the window nothing is asked for.
+  expect(names(view, "operators")).toHaveLength(0);
+  view.find("[data-panel=operators]").scrollIntoView();
+  await expect.poll(() => names(view, "operators")).toHaveLength(12);
+  const more = view.find("[data-panel=operators] .hta-more-names");
+  expect(more.textContent).toBe("18 more names");
+  more.click();
+  expect(names(view, "operators")).toHaveLength(30);
+  const filter = view.find("[data-panel=operators] input") as HTMLInputElement;
+  filter.value = "OP2";
+  filter.dispatchEvent(new Event("input"));
+  expect(names(view, "operators")).toHaveLength(11);
+  const sort = view.all("[data-panel=kernels] .hta-sort");
+  sort[0]!.click();
+  expect(names(view, "kernels")).toEqual(["AllReduce", "gemm", "relu"]);
+  expect(view.find("[data-panel=kernels] [aria-sort]").getAttribute("aria-sort")).toBe("ascending");
+});
+
+test("hidden panels are not asked for, and are remembered", async () => {
+  const view = mountDash({ panels: ["timeline", "breakdown", "kernels"] });
+  await ready(view);
+  const asked = (): string[] =>
+    view.source.asked
+      .filter(({ op }) => op === "panels")
+      .flatMap(({ request }) => request.panels as string[]);
+  expect(new Set(asked())).toEqual(new Set(["summary", "breakdown", "kernels"]));
+  expect(view.source.asked.some(({ op }) => op === "heatmap")).toBe(false);
+  view.find('[aria-label="Choose which panels are shown"]').click();
+  const box = view
+    .all(".hta-dash-menu label")
+    .find((one) => one.textContent?.includes("Operators"));
+  box?.querySelector("input")?.click();
+  expect(view.model.get("panels")).toEqual(["timeline", "breakdown", "kernels", "operators"]);
+  await expect.poll(() => names(view, "operators").length).toBe(12);
+});
+
+test("a failed question says so in the panel, and can be tried again", async () => {
+  const view = mountDash({}, (source) => source.broken.set("panels", "the kernel said no"));
+  await expect.poll(() => view.text("[data-panel=kernels] .hta-failure")).toContain("said no");
+  view.source.broken.clear();
+  view.find("[data-panel=kernels] .hta-failure button").click();
+  await expect.poll(() => names(view, "kernels")).toHaveLength(3);
+});
+
+test("figures of what is in view follow the timeline", async () => {
+  const view = mountDash();
+  await ready(view);
+  view.questions();
+  view.find('[aria-label^="Figures are of"]').click();
+  view
+    .all(".hta-menu-item")
+    .find((one) => one.textContent?.includes("In view"))
+    ?.click();
+  expect(view.state.get("scope")).toBe("view");
+  const [start, end] = view.job.scene.range;
+  view.state.set("view", [start + 1000, end - 1000]);
+  await expect
+    .poll(() => view.questions().at(-1))
+    .toMatchObject({ start_ns: start + 1000, end_ns: end - 1000 });
+});
+
+test("the headline's ranks and findings select", async () => {
+  const found = { start_ns: 5, end_ns: 9, ranks: null, tracks: null, query: null, ids: null };
+  const view = mountDash({
+    _headline: {
+      headline: ["2 of 3 ranks wait for ", { rank: 2, text: "rank 2" }, "."],
+      more: [[{ rank: 2, text: "Rank 2" }, " is slow."]],
+      findings: [
+        { kind: "step", share: 0, text: "Slow.", label: "Slowest step", selection: found },
+      ],
+    },
+  });
+  await ready(view);
+  expect(view.text(".hta-headline")).toBe("2 of 3 ranks wait for rank 2.Rank 2 is slow.");
+  view.find(".hta-headline h2 button").click();
+  expect(selection(view)).toMatchObject({ ranks: [2] });
+  view
+    .all(".hta-sel-doings button")
+    .find((one) => one.textContent === "Slowest step")
+    ?.click();
+  expect(selection(view)).toEqual(found);
+});
+
+test("a rank that is a fact is in ink, ranks that are missing are in amber", async () => {
+  const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
+  const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];
+  const view = mountDash({ _headline: { headline, more } }, (_, job) => {
+    job.scene.ranks_of_job = "3 of 8 ranks";
+  });
+  await ready(view);
+  const inkOf = (selector: string) => getComputedStyle(view.find(selector)).color;
+  expect(inkOf(".hta-headline h2 button")).toBe(inkOf(".hta-headline h2"));
+  expect(inkOf(".hta-headline p button")).not.toBe(inkOf(".hta-headline h2"));
+  expect(view.text(".hta-dash-toolbar .hta-warn-text")).toBe("3 of 8 ranks");
+});
+
+test("every panel marks the ranks that the headline names, also where it comes later", async () => {
+  const view = mountDash();
+  await ready(view);
+  const marked = (): unknown[] =>
+    FakeChart.all.map(({ frame }) => frame?.attrs.late_ranks).filter((one) => one !== undefined);
+  await expect.poll(() => marked().length).toBeGreaterThan(3);
+  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+  view.model.set("_headline", { headline: [], more: [], late_ranks: [2] });
+  await expect.poll(() => JSON.stringify(marked()[0])).toBe("[2]");
+  expect(marked().every((one) => JSON.stringify(one) === "[2]")).toBe(true);
+  view.model.set("_headline", { headline: [], more: [], fact_ranks: [1] });
+  await expect.poll(() => FakeChart.all[0]!.frame?.attrs).toMatchObject({ fact_ranks: [1] });
+  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+});
+
+test.each([
+  { has: true, absent: [] },
+  { has: false, absent: ["communication"] },
+])("charts know whether the job has communication: $has", async ({ has, absent }) => {
+  const view = mountDash({}, (_, job) => {
+    for (const rank of job.scene.ranks) {
+      rank.summary = rank.summary.filter(({ role }) => has || role !== "comm");
+    }
+  });
+  await ready(view);
+  const drawn = FakeChart.all.find(({ id }) => id === "breakdown");
+  expect(drawn?.frame?.attrs.absent_kinds).toEqual(absent);
+});
+
+test("a chart without a figure says so, the others come, and it can be asked for again", async () => {
+  const gone = "The kernel that made this view is gone.";
+  const view = mountDash({}, (source) => source.failing.set("steps", gone));
+  await ready(view);
+  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
+  // Those after it are asked for all the same.
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("queue");
+  expect(view.text("[data-panel=steps]")).not.toContain("Adding up");
+  const again = (): HTMLElement => view.find("[data-panel=steps] .hta-failure button");
+  again().click();
+  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
+  view.source.failing.clear();
+  again().click();
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("steps");
+  expect(view.all(".hta-failure")).toEqual([]);
+});
+
+test("charts without their library say so", async () => {
+  let library = (): Promise<unknown> => Promise.reject(new Error("no widget 7"));
+  const view = mountDash({ panels: ["breakdown", "kernels"] }, undefined, 1100, () => library());
+  await expect
+    .poll(() => view.text("[data-panel=breakdown] .hta-failure"))
+    .toContain("no widget 7");
+  library = () => Promise.resolve({});
+  view.find("[data-panel=breakdown] .hta-failure button").click();
+  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toEqual(["breakdown"]);
+  expect(view.all(".hta-failure")).toEqual([]);
+});
+
+test("names from traces are text, whatever they hold", async () => {
+  const evil = '<img src=x onerror="globalThis.pwned = true">';
+  const view = mountDash(
+    { _headline: { headline: [evil], more: [], findings: [] } },
+    (source, job) => {
+      source.kernels = [evil, `'; drop "${evil}"`, "\u202egnp"];
+      job.scene.title = evil;
+      job.scene.truth.problems = [{ kind: "skipped", count: 1, detail: evil, rank: 0, file: evil }];
+    },
+  );
+  await ready(view);
+  click(view.find("[data-panel=kernels] .hta-name-row"));
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("<img");
+  expect(view.text("[data-panel=problems]")).toContain("<img");
+  expect(view.root.querySelector("img")).toBeNull();
+  expect((globalThis as { pwned?: boolean }).pwned).toBeUndefined();
+  const query = selection(view)?.query;
+  expect(query).toBe(`name in ['${evil}']`);
+});
+
+test("letters typed on a button do not reach the notebook", async () => {
+  const view = mountDash();
+  await ready(view);
+  const leaked: string[] = [];
+  const hear = (event: KeyboardEvent): unknown => leaked.push(event.key);
+  document.addEventListener("keydown", hear);
+  const button = view.find(".hta-sel-code button");
+  for (const name of ["d", "Enter", "Escape"]) key(button, name);
+  document.removeEventListener("keydown", hear);
+  // Escape with nothing to clear goes on its way.
+  expect(leaked).toEqual(["Escape"]);
+});
+
+test("fifty dashboards come and go, and nothing of them stays", async () => {
+  const listening: number[] = [];
+  for (let turn = 0; turn < 50; turn += 1) {
+    const view = mountDash({ panels: ["timeline", "breakdown", "kernels", "selection"] });
+    if (turn % 10 === 0) await ready(view);
+    view.end.abort();
+    listening.push(view.state.listenerCount + view.model.listenerCount);
+    expect(view.root.isConnected).toBe(false);
+  }
+  expect(listening.every((count) => count === 0)).toBe(true);
+});

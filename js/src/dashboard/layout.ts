@@ -1,0 +1,236 @@
+/** Which panels stand where at a width, and the grid that holds them. */
+
+import { panelKind } from "../facts/panels";
+import { h, toggle } from "../ui/dom";
+
+// Which panel stands where, by the width that there is.
+
+/** A list of panels, or a row of them each. */
+export type Choice = readonly string[] | readonly (readonly string[])[];
+
+interface Column {
+  /** A CSS grid track. */
+  width: string;
+  panels: string[];
+}
+
+interface Band {
+  columns: Column[];
+}
+
+interface Layout {
+  name: "one" | "pairs" | "wide";
+  bands: Band[];
+  /** The status line stands below this band. */
+  statusAfter: number;
+}
+
+/** Below, panels stand in one column. */
+const PAIRS_FROM = 900;
+/** From here on the timeline stands in the middle. */
+const WIDE_FROM = 1640;
+const LEFT_PX = 396;
+const MIDDLE_PX = 1000;
+const RIGHT_PX = [348, 460] as const;
+
+const ONE = [
+  ["mpi_ranks"],
+  ["byteps_stragglers"],
+  ["breakdown"],
+  ["timeline"],
+  ["heatmap"],
+  ["byteps_gradients"],
+  ["mpi_sizes"],
+  ["mpi_routine_table"],
+  ["selection"],
+  ["kernels"],
+  ["byteps_blame"],
+  ["byteps_servers"],
+  ["byteps_stages"],
+  ["byteps_requests"],
+  ["byteps_clock"],
+  ["mpi_messages"],
+  ["mpi_routines"],
+  ["mpi_hosts"],
+  ["overlap"],
+  ["steps"],
+  ["kernel_durations"],
+  ["kernel_types"],
+  ["idle"],
+  ["queue"],
+  ["operators"],
+  ["problems"],
+];
+const PAIRS = [
+  ["breakdown", "overlap"],
+  ["mpi_ranks", "mpi_sizes"],
+  ["byteps_stragglers", "byteps_blame"],
+  ["timeline"],
+  ["heatmap"],
+  ["byteps_gradients", "byteps_stages"],
+  ["mpi_routine_table", "mpi_messages"],
+  ["selection", "problems"],
+  ["byteps_requests", "byteps_servers"],
+  ["mpi_routines", "mpi_hosts"],
+  ["byteps_clock"],
+  ["steps", "kernels"],
+  ["kernel_durations", "kernel_types"],
+  ["idle", "queue"],
+  ["operators"],
+];
+const WIDE = [
+  [
+    "breakdown",
+    "overlap",
+    "steps",
+    "mpi_ranks",
+    "mpi_hosts",
+    "byteps_blame",
+    "byteps_servers",
+    "byteps_clock",
+  ],
+  ["timeline", "heatmap", "byteps_stragglers", "mpi_sizes", "mpi_routine_table", "mpi_messages"],
+  ["selection", "problems", "kernels", "mpi_routines"],
+];
+const BELOW = [
+  ["byteps_gradients"],
+  ["byteps_stages"],
+  ["byteps_requests"],
+  ["operators"],
+  ["kernel_durations", "kernel_types"],
+  ["idle"],
+  ["queue"],
+];
+
+/** Panels that need more room than their neighbours. */
+const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };
+
+function isRows(choice: Choice): choice is readonly (readonly string[])[] {
+  return choice.some((one) => typeof one !== "string");
+}
+
+export function shownIds(choice: Choice): string[] {
+  return (choice as readonly (string | readonly string[])[]).flat();
+}
+
+/** `Left out: Rank × time, Top kernels (no GPU work in these files).`; "" where nothing is. */
+export function leftOutWords(
+  leftOut: Readonly<Record<string, readonly string[]>>,
+  shown: readonly string[],
+): string {
+  const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
+    const titles = ids.filter((id) => !shown.includes(id)).map((id) => panelKind(id).title);
+    return titles.length > 0 ? [`${titles.join(", ")} (${why} in these files)`] : [];
+  });
+  return parts.length > 0 ? `Left out: ${parts.join("; ")}.` : "";
+}
+
+export function layoutOf(width: number, choice: Choice): Layout {
+  const name = width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
+  const shown = new Set(shownIds(choice));
+  const kept = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
+  let bands: Band[];
+  if (isRows(choice)) {
+    bands = name === "one" ? choice.flat().map((id) => row([id])) : choice.map((ids) => row(ids));
+  } else if (name === "wide") {
+    bands = [wide(width, WIDE.map(kept)), below(BELOW.map(kept))];
+  } else {
+    bands = (name === "one" ? ONE : PAIRS).map((ids) => row(kept(ids)));
+  }
+  bands = bands.filter(({ columns }) => columns.length > 0);
+  const last = (id: string): number =>
+    bands.findIndex(({ columns }) => columns.some(({ panels }) => panels.includes(id)));
+  const timed = Math.max(last("timeline"), last("heatmap"));
+  return { name, bands, statusAfter: timed < 0 ? bands.length - 1 : timed };
+}
+
+/** Panels side by side. */
+function row(ids: readonly string[]): Band {
+  return { columns: ids.map((id) => ({ width: fr(SHARE[id] ?? 1), panels: [id] })) };
+}
+
+function wide(width: number, columns: readonly string[][]): Band {
+  const [least, most] = RIGHT_PX;
+  const right = Math.min(Math.max(width - LEFT_PX - MIDDLE_PX, least), most);
+  const widths = [`${LEFT_PX}px`, fr(1), `${right}px`];
+  const middle = columns[1]?.length ?? 0;
+  return {
+    columns: columns.flatMap((panels, at) =>
+      // Without a timeline the others share the room.
+      panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
+    ),
+  };
+}
+
+function below(columns: readonly string[][]): Band {
+  return {
+    columns: columns
+      .filter((panels) => panels.length > 0)
+      .map((panels) => ({ width: fr(SHARE[panels[0] ?? ""] ?? 1), panels })),
+  };
+}
+
+function fr(share: number): string {
+  return `minmax(0, ${share}fr)`;
+}
+
+/** The choice with a panel shown or hidden. */
+export function withPanel(choice: Choice, id: string, on: boolean): Choice {
+  if (isRows(choice)) {
+    const rows = choice
+      .map((ids) => ids.filter((one) => one !== id))
+      .filter((ids) => ids.length > 0);
+    return on ? [...rows, [id]] : rows;
+  }
+  const ids = choice.filter((one) => one !== id);
+  return on ? [...ids, id] : ids;
+}
+
+// The board on which the panels lie: bands of columns, parted by rules.
+
+export class Board {
+  readonly el = h("div", { class: "hta-board" });
+  layout: Layout | null = null;
+  private shown = "";
+
+  constructor(
+    private readonly root: HTMLElement,
+    /** The element of a panel. */
+    private readonly paneOf: (id: string) => HTMLElement,
+    private readonly status: HTMLElement,
+  ) {}
+
+  /** The panels of its column and of those beside it; null where it has the width for itself. */
+  columnsBeside(id: string): { own: string[]; others: string[][] } | null {
+    const band = this.layout?.bands.find(({ columns }) =>
+      columns.some(({ panels }) => panels.includes(id)),
+    );
+    const own = band?.columns.find(({ panels }) => panels.includes(id));
+    if (band === undefined || own === undefined || band.columns.length < 2) return null;
+    const others = band.columns.filter((column) => column !== own);
+    return { own: own.panels, others: others.map(({ panels }) => panels) };
+  }
+
+  /** Put every panel where it belongs at this width; false if all of them are there already. */
+  arrange(width: number, choice: Choice): boolean {
+    if (width <= 0) return false;
+    const layout = layoutOf(width, choice);
+    const key = JSON.stringify([layout]);
+    if (key === this.shown) return false;
+    this.shown = key;
+    this.layout = layout;
+    toggle(this.root, "hta-dash-one", layout.name === "one");
+    toggle(this.root, "hta-dash-wide", layout.name === "wide");
+    const bands = layout.bands.map(({ columns }) => {
+      const band = h("div", { class: "hta-band" });
+      band.style.gridTemplateColumns = columns.map((column) => column.width).join(" ");
+      for (const { panels } of columns) {
+        band.append(h("div", { class: "hta-band-column" }, ...panels.map(this.paneOf)));
+      }
+      return band;
+    });
+    bands.splice(layout.statusAfter + 1, 0, this.status as HTMLDivElement);
+    this.el.replaceChildren(...bands);
+    return true;
+  }
+}

@@ -1,0 +1,228 @@
+/** The parts of a dashboard that draw nothing: places, choices, questions, files. */
+
+import { describe, expect, test, vi } from "vitest";
+import { PANELS, withoutOwn } from "../facts/panels";
+import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
+import type { Reply, Scene, SelectionJson, Source } from "../protocol/source";
+import { layoutOf, leftOutWords, withPanel } from "./layout";
+import { PanelData } from "./pane";
+import { csvOf } from "./tables";
+
+const EVERY = PANELS.map(({ id }) => id);
+/** Those of a job with devices. */
+const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
+const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
+const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...EVERYTHING, ...part });
+const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): string[] =>
+  layoutOf(width, choice).bands.map(({ columns }) =>
+    columns.map(({ panels }) => panels.join("+")).join(" | "),
+  );
+
+describe("places", () => {
+  test("panels that would stay empty are listed, but for those that are shown all the same", () => {
+    const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
+    expect(leftOutWords(leftOut, ["kernels"])).toBe(
+      "Left out: Rank × time (no GPU work in these files); " +
+        "Steps and phases (no ProfilerStep in these files).",
+    );
+    expect(leftOutWords({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
+  });
+
+  test("one column, pairs, then the timeline in the middle", () => {
+    expect(places(700).every((band) => !band.includes("|"))).toBe(true);
+    expect(places(700).slice(0, 3)).toEqual(["breakdown", "timeline", "heatmap"]);
+    expect(places(1100).slice(0, 3)).toEqual(["breakdown | overlap", "timeline", "heatmap"]);
+    expect(places(1800)[0]).toBe(
+      "breakdown+overlap+steps | timeline+heatmap | selection+problems+kernels",
+    );
+    expect(layoutOf(899, ALL).name).toBe("one");
+    expect(layoutOf(900, ALL).name).toBe("pairs");
+    expect(layoutOf(1639, ALL).name).toBe("pairs");
+    expect(layoutOf(1640, ALL).name).toBe("wide");
+  });
+
+  test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
+    const found = layoutOf(width, EVERY).bands.flatMap(({ columns }) =>
+      columns.flatMap(({ panels }) => panels),
+    );
+    expect(found.sort()).toEqual([...EVERY].sort());
+  });
+
+  test("the status line stands below the timeline and what shares its axis", () => {
+    const after = (width: number): string => places(width)[layoutOf(width, ALL).statusAfter]!;
+    expect(after(700)).toBe("heatmap");
+    expect(after(1800)).toContain("timeline");
+    expect(layoutOf(1100, ["kernels"]).statusAfter).toBe(0);
+  });
+
+  test("rows are kept as they are given, below each other where it is narrow", () => {
+    const rows = [["breakdown", "kernels"], ["timeline"]];
+    expect(places(1100, rows)).toEqual(["breakdown | kernels", "timeline"]);
+    expect(places(700, rows)).toEqual(["breakdown", "kernels", "timeline"]);
+  });
+
+  test("a hidden panel leaves its place to the others, a shown one comes back", () => {
+    const hidden = withPanel(ALL, "overlap", false);
+    expect(places(1100, hidden)[0]).toBe("breakdown");
+    expect(places(1100, withPanel(hidden, "overlap", true))).toEqual(places(1100));
+    expect(withPanel([["breakdown"]], "idle", true)).toEqual([["breakdown"], ["idle"]]);
+    expect(withPanel([["breakdown"], ["idle"]], "idle", false)).toEqual([["breakdown"]]);
+  });
+});
+
+describe("choices", () => {
+  test("each dimension is written without the others", () => {
+    const first = brushed(null, { ranks: [5] }, 8);
+    const second = brushed(first, { window: [10.4, 20.6] }, 8);
+    const third = brushed(second, { names: ["a'b"] }, 8);
+    expect(third).toEqual(only({ ranks: [5], start_ns: 10, end_ns: 21, query: `name in ["a'b"]` }));
+    expect(brushed(third, { names: null, window: null }, 8)).toEqual(only({ ranks: [5] }));
+    expect(brushed(first, { ranks: null }, 8)).toBeNull();
+  });
+
+  test("all ranks, and no names, are no choice", () => {
+    expect(brushed(null, { ranks: [1, 0] }, 2)).toBeNull();
+    expect(brushed(null, { names: [] }, 2)).toBeNull();
+  });
+
+  test("a query of the user's stays beside chosen names", () => {
+    const mine = only({ query: "dur_ns > 5 or step == 3" });
+    const both = brushed(mine, { kinds: ["compute"] }, 8);
+    expect(both?.query).toBe("(dur_ns > 5 or step == 3) and kind in ['compute']");
+    expect(without(both, "kinds")).toEqual(mine);
+    expect(without(both, "rest")?.query).toBe("kind in ['compute']");
+  });
+
+  test("a click chooses one, with a key it adds; on the only one it clears", () => {
+    expect(picked(null, 5, false)).toEqual([5]);
+    expect(picked([5], 5, false)).toBeNull();
+    expect(picked([5, 6], 5, false)).toEqual([5]);
+    expect(picked([5], 6, true)).toEqual([5, 6]);
+    expect(picked([5, 6], 6, true)).toEqual([5]);
+    expect(picked([5], 5, true)).toBeNull();
+  });
+
+  test("half open windows end with the job", () => {
+    expect(chosenOf(only({ start_ns: 10 }), scene).window).toEqual([10, 1000]);
+  });
+
+  test("no panel is filtered by what it writes itself", () => {
+    const all = only({ ranks: [5], start_ns: 1, end_ns: 2, query: "kind in ['compute']" });
+    expect(withoutOwn("breakdown", all)).toEqual({ ...all, ranks: null });
+    expect(withoutOwn("kernel_types", all)).toEqual({ ...all, query: null });
+    expect(withoutOwn("steps", all)).toEqual({
+      ...all,
+      ranks: null,
+      start_ns: null,
+      end_ns: null,
+      query: null,
+    });
+    const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
+    expect(withoutOwn("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
+    expect(withoutOwn("summary", all)).toEqual(all);
+  });
+});
+
+describe("questions", () => {
+  const frame = (value: number) => ({ rows: 1, columns: { value: [value] }, attrs: {} });
+
+  function asked() {
+    const calls: {
+      panels: string[];
+      selection: SelectionJson;
+      answer(value: number, left?: string[]): void;
+    }[] = [];
+    const fails: ((error: Error) => void)[] = [];
+    const source: Source = {
+      status: "live",
+      onStatus: () => undefined,
+      ask: (_op, { panels, selection }) =>
+        new Promise<Reply>((resolve, reject) => {
+          const ids = panels as string[];
+          fails.push(reject);
+          calls.push({
+            panels: ids,
+            selection: selection as SelectionJson,
+            answer: (value, left = []) => {
+              const made = ids.filter((id) => !left.includes(id));
+              const panels = Object.fromEntries(made.map((id) => [id, frame(value)]));
+              resolve({ reply: left.length > 0 ? { panels, left } : { panels }, buffer: null });
+            },
+          });
+        }),
+    };
+    const changed = vi.fn();
+    const data = new PanelData(source, changed, new AbortController().signal);
+    const settle = () => new Promise((resolve) => setTimeout(resolve));
+    return { calls, fails, data, changed, settle };
+  }
+
+  test("one at a time, and of those that were made meanwhile the last one", async () => {
+    const { calls, data, settle } = asked();
+    data.want(["overlap", "kernels"], only({ start_ns: 1 }));
+    data.want(["overlap", "kernels"], only({ start_ns: 2 }));
+    data.want(["overlap", "kernels"], only({ start_ns: 3 }));
+    expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1]);
+    calls[0]!.answer(1);
+    await settle();
+    expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1, 3]);
+    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: frame(1) });
+    calls[1]!.answer(3);
+    await settle();
+    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(3) });
+  });
+
+  test("a panel is not asked for what it wrote itself, nor twice for the same", async () => {
+    const { calls, data, settle } = asked();
+    data.want(["breakdown", "kernels"], EVERYTHING);
+    calls[0]!.answer(0);
+    await settle();
+    data.want(["breakdown", "kernels"], only({ ranks: [5] }));
+    expect(calls[1]!.panels).toEqual(["kernels"]);
+    calls[1]!.answer(5);
+    await settle();
+    data.want(["breakdown", "kernels"], EVERYTHING);
+    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
+    expect(calls).toHaveLength(2);
+  });
+
+  test("what the kernel has not come to is asked for next, of the selection wanted then", async () => {
+    const { calls, data, changed, settle } = asked();
+    data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
+    changed.mockClear();
+    calls[0]!.answer(1, ["kernels", "queue"]);
+    await settle();
+    expect(changed.mock.calls).toEqual([[["overlap"]]]);
+    expect(data.state("overlap")).toMatchObject({ isStale: false, frame: frame(1) });
+    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: null, error: null });
+    expect(calls[1]!.panels).toEqual(["kernels", "queue"]);
+    data.want(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
+    calls[1]!.answer(1, ["kernels", "queue"]);
+    await settle();
+    expect(calls[2]!.panels).toEqual(["overlap", "kernels", "queue"]);
+    expect(calls[2]!.selection.start_ns).toBe(2);
+    calls[2]!.answer(2);
+    await settle();
+    expect(data.state("queue")).toMatchObject({ isStale: false, frame: frame(2) });
+    expect(calls).toHaveLength(3);
+  });
+
+  test("a failure stands where the numbers would, and a new selection tries again", async () => {
+    const { calls, fails, data, settle } = asked();
+    data.want(["kernels"], EVERYTHING);
+    fails[0]!(new Error("no such column"));
+    await settle();
+    expect(data.state("kernels").error?.message).toBe("no such column");
+    data.want(["kernels"], EVERYTHING);
+    expect(calls).toHaveLength(1);
+    data.retry();
+    expect(calls).toHaveLength(2);
+  });
+});
+
+test("a table as CSV keeps what its cells hold", () => {
+  const columns = { name: ['a "b", c', "d\ne"], count: [1, null] };
+  expect(csvOf({ rows: 2, columns, attrs: {} })).toBe(
+    'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n',
+  );
+});

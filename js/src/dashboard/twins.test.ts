@@ -1,0 +1,36 @@
+/** What Python says too: clauses of queries, and selections in words. */
+
+import { readFileSync } from "node:fs";
+import { describe, expect, test } from "vitest";
+import { type Clauses, readClauses, writeClauses } from "../protocol/selection";
+import type { SelectionJson } from "../protocol/source";
+import { selectionWords } from "./selection";
+
+/** By hand: lone surrogates in it are more than a bundler takes. */
+function vectors(name: string): unknown {
+  return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8"));
+}
+
+const clauses = vectors("clauses") as {
+  read: (Clauses & { query: string | null })[];
+  write: (Partial<Clauses> & { query: string | null; becomes: string | null })[];
+};
+const words = vectors("words") as {
+  selection: SelectionJson | null;
+  words: string;
+  short?: Record<string, string>;
+}[];
+
+describe("clauses", () => {
+  test.each(clauses.read)("$query is taken apart as in Python", ({ query, ...parts }) => {
+    expect(readClauses(query)).toEqual(parts);
+  });
+
+  test.each(clauses.write)("$query becomes $becomes", ({ query, becomes, ...parts }) => {
+    expect(writeClauses({ ...readClauses(query), ...parts })).toBe(becomes);
+  });
+});
+
+test.each(words)("a selection in words: $words", ({ selection, words: said, short }) => {
+  expect(selectionWords(selection, (name) => short?.[name] ?? name)).toBe(said);
+});

@@ -1,0 +1,82 @@
+import { describe, expect, test } from "vitest";
+import statsVectors from "../../../tests/vectors/stats.json";
+import { decodeMinimap } from "../protocol/decode";
+import type { Scene } from "../protocol/source";
+import { DeviceTime, minimap, stats } from "./busy";
+import { Columns, Names } from "./columns";
+import type { FullHeader, PageDocument } from "./document";
+import { Rank } from "./rank";
+
+interface StatsCase {
+  name: string;
+  ranks: { rank: number; range: [number, number]; device: [number, number, number][] }[];
+  windows: (Record<string, number[]> & { start: number; end: number; kinds: object })[];
+  minimap: Record<string, number[]> & { start: number; end: number; bins: number };
+}
+
+const cases = (statsVectors as unknown as { cases: StatsCase[] }).cases;
+
+/** Columns of plain doubles, as no writer writes them. */
+function plainColumns(values: Record<string, number[]>): Columns {
+  class Plain extends Columns {
+    override has = (name: string): boolean => name in values;
+    override f64 = (name: string): Float64Array => Float64Array.from(values[name] ?? []);
+    override i32 = (name: string): Int32Array => Int32Array.from(values[name] ?? []);
+    override u8 = (name: string): Uint8Array => Uint8Array.from(values[name] ?? []);
+  }
+  return new Plain(new Uint8Array(0), {});
+}
+
+function rankOf({ rank, range, device }: StatsCase["ranks"][number]): Rank {
+  const header = {
+    rank,
+    range,
+    lane0: 0,
+    lanes: 1,
+    types: [0, 1, 2, 3, 4, 5, 6].map((kind) => [0, 0, kind]),
+    tracks: [{ key: "s", role: "stream", lane0: 0, lanes: 1, nested: 1, stream: 7 }],
+    summary: [],
+  } as unknown as FullHeader;
+  const columns = plainColumns({
+    events_start: device.map(([start]) => start),
+    events_dur: device.map(([, dur]) => dur),
+    events_type: device.map(([, , kind]) => kind),
+    events_lane: device.map(() => 0),
+  });
+  return new Rank(header, columns, new Names({} as PageDocument));
+}
+
+describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
+  const devices = ranks.map((one) => new DeviceTime(rankOf(one), one.range));
+
+  test.each(windows)("$start … $end", ({ start, end, ...answer }) => {
+    const { reply } = stats(devices, start, end);
+    for (const [name, values] of Object.entries(answer)) expect(reply[name], name).toEqual(values);
+    expect(reply.ranks).toEqual(ranks.map(({ rank }) => rank));
+    expect("approximate" in reply).toBe(false);
+  });
+
+  test("kinds of one rank are shares of its own time", () => {
+    const { start, end } = windows[0]!;
+    devices.forEach(({ rank }, at) => {
+      const { reply } = stats(devices, start, end, [rank]);
+      const { compute, span } = reply as Record<string, number[]>;
+      const { compute: share = 0 } = reply.kinds as Record<string, number>;
+      expect(share).toBeCloseTo(compute![at]! / Math.max(span![at]!, 1), 12);
+    });
+  });
+
+  test("minimap", () => {
+    const { start, end, bins, ...columns } = wanted.minimap;
+    const made = decodeMinimap(minimap(devices, { range: [start, end] } as Scene, bins));
+    expect([made.start, made.end, made.bins]).toEqual([start, end, bins]);
+    for (const name of ["compute", "exposed", "memory"] as const) {
+      if (columns[name] === undefined) continue;
+      expect(Array.from(made[name]), name).toEqual(columns[name].map(Math.fround));
+    }
+  });
+});
+
+test("a window must have a length", () => {
+  expect(() => stats([], 5, 5)).toThrow("must end after it starts");
+});

@@ -1,0 +1,396 @@
+/** One indexed lane: cells at any zoom, their cover and counts. */
+
+import { countBelow, walkBelow } from "./columns";
+import { type Cover, pieceAt, Spans } from "./spans";
+
+// One lane, indexed: what its cells cover, count and show at any zoom.
+
+const BLOCK = 64;
+export const NO_KIND = 255;
+
+/** One of the kinds of a lane of several; its count follows from its `spans`, or by difference. */
+interface Part {
+  kind: number;
+  spans: Spans;
+}
+
+/** Exact contents of neighbouring cells. */
+export interface Cells {
+  covered: Float64Array;
+  count: Float64Array;
+  kind: Uint8Array;
+  mask: Uint8Array;
+}
+
+interface Events {
+  /** In lane order: by start, then longest first. */
+  starts: Float64Array;
+  durs: Float64Array;
+  kinds: Uint8Array;
+  /** Row in the table of each; null for a lane without slices. */
+  rows: Int32Array | null;
+}
+
+export class Lane {
+  readonly spans: Spans;
+  /** Kind of all events; with several kinds, a part for each, by code. */
+  private readonly kind: number;
+  private readonly parts: readonly Part[] | null;
+  /** Kind of each point, ordered as the points, at one instant the lowest first. */
+  private readonly kindOfPoint: Uint8Array;
+  /** Row in the table of each event with a length. */
+  readonly rows: Int32Array;
+  readonly durs: Float64Array;
+  /** Longest duration of each block of 64 of `durs`. */
+  private readonly longest: Float64Array;
+
+  constructor({ starts, durs, kinds, rows }: Events) {
+    this.spans = Spans.of(starts, durs);
+    const long = this.spans.begins.length;
+    this.rows = new Int32Array(rows === null ? 0 : long);
+    this.durs = new Float64Array(rows === null ? 0 : long);
+    if (rows !== null) {
+      for (let i = 0, at = 0; i < durs.length; i += 1) {
+        if (!(durs[i]! > 0)) continue;
+        this.rows[at] = rows[i]!;
+        this.durs[at] = durs[i]!;
+        at += 1;
+      }
+    }
+    this.longest = blockMaxima(this.durs);
+    const used = usedKinds(kinds);
+    this.kind = used[0] ?? NO_KIND;
+    this.parts = used.length < 2 ? null : used.map((kind) => partOf(kind, starts, durs, kinds));
+    this.kindOfPoint = used.length < 2 ? new Uint8Array(0) : kindsOfPoints(starts, durs, kinds);
+  }
+
+  /** Contents of the cells between neighbouring edges. */
+  measure(edges: Float64Array): Cells {
+    const { covered, count } = this.spans.measure(edges);
+    const cells = count.length;
+    const kind = new Uint8Array(cells).fill(NO_KIND);
+    const mask = new Uint8Array(cells);
+    if (this.parts === null) {
+      for (let k = 0; k < cells; k += 1) {
+        if (count[k]! === 0) continue;
+        kind[k] = this.kind;
+        mask[k] = 1 << this.kind;
+      }
+      return { covered, count, kind, mask };
+    }
+    const most = new Float64Array(cells);
+    for (const part of this.parts) {
+      const of = part.spans.measure(edges);
+      for (let k = 0; k < cells; k += 1) {
+        if (of.count[k]! === 0) continue;
+        mask[k] = mask[k]! | (1 << part.kind);
+        if (of.covered[k]! > most[k]!) {
+          most[k] = of.covered[k]!;
+          kind[k] = part.kind;
+        }
+      }
+    }
+    for (let k = 0; k < cells; k += 1) {
+      if (count[k]! > 0 && most[k]! === 0) {
+        kind[k] = this.kindOfPoint[countBelow(this.spans.points, edges[k]!)]!;
+      }
+    }
+    return { covered, count, kind, mask };
+  }
+
+  /** Time that each kind covers in a window, of kinds that have an event there. */
+  kindTimes(start: number, end: number): [kind: number, ns: number][] {
+    const edges = Float64Array.of(start, end);
+    const parts = this.parts ?? [{ kind: this.kind, spans: this.spans }];
+    return parts
+      .map(({ kind, spans }) => ({ kind, of: spans.measure(edges) }))
+      .filter(({ of }) => of.count[0]! > 0)
+      .map(({ kind, of }) => [kind, of.covered[0]!]);
+  }
+
+  /** Positions in `rows` of events of that length that overlap a window, in order. */
+  longEvents(start: number, end: number, atLeast: number): number[] {
+    const { begins, cover } = this.spans;
+    if (this.rows.length === 0 || end <= start) return [];
+    // All that overlaps the window began at or after the piece of the union that is open there.
+    const first = countBelow(begins, cover.starts[pieceAt(cover, start)]!);
+    const last = countBelow(begins, end);
+    const found: number[] = [];
+    for (let block = Math.floor(first / BLOCK); block * BLOCK < last; block += 1) {
+      if (this.longest[block]! < atLeast) continue;
+      const to = Math.min((block + 1) * BLOCK, last);
+      for (let at = Math.max(block * BLOCK, first); at < to; at += 1) {
+        if (this.durs[at]! >= atLeast && begins[at]! + this.durs[at]! > start) found.push(at);
+      }
+    }
+    return found;
+  }
+
+  /** Does the event at this position begin before an earlier one ended? */
+  overlapped(at: number): boolean {
+    if (this.spans.disjoint) return false;
+    const { begins, cover } = this.spans;
+    return countBelow(begins, cover.starts[pieceAt(cover, begins[at]!)]!) !== at;
+  }
+
+  get bytes(): number {
+    const parts = this.parts?.reduce((sum, { spans }) => sum + spans.bytes, 0) ?? 0;
+    return this.spans.bytes + parts + this.rows.byteLength + this.durs.byteLength;
+  }
+}
+
+function usedKinds(kinds: Uint8Array): number[] {
+  const seen = new Set<number>();
+  for (const kind of kinds) seen.add(kind);
+  return [...seen].sort((a, b) => a - b);
+}
+
+function partOf(kind: number, starts: Float64Array, durs: Float64Array, kinds: Uint8Array): Part {
+  const ours = (_: number, i: number): boolean => kinds[i] === kind;
+  return { kind, spans: Spans.of(starts.filter(ours), durs.filter(ours)) };
+}
+
+function kindsOfPoints(starts: Float64Array, durs: Float64Array, kinds: Uint8Array): Uint8Array {
+  const points: number[] = [];
+  for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points.push(i);
+  points.sort((a, b) => starts[a]! - starts[b]! || kinds[a]! - kinds[b]!);
+  return Uint8Array.from(points, (i) => kinds[i]!);
+}
+
+function blockMaxima(durs: Float64Array): Float64Array {
+  const out = new Float64Array(Math.ceil(durs.length / BLOCK));
+  for (let i = 0; i < durs.length; i += 1) {
+    const block = Math.floor(i / BLOCK);
+    if (durs[i]! > out[block]!) out[block] = durs[i]!;
+  }
+  return out;
+}
+
+/** Union of intervals given in order of their starts, as a cover alone. */
+export function coverOf(starts: Float64Array, durs: Float64Array): Cover {
+  return Spans.of(starts, durs).cover;
+}
+
+// Tiles: cells of a lane as they travel.
+
+export const CELLS = 256;
+export const MAX_LEVEL = 52;
+export const MAX_TILES = 65_536;
+const FULL = 65_535;
+/** From this level on, a covered time times 65 535 is no longer exact as a number. */
+const EXACT_LEVELS = 37;
+
+/** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
+export function quantised(covered: number, level: number): number {
+  const cell = 2 ** level;
+  if (covered <= 0) return 0;
+  if (covered >= cell) return FULL;
+  const nearest =
+    level < EXACT_LEVELS
+      ? Math.floor((covered * FULL + Math.floor(cell / 2)) / cell)
+      : Number((BigInt(covered) * BigInt(FULL) + (1n << BigInt(level - 1))) >> BigInt(level));
+  return Math.min(Math.max(nearest, 1), FULL - 1);
+}
+
+/** Edges of the cells of tiles `first … last - 1`. */
+function edgesOf(level: number, first: number, last: number): Float64Array {
+  const cell = 2 ** level;
+  const edges = new Float64Array((last - first) * CELLS + 1);
+  for (let k = 0; k < edges.length; k += 1) edges[k] = (first * CELLS + k) * cell;
+  return edges;
+}
+
+/** The asked range without the tiles before and after what the lane has. */
+export function clipped(
+  extent: readonly [number, number],
+  level: number,
+  first: number,
+  last: number,
+): [first: number, last: number] {
+  const width = CELLS * 2 ** level;
+  const from = Math.max(first, Math.floor(extent[0] / width));
+  const to = Math.min(last, Math.floor((extent[1] - 1) / width) + 1);
+  if (to - from > MAX_TILES) {
+    throw new Error(`${to - from} tiles of one lane; ask for ${MAX_TILES} at most`);
+  }
+  return [from, to];
+}
+
+/** One event of a tile, whatever it comes from. */
+export interface SliceOut {
+  start: number;
+  dur: number;
+  id: number;
+  name: number;
+  kind: number;
+  flags: number;
+}
+
+export interface TileOut {
+  index: number;
+  busy: Uint16Array;
+  count: Uint16Array;
+  kind: Uint8Array;
+  mask: Uint8Array;
+  slices: SliceOut[];
+}
+
+export interface CounterTileOut {
+  index: number;
+  smallest: Float32Array;
+  largest: Float32Array;
+}
+
+/** Cells of one lane in columns that are longer than a tile. */
+interface CellColumns {
+  busy: Uint16Array;
+  count: Uint16Array;
+  kind: Uint8Array;
+  mask: Uint8Array;
+}
+
+/** Cut columns into tiles, without the empty ones; `at` are the slices of the whole range. */
+export function cutTiles(
+  columns: CellColumns,
+  slices: readonly SliceOut[],
+  level: number,
+  first: number,
+): TileOut[] {
+  const tiles: TileOut[] = [];
+  const byIndex = new Map<number, TileOut>();
+  for (let from = 0; from < columns.count.length; from += CELLS) {
+    const count = columns.count.subarray(from, from + CELLS);
+    if (count.every((events) => events === 0)) continue;
+    const tile: TileOut = {
+      index: first + from / CELLS,
+      busy: columns.busy.subarray(from, from + CELLS),
+      count,
+      kind: columns.kind.subarray(from, from + CELLS),
+      mask: columns.mask.subarray(from, from + CELLS),
+      slices: [],
+    };
+    byIndex.set(tile.index, tile);
+    tiles.push(tile);
+  }
+  const width = CELLS * 2 ** level;
+  const last = first + columns.count.length / CELLS;
+  for (const slice of slices) {
+    const low = Math.max(Math.floor(slice.start / width), first);
+    const high = Math.min(Math.floor((slice.start + slice.dur - 1) / width), last - 1);
+    for (let index = low; index <= high; index += 1) byIndex.get(index)?.slices.push(slice);
+  }
+  return tiles;
+}
+
+/** Tiles `first … last - 1` of a lane; `slice` makes what travels of an event. */
+export function laneTiles(
+  lane: Lane,
+  level: number,
+  first: number,
+  last: number,
+  slice: (at: number) => SliceOut,
+): TileOut[] {
+  const { extent } = lane.spans;
+  if (extent === null) return [];
+  const [from, to] = clipped(extent, level, first, last);
+  if (to <= from) return [];
+  const edges = edgesOf(level, from, to);
+  const cells = lane.measure(edges);
+  const count = Uint16Array.from(cells.count, (events) => Math.min(events, FULL));
+  const busy = Uint16Array.from(cells.covered, (covered) => quantised(covered, level));
+  const long = lane.longEvents(edges[0]!, edges[edges.length - 1]!, 2 * 2 ** level);
+  const columns = { busy, count, kind: cells.kind, mask: cells.mask };
+  return cutTiles(columns, long.map(slice), level, from);
+}
+
+/** The main kind of a tile's cells, of a lane that is indexed by whatever is asked for. */
+export function mainKinds(lane: Lane, level: number, index: number): Uint8Array {
+  return lane.measure(edgesOf(level, index, index + 1)).kind;
+}
+
+/** Tiles of a counter lane, without those that hold no value. */
+export function counterTiles(
+  counter: Counter,
+  level: number,
+  first: number,
+  last: number,
+): CounterTileOut[] {
+  if (counter.times.length === 0) return [];
+  const [from, to] = clipped([counter.times[0]!, counter.end], level, first, last);
+  if (to <= from) return [];
+  const { smallest, largest } = counter.measure(edgesOf(level, from, to));
+  return cutCounterTiles(Float32Array.from(smallest), Float32Array.from(largest), from);
+}
+
+export function cutCounterTiles(
+  smallest: Float32Array,
+  largest: Float32Array,
+  first: number,
+): CounterTileOut[] {
+  const tiles: CounterTileOut[] = [];
+  for (let from = 0; from < smallest.length; from += CELLS) {
+    const low = smallest.subarray(from, from + CELLS);
+    if (low.every((value) => Number.isNaN(value))) continue;
+    tiles.push({
+      index: first + from / CELLS,
+      smallest: low,
+      largest: largest.subarray(from, from + CELLS),
+    });
+  }
+  return tiles;
+}
+
+// Samples of one counter: a step function of time.
+
+interface Held {
+  /** NaN where no value is held. */
+  smallest: Float64Array;
+  largest: Float64Array;
+}
+
+export class Counter {
+  /** Where the last value stops to hold. */
+  readonly end: number;
+
+  constructor(
+    readonly times: Float64Array,
+    readonly values: Float64Array,
+    end: number,
+  ) {
+    const last = times.length > 0 ? times[times.length - 1]! + 1 : end;
+    this.end = Math.max(end, last);
+  }
+
+  /** Smallest and largest value held between neighbouring edges. */
+  measure(edges: Float64Array): Held {
+    const cells = Math.max(edges.length - 1, 0);
+    const smallest = new Float64Array(cells).fill(Number.NaN);
+    const largest = new Float64Array(cells).fill(Number.NaN);
+    const { times, values, end } = this;
+    let first = countBelow(times, edges[0] ?? 0);
+    let last = first;
+    for (let k = 0; k < cells; k += 1) {
+      const low = edges[k]!;
+      first = walkBelow(times, low, first);
+      last = walkBelow(times, Math.min(edges[k + 1]!, end), Math.min(last, times.length));
+      if (low >= end) break;
+      // Without a sample at its very start, a cell begins with the value that came before.
+      const from = times[first] === low ? first : Math.max(first - 1, 0);
+      for (let i = from; i < last; i += 1) {
+        const value = values[i]!;
+        if (!(value >= smallest[k]!)) smallest[k] = Number.isNaN(value) ? smallest[k]! : value;
+        if (!(value <= largest[k]!)) largest[k] = Number.isNaN(value) ? largest[k]! : value;
+      }
+    }
+    return { smallest, largest };
+  }
+
+  /** Samples in a window, whether they hold or not. */
+  count(start: number, end: number): number {
+    return countBelow(this.times, end) - countBelow(this.times, start);
+  }
+
+  get bytes(): number {
+    return this.times.byteLength + this.values.byteLength;
+  }
+}

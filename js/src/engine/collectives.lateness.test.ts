@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import vectors from "../../../tests/vectors/lateness.json";
+import {
+  beyond,
+  delaysOf,
+  lateness,
+  type Part,
+  type Pieces,
+  RankLateness,
+  waitedOf,
+  waitsOf,
+  waitsWithoutTransfers,
+} from "./collectives";
+import { Cover } from "./spans";
+
+type Piece = [start: number, dur: number, id: number];
+type Field = "start" | "dur" | "wait" | "late" | "imposed" | "last_alone";
+
+interface RankCase {
+  rank: number;
+  compute: [start: number, end: number][];
+  entries: Record<Field, number>[];
+  waits: Piece[];
+  folded: Piece[];
+  lates: Piece[];
+}
+
+interface LatenessCase {
+  name: string;
+  late: number[];
+  ranks: RankCase[];
+  windows: ({ start: number; end: number } & Record<string, number[]>)[];
+}
+
+const cases = (vectors as unknown as { cases: LatenessCase[] }).cases;
+
+function partOf({ entries }: RankCase): Part {
+  const column = (name: Field) => Float64Array.from(entries, (one) => one[name]);
+  return {
+    start: column("start"),
+    dur: column("dur"),
+    wait: column("wait"),
+    late: column("late"),
+    imposed: column("imposed"),
+    last_alone: Int32Array.from(entries, (one) => one.last_alone),
+  };
+}
+
+function coverOf(pieces: readonly (readonly [number, number])[]): Cover {
+  return Cover.of(
+    Float64Array.from(pieces, ([start]) => start),
+    Float64Array.from(pieces, ([, end]) => end),
+  );
+}
+
+const listed = ({ start, dur, entry }: Pieces) =>
+  Array.from(start, (time, i) => [time, dur[i], entry[i]]);
+
+describe.each(cases)("$name", ({ late, ranks, windows }) => {
+  test.each(ranks)("lanes of rank $rank", (rank) => {
+    const part = partOf(rank);
+    expect(listed(waitsOf(part))).toEqual(rank.waits);
+    expect(listed(waitsWithoutTransfers(part))).toEqual(rank.folded);
+    expect(listed(delaysOf(part))).toEqual(rank.lates);
+  });
+
+  const figures = ranks.map((rank) => {
+    const part = partOf(rank);
+    const exposed = beyond(waitedOf(part), coverOf(rank.compute));
+    return new RankLateness(rank.rank, part, (time) => exposed.before(time), false);
+  });
+
+  test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
+    expect(lateness(figures, start, end, { late, note: "a note" })).toEqual({
+      ranks: ranks.map(({ rank }) => rank),
+      ...wanted,
+      note: "a note",
+    });
+  });
+});
+
+test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
+  const part = partOf(cases[0]!.ranks[0]!);
+  const coarse = new RankLateness(4, part, (time) => time / 3, true);
+  expect(lateness([coarse], 0, 100, { late: [], note: "" })).toMatchObject({
+    exposed_wait: [33],
+    approximate: [4],
+  });
+});
+
+test("a window must have a length", () => {
+  expect(() => lateness([], 5, 5, { late: [], note: "" })).toThrow("must end after it starts");
+});
+
+describe("what one cover has beyond another", () => {
+  const left = (a: [number, number][], b: [number, number][]) => {
+    const found: number[][] = [];
+    coverOf(a).eachBeyond(coverOf(b), (...part) => found.push(part));
+    return found;
+  };
+
+  test("nothing taken away, all taken away, cut in pieces", () => {
+    expect(left([[0, 10]], [])).toEqual([[0, 10, 0]]);
+    expect(left([], [[0, 10]])).toEqual([]);
+    expect(left([[3, 5]], [[0, 10]])).toEqual([]);
+    expect(left([[0, 30]], [[5, 10], [10, 12], [20, 40]])).toEqual([[0, 5, 0], [12, 20, 0]]); // prettier-ignore
+  });
+
+  test("one piece may be taken from several, touching ends take nothing", () => {
+    expect(left([[0, 10], [12, 20], [25, 30]], [[8, 27]])).toEqual([[0, 8, 0], [27, 30, 2]]); // prettier-ignore
+    expect(left([[0, 10]], [[10, 20]])).toEqual([[0, 10, 0]]);
+    expect(left([[10, 20]], [[0, 10]])).toEqual([[10, 20, 0]]);
+  });
+});

@@ -1,0 +1,620 @@
+/** Matched collectives in the page: waits, late arrivals, and the ribbon. */
+
+import type { Reply } from "../protocol/source";
+import { Lane, type SliceOut } from "./cells";
+import {
+  type Blocks,
+  Columns,
+  countBelow,
+  countUpTo,
+  type Names,
+  packed,
+  readBlock,
+} from "./columns";
+import type { CollectivesHeader, OverlayHeader } from "./document";
+import { binner, MAX_BINS } from "./lookups";
+import { COMMUNICATION } from "./rank";
+import { Cover, Spans } from "./spans";
+
+// The matched collectives of the page, and the lanes of waits and late arrivals made of them.
+
+/** The block that holds the entries. */
+const BLOCK = "collectives";
+const TRIMMED = 1;
+
+/** A lane of parts of events, and what travels of each. */
+interface OverlayLane {
+  index: Lane;
+  slice(at: number): SliceOut;
+}
+
+/** Columns of one entry per event, of one rank or of all. */
+interface Entries extends Part, Arrivals {
+  /** What the transfer is longer than the event without its wait; 0 unless clocks disagree. */
+  added: Float64Array;
+  size: Float64Array;
+  track: Int32Array;
+  name: Int32Array;
+}
+
+export class Collectives {
+  private readonly all: Entries;
+  private readonly firsts: number[];
+  private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
+  private readonly busFactor: Float64Array;
+  private readonly lanes = new Map<string, OverlayLane>();
+  /** Positions of each collective's entries, by rank. */
+  private members: number[][] | null = null;
+  private arrivals: Ribbon | null = null;
+
+  constructor(
+    private readonly header: CollectivesHeader,
+    columns: Columns,
+    private readonly ranks: readonly number[],
+    private readonly names: Names,
+  ) {
+    this.all = {
+      call: columns.i32("call"),
+      id: columns.i32("id"),
+      start: columns.f64("start"),
+      dur: columns.f64("dur"),
+      wait: columns.f64("wait"),
+      added: columns.f64("transfer_added"),
+      clock: columns.f64("clock"),
+      late: columns.f64("late"),
+      imposed: columns.f64("imposed"),
+      last_alone: new Int32Array(0),
+      size: columns.f64("size"),
+      track: columns.i32("track"),
+      name: columns.i32("name"),
+      named: columns.i32("call_name_added"),
+    };
+    this.calls = {
+      name: columns.i32("call_name"),
+      group: columns.i32("call_group"),
+      last: columns.i32("call_last_rank"),
+    };
+    const { call, named } = this.all;
+    for (let i = 0; i < named.length; i += 1) named[i]! += this.calls.name[call[i]!]!;
+    this.all.last_alone = call.map((of) => this.calls.last[of]!);
+    this.busFactor = columns.floats("call_bus_factor");
+    this.firsts = [0];
+    for (const count of header.counts ?? ranks.map(() => 0)) {
+      this.firsts.push(this.firsts.at(-1)! + count);
+    }
+  }
+
+  static async read(
+    header: CollectivesHeader,
+    blocks: Blocks,
+    ranks: readonly number[],
+    names: Names,
+  ): Promise<Collectives> {
+    const any = Object.keys(header.columns).length > 0;
+    const bytes = any ? await readBlock(blocks, BLOCK) : new Uint8Array(0);
+    return new Collectives(header, new Columns(bytes, header.columns), ranks, names);
+  }
+
+  get note(): string {
+    return this.header.note;
+  }
+
+  /** The ranks that the others wait for, in the whole job. */
+  get late(): readonly number[] {
+    return this.header.late ?? [];
+  }
+
+  get any(): boolean {
+    return this.all.id.length > 0;
+  }
+
+  /** One rank's entries. */
+  part(rank: number): Entries {
+    const at = this.ranks.indexOf(rank);
+    const [from, to] = [this.firsts[at] ?? 0, this.firsts[at + 1] ?? 0];
+    const cut = Object.entries(this.all).map(([name, values]) => [
+      name,
+      (values as Float64Array).subarray(from, to),
+    ]);
+    return Object.fromEntries(cut) as Entries;
+  }
+
+  lane(rank: number, overlay: OverlayHeader): OverlayLane {
+    const key = `${rank} ${overlay.role} ${overlay.track}`;
+    let lane = this.lanes.get(key);
+    if (lane === undefined) {
+      lane = this.made(this.part(rank), overlay);
+      this.lanes.set(key, lane);
+    }
+    return lane;
+  }
+
+  private made(part: Entries, { role, track }: OverlayHeader): OverlayLane {
+    const { start, dur, entry } =
+      track >= 0
+        ? onTrack(role === "late" ? delaysOf(part) : waitsOf(part), part.track, track)
+        : role === "late"
+          ? delaysOf(part)
+          : waitsWithoutTransfers(part);
+    const index = new Lane({
+      starts: start,
+      durs: dur,
+      kinds: new Uint8Array(start.length).fill(COMMUNICATION),
+      rows: Int32Array.from(start, (_, row) => row),
+    });
+    const slice = (at: number): SliceOut => {
+      const row = index.rows[at]!;
+      return {
+        start: start[row]!,
+        dur: dur[row]!,
+        id: row,
+        name: this.names.key(part.name[entry[row]!]!),
+        kind: COMMUNICATION,
+        flags: index.overlapped(at) ? TRIMMED : 0,
+      };
+    };
+    return { index, slice };
+  }
+
+  /** When each rank comes to each collective. */
+  get ribbon(): Ribbon {
+    this.arrivals ??= new Ribbon(
+      this.ranks.map((rank) => ({ rank, ...this.part(rank) })),
+      this.header.names ?? [],
+    );
+    return this.arrivals;
+  }
+
+  /** Answer `collective`: the same call on all ranks; null for what was not matched. */
+  collective(rank: number, id: number): Record<string, unknown> | null {
+    const { all, calls } = this;
+    const place = this.ranks.indexOf(rank);
+    const own = all.id.subarray(0, this.firsts[place + 1]).indexOf(id, this.firsts[place]);
+    if (own < 0) return null;
+    const call = all.call[own]!;
+    const members = this.membersOf(call);
+    const arrivals = members.map((at) => all.start[at]! + all.clock[at]!);
+    const first = Math.min(...arrivals);
+    const algbw = this.bandwidth(own);
+    const factor = this.busFactor[call]!;
+    return {
+      number: call + 1,
+      of: calls.name.length,
+      name: this.header.names![calls.name[call]!]!,
+      group: this.header.groups![calls.group[call]!]!,
+      size: all.size[members[0]!]!,
+      algbw,
+      busbw: algbw === null || Number.isNaN(factor) ? null : algbw * factor,
+      last_rank: calls.last[call]!,
+      late: Math.max(...members.map((at) => all.late[at]!)),
+      ranks: members.map((at, i) => ({
+        rank: this.rankAt(at),
+        id: all.id[at]!,
+        arrival: arrivals[i]! - first,
+        wait: all.wait[at]!,
+        transfer: this.transfer(at),
+      })),
+    };
+  }
+
+  private transfer(at: number): number {
+    const { dur, wait, added } = this.all;
+    return dur[at]! - wait[at]! + added[at]!;
+  }
+
+  /** Bytes per ns, which are 10^9 bytes per second. */
+  private bandwidth(at: number): number | null {
+    const [size, transfer] = [this.all.size[at]!, this.transfer(at)];
+    return size > 0 && transfer > 0 ? size / transfer : null;
+  }
+
+  private membersOf(call: number): number[] {
+    if (this.members === null) {
+      this.members = Array.from(this.calls.name, () => []);
+      this.all.call.forEach((of, at) => this.members![of]!.push(at));
+    }
+    return this.members[call]!;
+  }
+
+  private rankAt(entry: number): number {
+    return this.ranks[countUpTo(this.firsts, entry) - 1]!;
+  }
+}
+
+function onTrack({ start, dur, entry }: Pieces, trackOf: Int32Array, track: number): Pieces {
+  const ours = (i: number): boolean => trackOf[entry[i]!] === track;
+  return {
+    start: start.filter((_, i) => ours(i)),
+    dur: dur.filter((_, i) => ours(i)),
+    entry: entry.filter((_, i) => ours(i)),
+  };
+}
+
+// Who waits for whom: waits within collectives as intervals, and what they add up to in a view.
+
+/** One rank's events that are part of collectives, by start, then id. */
+export interface Part {
+  start: Float64Array;
+  dur: Float64Array;
+  /** To the arrival of the last, or to its own end where that is earlier. */
+  wait: Float64Array;
+  /** How long after the median of the others it came, where it alone came last; else 0. */
+  late: Float64Array;
+  /** What the others waited for it. */
+  imposed: Float64Array;
+  /** The rank that alone came last to the collective, -1 where several came at once. */
+  last_alone: Int32Array;
+}
+
+/** Parts of events in the order of a lane; `entry`: position in the `Part`. */
+export interface Pieces {
+  start: Float64Array;
+  dur: Float64Array;
+  entry: Int32Array;
+}
+
+/** From a rank's own arrival to the last one's. */
+export function waitsOf({ start, wait }: Part): Pieces {
+  return inOrder(start, wait);
+}
+
+/** From the median arrival of the others to its own, where it alone came last. */
+export function delaysOf({ start, late }: Part): Pieces {
+  return inOrder(
+    start.map((time, i) => time - late[i]!),
+    late,
+  );
+}
+
+/**
+ * When a rank does nothing but wait: the union of its waits less all its transfers. Of waits that
+ * overlap, each moment is of the one that comes first in order.
+ */
+export function waitsWithoutTransfers(part: Part): Pieces {
+  const waits = waitsOf(part);
+  const begins: number[] = [];
+  const ends: number[] = [];
+  const owners: number[] = [];
+  let reached = Number.NEGATIVE_INFINITY;
+  waits.start.forEach((start, i) => {
+    const end = start + waits.dur[i]!;
+    // What earlier waits cover already is theirs.
+    if (end > reached) {
+      begins.push(Math.max(start, reached));
+      ends.push(end);
+      owners.push(waits.entry[i]!);
+      reached = end;
+    }
+  });
+  const left: { start: number[]; dur: number[]; entry: number[] } = {
+    start: [],
+    dur: [],
+    entry: [],
+  };
+  const own = Cover.of(Float64Array.from(begins), Float64Array.from(ends));
+  own.eachBeyond(transfersOf(part), (start, end, piece) => {
+    left.start.push(start);
+    left.dur.push(end - start);
+    left.entry.push(owners[piece]!);
+  });
+  return {
+    start: Float64Array.from(left.start),
+    dur: Float64Array.from(left.dur),
+    entry: Int32Array.from(left.entry),
+  };
+}
+
+/** When it waits, whatever else it transfers meanwhile. */
+export function waitedOf(part: Part): Cover {
+  const { start, dur } = waitsOf(part);
+  return Spans.of(start, dur).cover;
+}
+
+/** What one set covers and the other does not. */
+export function beyond(cover: Cover, other: Cover): Cover {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  cover.eachBeyond(other, (start, end) => {
+    starts.push(start);
+    ends.push(end);
+  });
+  return Cover.of(Float64Array.from(starts), Float64Array.from(ends));
+}
+
+function transfersOf({ start, dur, wait }: Part): Cover {
+  const moved = inOrder(
+    start.map((time, i) => time + wait[i]!),
+    dur.map((whole, i) => whole - wait[i]!),
+  );
+  return Spans.of(moved.start, moved.dur).cover;
+}
+
+/** Those with a length: by start, then longest first. */
+function inOrder(start: Float64Array, dur: Float64Array): Pieces {
+  const order: number[] = [];
+  dur.forEach((length, i) => {
+    if (length > 0) order.push(i);
+  });
+  order.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
+  return {
+    start: Float64Array.from(order, (i) => start[i]!),
+    dur: Float64Array.from(order, (i) => dur[i]!),
+    entry: Int32Array.from(order),
+  };
+}
+
+/** One rank's figures in any window. */
+export class RankLateness {
+  private readonly waited: Cover;
+  /** By the ranks, which change with the window, but seldom. */
+  private readonly waitedFor = new Map<string, Cover>();
+
+  /** `exposed`: its wait that is not under compute, before any instant. */
+  constructor(
+    readonly rank: number,
+    private readonly part: Part,
+    private readonly exposed: (time: number) => number,
+    /** Whether what is exposed within a cell of an overview is a mean. */
+    readonly approximate: boolean,
+  ) {
+    this.waited = waitedOf(part);
+  }
+
+  between(from: number, to: number): Figures {
+    const { start, dur, late, imposed } = this.part;
+    const out = { collectives: 0, last: 0, wait: 0, exposed_wait: 0, imposed: 0 };
+    for (let i = 0; i < start.length && start[i]! < to; i += 1) {
+      if (!(start[i]! + dur[i]! > from || start[i]! >= from)) continue;
+      out.collectives += 1;
+      if (late[i]! > 0) out.last += 1;
+      out.imposed += imposed[i]!;
+    }
+    out.wait = this.waited.within(from, to);
+    out.exposed_wait = this.exposed(to) - this.exposed(from);
+    if (this.approximate) out.exposed_wait = Math.round(out.exposed_wait);
+    return out;
+  }
+
+  /** How long it waits where one of `late` alone comes last. */
+  waitFor(late: readonly number[], from: number, to: number): number {
+    const key = late.join();
+    let cover = this.waitedFor.get(key);
+    if (cover === undefined) {
+      const { start, wait, last_alone: last } = this.part;
+      const theirs = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
+      const { start: begin, dur } = inOrder(start, theirs);
+      cover = Spans.of(begin, dur).cover;
+      this.waitedFor.set(key, cover);
+    }
+    return cover.within(from, to);
+  }
+}
+
+interface Figures {
+  collectives: number;
+  last: number;
+  wait: number;
+  exposed_wait: number;
+  imposed: number;
+}
+
+/** What is known of the whole job. */
+interface OfJob {
+  /** The ranks that the others wait for. */
+  late: readonly number[];
+  note: string;
+}
+
+/** Answer `lateness`: what the collectives that overlap a window add up to, by rank. */
+export function lateness(
+  ranks: readonly RankLateness[],
+  start: number,
+  end: number,
+  { late: ofJob, note }: OfJob,
+): Record<string, unknown> {
+  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  const figures = ranks.map((one) => one.between(start, end));
+  const reply: Record<string, unknown> = { ranks: ranks.map(({ rank }) => rank) };
+  for (const name of ["collectives", "last", "wait", "exposed_wait", "imposed"] as const) {
+    reply[name] = figures.map((one) => one[name]);
+  }
+  // In a window as in the whole job: of those the ones that somebody waits for here.
+  const late = ranks.flatMap(({ rank }, i) =>
+    ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
+  );
+  reply.wait_for_late = ranks.map((one) => one.waitFor(late, start, end));
+  reply.late = late;
+  reply.note = note;
+  const approximate = ranks.filter((one) => one.approximate).map(({ rank }) => rank);
+  if (approximate.length > 0) reply.approximate = approximate;
+  return reply;
+}
+
+// How late each rank comes to each collective, and what that costs the others, in bins.
+
+/** One rank's arrivals at collectives, by start, then id. */
+interface Arrivals {
+  start: Float64Array;
+  call: Int32Array;
+  id: Int32Array;
+  /** From its own arrival to the last one's. */
+  wait: Float64Array;
+  /** To be added to a start for the clock that collectives were matched by. */
+  clock: Float64Array;
+  /** Places of the collectives' names, as this rank calls them. */
+  named: Int32Array;
+}
+
+export interface RankArrivals extends Arrivals {
+  rank: number;
+}
+
+/** What a request asks for. */
+interface Asked {
+  start: number;
+  end: number;
+  bins: number;
+  /** null: of all. */
+  ranks: readonly number[] | null;
+}
+
+/** Check and return what a request states. */
+export function arrivalsAsked(request: Record<string, unknown>): Asked {
+  const [start, end, bins] = [Number(request.start), Number(request.end), Number(request.bins)];
+  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  if (!(bins >= 1 && bins <= MAX_BINS)) {
+    throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
+  }
+  return { start, end, bins, ranks: (request.ranks ?? null) as readonly number[] | null };
+}
+
+/** One rank's part in a collective. */
+interface Member {
+  of: RankArrivals;
+  /** Place in its arrivals. */
+  at: number;
+  arrival: number;
+}
+
+/** A collective, where its last rank comes. */
+interface Call {
+  time: number;
+  /** What the others waited, mean. */
+  wait: number;
+  /** -1: several came last at once. */
+  rank: number;
+  name: number;
+  id: number;
+}
+
+export class Ribbon {
+  private readonly calls: Call[];
+  /** By rank: how long after the median rank it comes. */
+  private readonly late: Map<number, Float64Array>;
+  private readonly most: number;
+  private readonly jobMost: number;
+
+  /** `ranks` ascending; `names` sorted. */
+  constructor(
+    private readonly ranks: readonly RankArrivals[],
+    private readonly names: readonly string[],
+  ) {
+    this.late = new Map(ranks.map(({ rank, start }) => [rank, new Float64Array(start.length)]));
+    this.calls = membersOf(ranks).map((members) => {
+      this.compare(members);
+      return callOf(members);
+    });
+    this.most = [...this.late.values()].reduce((most, values) => largest(values, most), 0);
+    this.jobMost = this.calls.reduce((most, { wait }) => Math.max(most, wait), 0);
+  }
+
+  /** Answer `ribbon`: the latest arrival of each rank and bin, the costliest call of each bin. */
+  within(asked: Asked): Reply {
+    const binOf = binner(asked);
+    const kept = this.ranks
+      .filter(({ rank }) => asked.ranks === null || asked.ranks.includes(rank))
+      .flatMap((one) => this.latest(one, asked, binOf));
+    const jobs = this.costliest(asked, binOf);
+    const call = ({ at }: JobMark): Call => this.calls[at]!;
+    return packed(
+      { names: this.names, of: this.calls.length, most: this.most, job_most: this.jobMost },
+      {
+        rank: Int32Array.from(kept, ({ of }) => of.rank),
+        bin: Uint32Array.from(kept, ({ bin }) => bin),
+        late: Float64Array.from(kept, ({ late }) => late),
+        call: Uint32Array.from(kept, ({ of, at }) => of.call[at]! + 1),
+        name: Uint32Array.from(kept, ({ of, at }) => of.named[at]!),
+        id: Uint32Array.from(kept, ({ of, at }) => of.id[at]!),
+        job_bin: Uint32Array.from(jobs, ({ bin }) => bin),
+        job_time: Float64Array.from(jobs, (job) => call(job).time),
+        job_wait: Float64Array.from(jobs, (job) => call(job).wait),
+        job_rank: Int32Array.from(jobs, (job) => call(job).rank),
+        job_call: Uint32Array.from(jobs, ({ at }) => at + 1),
+        job_name: Uint32Array.from(jobs, (job) => call(job).name),
+        job_id: Uint32Array.from(jobs, (job) => call(job).id),
+      },
+    );
+  }
+
+  /** Compare with the median rank, the earlier one of two. */
+  private compare(members: readonly Member[]): void {
+    const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
+    const median = arrivals[(arrivals.length - 1) >> 1]!;
+    for (const { of, at, arrival } of members) {
+      this.late.get(of.rank)![at] = Math.max(arrival - median, 0);
+    }
+  }
+
+  /** The latest of each bin, the first among equals. */
+  private latest(of: RankArrivals, { start, end }: Asked, binOf: BinOf): Mark[] {
+    const marks: Mark[] = [];
+    const lateness = this.late.get(of.rank)!;
+    const last = countBelow(of.start, end);
+    for (let at = countBelow(of.start, start); at < last; at += 1) {
+      const bin = binOf(of.start[at]!);
+      const late = lateness[at]!;
+      const before = marks.at(-1);
+      if (before?.bin !== bin) marks.push({ of, at, bin, late });
+      else if (late > before.late) Object.assign(before, { at, late });
+    }
+    return marks;
+  }
+
+  /** The one of each bin that the others waited longest for, the first among equals. */
+  private costliest({ start, end }: Asked, binOf: BinOf): JobMark[] {
+    const best = new Map<number, number>();
+    this.calls.forEach(({ time, wait }, at) => {
+      if (time < start || time >= end) return;
+      const bin = binOf(time);
+      const before = best.get(bin);
+      if (before === undefined || wait > this.calls[before]!.wait) best.set(bin, at);
+    });
+    return [...best].map(([bin, at]) => ({ bin, at })).sort((a, b) => a.bin - b.bin);
+  }
+}
+
+type BinOf = (time: number) => number;
+
+interface Mark {
+  of: RankArrivals;
+  at: number;
+  bin: number;
+  late: number;
+}
+
+interface JobMark {
+  bin: number;
+  /** Place of the collective. */
+  at: number;
+}
+
+/** Members of each collective, by rank. */
+function membersOf(ranks: readonly RankArrivals[]): Member[][] {
+  const calls = ranks.reduce((most, { call }) => largest(call, most), -1) + 1;
+  const members = Array.from({ length: calls }, (): Member[] => []);
+  for (const of of ranks) {
+    of.call.forEach((call, at) => {
+      members[call]!.push({ of, at, arrival: of.start[at]! + of.clock[at]! });
+    });
+  }
+  return members;
+}
+
+function callOf(members: readonly Member[]): Call {
+  // Of several that come last at once, the last in order of ranks.
+  const last = members.reduce((one, other) => (other.arrival >= one.arrival ? other : one));
+  const together = members.filter(({ arrival }) => arrival === last.arrival).length;
+  const waited = members.reduce((sum, { of, at }) => sum + of.wait[at]!, 0);
+  return {
+    time: last.of.start[last.at]!,
+    wait: Math.floor(waited / Math.max(members.length - 1, 1)),
+    rank: members.length > 1 && together === 1 ? last.of.rank : -1,
+    name: last.of.named[last.at]!,
+    id: last.of.id[last.at]!,
+  };
+}
+
+function largest(values: ArrayLike<number>, most: number): number {
+  for (let i = 0; i < values.length; i += 1) most = Math.max(most, values[i]!);
+  return most;
+}

@@ -1,0 +1,421 @@
+/** Read packed integer columns, names and JSON blocks of a saved page. */
+
+import type { Reply } from "../protocol/source";
+import type { ColumnSpec, PageDocument } from "./document";
+
+// * Columns as they lie in a page: integers as planes of bytes (all lowest bytes first, then the
+// next higher ones), which compress better than whole numbers; ascending ones as differences.
+
+export const DELTA = 1;
+export const ZIGZAG = 2;
+export const FLOAT = 4;
+
+type Numbers = Float64Array | Int32Array | Uint16Array | Uint8Array;
+
+export class Columns {
+  constructor(
+    private readonly bytes: Uint8Array,
+    private readonly specs: Readonly<Record<string, ColumnSpec>>,
+  ) {}
+
+  has(name: string): boolean {
+    return name in this.specs;
+  }
+
+  length(name: string): number {
+    return this.specs[name]?.[1] ?? 0;
+  }
+
+  /** A column of integers below 2^53. */
+  f64(name: string): Float64Array {
+    return this.read(name, new Float64Array(this.length(name)));
+  }
+
+  i32(name: string): Int32Array {
+    return this.read(name, new Int32Array(this.length(name)));
+  }
+
+  u8(name: string): Uint8Array {
+    return this.read(name, new Uint8Array(this.length(name)));
+  }
+
+  /** A column of floating point numbers. */
+  floats(name: string): Float64Array {
+    const spec = this.specs[name];
+    if (spec === undefined) return new Float64Array(0);
+    const [offset, length, width] = spec;
+    const bytes = new Uint8Array(length * width);
+    for (let plane = 0; plane < width; plane += 1) {
+      const from = offset + plane * length;
+      for (let i = 0; i < length; i += 1) bytes[i * width + plane] = this.bytes[from + i]!;
+    }
+    if (width === 8) return new Float64Array(bytes.buffer);
+    return Float64Array.from(new Float32Array(bytes.buffer));
+  }
+
+  private read<T extends Numbers>(name: string, out: T): T {
+    const spec = this.specs[name];
+    if (spec === undefined) return out;
+    const [offset, length, width, flags] = spec;
+    if (offset + length * width > this.bytes.length) {
+      throw new Error(`The column "${name}" of this page is cut off. Save the page again.`);
+    }
+    const zigzag = (flags & ZIGZAG) !== 0;
+    const delta = (flags & DELTA) !== 0;
+    const values = out instanceof Float64Array ? out : new Float64Array(length);
+    for (let plane = 0; plane < width; plane += 1) {
+      const bytes = this.bytes.subarray(offset + plane * length, offset + (plane + 1) * length);
+      const weight = 256 ** plane;
+      for (let i = 0; i < length; i += 1) values[i] = values[i]! + bytes[i]! * weight;
+    }
+    let before = 0;
+    for (let i = 0; (zigzag || delta) && i < length; i += 1) {
+      let value = values[i]!;
+      if (zigzag) value = value % 2 === 0 ? value / 2 : -(value + 1) / 2;
+      if (delta) value += before;
+      before = value;
+      values[i] = value;
+    }
+    if (values !== out) out.set(values);
+    return out;
+  }
+}
+
+// From the text of a page to bytes: base64 and gzip, with what browsers bring along.
+
+/** What newer browsers have and the DOM's types do not know yet. */
+interface Base64Reader {
+  fromBase64?(text: string): Uint8Array;
+}
+
+export function fromBase64(text: string): Uint8Array {
+  const native = (Uint8Array as Base64Reader).fromBase64;
+  if (native !== undefined) return native.call(Uint8Array, text);
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i += 1) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+export function canGunzip(): boolean {
+  return typeof DecompressionStream === "function";
+}
+
+export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
+  const { body } = new Response(bytes as Uint8Array<ArrayBuffer>);
+  const stream = body!.pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Named blocks of a page, each a gzip stream; null where there is no such block. */
+export interface Blocks {
+  /** As base64 text. */
+  text(name: string): string | null;
+  /** As bytes; only where blocks are held so. */
+  bytes?(name: string): Uint8Array | null;
+}
+
+export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Array> {
+  const bytes = blocks.bytes?.(name) ?? null;
+  const text = bytes === null ? blocks.text(name) : null;
+  if (bytes === null && text === null) {
+    throw new Error(`This page has lost its part "${name}". Save it again.`);
+  }
+  try {
+    return await gunzip(bytes ?? fromBase64(text!.trim()));
+  } catch {
+    throw new Error(`The part "${name}" of this page is damaged. Save it again.`);
+  }
+}
+
+// Names of the whole job: full, short, and the keys under which short ones travel.
+
+export class Names {
+  constructor(private readonly page: PageDocument) {}
+
+  get all(): readonly string[] {
+    return this.page.names;
+  }
+
+  full(name: number): string {
+    return this.page.names[name] ?? "";
+  }
+
+  short(name: number): string {
+    return this.page.shorts[this.key(name)] ?? "";
+  }
+
+  /** The key of a name's short form; the same for all names that are called so. */
+  key(name: number): number {
+    return this.page.short_of[name] ?? 0;
+  }
+
+  shortOfKey(key: number): string {
+    return this.page.shorts[key] ?? "";
+  }
+
+  category(category: number): string {
+    return this.page.categories[category] ?? "";
+  }
+
+  kind(code: number): string {
+    return this.page.scene.kinds[code] ?? "other";
+  }
+}
+
+// Columns of numbers in one buffer, as the kernel packs them.
+
+const DTYPES = new Map<unknown, string>([
+  [Uint8Array, "u8"],
+  [Uint16Array, "u16"],
+  [Uint32Array, "u32"],
+  [Int32Array, "i32"],
+  [Float32Array, "f32"],
+  [Float64Array, "f64"],
+]);
+
+const ALIGNMENT = 8;
+
+export type Packed =
+  Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
+
+/** An answer with columns. */
+export function packed(reply: Record<string, unknown>, columns: Record<string, Packed>): Reply {
+  const header: Record<string, [string, number, number]> = {};
+  let size = 0;
+  for (const [name, values] of Object.entries(columns)) {
+    const offset = Math.ceil(size / ALIGNMENT) * ALIGNMENT;
+    header[name] = [DTYPES.get(values.constructor) ?? "", offset, values.length];
+    size = offset + values.byteLength;
+  }
+  const bytes = new Uint8Array(size);
+  for (const [name, values] of Object.entries(columns)) {
+    const own = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    bytes.set(own, header[name]![1]);
+  }
+  return { reply: { ...reply, columns: header }, buffer: bytes.buffer };
+}
+
+// Searches in sorted columns.
+
+type Sorted = ArrayLike<number>;
+
+/** How many of `values` are below `limit`; looks from `low` on. */
+export function countBelow(values: Sorted, limit: number, low = 0, high = values.length): number {
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[middle]! < limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** How many of `values` are at most `limit`. */
+export function countUpTo(values: Sorted, limit: number, low = 0, high = values.length): number {
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (values[middle]! <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Values at some positions. */
+export function picked<T extends Float64Array | Uint8Array>(values: T, at: Int32Array): T {
+  const out = new (values.constructor as new (length: number) => T)(at.length);
+  for (let i = 0; i < at.length; i += 1) out[i] = values[at[i]!]!;
+  return out;
+}
+
+/** Those of `0 … length - 1` that pass, ascending. */
+export function positions(length: number, passes: (at: number) => boolean): Int32Array {
+  const out = new Int32Array(length);
+  let found = 0;
+  for (let at = 0; at < length; at += 1) {
+    if (!passes(at)) continue;
+    out[found] = at;
+    found += 1;
+  }
+  return out.slice(0, found);
+}
+
+/** `countBelow` for limits that grow from call to call: quick where the answer is near `from`. */
+export function walkBelow(values: Sorted, limit: number, from: number): number {
+  let step = 1;
+  let low = from;
+  let high = from;
+  while (high < values.length && values[high]! < limit) {
+    low = high + 1;
+    high += step;
+    step *= 2;
+  }
+  return countBelow(values, limit, low, Math.min(high, values.length));
+}
+
+// Long work in pieces, so that the page paints and listens in between.
+
+const LONGEST_MS = 12;
+
+/** Go on when the page has had its turn. */
+export function laterOn(): Promise<void> {
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}
+
+export class Pacer {
+  private since = performance.now();
+
+  get due(): boolean {
+    return performance.now() - this.since > LONGEST_MS;
+  }
+
+  /** Let the page have its turn, if this has worked for long. */
+  async rest(): Promise<void> {
+    if (!this.due) return;
+    await laterOn();
+    this.since = performance.now();
+  }
+}
+
+// JSON as text for display: numbers and nesting exactly as the file has them.
+
+/** A value and how it is written compactly; strings are also known bare. */
+export interface JsonText {
+  /** Compact JSON. */
+  json: string;
+  /** Strings bare, all else as compact JSON. */
+  text: string;
+  /** Of objects: keys and values in the file's order, repeated keys included. */
+  pairs: [key: string, value: JsonText][] | null;
+}
+
+const NUMBER = /-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|Infinity)|NaN/y;
+const WORD = /true|false|null/y;
+const SPACE = /[ \t\r\n]*/y;
+const ESCAPED: Record<string, string> = {
+  b: "\b",
+  f: "\f",
+  n: "\n",
+  r: "\r",
+  t: "\t",
+};
+const DEEPEST = 500;
+
+/** Read one JSON value; control characters in strings and NaN are taken as they are. */
+export function readJson(source: string): JsonText {
+  const reader = new Reader(source);
+  const value = reader.value(0);
+  reader.end();
+  return value;
+}
+
+class Reader {
+  private at = 0;
+
+  constructor(private readonly source: string) {}
+
+  value(depth: number): JsonText {
+    if (depth > DEEPEST) this.fail("is nested too deeply");
+    this.space();
+    const first = this.source[this.at];
+    if (first === "{") return this.object(depth);
+    if (first === "[") return this.array(depth);
+    if (first === '"') {
+      const text = this.string();
+      return { json: JSON.stringify(text), text, pairs: null };
+    }
+    const word = this.match(NUMBER) ?? this.match(WORD) ?? this.fail("holds something unknown");
+    return { json: word, text: word, pairs: null };
+  }
+
+  end(): void {
+    this.space();
+    if (this.at < this.source.length) this.fail("goes on after its end");
+  }
+
+  private object(depth: number): JsonText {
+    const pairs: [string, JsonText][] = [];
+    this.items("}", () => {
+      const key = this.string();
+      this.expect(":");
+      pairs.push([key, this.value(depth + 1)]);
+    });
+    const inner = pairs.map(([key, { json }]) => `${JSON.stringify(key)}:${json}`).join(",");
+    return { json: `{${inner}}`, text: `{${inner}}`, pairs };
+  }
+
+  private array(depth: number): JsonText {
+    const items: string[] = [];
+    this.items("]", () => items.push(this.value(depth + 1).json));
+    const json = `[${items.join(",")}]`;
+    return { json, text: json, pairs: null };
+  }
+
+  /** Items between brackets, the first of which is at hand. */
+  private items(close: string, one: () => void): void {
+    this.at += 1;
+    this.space();
+    if (this.take(close)) return;
+    do {
+      this.space();
+      one();
+      this.space();
+    } while (this.take(","));
+    this.expect(close);
+  }
+
+  private string(): string {
+    this.expect('"');
+    let out = "";
+    for (;;) {
+      const from = this.at;
+      while (this.at < this.source.length && !'"\\'.includes(this.source[this.at]!)) this.at += 1;
+      out += this.source.slice(from, this.at);
+      const stop = this.source[this.at];
+      this.at += 1;
+      if (stop === '"') return out;
+      if (stop === undefined) this.fail("ends within a string");
+      const letter = this.source[this.at] ?? "";
+      this.at += 1;
+      if (letter === "u") {
+        out += String.fromCharCode(Number.parseInt(this.source.slice(this.at, this.at + 4), 16));
+        this.at += 4;
+      } else {
+        out += ESCAPED[letter] ?? letter;
+      }
+    }
+  }
+
+  private take(character: string): boolean {
+    if (this.source[this.at] !== character) return false;
+    this.at += 1;
+    return true;
+  }
+
+  private expect(character: string): void {
+    this.space();
+    if (!this.take(character)) this.fail(`lacks "${character}"`);
+  }
+
+  private space(): void {
+    this.match(SPACE);
+  }
+
+  private match(pattern: RegExp): string | null {
+    pattern.lastIndex = this.at;
+    const found = pattern.exec(this.source);
+    if (found === null) return null;
+    this.at = pattern.lastIndex;
+    return found[0];
+  }
+
+  private fail(what: string): never {
+    throw new Error(`The text of the arguments ${what}, at character ${this.at}.`);
+  }
+}

@@ -1,0 +1,132 @@
+/** Details of one event: arguments, parent, children, flow. */
+
+import type { Brief, TableName } from "../protocol/source";
+import type { Names } from "./columns";
+import { notEmbedded } from "./document";
+import type { Overview } from "./overview";
+import type { Args, Rank, Rows } from "./rank";
+import { durationFigures } from "./search";
+
+// Everything about one event: where it is, what it says of itself, what it hangs together with.
+
+/** Answer `event`. */
+export async function details(
+  rank: Rank,
+  rows: Rows,
+  row: number,
+  names: Names,
+  args: Args,
+): Promise<Record<string, unknown>> {
+  const isEvent = rows.table === "events";
+  const shown = await argsOf(args, rows.table, row);
+  return {
+    event: { ...rank.brief(rows, row), ...place(rank, rows, row, names) },
+    parents: isEvent ? parents(rank, row) : [],
+    args: shown.pairs,
+    args_error: shown.error,
+    flows: isEvent ? flows(rank, row) : [],
+    same: durationFigures(sameName(rows, row)),
+  };
+}
+
+/** Answer `event` of a rank that is embedded as an overview: what is known of a long event. */
+export function overviewDetails(
+  rank: Overview,
+  table: TableName,
+  id: number,
+  names: Names,
+): Record<string, unknown> {
+  const found = rank.find(table, id);
+  if (found === null) throw new Error(notEmbedded(rank.number));
+  const { brief, category } = found;
+  const track = rank.header.tracks.find(
+    ({ lane0, lanes }) => brief.lane >= lane0 && brief.lane < lane0 + lanes,
+  );
+  return {
+    event: {
+      ...brief,
+      category: names.category(category),
+      process: track?.process ?? null,
+      track: track?.key ?? null,
+      depth: track === undefined ? null : brief.lane - track.lane0,
+      stream: null,
+      step: null,
+      correlation: null,
+    },
+    parents: [],
+    args: [],
+    args_error: notEmbedded(rank.number),
+    flows: [],
+    same: null,
+  };
+}
+
+function place(rank: Rank, rows: Rows, row: number, names: Names): Record<string, unknown> {
+  const track = rank.trackAt(rows.lane[row]!);
+  const known = {
+    category: names.category(rank.typeOf(rows, row)[1]),
+    process: track?.process ?? null,
+    track: track?.key ?? null,
+    depth: track === null ? null : rows.lane[row]! - track.lane0,
+  };
+  if (rows.table !== "events") return { ...known, stream: null, step: null, correlation: null };
+  return {
+    ...known,
+    stream: rank.streams()[row]!,
+    step: rank.steps()[row]!,
+    correlation: rank.correlations()[row]!,
+  };
+}
+
+/** Enclosing events, innermost first. */
+function parents(rank: Rank, row: number): Brief[] {
+  const above = rank.parents();
+  const out: Brief[] = [];
+  for (let at = above[row]!; at >= 0; at = above[at]!) out.push(rank.brief(rank.events, at));
+  return out;
+}
+
+async function argsOf(
+  args: Args,
+  table: TableName,
+  row: number,
+): Promise<{ pairs: [string, string][]; error: string | null }> {
+  if (args.missing !== null) return { pairs: [], error: args.missing };
+  try {
+    return { pairs: await args.display(table, row), error: null };
+  } catch (error) {
+    return { pairs: [], error: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+interface FlowOut {
+  kind: string;
+  direction: "out" | "in";
+  brief: Brief;
+  delay: number;
+}
+
+function flows(rank: Rank, row: number): FlowOut[] {
+  const { kind, source, target } = rank.flows();
+  const { start, dur } = rank.events;
+  const found: FlowOut[] = [];
+  const look = (direction: "out" | "in", here: Int32Array, there: Int32Array): void => {
+    for (let at = here.indexOf(row); at >= 0; at = here.indexOf(row, at + 1)) {
+      found.push({
+        kind: rank.header.flow_kinds[kind[at]!] ?? "",
+        direction,
+        brief: rank.brief(rank.events, there[at]!),
+        delay: start[target[at]!]! - (start[source[at]!]! + dur[source[at]!]!),
+      });
+    }
+  };
+  look("out", source, target);
+  look("in", target, source);
+  return found.sort((a, b) => a.delay - b.delay || a.brief.id - b.brief.id);
+}
+
+/** Durations of the events of this name and category. */
+function sameName({ type, dur }: Rows, row: number): Float64Array {
+  const wanted = type[row]!;
+  return dur.filter((_, at) => type[at] === wanted);
+}

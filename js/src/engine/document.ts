@@ -1,0 +1,162 @@
+/** Types of a saved page's document, as `hta_widgets/export/page_format.py` writes it. */
+
+import type { Scene, SharedState } from "../protocol/source";
+
+// What lies in a saved page, as `hta_widgets/export/page.py` writes it.
+
+/** Positions in `names`, in `categories`, and the code of the kind. */
+export type EventType = readonly [name: number, category: number, kind: number];
+
+export interface TrackHeader {
+  key: string;
+  process: string;
+  role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
+  lane0: number;
+  lanes: number;
+  nested: number;
+  stream: number;
+  pid: string;
+  tid: string;
+  /** The file's own label. */
+  label: string;
+  /** Of counters: their name and series in the file; empty for others. */
+  counter_name: string;
+  counter_series: string;
+}
+
+export interface SummaryHeader {
+  lane: number;
+  role: "gpu" | "comm" | "cpu";
+  /** Positions in `tracks`. */
+  tracks: number[];
+  /** Whether annotations are members of a `cpu` lane. */
+  annotations: boolean;
+}
+
+/** A lane of waits or of late arrivals, of one track or (-1) of all. */
+export interface OverlayHeader {
+  role: "wait" | "late";
+  /** Position in `tracks`. */
+  track: number;
+}
+
+/** `embedded`: all of them; `absent`: the file has none; `left out`: they did not fit. */
+type ArgsState = "embedded" | "absent" | "left out" | "unreadable";
+
+interface RankHeader {
+  rank: number;
+  detail: "full" | "overview";
+  range: [number, number];
+  /** Of exports: from the first to the last work of the rank's device in the whole job. */
+  work?: [number, number] | null;
+  /** From the first to the last device work; of exports also their window between both. */
+  device_range?: [number, number];
+  lane0: number;
+  lanes: number;
+  types: EventType[];
+  tracks: TrackHeader[];
+  summary: SummaryHeader[];
+  /** What the rank's last lanes hold. */
+  overlays: OverlayHeader[];
+  columns: Record<string, ColumnSpec>;
+}
+
+export interface FullHeader extends RankHeader {
+  detail: "full";
+  /** Positions in `types` of collectives on the host: communication, but no device's work. */
+  host_collectives: number[];
+  /** Steps whose ranges an export cut at its window. */
+  clipped_steps: number[];
+  flow_kinds: string[];
+  /** Samples of each counter track, in the order of the tracks. */
+  counters: number[];
+  args: { state: ArgsState; reason: string; blocks: number; columns: Record<string, ColumnSpec> };
+}
+
+/** One lane of an overview: which columns are its. */
+interface OverviewLane {
+  lane: number;
+  kinds: number[];
+  counter: boolean;
+}
+
+export interface OverviewHeader extends RankHeader {
+  detail: "overview";
+  /** Cells of 2^level ns, from `first` on. */
+  level: number;
+  first: number;
+  cells: number;
+  lanes_kept: OverviewLane[];
+  /** Events, asyncs and instants of each type, to be counted by a search. */
+  counts: number[];
+  has_device: boolean;
+  /** First start and last end of device work. */
+  device_range: [number, number];
+}
+
+/** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */
+export interface CollectivesHeader {
+  /** Why there are none, or what to know of them. */
+  note: string;
+  /** Empty where none are matched. */
+  columns: Record<string, ColumnSpec>;
+  /** The ranks that the others wait for, in the whole job; left out where none are matched. */
+  late?: number[];
+  /** Entries of each rank. */
+  counts?: number[];
+  /** Sorted by code points, as `groups`. */
+  names?: string[];
+  groups?: string[];
+}
+
+/** What ranks do once in most steps, as it follows each other: names in the files, and labels. */
+export interface PhasesHeader {
+  names: string[];
+  labels: string[];
+}
+
+interface SavedFile {
+  name: string;
+  bytes: number | null;
+}
+
+export interface PageDocument {
+  version: 1;
+  /** What the page shows; pages of earlier versions show a timeline. */
+  widget?: "timeline" | "dashboard";
+  scene: Scene;
+  state: Partial<SharedState>;
+  saved: { at: string; by: string; files: SavedFile[]; embedded: [string, number][] };
+  origin_ns: string | null;
+  names: string[];
+  /** Distinct short names, and which of them each name has. */
+  shorts: string[];
+  short_of: number[];
+  categories: string[];
+  ranks: (FullHeader | OverviewHeader)[];
+  collectives: CollectivesHeader;
+  /** Pages of earlier versions have none. */
+  phases?: PhasesHeader;
+  /** The answer to `clusters`; null where there are too few ranks, or it could not be found out. */
+  alike: Record<string, unknown> | null;
+}
+
+/** The block that holds a rank's columns. */
+export function blockOf(rank: number): string {
+  return `rank-${rank}`;
+}
+
+export function argsBlockOf(rank: number, block: number): string {
+  return `args-${rank}-${block}`;
+}
+
+/** What to say where a rank's single events are asked for and are not in the page. */
+export function notEmbedded(rank: number): string {
+  return (
+    `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +
+    "Save it again with a larger max_mb, or select in this rank before saving."
+  );
+}
+
+/** `[offset, length, bytes of an item, flags]`. */
+export type ColumnSpec = readonly [offset: number, length: number, width: number, flags: number];

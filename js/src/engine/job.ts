@@ -1,0 +1,131 @@
+/** All ranks of a saved page; each is unpacked at first use. */
+
+import type { Source } from "../protocol/source";
+import type { Lane } from "./cells";
+import { Collectives } from "./collectives";
+import { type Blocks, Columns, countUpTo, Names, readBlock } from "./columns";
+import {
+  blockOf,
+  type FullHeader,
+  type OverlayHeader,
+  type OverviewHeader,
+  type PageDocument,
+} from "./document";
+import { type AnyRank, Overview } from "./overview";
+import { Rank } from "./rank";
+
+// All ranks of the page; each is unpacked when it is first asked for.
+
+/** Gives a class for each of so many events of a rank; null where nothing is known of them. */
+export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
+
+export class Job {
+  readonly names: Names;
+  /** Gives a class for every event of a rank, where somebody has them; see `classed` in tiles. */
+  classes: ClassesOf | null = null;
+  private readonly headers: (FullHeader | OverviewHeader)[];
+  private readonly firstLanes: number[];
+  private readonly ranks = new Map<number, Promise<AnyRank>>();
+  private matched: Promise<Collectives> | null = null;
+
+  constructor(
+    readonly page: PageDocument,
+    readonly blocks: Blocks,
+  ) {
+    this.names = new Names(page);
+    this.headers = page.ranks;
+    this.firstLanes = this.headers.map(({ lane0 }) => lane0);
+  }
+
+  get numbers(): number[] {
+    return this.headers.map(({ rank }) => rank);
+  }
+
+  /** The number of the rank that a lane belongs to. */
+  rankOfLane(lane: number): number {
+    return this.headerOfLane(lane).rank;
+  }
+
+  /** What a lane of waits or late arrivals holds; null for all others. */
+  overlayAt(lane: number): OverlayHeader | null {
+    const { lane0, lanes, overlays } = this.headerOfLane(lane);
+    return overlays[lane - (lane0 + lanes - overlays.length)] ?? null;
+  }
+
+  private headerOfLane(lane: number): FullHeader | OverviewHeader {
+    const last = this.headers.at(-1);
+    const lanes = last === undefined ? 0 : last.lane0 + last.lanes;
+    if (!Number.isInteger(lane) || lane < 0 || lane >= lanes) {
+      throw new Error(`no lane ${lane}; lanes go from 0 to ${lanes - 1}`);
+    }
+    return this.headers[countUpTo(this.firstLanes, lane) - 1]!;
+  }
+
+  rank(number: number): Promise<AnyRank> {
+    let rank = this.ranks.get(number);
+    if (rank === undefined) {
+      rank = this.unpack(number);
+      this.ranks.set(number, rank);
+    }
+    return rank;
+  }
+
+  all(): Promise<AnyRank[]> {
+    return Promise.all(this.numbers.map((number) => this.rank(number)));
+  }
+
+  collectives(): Promise<Collectives> {
+    const { page, blocks, numbers, names } = this;
+    this.matched ??= Collectives.read(page.collectives, blocks, numbers, names);
+    return this.matched;
+  }
+
+  /** A lane of waits or late arrivals; null for all others. */
+  async overlayLane(lane: number): Promise<Lane | null> {
+    const overlay = this.overlayAt(lane);
+    if (overlay === null) return null;
+    return (await this.collectives()).lane(this.rankOfLane(lane), overlay).index;
+  }
+
+  /** Ranks whose events are all in the page. */
+  async full(): Promise<Rank[]> {
+    const full = this.headers.filter(({ detail }) => detail === "full");
+    return (await Promise.all(full.map(({ rank }) => this.rank(rank)))) as Rank[];
+  }
+
+  private async unpack(number: number): Promise<AnyRank> {
+    const header = this.headers.find(({ rank }) => rank === number);
+    if (header === undefined) throw new Error(`no rank ${number}`);
+    const columns = new Columns(await readBlock(this.blocks, blockOf(number)), header.columns);
+    return header.detail === "full"
+      ? new Rank(header, columns, this.names)
+      : new Overview(header, columns, this.names);
+  }
+}
+
+// How a view finds its answers in a saved page: the one part of it that widgets know.
+
+/** The trait that only models of a saved page have: the name of their embedded data. */
+export const EMBEDDED = "_embedded";
+
+// Each module of a page has its own copy of this file; the registry is the page's.
+const REGISTRY = Symbol.for("hta_widgets.page_sources");
+
+type Registry = Map<string, Source>;
+
+function registry(): Registry {
+  const scope = globalThis as { [REGISTRY]?: Registry };
+  scope[REGISTRY] ??= new Map<string, Source>();
+  return scope[REGISTRY];
+}
+
+/** Offer a source under the name that models carry in `_embedded`. */
+export function offerPageSource(name: string, source: Source): void {
+  registry().set(name, source);
+}
+
+/** The source of a model's embedded data; null where a kernel answers. */
+export function findPageSource(model: { get(key: string): unknown }): Source | null {
+  const name = model.get(EMBEDDED);
+  return typeof name === "string" ? (registry().get(name) ?? null) : null;
+}

@@ -1,0 +1,242 @@
+/** Look up what lies at a time of a lane: cell, neighbours, edges, search marks. */
+
+import type { Brief, Reply } from "../protocol/source";
+import { Counter, type Lane } from "./cells";
+import { countBelow, countUpTo, type Names, packed } from "./columns";
+import { type AnyRank, Overview } from "./overview";
+import { ANNOTATION, COMMUNICATION, type Rank, type Rows } from "./rank";
+import { around } from "./spans";
+
+// Questions about a spot of one lane: what a cell holds, what comes next, the nearest edge.
+
+/** Answer `cell`: exact contents of a window of a lane. */
+export function cell(
+  rank: AnyRank,
+  names: Names,
+  lane: number,
+  start: number,
+  end: number,
+): Record<string, unknown> {
+  if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
+  if (rank instanceof Overview) return overviewCell(rank, names, lane, start, end);
+  const index = rank.lane(lane);
+  if (index instanceof Counter) {
+    const edges = Float64Array.of(start, end);
+    const { smallest, largest } = index.measure(edges);
+    const held = !Number.isNaN(smallest[0]);
+    return {
+      count: index.count(start, end),
+      busy: 0,
+      longest: null,
+      kinds: {},
+      min: held ? smallest[0]! : null,
+      max: held ? largest[0]! : null,
+    };
+  }
+  const found = laneCell(index, names, start, end);
+  return found.count === 0 ? found : { ...found, longest: longest(rank, lane, start, end) };
+}
+
+/** Answer `cell` of a lane whose events have no names of their own. */
+export function laneCell(index: Lane, names: Names, start: number, end: number): LaneCell {
+  if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
+  const { covered, count } = index.spans.measure(Float64Array.of(start, end));
+  const kinds = byName(index.kindTimes(start, end), names);
+  return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
+}
+
+interface LaneCell extends Record<string, unknown> {
+  count: number;
+  busy: number;
+  longest: null;
+  kinds: Record<string, number>;
+}
+
+function overviewCell(
+  rank: Overview,
+  names: Names,
+  lane: number,
+  start: number,
+  end: number,
+): Record<string, unknown> {
+  const found = rank.window(lane, start, end);
+  if (found !== null) {
+    return {
+      count: found.cells.count[0]!,
+      busy: found.cells.covered[0]!,
+      longest: found.longest,
+      kinds: byName(found.kinds, names),
+    };
+  }
+  const held = rank.held(lane, start, end);
+  if (held === null) throw new Error("average of a wider cell; detail not embedded");
+  const [min, max] = held.map((value) => (Number.isFinite(value) ? value : null));
+  return { count: null, busy: 0, longest: null, kinds: {}, min, max };
+}
+
+function byName(times: [kind: number, ns: number][], names: Names): Record<string, number> {
+  return Object.fromEntries(times.map(([kind, ns]) => [names.kind(kind), ns]));
+}
+
+/** The longest event of a window that has one, the first among equals. */
+function longest(rank: Rank, lane: number, start: number, end: number): Brief {
+  const rows = rank.tableOf(rank.ref(lane));
+  let most = -1;
+  let found = -1;
+  for (const row of rank.members(lane)) {
+    const [from, dur] = [rows.start[row]!, rows.dur[row]!];
+    if (from >= end) break;
+    if (dur > most && (dur > 0 ? from + dur > start : from >= start)) {
+      most = dur;
+      found = row;
+    }
+  }
+  return rank.brief(rows, found);
+}
+
+/** Answer `neighbor`: the next or previous event of the same lane. */
+export function neighbor(rank: Rank, rows: Rows, row: number, direction: number): Brief | null {
+  const members = rank.members(rows.lane[row]!);
+  // Asyncs of one start are not in the order of their rows.
+  const at = members.indexOf(row) + (direction > 0 ? 1 : -1);
+  return at < 0 || at >= members.length ? null : rank.brief(rows, members[at]!);
+}
+
+/** Answer `snap`: the nearest edge of an event of a lane, the earlier one among equals. */
+export function snap(index: Lane | Counter, time: number, tolerance: number): number | null {
+  const edges =
+    index instanceof Counter
+      ? around(index.times, time)
+      : [
+          ...around(index.spans.begins, time),
+          ...index.spans.endsAround(time),
+          ...around(index.spans.points, time),
+        ];
+  let best: number | null = null;
+  for (const edge of edges) {
+    const distance = Math.abs(edge - time);
+    if (distance > tolerance) continue;
+    const nearer = best === null ? -1 : distance - Math.abs(best - time);
+    if (nearer < 0 || (nearer === 0 && edge < best!)) best = edge;
+  }
+  return best;
+}
+
+// Where matches lie in the view: one mark per lane and bin, however many there are.
+
+export const MAX_BINS = 1 << 16;
+const KINDS = 8;
+
+/** Rows of one of a rank's tables, ascending, that are to be marked. */
+export interface Members {
+  rank: Rank;
+  rows: Rows;
+  chosen: Int32Array;
+}
+
+interface View {
+  start: number;
+  end: number;
+  bins: number;
+  /** Sorted, each once. */
+  lanes: number[];
+}
+
+/** Check and return a view as a request states it. */
+export function viewOf(request: Record<string, unknown>): View {
+  const [start, end, bins] = [Number(request.start), Number(request.end), Number(request.bins)];
+  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  if (!(bins >= 1 && bins <= MAX_BINS)) {
+    throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
+  }
+  const lanes = [...new Set(request.lanes as number[])].sort((a, b) => a - b);
+  return { start, end, bins, lanes };
+}
+
+/** Answer `marks`. */
+export function marks(view: View, members: Iterable<Members>, error: string | null): Reply {
+  const grid = new Uint8Array(view.lanes.length * view.bins);
+  const binOf = binner(view);
+  const row = new Map(view.lanes.map((lane, at) => [lane, at]));
+  let total = 0;
+  let inView = 0;
+  for (const one of members) {
+    total += one.chosen.length;
+    const lanes = lanesOf(one);
+    for (const member of inWindow(one, view)) {
+      inView += 1;
+      const bin = binOf(one.rows.start[member]!);
+      for (const lane of lanes(member)) {
+        const at = row.get(lane);
+        if (at !== undefined) grid[at * view.bins + bin] = 1;
+      }
+    }
+  }
+  const marked: number[] = [];
+  grid.forEach((mark, at) => {
+    if (mark === 1) marked.push(at);
+  });
+  return packed(
+    { in_view: inView, total, error },
+    {
+      lane: Uint32Array.from(marked, (at) => view.lanes[Math.floor(at / view.bins)]!),
+      bin: Uint32Array.from(marked, (at) => at % view.bins),
+    },
+  );
+}
+
+/** The bin of a time; what is before the window goes into the first. */
+export function binner({ start, end, bins }: Omit<View, "lanes">): (time: number) => number {
+  const step = Math.floor((end - start) / bins);
+  const rest = (end - start) % bins;
+  // First instant of each bin, rounded up; products of times and bins could leave 2^53.
+  const edges = Float64Array.from(
+    { length: bins },
+    (_, k) => step * k + Math.ceil((rest * k) / bins),
+  );
+  return (time) => countUpTo(edges, Math.max(time - start, 0)) - 1;
+}
+
+/** Members that overlap the window. */
+function* inWindow({ rank, rows, chosen }: Members, { start, end }: View): Generator<number> {
+  const low = countBelow(chosen, countBelow(rows.start, start));
+  const high = countBelow(chosen, countBelow(rows.start, end));
+  if (rows.table === "events") {
+    for (const open of rank.openAt(start)) {
+      if (chosen[countBelow(chosen, open)] === open) yield open;
+    }
+  } else {
+    for (let at = 0; at < low; at += 1) {
+      const row = chosen[at]!;
+      if (rows.start[row]! + rows.dur[row]! > start) yield row;
+    }
+  }
+  for (let at = low; at < high; at += 1) yield chosen[at]!;
+}
+
+/** The lanes of a row: events are on a summary lane as well. */
+function lanesOf({ rank, rows }: Members): (row: number) => number[] {
+  if (rows.table !== "events") return (row) => [rows.lane[row]!];
+  const { tracks, summary } = rank.header;
+  const folded = new Int32Array(tracks.length * KINDS).fill(-1);
+  const streams = tracks.flatMap(({ role }, at) => (role === "stream" ? [at] : []));
+  for (const one of summary) {
+    const members = one.role === "cpu" ? one.tracks : streams;
+    for (let kind = 0; kind < KINDS; kind += 1) {
+      if (one.role === "comm" ? kind !== COMMUNICATION : !holds(one, kind)) continue;
+      for (const track of members) folded[track * KINDS + kind] = one.lane;
+    }
+  }
+  const at = new Map(tracks.map((track, i) => [track, i]));
+  return (row) => {
+    const lane = rows.lane[row]!;
+    const track = rank.trackAt(lane);
+    const above = track === null ? -1 : folded[at.get(track)! * KINDS + rank.kindOf(rows, row)]!;
+    return above < 0 ? [lane] : [lane, above];
+  };
+}
+
+function holds(summary: { role: string; annotations: boolean }, kind: number): boolean {
+  if (summary.role === "gpu") return kind !== COMMUNICATION || summary.annotations;
+  return kind !== ANNOTATION || summary.annotations;
+}

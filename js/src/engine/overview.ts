@@ -1,0 +1,406 @@
+/** A rank of which the page holds only an overview on a grid of cells. */
+
+import type { Brief, Kind, TableName } from "../protocol/source";
+import {
+  CELLS,
+  type Cells,
+  clipped,
+  type CounterTileOut,
+  cutCounterTiles,
+  cutTiles,
+  NO_KIND,
+  quantised,
+  type SliceOut,
+  type TileOut,
+} from "./cells";
+import type { Columns, Names } from "./columns";
+import type { OverviewHeader } from "./document";
+import type { Rank } from "./rank";
+
+// * One rank of which the page holds an overview: what its lanes cover on a grid of cells, and
+// the events that are at least two cells long. Exact from the grid's level on; below it, what is
+// not one of those events is spread over its cell.
+
+const MAX_COUNT = 65_535;
+
+export class Overview {
+  readonly number: number;
+  readonly level: number;
+  private readonly cell: number;
+  private readonly lanes = new Map<number, GridLane>();
+  private readonly counters = new Map<number, { low: Float32Array; high: Float32Array }>();
+
+  constructor(
+    readonly header: OverviewHeader,
+    private readonly columns: Columns,
+    private readonly names: Names,
+  ) {
+    this.number = header.rank;
+    this.level = header.level;
+    this.cell = 2 ** header.level;
+    this.readLanes();
+  }
+
+  private readLanes(): void {
+    const { header, columns } = this;
+    const read = (name: string): Float64Array => columns.f64(name);
+    const [covered, count, starts] = [read("covered"), read("count"), read("starts")];
+    const [low, high] = [columns.floats("low"), columns.floats("high")];
+    let at = 0;
+    let counterAt = 0;
+    const part = (kind: number): Part => {
+      const own = (values: Float64Array): Float64Array => values.subarray(at, at + header.cells);
+      const [ownStarts, ownCount] = [own(starts), own(count)];
+      const open = ownCount.map((events, k) => events - ownStarts[k]!);
+      const made: Part = { kind, covered: prefix(own(covered)), starts: prefix(ownStarts), open };
+      at += header.cells;
+      return made;
+    };
+    for (const lane of header.lanes_kept) {
+      if (lane.counter) {
+        const to = counterAt + header.cells;
+        this.counters.set(lane.lane, {
+          low: Float32Array.from(low.subarray(counterAt, to)),
+          high: Float32Array.from(high.subarray(counterAt, to)),
+        });
+        counterAt = to;
+        continue;
+      }
+      const whole = part(lane.kinds[0] ?? NO_KIND);
+      const kinds = lane.kinds.length < 2 ? [whole] : lane.kinds.map(part);
+      this.lanes.set(lane.lane, new GridLane(header, whole, kinds));
+    }
+    this.readInstants();
+    this.readSlices();
+  }
+
+  private readInstants(): void {
+    const [lanes, cells] = [this.columns.i32("instant_lane"), this.columns.i32("instant_cell")];
+    const kinds = this.columns.u8("instant_kind");
+    lanes.forEach((lane, i) => {
+      this.lanes.get(this.header.lanes_kept[lane]!.lane)?.instants.set(cells[i]!, kinds[i]!);
+    });
+  }
+
+  private readSlices(): void {
+    const { columns, header } = this;
+    const [start, dur] = [columns.f64("slice_start"), columns.f64("slice_dur")];
+    const [id, type] = [columns.i32("slice_id"), columns.i32("slice_type")];
+    const flags = columns.u8("slice_flags");
+    columns.i32("slice_lane").forEach((lane, i) => {
+      const [name, , kind] = header.types[type[i]!]!;
+      this.lanes.get(header.lanes_kept[lane]!.lane)?.slices.push({
+        start: start[i]!,
+        dur: dur[i]!,
+        id: id[i]!,
+        name: this.names.key(name),
+        kind,
+        flags: flags[i]!,
+        type: type[i]!,
+      });
+    });
+  }
+
+  // --- tiles ---
+
+  tiles(lane: number, level: number, first: number, last: number): TileOut[] {
+    const grid = this.lanes.get(lane);
+    if (grid === undefined) return [];
+    const [from, to] = clipped(this.extent(), level, first, last);
+    if (to <= from) return [];
+    const cells = grid.measure(level, from * CELLS, (to - from) * CELLS);
+    const columns = {
+      busy: Uint16Array.from(cells.covered, (covered) => quantised(covered, level)),
+      count: Uint16Array.from(cells.count, (events) => Math.min(events, MAX_COUNT)),
+      kind: cells.kind,
+      mask: cells.mask,
+    };
+    const shown = grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level);
+    return cutTiles(columns, shown, level, from);
+  }
+
+  counterTiles(lane: number, level: number, first: number, last: number): CounterTileOut[] {
+    const grid = this.counters.get(lane);
+    if (grid === undefined) return [];
+    const [from, to] = clipped(this.extent(), level, first, last);
+    if (to <= from) return [];
+    const length = (to - from) * CELLS;
+    const low = new Float32Array(length).fill(Number.NaN);
+    const high = new Float32Array(length).fill(Number.NaN);
+    for (let k = 0; k < length; k += 1) {
+      const [a, b] = gridCells(this.header, level, from * CELLS + k);
+      for (let at = a; at < b; at += 1) {
+        if (!(grid.low[at]! >= low[k]!) && !Number.isNaN(grid.low[at]!)) low[k] = grid.low[at]!;
+        if (!(grid.high[at]! <= high[k]!) && !Number.isNaN(grid.high[at]!))
+          high[k] = grid.high[at]!;
+      }
+    }
+    return cutCounterTiles(low, high, from);
+  }
+
+  private extent(): [number, number] {
+    const { first, cells } = this.header;
+    return [first * this.cell, (first + cells) * this.cell];
+  }
+
+  // --- one cell, one event ---
+
+  /** Exact contents of a window; null where the grid's edges are not the window's. */
+  window(lane: number, start: number, end: number): OverviewWindow | null {
+    const grid = this.lanes.get(lane);
+    if (grid === undefined || start % this.cell !== 0 || end % this.cell !== 0) return null;
+    const { first, cells } = this.header;
+    const [a, b] = [
+      within(start / this.cell - first, cells),
+      within(end / this.cell - first, cells),
+    ];
+    const out = noCells(1);
+    if (b > a) grid.fill(a, b, out, 0);
+    const inside = grid.slices.filter((one) => one.start < end && one.start + one.dur > start);
+    const longest = inside.reduce<GridSlice | null>(
+      (most, one) => (most === null || one.dur > most.dur ? one : most),
+      null,
+    );
+    return {
+      cells: out,
+      kinds: grid.kinds
+        .filter((part) => b > a && part.starts[b]! - part.starts[a]! + part.open[a]! > 0)
+        .map((part) => [part.kind, part.covered[b]! - part.covered[a]!]),
+      longest: longest === null ? null : this.brief(lane, longest),
+    };
+  }
+
+  /** Smallest and largest value of a counter in a window of whole cells; null for others. */
+  held(lane: number, start: number, end: number): [low: number, high: number] | null {
+    const grid = this.counters.get(lane);
+    if (grid === undefined || start % this.cell !== 0 || end % this.cell !== 0) return null;
+    const { first, cells } = this.header;
+    const a = within(start / this.cell - first, cells);
+    const b = within(end / this.cell - first, cells);
+    const known = (values: Float32Array): number[] =>
+      [...values.subarray(a, b)].filter((value) => !Number.isNaN(value));
+    return [Math.min(...known(grid.low)), Math.max(...known(grid.high))];
+  }
+
+  /** A long event; null where the page does not hold it. */
+  find(table: TableName, id: number): { brief: Brief; category: number } | null {
+    // An event lies on its own lane and on a summary lane: its own comes later and says where it is.
+    let found: { brief: Brief; category: number } | null = null;
+    for (const [lane, grid] of this.lanes) {
+      if (this.tableOf(lane) !== table) continue;
+      const slice = grid.slices.find((one) => one.id === id);
+      if (slice === undefined) continue;
+      found = { brief: this.brief(lane, slice), category: this.header.types[slice.type]![1] };
+    }
+    return found;
+  }
+
+  private brief(lane: number, slice: GridSlice): Brief {
+    const [name, , kind] = this.header.types[slice.type]!;
+    return {
+      rank: this.number,
+      table: this.tableOf(lane),
+      id: slice.id,
+      lane,
+      name: this.names.full(name),
+      short: this.names.short(name),
+      kind: this.names.kind(kind) as Kind,
+      start: slice.start,
+      dur: slice.dur,
+    };
+  }
+
+  private tableOf(lane: number): TableName {
+    const on = this.header.tracks.find((one) => lane >= one.lane0 && lane < one.lane0 + one.lanes);
+    return on?.role === "async" ? "asyncs" : on?.role === "instant" ? "instants" : "events";
+  }
+
+  // --- covered time between the grid's edges: evenly spread within a cell ---
+
+  /** Of one of the device's unions. */
+  deviceBefore(name: string): (time: number) => number {
+    return this.interpolated(prefix(this.columns.f64(`device_${name}`)));
+  }
+
+  laneBefore(lane: number): (time: number) => number {
+    return this.interpolated(this.lanes.get(lane)?.whole.covered ?? null);
+  }
+
+  private interpolated(sums: Float64Array | null): (time: number) => number {
+    const { first, cells } = this.header;
+    return (time) => {
+      if (sums === null || cells === 0) return 0;
+      const at = within(time / this.cell - first, cells);
+      const low = Math.min(Math.floor(at), cells - 1);
+      return sums[low]! + (at - low) * (sums[low + 1]! - sums[low]!);
+    };
+  }
+}
+
+interface OverviewWindow {
+  cells: Cells;
+  kinds: [kind: number, ns: number][];
+  longest: Brief | null;
+}
+
+// One lane of an overview: what its events cover on a grid of cells.
+
+interface GridSlice extends SliceOut {
+  /** Position in the rank's types. */
+  type: number;
+}
+
+/** Where the cells of a grid lie: 2^level ns wide, from `first` on. */
+interface Grid {
+  level: number;
+  first: number;
+  cells: number;
+}
+
+/** Sums of one set of events before each edge of the grid. */
+interface Part {
+  kind: number;
+  covered: Float64Array;
+  starts: Float64Array;
+  /** Events that run across the start of each cell. */
+  open: Float64Array;
+}
+
+class GridLane {
+  /** Kind of the first instant, of cells where the lowest code would be wrong. */
+  readonly instants = new Map<number, number>();
+  /** Events at least two cells long, by start. */
+  readonly slices: GridSlice[] = [];
+  private shares: Float64Array | null = null;
+
+  /** `kinds`: a part for each kind, ascending. */
+  constructor(
+    private readonly grid: Grid,
+    readonly whole: Part,
+    readonly kinds: readonly Part[],
+  ) {}
+
+  /** `cells` cells of a level, from `first` on. */
+  measure(level: number, first: number, cells: number): Cells {
+    const out = noCells(cells);
+    for (let k = 0; k < cells; k += 1) {
+      const [a, b] = gridCells(this.grid, level, first + k);
+      if (b > a) this.fill(a, b, out, k);
+    }
+    if (level < this.grid.level) this.spread(level, first, out);
+    return out;
+  }
+
+  /** What the grid says of its cells `a … b - 1` as one. */
+  fill(a: number, b: number, out: Cells, k: number): void {
+    let most = 0;
+    for (const part of this.kinds) {
+      const count = part.starts[b]! - part.starts[a]! + part.open[a]!;
+      if (count === 0) continue;
+      out.count[k] = out.count[k]! + count;
+      out.mask[k] = out.mask[k]! | (1 << part.kind);
+      const covered = part.covered[b]! - part.covered[a]!;
+      if (covered > most) {
+        most = covered;
+        out.kind[k] = part.kind;
+      }
+    }
+    out.covered[k] = this.whole.covered[b]! - this.whole.covered[a]!;
+    if (most === 0 && out.count[k]! > 0) out.kind[k] = this.firstInstant(a, b);
+  }
+
+  private firstInstant(a: number, b: number): number {
+    for (let cell = a; cell < b; cell += 1) {
+      const known = this.instants.get(cell);
+      if (known !== undefined) return known;
+      const there = this.kinds.find(({ starts }) => starts[cell + 1]! > starts[cell]!);
+      if (there !== undefined) return there.kind;
+    }
+    return NO_KIND;
+  }
+
+  /** Cells finer than the grid: long events where they are, the rest evenly between them. */
+  private spread(level: number, first: number, out: Cells): void {
+    const width = 2 ** level;
+    const long = new Float64Array(out.covered.length);
+    this.addSlices(long, first * width, width, out.kind);
+    const filled = this.filled();
+    for (let k = 0; k < out.covered.length; k += 1) {
+      const [a, b] = gridCells(this.grid, level, first + k);
+      if (b <= a) continue;
+      out.covered[k] = long[k]! + Math.floor(filled[a]! * (width - long[k]!));
+      if (out.covered[k]! > 0) continue;
+      out.count[k] = 0;
+      out.mask[k] = 0;
+      out.kind[k] = NO_KIND;
+    }
+  }
+
+  /** Of each cell of the grid the share that is covered where no long event is. */
+  private filled(): Float64Array {
+    if (this.shares !== null) return this.shares;
+    const { level, first, cells } = this.grid;
+    const width = 2 ** level;
+    const long = new Float64Array(cells);
+    this.addSlices(long, first * width, width, null);
+    const { covered } = this.whole;
+    return (this.shares = long.map((ns, k) => {
+      const rest = covered[k + 1]! - covered[k]! - ns;
+      return rest > 0 ? Math.min(rest / (width - ns), 1) : 0;
+    }));
+  }
+
+  /** Add what the long events cover together; cells that one of them fills take its kind. */
+  private addSlices(
+    covered: Float64Array,
+    origin: number,
+    width: number,
+    kind: Uint8Array | null,
+  ): void {
+    let reached = Number.NEGATIVE_INFINITY;
+    for (const slice of this.slices) {
+      const end = slice.start + slice.dur;
+      const from = Math.max(slice.start, reached, origin);
+      const to = Math.min(end, origin + covered.length * width);
+      reached = Math.max(reached, end);
+      for (let k = Math.floor((from - origin) / width); from < to && k < covered.length; k += 1) {
+        const start = origin + k * width;
+        if (start >= to) break;
+        const ns = Math.min(to, start + width) - Math.max(from, start);
+        covered[k] = covered[k]! + ns;
+        if (kind !== null && 2 * ns > width) kind[k] = slice.kind;
+      }
+    }
+  }
+}
+
+function noCells(cells: number): Cells {
+  return {
+    covered: new Float64Array(cells),
+    count: new Float64Array(cells),
+    kind: new Uint8Array(cells).fill(NO_KIND),
+    mask: new Uint8Array(cells),
+  };
+}
+
+/** Cells of the grid that a cell of some level takes in, or lies in; an empty range outside. */
+function gridCells(grid: Grid, level: number, cell: number): [from: number, to: number] {
+  const factor = 2 ** (level - grid.level);
+  const from = Math.floor(cell * factor) - grid.first;
+  const to = Math.max(Math.floor((cell + 1) * factor) - grid.first, from + 1);
+  return [within(from, grid.cells), within(to, grid.cells)];
+}
+
+/** A position of the grid's edges: those before it and after it are its ends. */
+function within(at: number, cells: number): number {
+  return Math.min(Math.max(at, 0), cells);
+}
+
+/** Sums before each value, and at last of all. */
+function prefix(values: Float64Array): Float64Array {
+  const out = new Float64Array(values.length + 1);
+  for (let i = 0; i < values.length; i += 1) out[i + 1] = out[i]! + values[i]!;
+  return out;
+}
+
+export type AnyRank = Rank | Overview;

@@ -1,0 +1,263 @@
+/** Frames of panels with one row per name: kernels, durations, operators. */
+
+import type { PanelFrame } from "../protocol/source";
+import { around, BUSY, COMMUNICATION, overlaps, type Part, prelaunchedNote, waiting } from "./busy";
+import type { Names } from "./columns";
+import { operatorSums } from "./operators";
+import { matchedKinds, NO_KERNELS } from "./panel_rank";
+import { type Columns, frameOf } from "./panel_rows";
+
+// Panels with one row a name, put together over ranks: kernels, their durations, operators.
+
+/** Of fewer ranks none can be odd. */
+const LEAST_RANKS = 3;
+
+/** One kernel on the ranks that ran it, in their order. */
+interface Kernel {
+  name: number;
+  kind: number;
+  ranks: number[];
+  means: number[];
+  /** Of each rank. */
+  of: { count: number; min: number; max: number }[];
+  count: number;
+  sum: number;
+  min: number;
+  max: number;
+}
+
+/** Kernels by time over all ranks. */
+function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
+  const found = new Map<number, Kernel>();
+  for (const part of parts) {
+    const sums = kernelSums(part);
+    part.rank.kernels.forEach(({ name, kind }, at) => {
+      const count = sums.count[at]!;
+      if (count === 0) return;
+      const key = name * BUSY + kind;
+      let one = found.get(key);
+      if (one === undefined) {
+        const none = { count: 0, sum: 0, min: Infinity, max: 0 };
+        one = { name, kind, ranks: [], means: [], of: [], ...none };
+        found.set(key, one);
+      }
+      one.ranks.push(part.rank.number);
+      one.means.push(sums.sum[at]! / count);
+      one.of.push({ count, min: sums.min[at]!, max: sums.max[at]! });
+      one.count += count;
+      one.sum += sums.sum[at]!;
+      one.min = Math.min(one.min, sums.min[at]!);
+      one.max = Math.max(one.max, sums.max[at]!);
+    });
+  }
+  return [...found.values()].sort(
+    (a, b) =>
+      b.sum - a.sum ||
+      b.count - a.count ||
+      a.kind - b.kind ||
+      byCodePoints(names.full(a.name), names.full(b.name)),
+  );
+}
+
+export function kernelDurations(parts: readonly Part[], names: Names, top: number): PanelFrame {
+  const all = kernelsOf(parts, names);
+  const shown = all.slice(0, top);
+  const each = shown.flatMap((one) => one.ranks.map(() => one));
+  const of = shown.flatMap((one) => one.of);
+  const columns: Columns = {
+    name: each.map(({ name }) => names.full(name)),
+    short: each.map(({ name }) => names.short(name)),
+    kind: each.map(({ kind }) => names.kind(kind)),
+    rank: shown.flatMap(({ ranks }) => ranks),
+    count: of.map(({ count }) => count),
+    mean_ns: shown.flatMap(({ means }) => means),
+    min_ns: of.map(({ min }) => min),
+    max_ns: of.map(({ max }) => max),
+  };
+  return aboutKernels(parts, columns, { total: all.length });
+}
+
+export function kernels(parts: readonly Part[], names: Names, top: number): PanelFrame {
+  const all = kernelsOf(parts, names);
+  const shown = all.slice(0, top);
+  const waits = waitsOf(parts);
+  const odd = shown.map(oddRank);
+  const columns: Columns = {
+    kind: shown.map(({ kind }) => names.kind(kind)),
+    name: shown.map(({ name }) => names.full(name)),
+    short: shown.map(({ name }) => names.short(name)),
+    count: shown.map(({ count }) => count),
+    sum_ns: shown.map(({ sum }) => sum),
+    mean_ns: shown.map(({ sum, count }) => sum / count),
+    min_ns: shown.map(({ min }) => min),
+    max_ns: shown.map(({ max }) => max),
+    ranks: shown.map(({ ranks }) => ranks.length),
+    wait_ns: shown.map(({ name, kind }) =>
+      kind === COMMUNICATION ? (waits.get(name) ?? null) : null,
+    ),
+    odd_rank: odd.map((one) => one?.rank ?? null),
+    odd_ratio: odd.map((one) => one?.ratio ?? null),
+  };
+  const rest = all.slice(top).reduce((sum, one) => sum + one.sum, 0);
+  return aboutKernels(parts, columns, { total: all.length, rest_ns: rest });
+}
+
+function aboutKernels(
+  parts: readonly Part[],
+  columns: Columns,
+  attrs: Record<string, unknown>,
+): PanelFrame {
+  const counts = new Array<number>(BUSY).fill(0);
+  for (const part of parts) {
+    countsOfKinds(part.rank.kernels, kernelSums(part)).forEach(
+      (count, kind) => (counts[kind] = counts[kind]! + count),
+    );
+  }
+  const note = counts.some((count) => count > 0) ? prelaunchedNote(parts) : NO_KERNELS;
+  return frameOf(columns, { matched: matchedKinds(counts), ...attrs }, note);
+}
+
+function waitsOf(parts: readonly Part[]): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const part of parts) {
+    for (const [name, time] of waitsByName(part)) found.set(name, (found.get(name) ?? 0) + time);
+  }
+  return found;
+}
+
+/** The rank whose mean is farthest from the median rank's, and the ratio of both. */
+function oddRank({ kind, means, ranks }: Kernel): { rank: number; ratio: number } | null {
+  if (kind === COMMUNICATION || ranks.length < LEAST_RANKS) return null;
+  const sorted = [...means].sort((a, b) => a - b);
+  const median = (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+  if (!(median > 0)) return null;
+  const far = indexOfLeast(means.map((mean) => -Math.abs(mean - median)));
+  return { rank: ranks[far]!, ratio: means[far]! / median };
+}
+
+export function operators(parts: readonly Part[], names: Names, top: number): PanelFrame {
+  const measures = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
+  const found = new Map<number, Record<(typeof measures)[number], number>>();
+  const matched = { operators: 0, device_work: 0, linked: 0 };
+  let any = false;
+  for (const part of parts) {
+    const sums = operatorSums(part);
+    const { names: own, row } = part.rank.operators;
+    any ||= row.length > 0;
+    matched.device_work += sums.work;
+    matched.linked += sums.linked;
+    own.forEach((name, at) => {
+      matched.operators += sums.count[at]!;
+      if (sums.count[at] === 0 && sums.deviceTotal[at] === 0) return;
+      let one = found.get(name);
+      if (one === undefined) {
+        one = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };
+        found.set(name, one);
+      }
+      for (const measure of measures) one[measure] += sums[measure][at]!;
+    });
+  }
+  const all = [...found.entries()].sort(
+    ([a, x], [b, y]) =>
+      y.deviceTotal - x.deviceTotal ||
+      y.cpuSelf - x.cpuSelf ||
+      byCodePoints(names.full(a), names.full(b)),
+  );
+  const shown = all.slice(0, top);
+  const columns: Columns = {
+    name: shown.map(([name]) => names.full(name)),
+    count: shown.map(([, { count }]) => count),
+    cpu_total_ns: shown.map(([, { cpuTotal }]) => cpuTotal),
+    cpu_self_ns: shown.map(([, { cpuSelf }]) => cpuSelf),
+    device_total_ns: shown.map(([, { deviceTotal }]) => deviceTotal),
+    device_self_ns: shown.map(([, { deviceSelf }]) => deviceSelf),
+  };
+  const note = any
+    ? "no operators are selected"
+    : "no operators: no host events of category cpu_op or operator";
+  return frameOf(
+    columns,
+    { matched, total: all.length },
+    all.length > 0 ? prelaunchedNote(parts) : note,
+  );
+}
+
+/** The first of the least values. */
+function indexOfLeast(values: readonly number[]): number {
+  let best = 0;
+  for (let i = 1; i < values.length; i += 1) if (values[i]! < values[best]!) best = i;
+  return best;
+}
+
+/** As Python compares strings; JavaScript compares halves of characters beyond U+FFFF. */
+export function byCodePoints(a: string, b: string): number {
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i += 1) {
+    const [x, y] = [a.charCodeAt(i), b.charCodeAt(i)];
+    if (x === y) continue;
+    const [high, low] = [isHalf(x), isHalf(y)];
+    return high === low ? x - y : high ? 1 : -1;
+  }
+  return a.length - b.length;
+}
+
+/** Half of a character beyond U+FFFF, which comes after all others. */
+function isHalf(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdfff;
+}
+
+// Kernels of one rank, added up by name.
+
+/** By place in the rank's `kernels`. */
+interface KernelSums {
+  count: Float64Array;
+  sum: Float64Array;
+  min: Float64Array;
+  max: Float64Array;
+}
+
+function kernelSums(part: Part): KernelSums {
+  return part.rank.once("kernels", part, ({ rank, mask, low, high }) => {
+    const { work, kernels } = rank;
+    const [first, last] = around(work, part);
+    const count = new Float64Array(kernels.length);
+    const sum = new Float64Array(kernels.length);
+    const min = new Float64Array(kernels.length).fill(Infinity);
+    const max = new Float64Array(kernels.length);
+    for (let i = first; i < last; i += 1) {
+      if (mask !== null && mask[work.row[i]!] === 0) continue;
+      let [start, end] = [work.start[i]!, work.end[i]!];
+      if (!overlaps(start, end, low)) continue;
+      if (start < low) start = low;
+      if (end > high) end = high;
+      const time = end - start;
+      const kernel = work.kernel[i]!;
+      count[kernel] = count[kernel]! + 1;
+      sum[kernel] = sum[kernel]! + time;
+      if (time < min[kernel]!) min[kernel] = time;
+      if (time > max[kernel]!) max[kernel] = time;
+    }
+    return { count, sum, min, max };
+  });
+}
+
+/** How long the rank waits in communication, by position in the job's names. */
+function waitsByName(part: Part): Map<number, number> {
+  return part.rank.once("waits by name", part, () => {
+    const { rank: own, matched } = part.rank;
+    const found = new Map<number, number>();
+    const { entry, begin, until } = waiting(part);
+    for (let i = 0; i < entry.length; i += 1) {
+      const [name] = own.typeOf(own.events, matched.id[entry[i]!]!);
+      found.set(name, (found.get(name) ?? 0) + until[i]! - begin[i]!);
+    }
+    return found;
+  });
+}
+
+/** How many members are of each kind of device work. */
+function countsOfKinds(kernels: readonly { kind: number }[], sums: KernelSums): number[] {
+  const counts = new Array<number>(BUSY).fill(0);
+  kernels.forEach(({ kind }, at) => (counts[kind] = counts[kind]! + sums.count[at]!));
+  return counts;
+}

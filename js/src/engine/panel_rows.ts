@@ -1,0 +1,404 @@
+/** Frames of panels with rows per rank: breakdown, overlap, idle, queue, steps. */
+
+import { CAUSES } from "../facts/panels";
+import type { PanelFrame, Value } from "../protocol/source";
+import {
+  BUSY,
+  busyTimes,
+  exactly,
+  exposedWait,
+  ofAllTimes,
+  overlap,
+  type Part,
+  prelaunchedNote,
+  spanOf,
+} from "./busy";
+import type { PhasesHeader } from "./document";
+import { idle } from "./idle";
+import {
+  matchedKinds,
+  NO_LAUNCHES,
+  type PanelRank,
+  STILL_QUEUES,
+  withoutCommunication,
+  withoutSteps,
+  withoutWork,
+} from "./panel_rank";
+
+// Panels with rows for each rank: breakdown, overlap, idle, queue, steps; and the kinds of work.
+
+const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
+const ALL = 7;
+
+export type Columns = Record<string, Value[]>;
+
+export function frameOf(columns: Columns, attrs: Record<string, unknown>, note = ""): PanelFrame {
+  const rows = Object.values(columns)[0]?.length ?? 0;
+  const said = note !== "" ? note : rows === 0 ? "no events match" : "";
+  return { rows, columns, attrs: said === "" ? attrs : { ...attrs, note: said } };
+}
+
+/** An empty column of each name. */
+function blank(...names: string[]): Columns {
+  return Object.fromEntries(names.map((name) => [name, []]));
+}
+
+function put(columns: Columns, row: Record<string, Value>): void {
+  for (const [name, value] of Object.entries(row)) columns[name]!.push(value);
+}
+
+function numbersOf(parts: readonly Part[]): number[] {
+  return parts.map(({ rank }) => rank.number);
+}
+
+function countsOf(parts: readonly Part[]): number[] {
+  const counts = new Array<number>(BUSY).fill(0);
+  for (const part of parts) {
+    busyTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
+  }
+  return counts;
+}
+
+/** Parts whose devices work, or idle between work, and the ranks of those without. */
+function working(parts: readonly Part[]): [working: Part[], idle: number[]] {
+  const at = parts.filter((part) => spanOf(part) !== null);
+  return [at, numbersOf(parts.filter((part) => !at.includes(part)))];
+}
+
+export function breakdown(parts: readonly Part[]): PanelFrame {
+  const columns = blank(
+    "rank",
+    "span_ns",
+    "idle_ns",
+    "compute_ns",
+    "non_compute_ns",
+    "busy_ns",
+    "communication_ns",
+    "exposed_communication_ns",
+    "exposed_memory_ns",
+    "exposed_wait_ns",
+  );
+  const [at, without] = working(parts);
+  for (const part of at) {
+    const [start, end] = spanOf(part)!;
+    const { unions } = busyTimes(part);
+    const [span, busy, compute, either] = [end - start, unions[ALL]!, unions[1]!, unions[3]!];
+    put(columns, {
+      rank: part.rank.number,
+      span_ns: span,
+      idle_ns: span - busy,
+      compute_ns: compute,
+      non_compute_ns: busy - compute,
+      busy_ns: busy,
+      communication_ns: unions[2]!,
+      exposed_communication_ns: either - compute,
+      exposed_memory_ns: busy - either,
+      exposed_wait_ns: exposedWait(part),
+    });
+  }
+  const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
+  const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];
+  return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
+}
+
+export function overlapRows(parts: readonly Part[]): PanelFrame {
+  const columns = blank(
+    "rank",
+    "communication_ns",
+    "overlapped_ns",
+    "overlap_share",
+    "exposed_ns",
+    "compute_ns",
+  );
+  const silent: number[] = [];
+  for (const part of parts) {
+    const { communication, compute, both } = overlap(part);
+    if (communication === 0) silent.push(part.rank.number);
+    put(columns, {
+      rank: part.rank.number,
+      communication_ns: communication,
+      overlapped_ns: both,
+      overlap_share: communication > 0 ? both / communication : null,
+      exposed_ns: communication - both,
+      compute_ns: compute,
+    });
+  }
+  const { compute, communication } = matchedKinds(countsOf(parts));
+  const note = withoutCommunication(numbersOf(parts), silent);
+  return frameOf(columns, { matched: { compute, communication } }, note);
+}
+
+export function idleCauses(parts: readonly Part[]): PanelFrame {
+  const columns = blank("rank", "idle_category", "idle_ns", "gaps", "idle_share");
+  const [at, without] = working(parts);
+  for (const part of at) {
+    const { time, gaps } = idle(part);
+    const whole = time.reduce((sum, one) => sum + one, 0);
+    CAUSES.forEach((category, k) => {
+      put(columns, {
+        rank: part.rank.number,
+        idle_category: category,
+        idle_ns: time[k]!,
+        gaps: gaps[k]!,
+        idle_share: whole > 0 ? time[k]! / whole : null,
+      });
+    });
+  }
+  const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
+  return frameOf(columns, attrs, withoutWork(numbersOf(parts), without));
+}
+
+export function queues(parts: readonly Part[]): PanelFrame {
+  const columns = blank("rank", "stream", "count", "time_weighted_mean", "max", "span_ns");
+  let launched = 0;
+  for (const part of parts) {
+    const found = part.rank.once("queue", part, (one) => one.rank.launched.within(one));
+    launched += found.launched;
+    for (const { stream, count, mean, max, span } of found.queues) {
+      put(columns, {
+        rank: part.rank.number,
+        stream,
+        count,
+        time_weighted_mean: mean,
+        max,
+        span_ns: span,
+      });
+    }
+  }
+  // Queues are those of all times, cut at the window's edges.
+  const matched = { ...matchedKinds(countsOf(parts.map(ofAllTimes))), launched };
+  const moved =
+    columns.count!.some((one) => one !== 0) || columns.span_ns!.some((one) => one !== 0);
+  const note = columns.rank!.length === 0 ? NO_LAUNCHES : moved ? "" : STILL_QUEUES;
+  return frameOf(columns, { matched }, note);
+}
+
+export function kernelTypes(parts: readonly Part[]): PanelFrame {
+  const times = new Float64Array(ALL + 1);
+  for (const part of parts) {
+    exactly(busyTimes(part).unions).forEach((time, set) => {
+      if (set > 0) times[set] = times[set]! + time;
+    });
+  }
+  const whole = times.reduce((sum, time) => sum + time, 0);
+  const sets = Array.from(times.keys()).filter((set) => times[set]! !== 0);
+  sets.sort((a, b) => times[b]! - times[a]! || a - b);
+  const columns: Columns = {
+    kernel_type: sets.map((set) =>
+      WORDS.filter((_, kind) => ((set >> kind) & 1) === 1).join(" overlapping "),
+    ),
+    sum_ns: sets.map((set) => times[set]!),
+    share: sets.map((set) => times[set]! / whole),
+  };
+  const counts = countsOf(parts);
+  const matched = matchedKinds(counts);
+  const missing = Object.keys(matched).filter((kind) => matched[kind] === 0);
+  const note = missing.length > 0 ? `no kernels matched ${missing.join(", ")}` : "";
+  return frameOf(columns, { matched }, note);
+}
+
+/** Of parts of all times. */
+export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame {
+  const found = stepRows(parts, phases);
+  const columns: Columns = {
+    phase: found.phase,
+    step: found.step,
+    rank: found.rank,
+    start_ns: found.start,
+    dur_ns: found.dur,
+    deviation_share: found.deviation,
+  };
+  const matched = { steps: found.steps, ...matchedKinds(countsOf(parts)) };
+  const without = withoutSteps(numbersOf(parts), found.without, found.unselected);
+  return frameOf(columns, { matched }, [without, found.cut].filter(Boolean).join("; "));
+}
+
+// How long each rank takes for each step and its phases, against the others.
+
+const STEP = /^ProfilerStep\s*#\s*(\d{1,18})/;
+/** Phases that take less of all steps say little. */
+const LEAST_PCT = 1;
+
+interface StepRow {
+  row: number;
+  number: number;
+}
+
+interface StepRows {
+  phase: string[];
+  step: number[];
+  rank: number[];
+  start: number[];
+  dur: number[];
+  deviation: (number | null)[];
+  /** How many of them are whole steps. */
+  steps: number;
+  /** Ranks that have no step, and how many steps these have whatever is selected. */
+  without: number[];
+  unselected: number;
+  /** Empty unless the window cuts steps. */
+  cut: string;
+}
+
+/** Parts are of all times, or of the window of an export. */
+function stepRows(parts: readonly Part[], phases: PhasesHeader): StepRows {
+  const whole: Spent[] = [];
+  const without: number[] = [];
+  let unselected = 0;
+  for (const part of parts) {
+    const own = added(
+      hostSteps(part.rank).filter(({ row }) => chosen(part, row)),
+      part,
+      0,
+    );
+    if (own.length === 0) {
+      without.push(part.rank.number);
+      unselected += new Set(hostSteps(part.rank).map(({ number }) => number)).size;
+    }
+    whole.push(...own.sort((a, b) => a.step - b.step));
+  }
+  const found = parts.flatMap((part) => {
+    const { row, step, phase } = part.rank.rank.phases();
+    const own: Spent[][] = phases.names.map(() => []);
+    const rows = Array.from(row, (one, i) => ({ row: one, number: step[i]!, phase: phase[i]! }));
+    for (let at = 0; at < own.length; at += 1) {
+      const mine = rows.filter((one) => one.phase === at && chosen(part, one.row));
+      own[at] = summed(mine, part, at + 1).sort((a, b) => a.step - b.step);
+    }
+    return own.flat();
+  });
+  const all = sum(whole);
+  const lasting = phases.labels.flatMap((_, at) => {
+    const mine = found.filter(({ phase }) => phase === at + 1);
+    return whole.length > 0 && mine.length > 0 && sum(mine) * 100 >= all * LEAST_PCT ? [mine] : [];
+  });
+  const rows = [...whole, ...lasting.flat()];
+  return {
+    phase: rows.map(({ phase }) => (phase === 0 ? "step" : phases.labels[phase - 1]!)),
+    step: rows.map(({ step }) => step),
+    rank: rows.map(({ rank }) => rank),
+    start: rows.map(({ start }) => start),
+    dur: rows.map(({ dur }) => dur),
+    deviation: [deviations(whole), ...lasting.map(deviations)].flat(),
+    steps: whole.length,
+    without,
+    unselected,
+    cut: whole.every((row) => row.whole)
+      ? ""
+      : "steps that the window cuts are not compared between ranks",
+  };
+}
+
+interface Spent {
+  /** 0: the whole step; else the place of the phase, plus one. */
+  phase: number;
+  rank: number;
+  step: number;
+  start: number;
+  dur: number;
+  /** The step lies in the window: only such steps are compared. */
+  whole: boolean;
+}
+
+function chosen({ mask }: Part, row: number): boolean {
+  return mask === null || mask[row] === 1;
+}
+
+function clipped({ rank, low, high }: Part, row: number): [start: number, end: number] {
+  const { start, dur } = rank.rank.events;
+  return [Math.max(start[row]!, low), Math.min(start[row]! + dur[row]!, high)];
+}
+
+/** Steps of a rank that the window does not cut, and no export has cut. */
+function wholeSteps({ rank, low, high }: Part): (step: number) => boolean {
+  const { start, dur } = rank.rank.events;
+  const cut = new Set(rank.rank.header.clipped_steps);
+  for (const { row, number } of hostSteps(rank)) {
+    if (start[row]! < low || start[row]! + dur[row]! > high) cut.add(number);
+  }
+  return (step) => !cut.has(step);
+}
+
+/** From the first start to the last end of what belongs to one step. */
+function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
+  const { rank } = part;
+  const byStep = new Map<number, Spent & { end: number }>();
+  const isWhole = wholeSteps(part);
+  for (const { row, number } of rows) {
+    const [from, to] = clipped(part, row);
+    const known = byStep.get(number);
+    if (known === undefined) {
+      const [start, dur, whole] = [from, to - from, isWhole(number)];
+      const made = { phase, rank: rank.number, step: number, start, dur, end: to, whole };
+      byStep.set(number, made);
+      continue;
+    }
+    known.start = Math.min(known.start, from);
+    known.end = Math.max(known.end, to);
+    known.dur = known.end - known.start;
+  }
+  return [...byStep.values()];
+}
+
+/** The first start, and the time of all of what belongs to one step. */
+function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
+  const byStep = new Map<number, Spent>();
+  const isWhole = wholeSteps(part);
+  for (const { row, number } of rows) {
+    const [start, end] = clipped(part, row);
+    const known = byStep.get(number);
+    if (known !== undefined) known.dur += end - start;
+    else {
+      const whole = isWhole(number);
+      const rank = part.rank.number;
+      byStep.set(number, { phase, rank, step: number, start, dur: end - start, whole });
+    }
+  }
+  return [...byStep.values()];
+}
+
+/** How far durations are from the median of their step, as a share of it. */
+function deviations(rows: readonly Spent[]): (number | null)[] {
+  const byStep = new Map<number, number[]>();
+  for (const { step, dur, whole } of rows) {
+    if (!whole) continue;
+    const known = byStep.get(step);
+    if (known === undefined) byStep.set(step, [dur]);
+    else known.push(dur);
+  }
+  for (const durs of byStep.values()) durs.sort((a, b) => a - b);
+  return rows.map(({ step, dur, whole }) => {
+    const durs = byStep.get(step);
+    if (!whole || durs === undefined) return null;
+    const middle = (durs[(durs.length - 1) >> 1]! + durs[durs.length >> 1]!) / 2;
+    return middle === 0 ? null : (dur - middle) / middle;
+  });
+}
+
+const KNOWN = new WeakMap<PanelRank, StepRow[]>();
+
+/** The host's ranges that are steps, by start. */
+function hostSteps(rank: PanelRank): StepRow[] {
+  let found = KNOWN.get(rank);
+  if (found === undefined) {
+    found = [];
+    const { type } = rank.rank.events;
+    const streams = rank.rank.streams();
+    const numbers = rank.rank.header.types.map(([name]) => {
+      const match = STEP.exec(rank.names.full(name));
+      return match === null ? -1 : Number(match[1]);
+    });
+    if (numbers.some((number) => number >= 0)) {
+      for (let row = 0; row < type.length; row += 1) {
+        const number = numbers[type[row]!]!;
+        if (number >= 0 && streams[row]! < 0) found.push({ row, number });
+      }
+    }
+    KNOWN.set(rank, found);
+  }
+  return found;
+}
+
+function sum(rows: readonly Spent[]): number {
+  return rows.reduce((total, { dur }) => total + dur, 0);
+}

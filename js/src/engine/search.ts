@@ -1,0 +1,495 @@
+/** Search events by name, selections, and totals. */
+
+import { type ColumnOf, compileQuery, matcher } from "../expressions/evaluate";
+import type { Brief, SelectionJson, TableName } from "../protocol/source";
+import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
+import type { Job } from "./job";
+import { Overview } from "./overview";
+import type { Rank } from "./rank";
+
+// Events by name: counted, and stepped through.
+
+export const TABLES = ["events", "asyncs", "instants"] as const;
+const KEPT_TEXTS = 4;
+
+interface Ordered {
+  start: Float64Array;
+  /** Positions in `TABLES`. */
+  table: Uint8Array;
+  row: Int32Array;
+}
+
+/** The matches of one rank. */
+class RankHits {
+  private inOrder: Ordered | null = null;
+  private readonly byTable = new Map<TableName, Int32Array>();
+
+  constructor(
+    readonly rank: Rank,
+    /** By type: does its name match? */
+    private readonly matching: Uint8Array,
+    readonly count: number,
+  ) {}
+
+  /** Matching rows of a table, ascending. */
+  rows(name: TableName): Int32Array {
+    let rows = this.byTable.get(name);
+    if (rows === undefined) {
+      const { type } = this.rank.table(name);
+      const { matching } = this;
+      rows = positions(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
+      this.byTable.set(name, rows);
+    }
+    return rows;
+  }
+
+  /** All matches in the order of stepping. */
+  get ordered(): Ordered {
+    if (this.inOrder !== null) return this.inOrder;
+    const parts = TABLES.map((name) => this.rows(name));
+    const length = parts.reduce((sum, rows) => sum + rows.length, 0);
+    const all: Ordered = {
+      start: new Float64Array(length),
+      table: new Uint8Array(length),
+      row: new Int32Array(length),
+    };
+    let at = 0;
+    parts.forEach((rows, table) => {
+      all.start.set(picked(this.rank.table(TABLES[table]!).start, rows), at);
+      all.table.fill(table, at, at + rows.length);
+      all.row.set(rows, at);
+      at += rows.length;
+    });
+    const inOrder = parts[0]!.length === length ? all : sorted(all);
+    return (this.inOrder = inOrder);
+  }
+
+  brief(position: number): Brief {
+    const { table, row } = this.ordered;
+    return this.rank.brief(this.rank.table(TABLES[table[position]!]!), row[position]!);
+  }
+
+  /** How many matches come before a place, or also the one that is there. */
+  before(time: number, table: number, row: number, inclusive: boolean): number {
+    const places = this.ordered;
+    const low = countBelow(places.start, time);
+    const high = countUpTo(places.start, time);
+    let before = low;
+    for (let at = low; at < high; at += 1) {
+      const order = places.table[at]! - table || places.row[at]! - row;
+      if (order < 0 || (inclusive && order === 0)) before += 1;
+    }
+    return before;
+  }
+}
+
+function sorted({ start, table, row }: Ordered): Ordered {
+  const order = positions(start.length, () => true).sort(
+    (a, b) => start[a]! - start[b]! || table[a]! - table[b]! || row[a]! - row[b]!,
+  );
+  return {
+    start: picked(start, order),
+    table: picked(table, order),
+    row: order.map((at) => row[at]!),
+  };
+}
+
+interface Hits {
+  ranks: RankHits[];
+  /** How many names match. */
+  names: number;
+  total: number;
+  error: string | null;
+  /** Matches on ranks whose single events are not in the page. */
+  leftOut: [rank: number, count: number][];
+}
+
+export interface Place {
+  rank: number;
+  start: number;
+  table?: string;
+  id?: number;
+}
+
+export class Search {
+  private readonly kept = new Map<string, Promise<Hits>>();
+
+  constructor(private readonly job: Job) {}
+
+  /** The matches of a text; those of the last few texts are remembered. */
+  hits(text: string): Promise<Hits> {
+    const found = this.kept.get(text) ?? this.match(text);
+    this.kept.delete(text);
+    this.kept.set(text, found);
+    for (const old of this.kept.keys()) {
+      if (this.kept.size <= KEPT_TEXTS) break;
+      this.kept.delete(old);
+    }
+    return found;
+  }
+
+  private async match(text: string): Promise<Hits> {
+    const { test, error } = matcher(text);
+    const matching = Uint8Array.from(this.job.names.all, (name) => (test(name) ? 1 : 0));
+    const used = new Set<number>();
+    const hits: Hits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
+    for (const rank of await this.job.all()) {
+      const counts = rank instanceof Overview ? rank.header.counts : typeCounts(rank);
+      const types = Uint8Array.from(rank.header.types, ([name]) => matching[name]!);
+      let count = 0;
+      rank.header.types.forEach(([name], type) => {
+        if (types[type] === 0 || counts[type] === 0) return;
+        count += counts[type]!;
+        used.add(name);
+      });
+      if (rank instanceof Overview) {
+        if (count > 0) hits.leftOut.push([rank.number, count]);
+      } else {
+        hits.ranks.push(new RankHits(rank, types, count));
+        hits.total += count;
+      }
+    }
+    hits.names = used.size;
+    return hits;
+  }
+
+  /** Answer `search`. */
+  async summary(text: string): Promise<Record<string, unknown>> {
+    const { total, names, ranks, error, leftOut } = await this.hits(text);
+    const reply: Record<string, unknown> = {
+      total,
+      names,
+      ranks: ranks.filter(({ count }) => count > 0).map(({ rank, count }) => [rank.number, count]),
+      error,
+    };
+    if (leftOut.length > 0) reply.left_out = leftOut;
+    return reply;
+  }
+
+  /** Answer `find`: the next or previous match after a place, around the end if need be. */
+  async step(
+    text: string,
+    from: Place | null,
+    direction: number,
+  ): Promise<Record<string, unknown>> {
+    const hits = await this.hits(text);
+    const { total, error } = hits;
+    if (total === 0) return { brief: null, index: 0, total: 0, wrapped: false, error };
+    const forward = direction > 0;
+    let position = from === null ? (forward ? 0 : total - 1) : next(hits, from, forward);
+    const wrapped = position < 0 || position >= total;
+    position = ((position % total) + total) % total;
+    let rest = position;
+    let brief: Brief | null = null;
+    for (const one of hits.ranks) {
+      if (rest < one.count) {
+        brief = one.brief(rest);
+        break;
+      }
+      rest -= one.count;
+    }
+    return { brief, index: position + 1, total, wrapped, error };
+  }
+}
+
+/** The position after (or before) a place among the matches of all ranks. */
+function next(hits: Hits, from: Place, forward: boolean): number {
+  // A place without a row lies before all that start with it.
+  const table = Math.max(TABLES.indexOf((from.table ?? "events") as TableName), 0);
+  const row = from.id ?? -1;
+  let before = 0;
+  for (const one of hits.ranks) {
+    if (one.rank.number < from.rank) before += one.count;
+    else if (one.rank.number === from.rank && one.count > 0) {
+      before += one.before(from.start, table, row, forward);
+    }
+  }
+  return forward ? before : before - 1;
+}
+
+const counted = new WeakMap<Rank, Float64Array>();
+
+/** Events, asyncs and instants of each type. */
+function typeCounts(rank: Rank): Float64Array {
+  let counts = counted.get(rank);
+  if (counts === undefined) {
+    counts = new Float64Array(rank.header.types.length);
+    for (const name of TABLES) {
+      for (const type of rank.table(name).type) counts[type] = counts[type]! + 1;
+    }
+    counted.set(rank, counts);
+  }
+  return counts;
+}
+
+// Which events a selection has.
+
+const FIELDS = ["start_ns", "end_ns", "ranks", "tracks", "query", "ids"] as const;
+
+/** A selection as a request states it; missing parts mean "all". */
+export function readSelection(value: unknown): SelectionJson {
+  const given = (value ?? {}) as Partial<SelectionJson>;
+  const out: Record<string, unknown> = {};
+  for (const field of FIELDS) out[field] = given[field] ?? null;
+  return out as unknown as SelectionJson;
+}
+
+/** Rows of the member events of a rank, ascending. */
+export function membersOf(rank: Rank, selection: SelectionJson, names: Names): Int32Array {
+  const { start_ns: from, end_ns: to, ranks, ids, query } = selection;
+  if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
+  const { start, dur } = rank.events;
+  const tests: ((row: number) => boolean)[] = [];
+  // Sorted by start: all from here on start too late.
+  const last = to === null ? start.length : countBelow(start, to);
+  if (from !== null) {
+    const begun = countBelow(start, from);
+    tests.push((row) => row >= begun || start[row]! + dur[row]! > from);
+  }
+  const onTrack = trackTest(rank, selection.tracks);
+  if (onTrack !== null) tests.push((row) => onTrack(rank.events.lane[row]!));
+  if (ids !== null) {
+    const chosen = new Set(ids.filter(([number]) => number === rank.number).map(([, id]) => id));
+    tests.push((row) => chosen.has(row));
+  }
+  if (query !== null) tests.push(compileQuery(query, eventColumns(rank, names)));
+  const rows: number[] = [];
+  for (let row = 0; row < last; row += 1) if (tests.every((test) => test(row))) rows.push(row);
+  return Int32Array.from(rows);
+}
+
+/** Whether a lane is of the chosen tracks; null where all are. */
+export function trackTest(
+  rank: Rank,
+  tracks: readonly unknown[] | null,
+): ((lane: number) => boolean) | null {
+  if (tracks === null) return null;
+  const keys = new Set(
+    tracks.flatMap((one) => {
+      if (typeof one === "string") return [one];
+      const [number, key] = one as [number, string];
+      return number === rank.number ? [key] : [];
+    }),
+  );
+  const { lane0, lanes } = rank.header;
+  const wanted = Uint8Array.from({ length: lanes }, (_, at) => {
+    const key = rank.trackAt(lane0 + at)?.key;
+    return key !== undefined && keys.has(key) ? 1 : 0;
+  });
+  return (lane) => wanted[lane - lane0] === 1;
+}
+
+/** The columns of `Trace.events`, for queries. */
+export function eventColumns(rank: Rank, names: Names): ColumnOf {
+  const { events } = rank;
+  const { start, dur, lane } = events;
+  return (name) => {
+    switch (name) {
+      case "rank":
+        return () => rank.number;
+      case "id":
+      case "index":
+        return (row) => row;
+      case "start_ns":
+        return (row) => start[row]!;
+      case "dur_ns":
+        return (row) => dur[row]!;
+      case "name":
+        return (row) => names.full(rank.typeOf(events, row)[0]);
+      case "category":
+        return (row) => names.category(rank.typeOf(events, row)[1]);
+      case "kind":
+        return (row) => names.kind(rank.kindOf(events, row));
+      case "track":
+        return (row) => rank.trackAt(lane[row]!)?.key ?? "";
+      case "pid":
+        return (row) => rank.trackAt(lane[row]!)?.pid ?? "";
+      case "tid":
+        return (row) => rank.trackAt(lane[row]!)?.tid ?? "";
+      case "depth":
+        return (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0);
+      case "phase": {
+        const paired = rank.paired();
+        return (row) => (paired.has(row) ? "B" : "X");
+      }
+      case "parent":
+        return valuesOf(rank.parents());
+      case "stream":
+        return valuesOf(rank.streams());
+      case "correlation":
+        return valuesOf(rank.correlations());
+      case "prelaunched": {
+        const early = rank.prelaunched();
+        return (row) => early[row] === 1;
+      }
+      case "step":
+        return valuesOf(rank.steps());
+      default:
+        return null;
+    }
+  };
+}
+
+function valuesOf(values: ArrayLike<number>): (row: number) => number {
+  return (row) => values[row]!;
+}
+
+// How much time a selection holds, by kind and by name.
+
+const MOST_NAMES = 200;
+
+interface Sums {
+  kind: number;
+  /** Position in the job's names; -1 for a sum over all names. */
+  name: number;
+  /** In which order the group was met. */
+  at: number;
+  count: number;
+  sum: number;
+  least: number;
+  most: number;
+  device: number;
+}
+
+/** Answer `totals`. */
+export function totals(
+  ranks: readonly Rank[],
+  selection: SelectionJson,
+  names: Names,
+): Record<string, unknown> {
+  const byName = new Map<string, Sums>();
+  for (const rank of ranks) addUp(rank, selection, names, byName);
+  const kinds = new Map<number, Sums>();
+  for (const one of byName.values()) {
+    merge(group(kinds, one.kind, { kind: one.kind, name: -1, at: one.kind }), one);
+  }
+  const named = [...byName.values()].sort(byTime);
+  return {
+    events: named.reduce((events, { count }) => events + count, 0),
+    kinds: [...kinds.values()].sort(byTime).map((sums) => record(sums, names)),
+    names: named.slice(0, MOST_NAMES).map((sums) => ({
+      name: names.full(sums.name),
+      short: names.short(sums.name),
+      ...record(sums, names),
+    })),
+    names_total: named.length,
+  };
+}
+
+function addUp(
+  rank: Rank,
+  selection: SelectionJson,
+  names: Names,
+  groups: Map<string, Sums>,
+): void {
+  const { start, dur, type } = rank.events;
+  const { start_ns: from, end_ns: to } = selection;
+  const streams = rank.streams();
+  const byType: (Sums | undefined)[] = [];
+  for (const row of membersOf(rank, selection, names)) {
+    const low = from === null ? start[row]! : Math.max(start[row]!, from);
+    const end = start[row]! + dur[row]!;
+    const inside = (to === null ? end : Math.min(end, to)) - low;
+    const [name, , kind] = rank.header.types[type[row]!]!;
+    const sums = (byType[type[row]!] ??= blank({ kind, name, at: type[row]! }));
+    sums.count += 1;
+    sums.sum += inside;
+    sums.least = Math.min(sums.least, inside);
+    sums.most = Math.max(sums.most, inside);
+    if (streams[row]! >= 0) sums.device += inside;
+  }
+  // Types are in the order in which the kernel would meet their names.
+  for (const sums of byType) {
+    if (sums === undefined) continue;
+    const key = `${sums.kind} ${sums.name}`;
+    merge(group(groups, key, { ...sums, at: groups.size }), sums);
+  }
+}
+
+function blank({ kind, name, at }: Pick<Sums, "kind" | "name" | "at">): Sums {
+  return { kind, name, at, count: 0, sum: 0, least: Infinity, most: 0, device: 0 };
+}
+
+function group<K>(groups: Map<K, Sums>, key: K, of: Pick<Sums, "kind" | "name" | "at">): Sums {
+  let found = groups.get(key);
+  if (found === undefined) {
+    found = blank(of);
+    groups.set(key, found);
+  }
+  return found;
+}
+
+function merge(into: Sums, part: Sums): void {
+  into.count += part.count;
+  into.sum += part.sum;
+  into.least = Math.min(into.least, part.least);
+  into.most = Math.max(into.most, part.most);
+  into.device += part.device;
+}
+
+function byTime(a: Sums, b: Sums): number {
+  return b.sum - a.sum || b.count - a.count || a.kind - b.kind || a.at - b.at;
+}
+
+function record(sums: Sums, names: Names): Record<string, unknown> {
+  return {
+    kind: names.kind(sums.kind),
+    count: sums.count,
+    sum: sums.sum,
+    mean: sums.sum / Math.max(sums.count, 1),
+    min: sums.least,
+    max: sums.most,
+    device: sums.device,
+    host: sums.sum - sums.device,
+  };
+}
+
+// How long events of one name take: figures and a histogram.
+
+const MAX_BINS = 40;
+/** From this ratio of longest to shortest on, equal steps would put almost all into one bin. */
+const LOG_FROM = 20;
+
+/** Figures of durations, which are not none. The array is sorted in place. */
+export function durationFigures(durs: Float64Array): Record<string, unknown> {
+  durs.sort();
+  const count = durs.length;
+  const [low, high] = [durs[0]!, durs[count - 1]!];
+  const sum = durs.reduce((total, dur) => total + dur, 0);
+  const { edges, scale } = edgesOf(low, high, count);
+  const bins = edges.length - 1;
+  const below = edges.map((edge, k) => (k < bins ? countBelow(durs, edge) : countUpTo(durs, edge)));
+  const half = count >> 1;
+  return {
+    count,
+    sum,
+    mean: sum / count,
+    median: count % 2 === 1 ? durs[half]! : (durs[half - 1]! + durs[half]!) / 2,
+    min: low,
+    max: high,
+    edges,
+    counts: below.slice(1).map((reached, k) => reached - below[k]!),
+    scale,
+  };
+}
+
+function edgesOf(
+  low: number,
+  high: number,
+  count: number,
+): { edges: number[]; scale: "linear" | "log" } {
+  if (low === high) return { edges: [low, low + 1], scale: "linear" };
+  const wanted = Math.min(MAX_BINS, 2 * (32 - Math.clz32(count) + 1));
+  const log = low > 0 && high / low >= LOG_FROM;
+  const bins = log ? wanted : Math.min(wanted, high - low);
+  const [from, to] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
+  const step = (to - from) / bins;
+  const edges = Array.from({ length: bins + 1 }, (_, k) => {
+    const edge = k * step + from;
+    return log ? 10 ** edge : edge;
+  });
+  // Whatever the steps were rounded to: the ends are exact, so that nothing falls out.
+  edges[0] = low;
+  edges[bins] = high;
+  return { edges, scale: log ? "log" : "linear" };
+}

@@ -1,0 +1,236 @@
+/** Answer the kernel's requests from the page's data; see docs/protocol.md. */
+
+import type { Reply, Source, TableName } from "../protocol/source";
+import { computeOf, DeviceTime, minimap, stats } from "./busy";
+import { arrivalsAsked, beyond, lateness, RankLateness, waitedOf } from "./collectives";
+import { type Blocks, laterOn } from "./columns";
+import { details, overviewDetails } from "./details";
+import { notEmbedded, type PageDocument } from "./document";
+import { exportSelection, type Save } from "./export";
+import { type ClassesOf, Job } from "./job";
+import { cell, laneCell, marks, type Members, neighbor, snap, viewOf } from "./lookups";
+import { Overview } from "./overview";
+import { Panels } from "./panels";
+import { Args, type Rank, type Rows } from "./rank";
+import { membersOf, type Place, readSelection, Search, TABLES, totals } from "./search";
+import { answerTiles } from "./tiles";
+
+// Answers from data embedded in the page what a kernel would answer; see docs/protocol.md.
+
+type Request = Record<string, unknown>;
+type Answer = (request: Request) => Promise<Reply>;
+
+export class PageSource implements Source {
+  readonly status = "none";
+  private readonly job: Job;
+  private readonly search: Search;
+  private readonly panels: Panels;
+  private readonly argsByRank = new Map<number, Args>();
+  private deviceTimes: Promise<DeviceTime[]> | null = null;
+  private lateRanks: Promise<RankLateness[]> | null = null;
+  private readonly answers: Record<string, Answer>;
+
+  constructor(
+    page: PageDocument,
+    blocks: Blocks,
+    private readonly save: Save,
+  ) {
+    this.job = new Job(page, blocks);
+    this.search = new Search(this.job);
+    this.panels = new Panels(this.job);
+    this.answers = {
+      tiles: (request) => answerTiles(this.job, request),
+      stats: async ({ start, end, ranks }) =>
+        stats(await this.devices(), Number(start), Number(end), (ranks ?? null) as number[] | null),
+      minimap: async ({ bins }) => minimap(await this.devices(), page.scene, Number(bins)),
+      event: (request) => this.event(request),
+      cell: (request) => this.cell(request),
+      search: async ({ text }) => json(await this.search.summary(textOf(text))),
+      find: async ({ text, from, direction }) =>
+        json(
+          await this.search.step(
+            textOf(text),
+            (from ?? null) as Place | null,
+            Number(direction ?? 1),
+          ),
+        ),
+      marks: (request) => this.marks(request),
+      totals: (request) => this.totals(request),
+      neighbor: (request) => this.neighbor(request),
+      snap: (request) => this.snap(request),
+      lateness: (request) => this.late(request),
+      collective: (request) => this.collective(request),
+      ribbon: async (request) =>
+        (await this.job.collectives()).ribbon.within(arrivalsAsked(request)),
+      clusters: () => this.clusters(),
+      panels: (request) => this.panels.panels(request),
+      heatmap: (request) => this.panels.heatmap(request),
+      export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
+    };
+  }
+
+  /** Whoever compares runs knows a class of every event. */
+  classify(classes: ClassesOf): void {
+    this.job.classes = classes;
+  }
+
+  /** What a page holds does not change. */
+  onStatus(): void {}
+
+  async ask(op: string, request: Request, signal?: AbortSignal): Promise<Reply> {
+    const answer = this.answers[op];
+    if (answer === undefined) {
+      throw new Error(`unknown op ${op}; the ops are ${Object.keys(this.answers).join(", ")}`);
+    }
+    // As a kernel would, answer later: the page paints its frame first.
+    await laterOn();
+    signal?.throwIfAborted();
+    const reply = await answer(request);
+    signal?.throwIfAborted();
+    return reply;
+  }
+
+  private devices(): Promise<DeviceTime[]> {
+    this.deviceTimes ??= this.job
+      .all()
+      .then((ranks) => ranks.map((rank) => new DeviceTime(rank, rank.header.range)));
+    return this.deviceTimes;
+  }
+
+  private args(rank: Rank): Args {
+    let args = this.argsByRank.get(rank.number);
+    if (args === undefined) {
+      const lengths = {
+        events: rank.events.start.length,
+        asyncs: rank.asyncs.start.length,
+        instants: rank.instants.start.length,
+      };
+      args = new Args(rank.header, this.job.blocks, lengths);
+      this.argsByRank.set(rank.number, args);
+    }
+    return args;
+  }
+
+  private async event(request: Request): Promise<Reply> {
+    const rank = await this.job.rank(Number(request.rank));
+    const table = (request.table ?? "events") as TableName;
+    if (rank instanceof Overview) {
+      return json(overviewDetails(rank, table, Number(request.id), this.job.names));
+    }
+    const rows = rank.table(table);
+    const row = rank.checkedRow(rows, request.id);
+    return json(await details(rank, rows, row, this.job.names, this.args(rank)));
+  }
+
+  private async cell({ lane, start, end }: Request): Promise<Reply> {
+    const number = Number(lane);
+    const over = await this.job.overlayLane(number);
+    if (over !== null) return json(laneCell(over, this.job.names, Number(start), Number(end)));
+    const rank = await this.job.rank(this.job.rankOfLane(number));
+    return json(cell(rank, this.job.names, number, Number(start), Number(end)));
+  }
+
+  private async marks(request: Request): Promise<Reply> {
+    const view = viewOf(request);
+    if (request.selection !== null && request.selection !== undefined) {
+      const selection = readSelection(request.selection);
+      const ranks = await this.job.full();
+      const members = ranks.map((rank): Members => {
+        const chosen = membersOf(rank, selection, this.job.names);
+        return { rank, rows: rank.events, chosen };
+      });
+      return marks(view, members, null);
+    }
+    const hits = await this.search.hits(textOf(request.text));
+    const members = hits.ranks
+      .filter(({ count }) => count > 0)
+      .flatMap((one) =>
+        TABLES.map((table): Members => {
+          const rows: Rows = one.rank.table(table);
+          return { rank: one.rank, rows, chosen: one.rows(table) };
+        }),
+      );
+    return marks(view, members, hits.error);
+  }
+
+  private async totals(request: Request): Promise<Reply> {
+    const selection = readSelection(request.selection);
+    const numbers = selection.ranks ?? this.job.numbers;
+    const ranks: Rank[] = [];
+    const leftOut: number[] = [];
+    for (const rank of await Promise.all(numbers.map((number) => this.job.rank(number)))) {
+      if (rank instanceof Overview) leftOut.push(rank.number);
+      else ranks.push(rank);
+    }
+    if (ranks.length === 0 && leftOut.length > 0) throw new Error(notEmbedded(leftOut[0]!));
+    const reply = totals(ranks, selection, this.job.names);
+    return json(leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply);
+  }
+
+  private async neighbor(request: Request): Promise<Reply> {
+    const rank = await this.single(Number(request.rank));
+    const rows = rank.table((request.table ?? "events") as TableName);
+    const row = rank.checkedRow(rows, request.id);
+    return json({ brief: neighbor(rank, rows, row, Number(request.direction ?? 1)) });
+  }
+
+  private async snap({ lane, time, tolerance }: Request): Promise<Reply> {
+    const number = Number(lane);
+    const over = await this.job.overlayLane(number);
+    if (over !== null) return json({ time: snap(over, Number(time), Number(tolerance)) });
+    const rank = await this.job.rank(this.job.rankOfLane(number));
+    // Nothing to hold on to where single events are not known.
+    if (rank instanceof Overview) return json({ time: null });
+    return json({ time: snap(rank.lane(number), Number(time), Number(tolerance)) });
+  }
+
+  private async late({ start, end }: Request): Promise<Reply> {
+    this.lateRanks ??= this.ranksLate();
+    const { late, note } = await this.job.collectives();
+    return json(lateness(await this.lateRanks, Number(start), Number(end), { late, note }));
+  }
+
+  private async ranksLate(): Promise<RankLateness[]> {
+    const collectives = await this.job.collectives();
+    const made = (number: number, exposed: (time: number) => number, approximate: boolean) =>
+      new RankLateness(number, collectives.part(number), exposed, approximate);
+    if (!collectives.any) return this.job.numbers.map((number) => made(number, () => 0, false));
+    return (await this.job.all()).map((rank) => {
+      if (rank instanceof Overview) {
+        return made(rank.number, rank.deviceBefore("exposed_wait"), true);
+      }
+      const waited = waitedOf(collectives.part(rank.number));
+      const exposed = beyond(waited, computeOf(rank));
+      return made(rank.number, (time) => exposed.before(time), false);
+    });
+  }
+
+  private async collective(request: Request): Promise<Reply> {
+    const number = Number(request.rank);
+    const rank = await this.job.rank(number);
+    // Of an overview it is not known which events there are: only that this one is none of those.
+    const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
+    return json({ collective: (await this.job.collectives()).collective(number, Number(id)) });
+  }
+
+  private async clusters(): Promise<Reply> {
+    const { alike } = this.job.page;
+    if (alike === null) throw new Error("This page does not say which ranks are alike.");
+    return Promise.resolve(json(alike));
+  }
+
+  /** A rank whose single events are in the page. */
+  private async single(number: number): Promise<Rank> {
+    const rank = await this.job.rank(number);
+    if (rank instanceof Overview) throw new Error(notEmbedded(number));
+    return rank;
+  }
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function json(reply: Record<string, unknown>): Reply {
+  return { reply, buffer: null };
+}

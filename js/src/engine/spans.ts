@@ -1,0 +1,255 @@
+/** Sets of intervals with the covered time before any instant. */
+
+import { countBelow, countUpTo, walkBelow } from "./columns";
+
+// Sets of intervals that know the covered time before any instant without walking the events.
+
+const NONE = new Float64Array(0);
+
+/** Union of intervals, as disjoint pieces in order. */
+export class Cover {
+  /** `prefix`: covered time before each piece, and at last the whole. */
+  constructor(
+    readonly starts: Float64Array,
+    readonly prefix: Float64Array,
+  ) {}
+
+  static of(starts: Float64Array, ends: Float64Array): Cover {
+    const pieces = new Float64Array(starts.length);
+    const prefix = new Float64Array(starts.length + 1);
+    let count = 0;
+    let reached = Number.NEGATIVE_INFINITY;
+    for (let i = 0; i < starts.length; i += 1) {
+      if (starts[i]! >= reached) {
+        if (count > 0) prefix[count] = prefix[count - 1]! + reached - pieces[count - 1]!;
+        pieces[count] = starts[i]!;
+        count += 1;
+        reached = ends[i]!;
+      } else if (ends[i]! > reached) {
+        reached = ends[i]!;
+      }
+    }
+    if (count > 0) prefix[count] = prefix[count - 1]! + reached - pieces[count - 1]!;
+    return new Cover(shrunk(pieces, count), shrunk(prefix, count + 1));
+  }
+
+  /** What this or the other covers. */
+  with(other: Cover): Cover {
+    const order = new Float64Array(this.starts.length + other.starts.length);
+    const ends = new Float64Array(order.length);
+    let [mine, theirs] = [0, 0];
+    for (let i = 0; i < order.length; i += 1) {
+      const isMine =
+        theirs === other.starts.length ||
+        (mine < this.starts.length && this.starts[mine]! <= other.starts[theirs]!);
+      order[i] = isMine ? this.starts[mine]! : other.starts[theirs]!;
+      ends[i] = isMine ? this.end(mine) : other.end(theirs);
+      if (isMine) mine += 1;
+      else theirs += 1;
+    }
+    return Cover.of(order, ends);
+  }
+
+  /** Covered time before one instant. */
+  before(time: number): number {
+    return this.reached(countBelow(this.starts, time), time);
+  }
+
+  /** Covered time between two instants. */
+  within(start: number, end: number): number {
+    return this.before(end) - this.before(start);
+  }
+
+  /** Covered time before `time`, before which `started` pieces start. */
+  reached(started: number, time: number): number {
+    if (started === 0) return 0;
+    // The last piece may reach beyond: it then covers only up to the time asked for.
+    return Math.min(
+      this.prefix[started]!,
+      this.prefix[started - 1]! + time - this.starts[started - 1]!,
+    );
+  }
+
+  /** Covered time between neighbouring edges, which ascend. */
+  between(edges: Float64Array): Float64Array {
+    const out = new Float64Array(Math.max(edges.length - 1, 0));
+    let started = countBelow(this.starts, edges[0] ?? 0);
+    let before = this.reached(started, edges[0] ?? 0);
+    for (let k = 0; k < out.length; k += 1) {
+      const edge = edges[k + 1]!;
+      started = walkBelow(this.starts, edge, started);
+      const after = this.reached(started, edge);
+      out[k] = after - before;
+      before = after;
+    }
+    return out;
+  }
+
+  /** Where a piece ends. */
+  end(piece: number): number {
+    return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
+  }
+
+  /** Call with each part, in order, that this covers and the other does not. */
+  eachBeyond(other: Cover, found: (start: number, end: number, piece: number) => void): void {
+    let at = 0;
+    for (let piece = 0; piece < this.starts.length; piece += 1) {
+      let from = this.starts[piece]!;
+      const end = this.end(piece);
+      while (at < other.starts.length && other.end(at) <= from) at += 1;
+      for (let k = at; from < end; k += 1) {
+        const next = k < other.starts.length ? other.starts[k]! : Number.POSITIVE_INFINITY;
+        if (next > from) found(from, Math.min(next, end), piece);
+        if (next >= end) break;
+        from = Math.max(from, other.end(k));
+      }
+    }
+  }
+
+  get bytes(): number {
+    return this.starts.byteLength + this.prefix.byteLength;
+  }
+}
+
+interface Measured {
+  covered: Float64Array;
+  count: Float64Array;
+}
+
+/**
+ * Any set of intervals: the time they cover, and how many overlap a window. `starts` and `ends` of
+ * those that have a length, each sorted for itself; null where they do not overlap, because the
+ * cover's pieces are then the intervals. `points`: instants of those without length.
+ */
+export class Spans {
+  constructor(
+    readonly cover: Cover,
+    readonly starts: Float64Array | null,
+    readonly ends: Float64Array | null,
+    readonly points: Float64Array,
+  ) {}
+
+  /** The set given by starts, ascending, and durations. */
+  static of(starts: Float64Array, durs: Float64Array): Spans {
+    let points = 0;
+    for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points += 1;
+    const begins = new Float64Array(durs.length - points);
+    const ends = new Float64Array(durs.length - points);
+    const instants = points === 0 ? NONE : new Float64Array(points);
+    let long = 0;
+    points = 0;
+    for (let i = 0; i < durs.length; i += 1) {
+      if (durs[i]! > 0) {
+        begins[long] = starts[i]!;
+        ends[long] = starts[i]! + durs[i]!;
+        long += 1;
+      } else {
+        instants[points] = starts[i]!;
+        points += 1;
+      }
+    }
+    const cover = Cover.of(begins, ends);
+    if (cover.starts.length === begins.length) return new Spans(cover, null, null, instants);
+    return new Spans(cover, begins, ends.sort(), instants);
+  }
+
+  get disjoint(): boolean {
+    return this.starts === null;
+  }
+
+  /** Starts of the intervals that have a length, sorted. */
+  get begins(): Float64Array {
+    return this.starts ?? this.cover.starts;
+  }
+
+  /** The last end before `time` and the first one from it on; of those with a length. */
+  endsAround(time: number): number[] {
+    if (this.ends !== null) return around(this.ends, time);
+    const { starts } = this.cover;
+    // Ends of disjoint pieces ascend as their starts do.
+    const at = Math.max(countBelow(starts, time) - 1, 0);
+    const out: number[] = [];
+    for (let i = Math.max(at - 1, 0); i < Math.min(at + 2, starts.length); i += 1) {
+      out.push(this.cover.end(i));
+    }
+    return out;
+  }
+
+  /** Covered time and number of overlapping intervals between neighbouring edges. */
+  measure(edges: Float64Array): Measured {
+    const cells = Math.max(edges.length - 1, 0);
+    const covered = new Float64Array(cells);
+    const count = new Float64Array(cells);
+    if (cells === 0) return { covered, count };
+    const { cover } = this;
+    let started = countBelow(cover.starts, edges[0]!);
+    let before = cover.reached(started, edges[0]!);
+    for (let k = 0; k < cells; k += 1) {
+      const next = walkBelow(cover.starts, edges[k + 1]!, started);
+      const after = cover.reached(next, edges[k + 1]!);
+      covered[k] = after - before;
+      // A piece is open at an edge if it started before and not all of it is covered yet.
+      count[k] = next - started + (cover.prefix[started]! > before ? 1 : 0);
+      started = next;
+      before = after;
+    }
+    if (this.starts !== null && this.ends !== null) this.countOverlapping(edges, count);
+    if (this.points.length > 0) {
+      let low = countBelow(this.points, edges[0]!);
+      for (let k = 0; k < cells; k += 1) {
+        const high = walkBelow(this.points, edges[k + 1]!, low);
+        count[k] = count[k]! + high - low;
+        low = high;
+      }
+    }
+    return { covered, count };
+  }
+
+  private countOverlapping(edges: Float64Array, count: Float64Array): void {
+    let begun = 0;
+    let over = 0;
+    for (let k = 0; k < count.length; k += 1) {
+      begun = walkBelow(this.starts!, edges[k + 1]!, begun);
+      // Ends are integers: "at most" is "below the next one".
+      over = walkBelow(this.ends!, edges[k]! + 1, over);
+      count[k] = begun - over;
+    }
+  }
+
+  /** First start and last end; an instant ends one nanosecond later. Null if empty. */
+  get extent(): [number, number] | null {
+    const { starts, prefix } = this.cover;
+    const { points } = this;
+    let low = Number.POSITIVE_INFINITY;
+    let high = Number.NEGATIVE_INFINITY;
+    if (starts.length > 0) {
+      low = starts[0]!;
+      high = starts[starts.length - 1]! + prefix[starts.length]! - prefix[starts.length - 1]!;
+    }
+    if (points.length > 0) {
+      low = Math.min(low, points[0]!);
+      high = Math.max(high, points[points.length - 1]! + 1);
+    }
+    return low < high ? [low, high] : null;
+  }
+
+  get bytes(): number {
+    const own = (this.starts?.byteLength ?? 0) + (this.ends?.byteLength ?? 0);
+    return this.cover.bytes + own + this.points.byteLength;
+  }
+}
+
+/** The last of sorted `values` before `time`, and the first one from it on. */
+export function around(values: Float64Array, time: number): number[] {
+  const at = countBelow(values, time);
+  return Array.from(values.subarray(Math.max(at - 1, 0), at + 1));
+}
+
+/** Position of the piece that holds or precedes `time`; 0 where all come later. */
+export function pieceAt(cover: Cover, time: number): number {
+  return Math.max(countUpTo(cover.starts, time) - 1, 0);
+}
+
+function shrunk(values: Float64Array, length: number): Float64Array {
+  return values.length === length ? values : values.slice(0, length);
+}

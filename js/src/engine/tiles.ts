@@ -1,0 +1,212 @@
+/** Answer the request `tiles`. */
+
+import type { Reply } from "../protocol/source";
+import {
+  CELLS,
+  Counter,
+  type CounterTileOut,
+  counterTiles,
+  type Lane,
+  laneTiles,
+  mainKinds,
+  MAX_LEVEL,
+  MAX_TILES,
+  type SliceOut,
+  type TileOut,
+} from "./cells";
+import { type Names, packed } from "./columns";
+import type { OverlayHeader } from "./document";
+import type { Job } from "./job";
+import { type AnyRank, Overview } from "./overview";
+import type { Rank } from "./rank";
+
+// The answer to `tiles`: cells, slices and counters of many lanes in one buffer.
+
+const TRIMMED = 1;
+const SPILLED = 2;
+
+interface Part {
+  lanes: number[];
+  first: number;
+  last: number;
+}
+
+interface Found {
+  tiles: { lane: number; tile: TileOut; classes?: Uint8Array; sliceClass?: Uint8Array }[];
+  counters: { lane: number; tile: CounterTileOut }[];
+  /** A class for every event by rank; null where they were not asked for. */
+  classes: ReadonlyMap<number, Uint8Array | null> | null;
+}
+
+export async function answerTiles(job: Job, request: Record<string, unknown>): Promise<Reply> {
+  const level = Number(request.level);
+  if (!(level >= 0 && level <= MAX_LEVEL)) {
+    throw new Error(`level ${String(request.level)} is not within 0 … ${MAX_LEVEL}`);
+  }
+  const parts = (request.parts as Part[]) ?? [];
+  const asked = new Set(parts.flatMap(({ lanes }) => lanes));
+  const over = new Map<number, OverlayHeader>();
+  const wanted = new Set<number>();
+  for (const lane of asked) {
+    const overlay = job.overlayAt(lane);
+    if (overlay === null) wanted.add(job.rankOfLane(lane));
+    else over.set(lane, overlay);
+  }
+  const collectives = over.size === 0 ? null : await job.collectives();
+  const ranks = new Map<number, AnyRank>();
+  await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
+  const found: Found = {
+    tiles: [],
+    counters: [],
+    classes: await classesAsked(job, request, ranks),
+  };
+  for (const { lanes, first, last } of parts) {
+    for (const lane of lanes) {
+      const rank = job.rankOfLane(lane);
+      const overlay = over.get(lane);
+      if (overlay === undefined || collectives === null) {
+        collect(found, ranks.get(rank)!, job.names, { lane, level, first, last });
+      } else {
+        const { index, slice } = collectives.lane(rank, overlay);
+        for (const tile of laneTiles(index, level, first, last, slice)) {
+          found.tiles.push({ lane, tile });
+        }
+      }
+      if (found.tiles.length + found.counters.length > MAX_TILES) {
+        throw new Error(`more than ${MAX_TILES} tiles in one answer; ask for fewer at once`);
+      }
+    }
+  }
+  return inOneBuffer(level, found, job.names);
+}
+
+async function classesAsked(
+  job: Job,
+  request: Record<string, unknown>,
+  ranks: ReadonlyMap<number, AnyRank>,
+): Promise<Found["classes"]> {
+  const of = job.classes;
+  if (request.classed !== true || of === null) return null;
+  const found = new Map<number, Uint8Array | null>();
+  for (const [number, rank] of ranks) {
+    const known = rank instanceof Overview ? null : await of(number, rank.events.start.length);
+    found.set(number, known);
+  }
+  return found;
+}
+
+interface Asked {
+  lane: number;
+  level: number;
+  first: number;
+  last: number;
+}
+
+function collect(found: Found, rank: AnyRank, names: Names, asked: Asked): void {
+  const { lane, level, first, last } = asked;
+  if (rank instanceof Overview) {
+    for (const tile of rank.tiles(lane, level, first, last)) found.tiles.push({ lane, tile });
+    for (const tile of rank.counterTiles(lane, level, first, last))
+      found.counters.push({ lane, tile });
+    return;
+  }
+  const index = rank.lane(lane);
+  if (index instanceof Counter) {
+    for (const tile of counterTiles(index, level, first, last)) found.counters.push({ lane, tile });
+    return;
+  }
+  const slice = sliceOf(rank, lane, index, names);
+  const known = found.classes?.get(rank.number) ?? null;
+  const byClass = known === null ? null : rank.classedLane(lane, known);
+  for (const tile of laneTiles(index, level, first, last, slice)) {
+    found.tiles.push({
+      lane,
+      tile,
+      ...(byClass !== null && {
+        classes: mainKinds(byClass, level, tile.index),
+        sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
+      }),
+    });
+  }
+}
+
+/** Nothing is known of these: overviews, overlays, other tables than events. */
+const NO_CLASSES = new Uint8Array(CELLS).fill(255);
+
+function classColumns({ tiles, classes }: Found): Record<string, Uint8Array> {
+  if (classes === null) return {};
+  const cells = new Uint8Array(tiles.length * CELLS);
+  tiles.forEach((one, i) => cells.set(one.classes ?? NO_CLASSES, i * CELLS));
+  const slices = tiles.flatMap(({ tile, sliceClass }) =>
+    Array.from(sliceClass ?? new Uint8Array(tile.slices.length).fill(255)),
+  );
+  return { class: cells, slice_class: Uint8Array.from(slices) };
+}
+
+function sliceOf(rank: Rank, lane: number, index: Lane, names: Names): (at: number) => SliceOut {
+  const ref = rank.ref(lane);
+  const rows = rank.tableOf(ref);
+  const spilled = "spilled" in ref && ref.spilled ? SPILLED : 0;
+  return (at) => {
+    const row = index.rows[at]!;
+    const [name, , kind] = rank.typeOf(rows, row);
+    return {
+      start: rows.start[row]!,
+      dur: rows.dur[row]!,
+      id: row,
+      name: names.key(name),
+      kind,
+      flags: spilled | (index.overlapped(at) ? TRIMMED : 0),
+    };
+  };
+}
+
+function inOneBuffer(level: number, found: Found, names: Names): Reply {
+  const { tiles, counters } = found;
+  const first = new Uint32Array(tiles.length + 1);
+  tiles.forEach(({ tile }, i) => {
+    first[i + 1] = first[i]! + tile.slices.length;
+  });
+  const busy = new Uint16Array(tiles.length * CELLS);
+  const count = new Uint16Array(tiles.length * CELLS);
+  const kind = new Uint8Array(tiles.length * CELLS);
+  const mask = new Uint8Array(tiles.length * CELLS);
+  tiles.forEach(({ tile }, i) => {
+    busy.set(tile.busy, i * CELLS);
+    count.set(tile.count, i * CELLS);
+    kind.set(tile.kind, i * CELLS);
+    mask.set(tile.mask, i * CELLS);
+  });
+  const low = new Float32Array(counters.length * CELLS);
+  const high = new Float32Array(counters.length * CELLS);
+  counters.forEach(({ tile }, i) => {
+    low.set(tile.smallest, i * CELLS);
+    high.set(tile.largest, i * CELLS);
+  });
+  const slices = tiles.flatMap(({ tile }) => tile.slices);
+  const shown: Record<string, string> = {};
+  for (const { name } of slices) shown[String(name)] ??= names.shortOfKey(name);
+  return packed(
+    { level, names: shown },
+    {
+      tile_lane: Uint32Array.from(tiles, ({ lane }) => lane),
+      tile_index: Float64Array.from(tiles, ({ tile }) => tile.index),
+      busy,
+      count,
+      kind,
+      mask,
+      slice_first: first,
+      slice_start: Float64Array.from(slices, ({ start }) => start),
+      slice_dur: Float64Array.from(slices, ({ dur }) => dur),
+      slice_id: Uint32Array.from(slices, ({ id }) => id),
+      slice_name: Uint32Array.from(slices, ({ name }) => name),
+      slice_kind: Uint8Array.from(slices, (slice) => slice.kind),
+      slice_flags: Uint8Array.from(slices, ({ flags }) => flags),
+      counter_lane: Uint32Array.from(counters, ({ lane }) => lane),
+      counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
+      counter_min: low,
+      counter_max: high,
+      ...classColumns(found),
+    },
+  );
+}

@@ -1,0 +1,157 @@
+import { describe, expect, test } from "vitest";
+import packedVectors from "../../../tests/vectors/packed.json";
+import searchVectors from "../../../tests/vectors/search.json";
+import statsVectors from "../../../tests/vectors/stats.json";
+import tileVectors from "../../../tests/vectors/tiles.json";
+import { matcher } from "../expressions/evaluate";
+import { CELLS, Counter, counterTiles, Lane, laneTiles, quantised } from "./cells";
+import { packed, type Packed } from "./columns";
+
+type Event = [start: number, dur: number, kind: number];
+
+interface Tile {
+  lane: number;
+  index: number;
+  cells: Record<string, number>[];
+  slices: number[];
+}
+
+interface TileCase {
+  name: string;
+  level: number;
+  first: number;
+  last: number;
+  end: number | null;
+  lanes: { lane: number; slices: boolean; events: Event[] }[];
+  counters: { lane: number; samples: [number, number][] }[];
+  tiles: Tile[];
+  counter_tiles: Tile[];
+}
+
+const cases = (tileVectors as unknown as { cases: TileCase[] }).cases;
+
+function laneOf(events: Event[], slices: boolean): Lane {
+  return new Lane({
+    starts: Float64Array.from(events, ([start]) => start),
+    durs: Float64Array.from(events, ([, dur]) => dur),
+    kinds: Uint8Array.from(events, ([, , kind]) => kind),
+    rows: slices ? Int32Array.from(events, (_, row) => row) : null,
+  });
+}
+
+/** A column of a tile as its sparse cells say. */
+function columnOf(tile: Tile, name: string, empty: number): number[] {
+  const out = new Array<number>(CELLS).fill(empty);
+  for (const cell of tile.cells) out[cell.cell!] = cell[name]!;
+  return out;
+}
+
+describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters, ...wanted }) => {
+  test.each(lanes)("lane $lane", ({ lane, events, slices }) => {
+    const index = laneOf(events, slices);
+    const made = laneTiles(index, level, first, last, (at) => {
+      const row = index.rows[at]!;
+      const [start, dur, kind] = events[row]!;
+      return { start, dur, id: row, name: 0, kind, flags: 0 };
+    });
+    const tiles = wanted.tiles.filter((tile) => tile.lane === lane);
+    expect(made.map((tile) => tile.index)).toEqual(tiles.map((tile) => tile.index));
+    tiles.forEach((tile, i) => {
+      const columns = { busy: 0, count: 0, kind: 255, mask: 0 };
+      for (const [name, empty] of Object.entries(columns)) {
+        const found = Array.from(made[i]![name as keyof typeof columns]);
+        expect(found, name).toEqual(columnOf(tile, name, empty));
+      }
+      expect(made[i]!.slices.map(({ id }) => id)).toEqual(tile.slices);
+    });
+  });
+
+  test("exact time of every cell", () => {
+    const width = 2 ** level;
+    for (const { lane, index, cells } of wanted.tiles) {
+      const { events } = lanes.find((one) => one.lane === lane)!;
+      const indexed = laneOf(events, true);
+      for (const { cell, covered } of cells) {
+        const start = (index * CELLS + cell!) * width;
+        const found = indexed.measure(Float64Array.of(start, start + width));
+        expect(found.covered[0]).toBe(covered);
+      }
+    }
+  });
+
+  test.each(counters)("counter $lane", ({ lane, samples }) => {
+    const counter = new Counter(
+      Float64Array.from(samples, ([time]) => time),
+      Float64Array.from(samples, ([, value]) => value),
+      end!,
+    );
+    const made = counterTiles(counter, level, first, last);
+    const tiles = wanted.counter_tiles.filter((tile) => tile.lane === lane);
+    expect(made.map((tile) => tile.index)).toEqual(tiles.map((tile) => tile.index));
+    tiles.forEach((tile, i) => {
+      expect(Array.from(made[i]!.smallest)).toEqual(columnOf(tile, "min", Number.NaN));
+      expect(Array.from(made[i]!.largest)).toEqual(columnOf(tile, "max", Number.NaN));
+    });
+  });
+});
+
+test("shares at levels whose products leave 2^53", () => {
+  const cell = 2 ** 50;
+  expect(quantised(1, 50)).toBe(1);
+  expect(quantised(cell - 1, 50)).toBe(65_534);
+  expect(quantised(cell / 2, 50)).toBe(32_768);
+  // 2/5 of the cell: 26214.0 and a little, which a product of doubles would still round right …
+  expect(quantised(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
+  // … and just below a half step, which it would not.
+  const half = Number((BigInt(cell) * 3n) / (65_535n * 2n));
+  expect(quantised(half, 50)).toBe(1);
+  expect(quantised(half + 1, 50)).toBe(2);
+});
+
+const ARRAYS = {
+  u8: Uint8Array,
+  u16: Uint16Array,
+  u32: Uint32Array,
+  i32: Int32Array,
+  f32: Float32Array,
+  f64: Float64Array,
+};
+
+test.each(packedVectors.replies)("packed bytes: $name", ({ reply, buffer, columns }) => {
+  const header = reply.columns as unknown as Record<string, [keyof typeof ARRAYS, number, number]>;
+  const values: Record<string, Packed> = {};
+  for (const [name, [dtype]] of Object.entries(header)) {
+    const given = (columns as unknown as Record<string, (number | null)[]>)[name]!;
+    values[name] = ARRAYS[dtype].from(given.map((value) => value ?? Number.NaN));
+  }
+  const made = packed({}, values);
+  expect(made.reply.columns).toEqual(header);
+  expect(Buffer.from(made.buffer!).toString("base64")).toBe(buffer);
+});
+
+describe("search texts", () => {
+  const { names, texts, bad } = searchVectors;
+
+  test.each(Object.entries(texts))("%s", (text, wanted) => {
+    const { test: matches, error } = matcher(text);
+    expect(error).toBeNull();
+    expect(names.flatMap((name, at) => (matches(name) ? [at] : []))).toEqual(wanted);
+  });
+
+  test.each(bad)("bad: %s", (text) => {
+    const { test: matches, error } = matcher(text);
+    expect(error).toMatch(/^not a regular expression: ./);
+    expect(names.some(matches)).toBe(false);
+  });
+
+  test("Python's way to write named groups and ends", () => {
+    expect(matcher("/(?P<a>x)(?P=a)\\Z/").test("axx")).toBe(true);
+    expect(matcher("/(?P<a>x)(?P=a)\\Z/").test("xxa")).toBe(false);
+    expect(matcher("/(?i)ATEN/").test("aten")).toBe(true);
+  });
+});
+
+test("there are figures to compare with", () => {
+  expect(cases.length).toBeGreaterThan(8);
+  expect(statsVectors.cases.length).toBeGreaterThan(1);
+});

@@ -1,0 +1,191 @@
+/** Classes of events in a comparison, with their colours; codes as in Python. */
+
+import type { Classes, ClassLook, ClassParts, Frame, ThemeName } from "../protocol/source";
+
+// What a comparison says of every event, as colours and forms; codes as Python has them.
+
+/** By code, the same as in `hta_widgets/live/event_classes.py`. */
+export const CLASSES = [
+  "same",
+  "slower_1",
+  "slower_2",
+  "slower_3",
+  "faster_1",
+  "faster_2",
+  "faster_3",
+  "only_here",
+  "moved",
+  "replaced",
+  "not_compared",
+] as const;
+
+type EventClass = (typeof CLASSES)[number];
+
+/** How many events have each class. */
+export interface ClassCounts {
+  /** Of all ranks, before and after. */
+  counts: number[][];
+  /** The same of each pair of ranks alone. */
+  pair_counts: number[][][];
+}
+
+/** Those of the chosen pair of ranks, as it stands in the model; of all without one. */
+export function countsOf(all: ClassCounts, pair: unknown): number[][] {
+  return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
+}
+
+/**
+ * Light to dark is less to more in the light theme, and the other way round in the dark one. The
+ * nearest two are told apart by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for
+ * deuteranopes and protanopes too (Machado 2009); what has no partner has a form as well.
+ */
+const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = {
+  light: {
+    same: "#b9c1cc",
+    slower_1: "#d666a8",
+    slower_2: "#c2277f",
+    slower_3: "#80074f",
+    faster_1: "#a8d678",
+    faster_2: "#4f8f28",
+    faster_3: "#2b6318",
+    only_here: "#12171e",
+    moved: "#3a5fd8",
+    replaced: "#e8a500",
+    not_compared: "#b9c1cc",
+  },
+  dark: {
+    same: "#56606c",
+    slower_1: "#a8487e",
+    slower_2: "#e05aa8",
+    slower_3: "#f7a8d3",
+    faster_1: "#3f6b22",
+    faster_2: "#6fb53c",
+    faster_3: "#b9e795",
+    only_here: "#eef1f5",
+    moved: "#6aa6ff",
+    replaced: "#ffd23f",
+    not_compared: "#56606c",
+  },
+};
+
+const HATCHED: ReadonlySet<EventClass> = new Set(["only_here", "replaced"]);
+
+/** From here on longer by much, and by very much; as Python has them. */
+const THIRD = 4 / 3;
+const TWICE = 2;
+
+const TURNED: Partial<Record<EventClass, EventClass>> = {
+  slower_1: "faster_1",
+  slower_2: "faster_2",
+  slower_3: "faster_3",
+  faster_1: "slower_1",
+  faster_2: "slower_2",
+  faster_3: "slower_3",
+};
+
+/** What is slower after than before is faster where the comparison is turned round. */
+function shownClass(name: EventClass, swapped: boolean): EventClass {
+  return (swapped ? TURNED[name] : undefined) ?? name;
+}
+
+export function classLook(name: EventClass, theme: ThemeName): ClassLook {
+  const faint = name === "not_compared";
+  return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
+}
+
+/** The class of what changes list: a change, and how long it takes before and after. */
+export function classOfChange(change: string, before: number, after: number): EventClass {
+  if (change === "added" || change === "removed") return "only_here";
+  if (change === "moved" || change === "replaced") return change;
+  if (before === after) return "same";
+  const ratio = Math.max(before, after) / Math.max(Math.min(before, after), 1);
+  const size = ratio >= TWICE ? 3 : ratio >= THIRD ? 2 : 1;
+  return `${after > before ? "slower" : "faster"}_${size}`;
+}
+
+/** A look as the style of an element. */
+export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string, string> {
+  if (!hatched) return { background: colour, opacity: faint === true ? "0.45" : "1" };
+  return {
+    background: `repeating-linear-gradient(135deg, ${colour} 0 2px, transparent 2px 5px)`,
+    "box-shadow": `inset 2px 0 ${colour}`,
+  };
+}
+
+export function eventClasses(swapped: boolean): Classes {
+  return {
+    looks: (theme) => CLASSES.map((name) => classLook(shownClass(name, swapped), theme)),
+    keys: (theme) =>
+      GROUPS.map(({ name, classes }) => ({
+        name,
+        looks: classes.map((one) => classLook(one, theme)),
+      })),
+  };
+}
+
+export interface ClassGroup {
+  name: string;
+  words: string;
+  classes: readonly EventClass[];
+}
+
+/** What the legend names, from what is most to look at. */
+export const GROUPS: readonly ClassGroup[] = [
+  {
+    name: "slower",
+    words: "longer than its partner: by less than a third, less than twice as long, or more",
+    classes: ["slower_1", "slower_2", "slower_3"],
+  },
+  {
+    name: "faster",
+    words: "its partner is longer: by less than a third, less than twice as long, or more",
+    classes: ["faster_1", "faster_2", "faster_3"],
+  },
+  { name: "only here", words: "no partner on the other side", classes: ["only_here"] },
+  {
+    name: "replaced",
+    words: "other work below the same operator, on the other side",
+    classes: ["replaced"],
+  },
+  { name: "moved", words: "its partner is in another place of the step", classes: ["moved"] },
+  { name: "same", words: "its partner takes as long, but for the noise", classes: ["same"] },
+  {
+    name: "not compared",
+    words: "outside of the steps that are compared, or no call: ranges, Python functions, waits",
+    classes: ["not_compared"],
+  },
+];
+
+/** What classes take of a side's device work, from the legend's first to its last; null: nothing. */
+export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassParts | null {
+  const word = side === 0 ? "before" : "after";
+  const [start, end] = [attrs[`${word}_start_ns`], attrs[`${word}_end_ns`]];
+  if (typeof start !== "number" || typeof end !== "number") return null;
+  const times = GROUPS.flatMap((group) => group.classes).flatMap((name) => {
+    const time = columns[`${word}_${CLASSES.indexOf(name)}`];
+    return time === undefined ? [] : [[CLASSES.indexOf(name), time.map(Number)] as const];
+  });
+  const whole = Array.from({ length: rows }, (_, at) =>
+    times.reduce((sum, [, time]) => sum + time[at]!, 0),
+  );
+  const shares = times.map(
+    ([code, time]) => [code, time.map((one, at) => one / Math.max(whole[at]!, 1))] as const,
+  );
+  return { start, end, shares };
+}
+
+/** How many events a group has on both sides; null where that is not known yet. */
+export function countOf(
+  group: ClassGroup,
+  counts: readonly number[][] | null,
+  swapped: boolean,
+): number | null {
+  if (counts === null) return null;
+  const codes = CLASSES.map((name, code) =>
+    group.classes.includes(shownClass(name, swapped)) ? code : -1,
+  ).filter((code) => code >= 0);
+  return counts.reduce(
+    (sum, side) => sum + codes.reduce((total, code) => total + (side[code] ?? 0), 0),
+    0,
+  );
+}

@@ -1,0 +1,79 @@
+/** Answer panels of a format from the tables in the page; pass other requests on. */
+
+import { withoutOwn } from "../facts/panels";
+import { EVERYTHING } from "../protocol/selection";
+import type { PanelFrame, Reply, SelectionJson, Source } from "../protocol/source";
+import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./byteps";
+import { routines, sizes, whole } from "./mpi";
+import type { Tables } from "./shared";
+
+// Answers panels from the tables that the page holds; all else is asked for as before.
+
+type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
+
+interface Maker {
+  /** The table without which the kernel has to answer. */
+  from: string;
+  make: Make;
+}
+
+const MAKERS: Readonly<Record<string, Maker>> = {
+  byteps_gradients: { from: "gradients", make: gradients },
+  byteps_stages: { from: "stages", make: stages },
+  byteps_stragglers: { from: "requests", make: stragglers },
+  byteps_blame: { from: "stages", make: blame },
+  byteps_servers: { from: "requests", make: servers },
+  byteps_requests: { from: "requests", make: requestsByKey },
+  byteps_clock: { from: "byteps_clock", make: (tables) => whole(tables, "byteps_clock") },
+  mpi_ranks: { from: "mpi_ranks", make: (tables) => whole(tables, "mpi_ranks") },
+  mpi_hosts: { from: "mpi_hosts", make: (tables) => whole(tables, "mpi_hosts") },
+  mpi_routines: { from: "routines", make: routines },
+  mpi_routine_table: { from: "routines", make: routines },
+  mpi_sizes: { from: "sizes", make: sizes },
+  mpi_messages: { from: "sizes", make: sizes },
+};
+
+/** What a panel shows by the page's own tables; null where it has none for it. */
+function frameFromTables(
+  tables: Tables,
+  id: string,
+  selection: SelectionJson | null,
+): PanelFrame | null {
+  const maker = MAKERS[id];
+  if (maker === undefined || tables[maker.from] === null) return null;
+  return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
+}
+
+const TOO_LARGE = "the rows behind this are too many for a page: a kernel can count them";
+
+/** Has the job what the panel needs, but too much of it for the page? */
+function isLarge(tables: Tables, id: string): boolean {
+  const maker = MAKERS[id];
+  return maker !== undefined && tables[maker.from] === null;
+}
+
+export function withTables(source: Source, tables: () => Tables): Source {
+  return {
+    get status() {
+      return source.status;
+    },
+    onStatus: (listener, signal) => source.onStatus(listener, signal),
+    ask: async (op, request, signal): Promise<Reply> => {
+      if (op !== "panels") return source.ask(op, request, signal);
+      const panels: Record<string, PanelFrame> = {};
+      const rest: string[] = [];
+      const selection = request.selection as SelectionJson | null;
+      for (const id of request.panels as string[]) {
+        const frame = frameFromTables(tables(), id, selection);
+        if (frame === null && isLarge(tables(), id) && source.status === "none") {
+          panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };
+        } else if (frame === null) rest.push(id);
+        else panels[id] = frame;
+      }
+      if (rest.length === 0) return { reply: { panels }, buffer: null };
+      const { reply, buffer } = await source.ask(op, { ...request, panels: rest }, signal);
+      const asked = reply.panels as Record<string, PanelFrame>;
+      return { reply: { ...reply, panels: { ...asked, ...panels } }, buffer };
+    },
+  };
+}

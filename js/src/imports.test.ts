@@ -1,0 +1,66 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+
+/** What a room may import besides itself; it may also import what these import. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  facts: ["protocol"],
+  ui: ["facts", "protocol"],
+  expressions: [],
+  engine: ["facts", "protocol", "expressions"],
+  charts: ["expressions", "ui"],
+  formats: ["engine", "charts"],
+  connection: ["engine", "ui"],
+  stage: ["connection", "ui"],
+  timeline: ["stage"],
+  dashboard: ["timeline", "charts", "formats"],
+  compare: ["timeline", "charts"],
+  entries: ["dashboard", "compare"],
+};
+
+const root = dirname(fileURLToPath(import.meta.url));
+const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
+  (name) => name.includes("/") && name.endsWith(".ts") && !name.includes(".test."),
+);
+
+function below(room: string): Set<string> {
+  return new Set([room, ...(ROOMS[room] ?? []).flatMap((other) => [...below(other)])]);
+}
+
+/** Modules that a module imports, those without values left out on request. */
+function importsOf(module: string, onlyValues: boolean): string[] {
+  const text = readFileSync(join(root, module), "utf8");
+  const statements = text.matchAll(/^import (type )?(?:[^"]*? from )?"(\.[^"]+)";/gms);
+  return [...statements]
+    .filter(([, type]) => !(onlyValues && type !== undefined))
+    .map(([, , path]) => `${relative(root, join(root, dirname(module), path!))}.ts`)
+    .filter((other) => modules.includes(other));
+}
+
+test("rooms import only what lies below them", () => {
+  const upward = modules.flatMap((module) => {
+    const allowed = below(module.split("/")[0]!);
+    return importsOf(module, false)
+      .filter((other) => !allowed.has(other.split("/")[0]!))
+      .map((other) => `${module} imports ${other}`);
+  });
+  expect(upward).toEqual([]);
+  expect(modules.length).toBeGreaterThan(100);
+});
+
+test("no circle of modules", () => {
+  const done = new Set<string>();
+  const circles: string[] = [];
+  const visit = (module: string, path: string[]): void => {
+    if (path.includes(module))
+      circles.push([...path.slice(path.indexOf(module)), module].join(" → "));
+    else if (!done.has(module)) {
+      for (const other of importsOf(module, true)) visit(other, [...path, module]);
+      done.add(module);
+    }
+  };
+  for (const module of modules) visit(module, []);
+  expect(circles).toEqual([]);
+});

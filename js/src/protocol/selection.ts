@@ -1,0 +1,344 @@
+/** Selections as values: windows, ranks, names, sets of events. */
+
+import type {
+  Brief,
+  Brush,
+  Chosen,
+  RowInfo,
+  Scene,
+  SelectionJson,
+  Slice,
+  Span,
+  TableName,
+} from "./source";
+
+// Selections as values: windows, rows, sets of events.
+
+/** Names one event of the job. */
+export interface EventKey {
+  rank: number;
+  table: TableName;
+  id: number;
+}
+
+export const EVERYTHING: SelectionJson = {
+  start_ns: null,
+  end_ns: null,
+  ranks: null,
+  tracks: null,
+  query: null,
+  ids: null,
+};
+
+/** What is known of an event from its rectangle alone. */
+export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
+  const { id, lane, name, kind, start, dur } = slice;
+  return { rank, table, id, lane, name, short: name, kind, start, dur };
+}
+
+interface RowChoice {
+  ranks: number[] | null;
+  tracks: string[] | null;
+}
+
+/**
+ * What a stretch of rows stands for. A selection names ranks and track keys but not pairs of them,
+ * so a folded rank among opened tracks takes in the tracks whole.
+ */
+export function rowsChoice(rows: readonly RowInfo[], scene: Scene): RowChoice {
+  const ranks = [...new Set(rows.flatMap((row) => row.like ?? [row.rank]))].sort((a, b) => a - b);
+  const every = ranks.length === scene.ranks.length;
+  // An opened rank's own head draws no lanes: it counts only where nothing else is crossed.
+  const drawn = rows.filter((row) => row.track !== null || !row.open);
+  const heads = drawn.length === 0;
+  const whole = heads || drawn.some((row) => row.track === null);
+  const tracks = whole
+    ? null
+    : [...new Set(drawn.map((row) => row.track?.key ?? ""))].filter((key) => key !== "");
+  const all = tracks !== null && coversAll(tracks, ranks, scene);
+  return { ranks: every ? null : ranks, tracks: all ? null : tracks };
+}
+
+function coversAll(tracks: readonly string[], ranks: readonly number[], scene: Scene): boolean {
+  const chosen = new Set(tracks);
+  return scene.ranks
+    .filter((rank) => ranks.includes(rank.rank))
+    .every((rank) => rank.tracks.every((track) => chosen.has(track.key)));
+}
+
+export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
+  return {
+    ...EVERYTHING,
+    start_ns: Math.round(span[0]),
+    end_ns: Math.max(Math.round(span[1]), Math.round(span[0]) + 1),
+    ranks: rows.ranks,
+    tracks: rows.tracks,
+  };
+}
+
+/** What linked panels selected, without the part that a timeline selects itself. */
+export function withoutOwn(
+  selection: SelectionJson | null,
+  ranksFrom: string,
+): SelectionJson | null {
+  if (selection === null) return null;
+  const ranks = ranksFrom === "timeline" ? null : selection.ranks;
+  if (ranks === null && selection.query === null) return null;
+  return { ...EVERYTHING, ranks, query: selection.query };
+}
+
+/** The same on all ranks; null where nothing else is selected. */
+export function withoutRanks(selection: SelectionJson | null): SelectionJson | null {
+  if (selection === null) return null;
+  const rest = { ...selection, ranks: null };
+  return Object.values(rest).every((part) => part === null) ? null : rest;
+}
+
+/** The window of a selection, open ends taken from the job. Null where it names no time. */
+export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
+  if (selection === null) return null;
+  if (selection.start_ns === null && selection.end_ns === null) return null;
+  return [selection.start_ns ?? scene.range[0], selection.end_ns ?? scene.range[1]];
+}
+
+/** Add an event to a set of events, or take it out again. */
+export function toggledEvent(
+  selection: SelectionJson | null,
+  before: readonly [number, number] | null,
+  event: Brief,
+): SelectionJson | null {
+  const ids: [number, number][] = selection?.ids
+    ? selection.ids.map(([rank, id]) => [rank, id])
+    : before
+      ? [[before[0], before[1]]]
+      : [];
+  const at = ids.findIndex(([rank, id]) => rank === event.rank && id === event.id);
+  if (at < 0) ids.push([event.rank, event.id]);
+  else ids.splice(at, 1);
+  return ids.length === 0 ? null : { ...EVERYTHING, ids };
+}
+
+/** Time that an event stands for, with some of what is around it. */
+export function roomAround(start: number, dur: number, share = 0.2): Span {
+  const room = Math.max(dur * share, dur === 0 ? 500 : 30);
+  return [Math.floor(start - room), Math.ceil(start + dur + room)];
+}
+
+/** Within one part in a hundred the same window. */
+export function nearlySame(a: Span, b: Span): boolean {
+  const slack = Math.max(b[1] - b[0], a[1] - a[0], 1) / 100;
+  return Math.abs(a[0] - b[0]) <= slack && Math.abs(a[1] - b[1]) <= slack;
+}
+
+// * The names and kinds that a query asks for, apart from whatever else it says. * Charts choose
+// names and kinds by conjuncts of exactly the form `name in ['a', 'b']`, quoted as Python's
+// `repr` does. `hta_widgets/trace/query.py` does the same; both are tested with
+// `tests/vectors/clauses.json`.
+
+/** A query taken apart; null where it does not ask for any. */
+export interface Clauses {
+  /** What is neither of the following, without parentheses around it. */
+  rest: string | null;
+  names: string[] | null;
+  kinds: string[] | null;
+}
+
+const ESCAPED = String.raw`\\(?:[\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})`;
+const TEXT = String.raw`'(?:[^'\\\n]|${ESCAPED})*'|"(?:[^"\\\n]|${ESCAPED})*"`;
+const CLAUSE = new RegExp(
+  String.raw`^(name|kind) in \[((?:(?:${TEXT})(?:, (?:${TEXT}))*)?)\]$`,
+  "u",
+);
+const TEXTS = new RegExp(TEXT, "gu");
+const ESCAPE = /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu;
+const PLAIN: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
+
+/** What a query is made of, as far as it matters for where it falls apart. */
+const TOKEN =
+  /(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?<word>[\p{L}\p{N}_]+)|(?<open>[([{])|(?<close>[)\]}])|(?<other>.)/gsu;
+
+interface Token {
+  text: string;
+  start: number;
+  end: number;
+  /** 1 after an opening bracket, −1 after a closing one. */
+  step: number;
+  isOther: boolean;
+}
+
+function tokens(query: string): Token[] {
+  return [...query.matchAll(TOKEN)].map((match) => ({
+    text: match[0],
+    start: match.index,
+    end: match.index + match[0].length,
+    step: match.groups?.open !== undefined ? 1 : match.groups?.close !== undefined ? -1 : 0,
+    isOther: match.groups?.other !== undefined,
+  }));
+}
+
+/** A query that says the same in another form, or has `or` outside of parentheses, is left whole. */
+export function readClauses(query: string | null): Clauses {
+  const found: Clauses = { rest: null, names: null, kinds: null };
+  if (query === null || query.trim() === "") return found;
+  const rest: string[] = [];
+  let any = false;
+  for (const part of conjuncts(query.trim())) {
+    const clause = CLAUSE.exec(part);
+    if (clause === null) {
+      rest.push(part);
+      continue;
+    }
+    any = true;
+    const values = [...(clause[2] ?? "").matchAll(TEXTS)].map(([text]) => unquoted(text));
+    const key = clause[1] === "name" ? "names" : "kinds";
+    found[key] = found[key]?.filter((one) => values.includes(one)) ?? values;
+  }
+  const only = rest.length === 1 ? rest[0]! : "";
+  found.rest =
+    any && isWrapped(only)
+      ? only.slice(1, -1).trim()
+      : rest.length === 0
+        ? null
+        : rest.join(" and ");
+  return found;
+}
+
+export function writeClauses({ rest, names, kinds }: Clauses): string | null {
+  const clauses: string[] = [];
+  if (names !== null) clauses.push(`name in ${pythonList(names)}`);
+  if (kinds !== null) clauses.push(`kind in ${pythonList(kinds)}`);
+  if (rest === null) return clauses.length === 0 ? null : clauses.join(" and ");
+  return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
+}
+
+/** What a quoted text stands for; null where it is not quoted as `repr` does. */
+export function readText(literal: string): string | null {
+  return new RegExp(`^(?:${TEXT})$`, "u").test(literal) ? unquoted(literal) : null;
+}
+
+function unquoted(text: string): string {
+  return text.slice(1, -1).replace(ESCAPE, (_whole, code: string) => {
+    if (code.length > 1) return String.fromCodePoint(parseInt(code.slice(1), 16));
+    return PLAIN[code] ?? code;
+  });
+}
+
+/** What `and` joins; the whole query where it is no conjunction. */
+export function conjuncts(query: string): string[] {
+  const parts: string[] = [];
+  let begin = 0;
+  let depth = 0;
+  for (const token of tokens(query)) {
+    depth += token.step;
+    if (depth < 0 || (token.isOther && `'"\`#`.includes(token.text))) return [query];
+    // To pandas the bar is as weak as the word.
+    if (depth === 0 && (token.text === "|" || token.text === "or")) return [query];
+    if (depth === 0 && token.text === "and") {
+      parts.push(query.slice(begin, token.start).trim());
+      begin = token.end;
+    }
+  }
+  parts.push(query.slice(begin).trim());
+  return depth === 0 && parts.every((part) => part !== "") ? parts : [query];
+}
+
+/** Does one pair of parentheses enclose all of it? */
+function isWrapped(text: string): boolean {
+  if (!text.startsWith("(") || !text.endsWith(")")) return false;
+  let depth = 0;
+  return tokens(text).every(({ step, start }) => {
+    depth += step;
+    return depth > 0 || start >= text.length - 1;
+  });
+}
+
+function pythonList(texts: readonly string[]): string {
+  return `[${texts.map(pythonRepr).join(", ")}]`;
+}
+
+const SHORT: Record<string, string> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+/** A string literal as Python's `repr` writes it. */
+function pythonRepr(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  let out = "";
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    const short = SHORT[character];
+    if (short !== undefined) out += short;
+    else if (character === quote) out += `\\${quote}`;
+    else if (character === " " || /[\p{L}\p{M}\p{N}\p{S}\p{P}]/u.test(character)) out += character;
+    else if (code <= 0xff) out += `\\x${code.toString(16).padStart(2, "0")}`;
+    else if (code <= 0xffff) out += `\\u${code.toString(16).padStart(4, "0")}`;
+    else out += `\\U${code.toString(16).padStart(8, "0")}`;
+  }
+  return `${quote}${out}${quote}`;
+}
+
+// The selection by dimension: what is chosen, and what a brush makes of it.
+
+export const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
+
+export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen {
+  if (selection === null) return NONE_CHOSEN;
+  const { names, kinds } = readClauses(selection.query);
+  const { start_ns: start, end_ns: end, ranks } = selection;
+  const window: [number, number] | null =
+    start === null && end === null ? null : [start ?? scene.range[0], end ?? scene.range[1]];
+  return { ranks, names, kinds, window };
+}
+
+/** What a selection becomes by a brush; null selects everything. */
+export function brushed(
+  before: SelectionJson | null,
+  brush: Brush,
+  allRanks: number,
+): SelectionJson | null {
+  const selection: SelectionJson = { ...EVERYTHING, ...before };
+  if (brush.ranks !== undefined) {
+    const ranks = [...new Set(brush.ranks ?? [])].sort((a, b) => a - b);
+    selection.ranks = ranks.length === 0 || ranks.length === allRanks ? null : ranks;
+  }
+  if (brush.window !== undefined) {
+    const [start, end] = brush.window ?? [null, null];
+    selection.start_ns = start === null ? null : Math.round(start);
+    selection.end_ns =
+      start === null || end === null ? null : Math.max(Math.round(end), Math.round(start) + 1);
+  }
+  if (brush.names !== undefined || brush.kinds !== undefined) {
+    const clauses = readClauses(selection.query);
+    if (brush.names !== undefined) clauses.names = someOf(brush.names);
+    if (brush.kinds !== undefined) clauses.kinds = someOf(brush.kinds);
+    selection.query = writeClauses(clauses);
+  }
+  return orNothing(selection);
+}
+
+/** The parts of a selection that can be taken back one by one. */
+export type Part = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
+
+export function without(selection: SelectionJson | null, part: Part): SelectionJson | null {
+  if (selection === null) return null;
+  const left: SelectionJson = { ...selection };
+  if (part === "window") left.start_ns = left.end_ns = null;
+  else if (part === "ranks" || part === "tracks" || part === "ids") left[part] = null;
+  else left.query = writeClauses({ ...readClauses(left.query), [part]: null });
+  return orNothing(left);
+}
+
+/** A click chooses one alone, or clears it if it is; with a key held it is added or taken out. */
+export function picked<T>(chosen: readonly T[] | null, one: T, add: boolean): T[] | null {
+  const before = chosen ?? [];
+  const has = before.includes(one);
+  if (!add) return has && before.length === 1 ? null : [one];
+  const next = has ? before.filter((other) => other !== one) : [...before, one];
+  return next.length === 0 ? null : next;
+}
+
+function someOf(values: readonly string[] | null): string[] | null {
+  return values === null || values.length === 0 ? null : [...new Set(values)];
+}
+
+function orNothing(selection: SelectionJson): SelectionJson | null {
+  return Object.values(selection).every((part) => part === null) ? null : selection;
+}

@@ -1,0 +1,563 @@
+/** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
+
+// The types that the parts of the page share. Times are integer nanoseconds since the origin.
+
+export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
+
+/** Half-open window of time. */
+export type Span = readonly [start: number, end: number];
+
+export type TableName = "events" | "asyncs" | "instants";
+
+export interface Problem {
+  kind: string;
+  count: number;
+  detail: string;
+  rank: number | null;
+  file: string | null;
+}
+
+export interface SceneTrack {
+  /** Unique within the rank; the value of the events' `track` column. */
+  key: string;
+  process: string;
+  label: string;
+  role: "thread" | "stream" | "annotation" | "counter" | "async" | "instant" | "other";
+  stream: number;
+  lane0: number;
+  lanes: number;
+  /** Lanes from here on hold events that overlap without nesting. */
+  nested: number;
+  events: number;
+  /** True if the track has communication kernels only. */
+  communication: boolean;
+  /** Counters only: the range of the values. */
+  range?: [number, number];
+  unit?: string;
+  /** Communication tracks of jobs with several ranks: lanes drawn over this one. */
+  wait?: number;
+  late?: number;
+}
+
+export interface SceneRank {
+  rank: number;
+  label: string;
+  host: string | null;
+  file: string;
+  events: number;
+  /** First start and last end: outside there is no data, which is not the same as idle. */
+  range: [number, number];
+  /** Set where the file ends early. */
+  truncated: string | null;
+  /**
+   * Only in saved pages, of ranks without their single events: cells finer than 2^this ns are not
+   * embedded, and what tiles of finer levels say is spread evenly.
+   */
+  overview_level?: number;
+  problems: number;
+  /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
+  summary: {
+    lane: number;
+    role: "gpu" | "comm" | "cpu";
+    label: string;
+    /** `comm` of jobs with several ranks: lanes drawn over this one. */
+    wait?: number;
+    late?: number;
+  }[];
+  tracks: SceneTrack[];
+}
+
+export interface SceneStep {
+  name: string;
+  start: number;
+  dur: number;
+}
+
+export interface Scene {
+  version: 1;
+  title: string;
+  events: number;
+  /** First start and last end of all ranks; of an export its window. */
+  range: [number, number];
+  /** What the files of an export say of the job that they are a part of. */
+  part?: {
+    job_ranks: number;
+    all_time: boolean;
+    all_events: boolean;
+    cut_events: number;
+  } | null;
+  kinds: Kind[];
+  /** `5 of 8 ranks` where the files of some are missing; else empty. */
+  ranks_of_job?: string;
+  /** Whether collectives on the host are the communication of a rank without device work. */
+  host_communication?: boolean;
+  ranks: SceneRank[];
+  lanes: number;
+  /** The rank whose steps and phases the strip shows: the one of median length. */
+  steps_rank: number | null;
+  steps: SceneStep[];
+  phases: SceneStep[];
+  truth: { level: "ok" | "warn"; text: string; problems: Problem[] };
+  /** Only in saved pages: what of the job is in the page. */
+  embedded?: {
+    level: "all" | "partial";
+    text: string;
+    /** Ranks with all their events, and those whose arguments are there as well. */
+    ranks_full: number[];
+    ranks_args: number[];
+  };
+}
+
+export interface Brief {
+  rank: number;
+  table: TableName;
+  id: number;
+  lane: number;
+  name: string;
+  short: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+}
+
+export interface SelectionJson {
+  start_ns: number | null;
+  end_ns: number | null;
+  ranks: number[] | null;
+  tracks: string[] | null;
+  query: string | null;
+  ids: [number, number][] | null;
+}
+
+/** What every view of one job shares; lives in the state widget. */
+export interface SharedState {
+  view: [number, number] | null;
+  selection: SelectionJson | null;
+  selected_event: [number, number] | null;
+  search: string;
+  color: "kind" | "name";
+  pinned: string[];
+  /** The panel that chose the selection's ranks; "" where Python did, or nobody. */
+  ranks_from: string;
+  /** What a dashboard's figures are of. */
+  scope: "selection" | "view";
+}
+
+export interface Reply {
+  reply: Record<string, unknown>;
+  buffer: ArrayBuffer | null;
+}
+
+/** Whoever answers: the kernel, or data embedded in the page. */
+export interface Source {
+  /** Rejects with an Error whose message can be shown; aborts by signal. */
+  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply>;
+  /** "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. */
+  readonly status: "live" | "busy" | "none";
+  onStatus(listener: (status: "live" | "busy" | "none") => void, signal: AbortSignal): void;
+}
+
+export type ThemeName = "light" | "dark";
+
+/** One drawn event rectangle. */
+export interface Slice {
+  lane: number;
+  id: number;
+  name: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+  flags: number;
+  /** Of a matched collective: what of it the rank waits for others. */
+  wait?: number;
+}
+
+/** One line of the layout: a rank's head, a track, or a folded rank. */
+export interface RowInfo {
+  rank: number;
+  /** null for the folded or opened rank's own head. */
+  track: SceneTrack | null;
+  /** In the stage, CSS px, as the rows are scrolled now. */
+  top: number;
+  height: number;
+  open: boolean;
+  pinned: boolean;
+  /** Where the row stands for more than its own rank: all of them, its own included. */
+  like?: readonly number[];
+  /** The row has a badge: it folds like ranks, or it stands for them and would unfold them. */
+  badge?: "fold" | "unfold";
+}
+
+/** Ranks that look alike, and which of them have no row: another one of the group stands for them. */
+export interface Alike {
+  /** Ranks of a group, ascending, by the one that stands for them. */
+  readonly groups: ReadonlyMap<number, readonly number[]>;
+  /** Groups whose ranks are shown nevertheless, by the one that stands for them. */
+  readonly unfolded: ReadonlySet<number>;
+  /** Ranks without a row, with the one that stands for each. */
+  readonly hidden: ReadonlyMap<number, number>;
+  /** Why a rank is not folded with most others, in words. */
+  readonly why: ReadonlyMap<number, string>;
+}
+
+/** What lies under a point of the canvas. */
+export interface Hit {
+  region: "gutter" | "lanes" | "margin" | "axis" | "minimap" | "strip" | "none";
+  time: number;
+  row: RowInfo | null;
+  lane: number | null;
+  slice: Slice | null;
+  /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
+  cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
+  step: SceneStep | null;
+  /** On a ribbon of late arrivals: the mark there. */
+  arrival?: Arrival | null;
+  /** On the badge of a row that stands for others. */
+  badge?: boolean;
+}
+
+/** Everything drawn on top of the lanes. */
+export interface Overlay {
+  hover: { lane: number; start: number; dur: number } | null;
+  selected: Brief | null;
+  flows: { kind: string; from: Brief; to: Brief }[];
+  /** Of the selected collective: when its last rank came, and which one that was. */
+  collective: { time: number; rank: number } | null;
+  selection: SelectionJson | null;
+  /** While a drag goes on: a box in time, and optionally rows. */
+  brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
+  ruler: { start: number; end: number; y: number } | null;
+  /** Vertical marks set with M; `kept` ones stay. */
+  notes: { start: number; end: number; kept: boolean }[];
+  /** Search text whose hits are marked above the lanes; "" for none. */
+  search: string;
+  /** Hits of the search by rank, where that is known. */
+  hits?: ReadonlyMap<number, number>;
+  /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
+  dimmed: ReadonlySet<Kind>;
+}
+
+export interface RowState {
+  /** Ranks that are opened into their tracks. */
+  open: ReadonlySet<number>;
+  /** "5" for a rank, "5/GPU 0 · stream 7" for a track. */
+  pinned: readonly string[];
+  /** Regular expression over "rank 5", process, label and host; "" shows all. */
+  filter: string;
+  /** Like ranks folded into one row; none are without it. */
+  alike?: Alike | null;
+  /** Only these ranks have rows, and those that are pinned; null or left out: all. */
+  only?: ReadonlySet<number> | null;
+}
+
+/** Words around a picture. */
+export interface SvgCaption {
+  title: string;
+  /** What is shown of it. */
+  words: string;
+  /** A sentence above all; "" for none. */
+  headline: string;
+}
+
+export interface FrameStats {
+  work_ms: number;
+  lanes: number;
+  rects: number;
+  labels: number;
+  pending: boolean;
+}
+
+/**
+ * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
+ * store and scrolling; it knows nothing of toolbars, panels, keys or shared state.
+ */
+export interface Stage {
+  readonly el: HTMLElement;
+  readonly scene: Scene;
+  /** Replace the scene (another TraceSet in the same widget). */
+  setScene(scene: Scene): void;
+  setTheme(theme: ThemeName): void;
+  setColor(color: "kind" | "name"): void;
+  /**
+   * Colour events by the classes that tiles carry; null: by kind or name. As long as they are not
+   * `known`, all events are drawn as of the last class. `parts`: what they take of the minimap;
+   * null: that is by kind.
+   */
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void;
+  /** Leave the width to the lanes: narrow names, no totals on the right. */
+  setSlim(slim: boolean): void;
+  setRows(rows: RowState): void;
+  rows(): readonly RowInfo[];
+  /** The view as shown now (it may be on its way to the view that was set). */
+  view(): Span;
+  /** Show a window; `animate` in ms, 0 at once. Clamped to a little beyond the job. */
+  setView(view: Span, animate?: number): void;
+  /** Called on every change of the shown view. */
+  onView(listener: (view: Span, done: boolean) => void): void;
+  zoomBy(factor: number, atTime: number, animate?: number): void;
+  panBy(fraction: number): void;
+  setOverlay(overlay: Partial<Overlay>): void;
+  scrollBy(pixels: number): boolean;
+  /** Bring a lane's row into sight, opening nothing. False if the row is folded or filtered away. */
+  reveal(lane: number): boolean;
+  /** Coordinates relative to `el`, CSS pixels. */
+  hit(x: number, y: number): Hit;
+  timeAt(x: number): number;
+  xOf(time: number): number;
+  /** Slices of a lane that are loaded and overlap the view, by start. */
+  slices(lane: number): Slice[];
+  /** CSS pixel height that the content would like to have (all rows). */
+  contentHeight(): number;
+  /** The last frame's figures, for benchmarks. */
+  onFrame(listener: (stats: FrameStats) => void): void;
+  /**
+   * The view as an SVG picture in the light theme: all rows, those out of sight as well, with words
+   * and a scale around them.
+   */
+  toSvg(caption: SvgCaption): Promise<string>;
+  /** Repaint after a change that no setter covers. */
+  invalidate(): void;
+  destroy(): void;
+}
+
+export function isAbort(error: unknown): boolean {
+  return error instanceof Error && error.name === "AbortError";
+}
+
+export function asError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+// The answer of op `event`, checked.
+
+interface DetailedEvent extends Brief {
+  category: string | null;
+  process: string | null;
+  /** The track's key. */
+  track: string | null;
+  depth: number | null;
+  stream: number | null;
+  step: number | null;
+  /** -1 for none. */
+  correlation: number | null;
+}
+
+export interface Flow {
+  kind: string;
+  direction: "out" | "in";
+  brief: Brief;
+  /** ns from the end of the source to the start of the target; negative where they overlap. */
+  delay: number | null;
+}
+
+/** Durations of the events of this name and category on this rank. */
+export interface SameName {
+  count: number;
+  sum: number;
+  mean: number;
+  median: number;
+  min: number;
+  max: number;
+  edges: number[];
+  counts: number[];
+  scale: "linear" | "log";
+}
+
+export interface EventDetail {
+  event: DetailedEvent;
+  /** Innermost first. */
+  parents: Brief[];
+  args: [key: string, text: string][];
+  args_error: string | null;
+  flows: Flow[];
+  same: SameName | null;
+}
+
+export function readDetail(reply: Reply): EventDetail {
+  const given = reply.reply as Partial<EventDetail>;
+  if (given.event === undefined || given.event === null) {
+    throw new Error('the answer to "event" has no event');
+  }
+  return {
+    event: given.event,
+    parents: given.parents ?? [],
+    args: given.args ?? [],
+    args_error: given.args_error ?? null,
+    flows: given.flows ?? [],
+    same: given.same ?? null,
+  };
+}
+
+/** Arrows of an event, from where they start to where they end. */
+export function arrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
+  return detail.flows.map((flow) =>
+    flow.direction === "out"
+      ? { kind: flow.kind, from: detail.event, to: flow.brief }
+      : { kind: flow.kind, from: flow.brief, to: detail.event },
+  );
+}
+
+/** What a flow is called from this event's side. */
+export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
+  const into = flow.direction === "in";
+  if (flow.kind === "launch") return into ? "Launched by" : "Launches";
+  if (flow.kind === "fwdbwd") return into ? "Forward" : "Backward";
+  return into ? `From (${flow.kind})` : `To (${flow.kind})`;
+}
+
+// The answer of op `totals`, and how its tables are sorted.
+
+export interface Sums {
+  kind: Kind;
+  count: number;
+  sum: number;
+  mean: number;
+  min: number;
+  max: number;
+}
+
+export interface NameSums extends Sums {
+  name: string;
+  short: string;
+}
+
+export interface Totals {
+  events: number;
+  kinds: Sums[];
+  names: NameSums[];
+  names_total: number;
+}
+
+export function readTotals(reply: Reply): Totals {
+  const given = reply.reply as Partial<Totals>;
+  if (typeof given.events !== "number" || !Array.isArray(given.kinds)) {
+    throw new Error('the answer to "totals" has no events or kinds');
+  }
+  const names = given.names ?? [];
+  return {
+    events: given.events,
+    kinds: given.kinds,
+    names,
+    names_total: given.names_total ?? names.length,
+  };
+}
+
+export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
+
+export interface Order {
+  column: Column;
+  descending: boolean;
+}
+
+/** The next order after a click on a column's head: numbers start with the largest. */
+export function clicked(order: Order, column: Column): Order {
+  if (order.column === column) return { column, descending: !order.descending };
+  return { column, descending: column !== "name" };
+}
+
+export function sorted<T extends Sums>(
+  rows: readonly T[],
+  order: Order,
+  label: (row: T) => string,
+): T[] {
+  const sign = order.descending ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const { column } = order;
+    const way = column === "name" ? label(a).localeCompare(label(b)) : a[column] - b[column];
+    // Equal rows keep one order at every click.
+    return sign * way || label(a).localeCompare(label(b));
+  });
+}
+
+const DEVICE: readonly Kind[] = ["compute", "communication", "memory"];
+
+/**
+ * The kinds that sum up a selection: those of the device, which do not nest; without a device the
+ * host's. The sums of nested events count time more than once and would lead.
+ */
+export function telling(totals: Totals): Sums[] {
+  const device = totals.kinds.filter((row) => DEVICE.includes(row.kind) && row.sum > 0);
+  const rows = device.length > 0 ? device : totals.kinds.filter((row) => row.sum > 0);
+  return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
+}
+
+// What the dashboard's parts hand to each other: frames down, brushes up.
+
+export type Value = string | number | boolean | null;
+
+/** One panel's numbers, by column; times are integer nanoseconds. */
+export interface PanelFrame {
+  rows: number;
+  columns: Record<string, readonly Value[]>;
+  attrs: Record<string, unknown>;
+}
+
+/** What a view asks to be selected, by dimension: null clears one, what is absent stays. */
+export interface Brush {
+  ranks?: number[] | null;
+  names?: string[] | null;
+  kinds?: string[] | null;
+  window?: [number, number] | null;
+}
+
+/** What is selected, by dimension; null is everything. */
+export interface Chosen {
+  ranks: readonly number[] | null;
+  names: readonly string[] | null;
+  kinds: readonly string[] | null;
+  window: [number, number] | null;
+}
+
+/** A drawn chart. It shows a whole frame and marks what is chosen of it. */
+export interface ChartPanel {
+  readonly el: HTMLElement;
+  show(frame: PanelFrame, chosen: Chosen): void;
+  setTheme(theme: ThemeName): void;
+  toPng(): Promise<Blob>;
+  toSvg(): Promise<Blob>;
+  destroy(): void;
+}
+
+export type Frame = PanelFrame;
+
+export interface ClassLook {
+  colour: string;
+  /** Told by its form as well: diagonal lines of the colour over a pale ground. */
+  hatched: boolean;
+  /** Paler than the others: there, and nothing to look at. */
+  faint?: boolean;
+}
+
+/** What a legend names, and the looks of it. */
+export interface ClassKey {
+  name: string;
+  looks: readonly ClassLook[];
+}
+
+export interface Classes {
+  keys(theme: ThemeName): readonly ClassKey[];
+  /** By class; the last one is that of events of which nothing is known. */
+  looks(theme: ThemeName): readonly ClassLook[];
+}
+
+export interface ClassParts {
+  /** What is parted, ns since the origin. */
+  start: number;
+  end: number;
+  /** By class, 0 … 1 in equal parts of that time; the first stands on the ground. */
+  shares: readonly (readonly [code: number, share: readonly number[]])[];
+}
+
+/** What a mark of a ribbon says. */
+export interface Arrival {
+  /** Name of the collective, its number, and of how many. */
+  name: string;
+  call: number;
+  of: number;
+  /** Who was late, and its event; the rank is -1 where several were at once. */
+  rank: number;
+  id: number;
+  /** ns after the median rank; of the job's row what the others waited, mean. */
+  ns: number;
+  ofJob: boolean;
+}

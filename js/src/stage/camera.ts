@@ -1,0 +1,239 @@
+/** The view over time: position, animation, limits. */
+
+import type { Span } from "../protocol/source";
+import { SIZE } from "../ui/theme";
+
+// The view over time: where it is, where it is going, and how far it has come.
+
+interface Journey {
+  from: Span;
+  began: number;
+  length: number;
+}
+
+export class Camera {
+  private shown: Span;
+  private goal: Span;
+  private journey: Journey | null = null;
+  job: Span;
+
+  constructor(range: Span) {
+    this.job = jobSpan(range);
+    this.shown = this.job;
+    this.goal = this.job;
+  }
+
+  get view(): Span {
+    return this.shown;
+  }
+
+  /** The view that the shown one is on its way to. */
+  get target(): Span {
+    return this.goal;
+  }
+
+  get moving(): boolean {
+    return this.journey !== null;
+  }
+
+  /** Another job: back to all of it, unless the view lies within it. */
+  reset(range: Span): void {
+    this.job = jobSpan(range);
+    this.journey = null;
+    this.shown = this.job;
+    this.goal = this.job;
+  }
+
+  /** Go to `view` in `length` ms; true if the shown view has changed at once. */
+  go(view: Span, length: number, now: number): boolean {
+    this.goal = clampView(view, this.job);
+    const here = this.goal[0] === this.shown[0] && this.goal[1] === this.shown[1];
+    if (length <= 0 || here) {
+      this.journey = null;
+      return this.arrive();
+    }
+    this.journey = { from: this.shown, began: now, length };
+    return false;
+  }
+
+  zoom(factor: number, atTime: number, length: number, now: number): boolean {
+    // From the goal, so that quick repeated steps add up; the pointer's time stays under it only
+    // if it is measured in the goal as well.
+    const share = (atTime - this.shown[0]) / (this.shown[1] - this.shown[0]);
+    const at = this.goal[0] + share * (this.goal[1] - this.goal[0]);
+    return this.go(zoomed(this.goal, factor, at), length, now);
+  }
+
+  /** Move on; true while something changes. */
+  step(now: number): boolean {
+    if (this.journey === null) return false;
+    const { from, began, length } = this.journey;
+    const share = (now - began) / length;
+    if (share >= 1) {
+      this.journey = null;
+      this.shown = this.goal;
+    } else {
+      this.shown = between(from, this.goal, ease(share));
+    }
+    return true;
+  }
+
+  private arrive(): boolean {
+    const changed = this.shown[0] !== this.goal[0] || this.shown[1] !== this.goal[1];
+    this.shown = this.goal;
+    return changed;
+  }
+}
+
+// The window of time that is shown: limits, zoom, and the way from one view to another.
+
+/** Deeper zoom shows nothing more: times are whole nanoseconds. */
+export const MIN_SPAN_NS = 50;
+/** How far beyond the job the view may go, as a share of the job. */
+const BEYOND = 0.02;
+
+/** What the whole job looks like; never empty, so that divisions by the span are safe. */
+export function jobSpan(range: Span): Span {
+  const [start, end] = range;
+  return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
+}
+
+/** `view` moved, and only then shortened, to lie within the job and a little beyond. */
+export function clampView(view: Span, job: Span): Span {
+  const beyond = Math.max((job[1] - job[0]) * BEYOND, MIN_SPAN_NS);
+  const low = job[0] - beyond;
+  const high = job[1] + beyond;
+  let start = Math.min(view[0], view[1]);
+  let span = Math.abs(view[1] - view[0]);
+  if (!Number.isFinite(start) || !Number.isFinite(span)) return job;
+  if (span < MIN_SPAN_NS) {
+    start -= (MIN_SPAN_NS - span) / 2;
+    span = MIN_SPAN_NS;
+  }
+  span = Math.min(span, high - low);
+  start = Math.min(Math.max(start, low), high - span);
+  return [start, start + span];
+}
+
+/** `view` magnified by `factor`, with `atTime` staying where it is. */
+export function zoomed(view: Span, factor: number, atTime: number): Span {
+  return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
+}
+
+/** The curve cubic-bezier(.2, 0, 0, 1). */
+export function ease(progress: number): number {
+  if (progress <= 0) return 0;
+  if (progress >= 1) return 1;
+  let low = 0;
+  let high = 1;
+  let t = progress;
+  for (let step = 0; step < 24; step += 1) {
+    const x = 3 * (1 - t) * (1 - t) * t * 0.2 + t * t * t;
+    if (Math.abs(x - progress) < 1e-5) break;
+    if (x < progress) low = t;
+    else high = t;
+    t = (low + high) / 2;
+  }
+  return 3 * (1 - t) * t * t + t * t * t;
+}
+
+/**
+ * The view at `share` of the way. Where the span changes, it changes by equal factors in equal
+ * shares and one point of time stands still, so that a zoom looks like a zoom all the way.
+ */
+export function between(from: Span, to: Span, share: number): Span {
+  if (share <= 0) return from;
+  if (share >= 1) return to;
+  const a = from[1] - from[0];
+  const b = to[1] - to[0];
+  if (Math.abs(b / a - 1) < 1e-3) {
+    return [from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share];
+  }
+  const fixed = (from[0] * b - to[0] * a) / (b - a);
+  const span = a * (b / a) ** share;
+  const start = fixed - ((fixed - from[0]) / a) * span;
+  return [start, start + span];
+}
+
+// Where the parts of the stage lie. CSS px, relative to the stage.
+
+export interface Geometry {
+  readonly width: number;
+  readonly height: number;
+  /** Device px per CSS px. */
+  readonly dpr: number;
+  readonly gutter: number;
+  readonly margin: number;
+  /** Left edge and width of everything that has a time axis. */
+  readonly lanesX: number;
+  readonly lanesWidth: number;
+  readonly minimapTop: number;
+  readonly minimapHeight: number;
+  readonly axisTop: number;
+  readonly axisHeight: number;
+  readonly stripTop: number;
+  /** One row for steps, one for phases, one for who comes last; none where the scene has neither. */
+  readonly stripRows: number;
+  /** The last of them says who comes last to collectives. */
+  readonly lateRow: boolean;
+  readonly stripHeight: number;
+  /** Top of the rows and what is left for them. */
+  readonly rowsTop: number;
+  readonly rowsHeight: number;
+  readonly narrow: boolean;
+}
+
+/** Air above and below the minimap's box. */
+const MINIMAP_PAD = 3;
+const STRIP_PAD = 2;
+
+/** `slim`: names are narrow and nothing stands on the right, however wide it is. */
+export function geometryOf(
+  width: number,
+  height: number,
+  dpr: number,
+  stripRows: number,
+  lateRow = false,
+  slim = false,
+): Geometry {
+  const narrow = slim || width < SIZE.gutterFrom;
+  const gutter = narrow ? SIZE.gutterNarrow : SIZE.gutter;
+  const margin = !slim && width >= SIZE.marginFrom ? SIZE.margin : 0;
+  const minimapHeight = SIZE.minimap - MINIMAP_PAD;
+  const axisTop = SIZE.minimap + MINIMAP_PAD + 1;
+  const stripTop = axisTop + SIZE.axis;
+  const stripHeight = stripRows * SIZE.steps;
+  const rowsTop = stripTop + stripHeight + STRIP_PAD;
+  return {
+    width,
+    height,
+    dpr,
+    gutter,
+    margin,
+    lanesX: gutter,
+    lanesWidth: Math.max(0, width - gutter - margin),
+    minimapTop: MINIMAP_PAD,
+    minimapHeight,
+    axisTop,
+    axisHeight: SIZE.axis,
+    stripTop,
+    stripRows,
+    lateRow,
+    stripHeight,
+    rowsTop,
+    rowsHeight: Math.max(0, height - rowsTop),
+    narrow,
+  };
+}
+
+export function timeAtX(geometry: Geometry, view: Span, x: number): number {
+  return view[0] + ((x - geometry.lanesX) / geometry.lanesWidth) * (view[1] - view[0]);
+}
+
+export function xAtTime(geometry: Geometry, view: Span, time: number): number {
+  return geometry.lanesX + ((time - view[0]) / (view[1] - view[0])) * geometry.lanesWidth;
+}
+
+export function nsPerDevicePx({ lanesWidth, dpr }: Geometry, [start, end]: Span): number {
+  return (end - start) / Math.round(lanesWidth * dpr);
+}

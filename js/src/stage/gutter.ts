@@ -1,0 +1,440 @@
+/** Draw the column of names on the left, and the scroll bar. */
+
+import type { SceneRank } from "../protocol/source";
+import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
+import { FONT, type Theme } from "../ui/theme";
+import type { Geometry } from "./camera";
+import { mixed } from "./head";
+import type { LatenessByRank, StatsByRank } from "./lanes";
+import { LATE_TINT } from "./paints";
+import type { Pen } from "./pen";
+import { BADGE_WIDTH, badgeLeft, type Band, type Layout, type PlacedRow, type Row } from "./rows";
+
+// The column of names on the left.
+
+export interface GutterScene {
+  geometry: Geometry;
+  theme: Theme;
+  layout: Layout;
+  placed: readonly PlacedRow[];
+  stats: StatsByRank | null;
+  lateness: LatenessByRank | null;
+  /** Hits of the search by rank. */
+  hits: ReadonlyMap<number, number> | null;
+}
+
+interface Fact {
+  /** The words, then what may stand instead of them where there is less room. */
+  texts: string[];
+  look: "plain" | "warn" | "late" | "hit";
+}
+
+function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact {
+  return { texts: [`${word} ${number}`, number], look };
+}
+
+/** From so many collectives on it is said how often a rank comes last. */
+const LEAST_COLLECTIVES = 4;
+
+/** That the others wait for a rank, that it comes last mostly, or how long it waits itself. */
+function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
+  const index = known?.at.get(rank.rank);
+  if (known === null || index === undefined) return null;
+  const { last, collectives, wait } = known.lateness;
+  if (known.late.has(rank.rank)) {
+    const count = formatCount(last[index] ?? 0);
+    const of = formatCount(collectives[index] ?? 0);
+    return { texts: [`last in ${count} of ${of}`, `last ${count}/${of}`, "last"], look: "late" };
+  }
+  const [came, all] = [last[index] ?? 0, collectives[index] ?? 0];
+  if (all >= LEAST_COLLECTIVES && 2 * came > all) return fact("last", formatShare(came / all));
+  const waited = wait[index] ?? 0;
+  if (waited <= 0) return null;
+  const time = formatDuration(waited);
+  // The margin has what of it is exposed.
+  return { texts: [`waits ${time} in all`, `waits ${time}`, time], look: "plain" };
+}
+
+/** The one thing worth saying of a rank in this view. */
+export function factOf(
+  rank: SceneRank,
+  known: StatsByRank | null,
+  hasMargin: boolean,
+  lateness: LatenessByRank | null = null,
+): Fact {
+  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), "warn");
+  const device = rank.summary.some(({ role }) => role !== "cpu");
+  if (!device) return { texts: [rank.host ?? "CPU only"], look: "plain" };
+  const late = lateFact(rank, lateness);
+  if (late !== null) return late;
+  const index = known?.at.get(rank.rank);
+  if (known === null || index === undefined) return { texts: [], look: "plain" };
+  const { stats } = known;
+  const data = stats.data[index] ?? 0;
+  const idle = stats.idle[index] ?? 0;
+  if (data <= 0) return { texts: ["no data here"], look: "plain" };
+  // The margin has the shares already.
+  const span = stats.span[index] ?? 0;
+  if (!hasMargin)
+    return span > 0 ? fact("idle", formatShare(idle / span)) : { texts: [], look: "plain" };
+  const exposed = stats.exposed[index] ?? 0;
+  if (exposed > 0) return fact("exposed", formatDuration(exposed));
+  return fact("busy", formatDuration(span - idle));
+}
+
+/** `computes +25 %` for `computes 25 % longer`. */
+function signed(reason: string): string {
+  return reason
+    .replace(/^its device /, "")
+    .replace(/ of (?:a step|its time|their time)/, "")
+    .replace(/(\d[\d.]*\s?%) (?:longer|more)/, "+$1")
+    .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
+}
+
+/** Why a rank is not folded with the others, the first reason of several; null for none. */
+export function reasonOf(why: string): Fact["texts"] | null {
+  const [reason = ""] = why.split(";");
+  if (reason === "") return null;
+  return [reason, signed(reason)];
+}
+
+/** What a row says: of like ranks that are folded, first what would be missed otherwise. */
+function factOfRow(row: Row, gutter: GutterScene): Fact {
+  const { stats, lateness, geometry, hits } = gutter;
+  const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
+  let folded = 0;
+  for (const rank of row.like) if (rank !== row.rank.rank) folded += hits?.get(rank) ?? 0;
+  if (folded > 0) {
+    const count = formatCount(folded);
+    return { texts: [`${count} in the others`, `${count} folded`, count], look: "hit" };
+  }
+  const reason = reasonOf(row.why);
+  if (reason === null || own.look === "warn") return own;
+  return { texts: [...reason, ...own.texts], look: own.look };
+}
+
+const BASELINE = 4;
+/** Lines of text nearer than this touch. */
+const LINE = 11;
+/** A lane's name beside a fact that has no room otherwise. */
+const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
+
+/** What is behind a row. */
+export function rowGround(theme: Theme, late: boolean): string {
+  return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
+}
+
+export function drawGutter(pen: Pen, gutter: GutterScene): void {
+  const { geometry, theme, placed } = gutter;
+  const { rowsTop, rowsHeight } = geometry;
+  pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
+  // Rows come from back to front; each clip range is one run of them.
+  let from = 0;
+  while (from < placed.length) {
+    const { clipTop, clipBottom } = placed[from]!;
+    let to = from;
+    while (
+      to < placed.length &&
+      placed[to]!.clipTop === clipTop &&
+      placed[to]!.clipBottom === clipBottom
+    ) {
+      to += 1;
+    }
+    const run = placed.slice(from, to);
+    pen.clipped(0, clipTop, geometry.gutter, clipBottom - clipTop, () => {
+      for (const row of run) drawRow(pen, gutter, row);
+    });
+    from = to;
+  }
+  pen.vertical(geometry.gutter - 1, rowsTop, rowsTop + rowsHeight, theme.rule);
+  const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
+  if (end < rowsTop + rowsHeight) pen.horizontal(end, 0, geometry.gutter, theme.rule);
+}
+
+function drawRow(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+  const { row } = placed;
+  if (row.track === null) drawRankNames(pen, gutter, placed);
+  else drawTrackNames(pen, gutter, placed);
+  if (row.pinned && (row.track === null || !isPinnedBelowHead(gutter, placed))) {
+    drawPin(pen, gutter.theme, 4, placed.y + Math.min(9, row.height / 2));
+  }
+}
+
+/** A track that is pinned only because its rank is. */
+function isPinnedBelowHead({ layout }: GutterScene, { row }: PlacedRow): boolean {
+  const at = layout.rows.indexOf(row);
+  for (let i = at - 1; i >= 0; i -= 1) {
+    const before = layout.rows[i]!;
+    if (before.rank !== row.rank || !before.pinned) return false;
+    if (before.track === null) return true;
+  }
+  return false;
+}
+
+function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): void {
+  const { geometry, theme, layout } = gutter;
+  const { fold } = layout;
+  const said = factOfRow(row, gutter);
+  pen.rect(0, y, geometry.gutter, row.height, rowGround(theme, said.look === "late"));
+  pen.horizontal(y, 0, geometry.gutter, theme.rule);
+  if (said.look === "late") pen.rect(0, y + 1, 4, row.height - 1, theme.late);
+  const right = geometry.gutter - 8;
+  const ink = { plain: theme.ink2, warn: theme.warnInk, late: theme.late, hit: theme.ink }[
+    said.look
+  ];
+  const badge = row.badge === null ? 0 : BADGE_WIDTH + 5;
+  const names = [row.name, ...row.briefly];
+  const factFont = said.look === "late" ? FONT.labelStrong : FONT.label;
+  if (fold.mode === "full") {
+    let lanes = geometry.narrow
+      ? []
+      : row
+          .bands()
+          .filter(({ label }) => label !== "")
+          .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
+    const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
+    // Of what is folded, the words come before the names of lanes, which are the same in every row.
+    const firm = row.badge !== null || row.why !== "";
+    const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
+      const all = right - left;
+      const beside = lanes.filter(({ at }) => Math.abs(at - baseline) < LINE);
+      const free = (): number => {
+        const widths = beside.map(({ label }) => pen.width(label, FONT.label) + 8);
+        return all - Math.max(0, ...widths);
+      };
+      const widest = texts.map((text) => pen.width(text, font)).find((width) => width <= all);
+      if (widest === undefined || widest <= free()) return free();
+      if (!firm) {
+        for (const lane of beside) lane.label = BRIEF[lane.label] ?? lane.label;
+        // A name that is cut may be another's as well; what a lane is called, every row repeats.
+        if (texts !== names || widest <= free()) return free();
+      }
+      lanes = lanes.filter((lane) => !beside.includes(lane));
+      return all;
+    };
+    const left = 12 + badge;
+    if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), y + 10, row.badge === "fold");
+    const nameRoom = room(names, left, 14, FONT.bodyStrong);
+    fitName(pen, names, left, y + 14, nameRoom, FONT.bodyStrong, theme.ink);
+    const factRoom = room(said.texts, 12 + mark, 28, factFont);
+    pen.firstFit(said.texts, 12 + mark, y + 28, factRoom, factFont, ink);
+    for (const { label, at } of lanes) {
+      pen.text(label, right, y + at, FONT.label, theme.ink3, "right");
+    }
+    return;
+  }
+  const baseline = y + Math.round(row.height / 2) + BASELINE;
+  const font = row.open ? FONT.bodyStrong : FONT.body;
+  const arrow = fold.mode === "line";
+  if (arrow) drawArrow(pen, theme, 14, baseline - 4, row.open);
+  const x = (arrow ? 24 : 12) + badge;
+  if (badge > 0) drawBadge(pen, theme, badgeLeft(fold), baseline - 4, row.badge === "fold");
+  const used = fitName(pen, names, x, baseline, right - x, font, theme.ink);
+  const mark = said.look === "hit" ? 12 : 0;
+  const room = right - x - used - 8 - mark;
+  const width = pen.firstFit(said.texts, right, baseline, room, factFont, ink, "right");
+  if (mark > 0 && width > 0) drawHit(pen, theme, right - width - 8, baseline - 3);
+}
+
+/** The longest name that fits whole; of a single one as much as fits. Returns the width used. */
+function fitName(
+  pen: Pen,
+  names: readonly string[],
+  x: number,
+  y: number,
+  room: number,
+  font: string,
+  colour: string,
+): number {
+  const whole = names.length > 1 ? pen.firstFit(names, x, y, room, font, colour) : 0;
+  return whole > 0 ? whole : pen.fitted(names.at(-1) ?? "", x, y, room, font, colour);
+}
+
+/** Three lines in a box: ranks folded into one row; filled where they are shown nevertheless. */
+function drawBadge(pen: Pen, theme: Theme, x: number, middle: number, pressed: boolean): void {
+  const height = 12;
+  const top = middle - height / 2;
+  if (pressed) pen.rect(x, top, BADGE_WIDTH, height, theme.ink2);
+  else pen.frame(x, top, BADGE_WIDTH, height, theme.ruleStrong, 1);
+  for (const line of [3, 6, 9]) {
+    pen.rect(x + 3, top + line - 0.5, BADGE_WIDTH - 6, 1, pressed ? theme.bg : theme.ink2);
+  }
+}
+
+/** The mark of a search hit, for those in ranks that are folded away. Returns the room it takes. */
+function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
+  const { ctx } = pen;
+  ctx.beginPath();
+  ctx.moveTo(x - 3.5, middle - 3);
+  ctx.lineTo(x + 3.5, middle - 3);
+  ctx.lineTo(x, middle + 3);
+  ctx.closePath();
+  ctx.lineWidth = 2;
+  ctx.strokeStyle = theme.hitLine;
+  ctx.stroke();
+  pen.fill(theme.hit);
+  ctx.fill();
+  return 12;
+}
+
+/** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */
+function nameBaseline({ top, height }: Band, rowHeight: number): number {
+  const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
+  // A bar at the very bottom is lower than letters: its name stays above the next row.
+  return Math.min(beside, rowHeight - 3);
+}
+
+function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void {
+  const { geometry, theme } = gutter;
+  const { row, y, clipTop, clipBottom } = placed;
+  const right = geometry.gutter - 8;
+  const room = right - (row.pinned ? 14 : 10);
+  const bands = row.bands();
+  const spill = bands.find(({ label }, index) => index > 0 && label !== "");
+  const last = spill === undefined ? y + row.height - 4 : y + spill.top;
+  const top = Math.max(y, clipTop);
+  const bottom = Math.min(last, clipBottom);
+  const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
+  const middle = (top + bottom) / 2 + BASELINE;
+  const range = row.track?.range;
+  if (range !== undefined && bottom - top >= 28) {
+    const [low, high] = range.map((value) => formatValue(value, row.track?.unit)) as [
+      string,
+      string,
+    ];
+    pen.fitted(name, right, middle - 7, room, FONT.label, theme.ink2, "right");
+    pen.firstFit(
+      [`${low} – ${high}`, high],
+      right,
+      middle + 7,
+      room,
+      FONT.label,
+      theme.ink3,
+      "right",
+    );
+  } else if (bottom - top >= 11) {
+    pen.fitted(name, right, middle, room, FONT.label, theme.ink2, "right");
+  }
+  for (const band of bands) {
+    if (band.label === "" || band === bands[0] || band.height < 11) continue;
+    const baseline = y + band.top + band.height / 2 + BASELINE;
+    pen.text(band.label, right, baseline, FONT.label, theme.ink3, "right");
+  }
+}
+
+function drawArrow(pen: Pen, theme: Theme, x: number, y: number, open: boolean): void {
+  const { ctx } = pen;
+  pen.fill(theme.ink2);
+  ctx.beginPath();
+  if (open) {
+    ctx.moveTo(x - 3.5, y - 2);
+    ctx.lineTo(x + 3.5, y - 2);
+    ctx.lineTo(x, y + 3.5);
+  } else {
+    ctx.moveTo(x - 2, y - 3.5);
+    ctx.lineTo(x + 3.5, y);
+    ctx.lineTo(x - 2, y + 3.5);
+  }
+  ctx.fill();
+}
+
+function drawPin(pen: Pen, theme: Theme, x: number, y: number): void {
+  const { ctx } = pen;
+  pen.fill(theme.focus);
+  ctx.beginPath();
+  ctx.arc(x, y - 2, 2.5, 0, 2 * Math.PI);
+  ctx.fill();
+  ctx.fillRect(x - 0.5, y, 1, 5);
+}
+
+// A slim scrollbar over the right edge of the rows; the rows are drawn, so the browser has none.
+
+const WIDTH = 10;
+const BAR = 6;
+const SHORTEST = 24;
+
+export class Scrollbar {
+  readonly el: HTMLDivElement;
+  private readonly thumb: HTMLDivElement;
+  private geometry: Geometry | null = null;
+  private content = 0;
+  private room = 0;
+  private scroll = 0;
+
+  constructor(
+    private readonly onScroll: (scroll: number) => void,
+    signal: AbortSignal,
+  ) {
+    this.el = document.createElement("div");
+    this.thumb = document.createElement("div");
+    this.el.append(this.thumb);
+    this.el.className = "hta-scrollbar";
+    Object.assign(this.el.style, {
+      position: "absolute",
+      right: "0",
+      width: `${WIDTH}px`,
+      display: "none",
+      touchAction: "none",
+    });
+    Object.assign(this.thumb.style, {
+      position: "absolute",
+      right: "2px",
+      width: `${BAR}px`,
+      borderRadius: `${BAR / 2}px`,
+    });
+    // The stage's own gestures must not begin on the bar.
+    for (const type of ["pointerdown", "dblclick", "click"] as const) {
+      this.el.addEventListener(type, (event) => event.stopPropagation(), { signal });
+    }
+    this.el.addEventListener("pointerdown", (event) => this.drag(event, signal), { signal });
+  }
+
+  update(geometry: Geometry, content: number, scroll: number): void {
+    this.geometry = geometry;
+    this.content = content;
+    this.room = geometry.rowsHeight;
+    this.scroll = scroll;
+    const needed = content > this.room + 0.5 && this.room > SHORTEST;
+    this.el.style.display = needed ? "block" : "none";
+    if (!needed) return;
+    this.el.style.top = `${geometry.rowsTop}px`;
+    this.el.style.height = `${this.room}px`;
+    this.thumb.style.height = `${this.length()}px`;
+    this.thumb.style.top = `${(scroll / (content - this.room)) * (this.room - this.length())}px`;
+  }
+
+  theme(theme: Theme): void {
+    this.thumb.style.background = theme.ruleStrong;
+    this.thumb.style.opacity = "0.7";
+  }
+
+  private length(): number {
+    return Math.max(SHORTEST, (this.room / this.content) * this.room);
+  }
+
+  private drag(event: PointerEvent, signal: AbortSignal): void {
+    if (event.button !== 0 || this.geometry === null) return;
+    event.preventDefault();
+    const perPx = (this.content - this.room) / Math.max(1, this.room - this.length());
+    const box = this.el.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const top = this.scroll / perPx;
+    let begin = this.scroll;
+    if (y < top || y > top + this.length()) {
+      begin = (y - this.length() / 2) * perPx;
+      this.onScroll(begin);
+    }
+    const ended = new AbortController();
+    signal.addEventListener("abort", () => ended.abort(), { signal: ended.signal });
+    this.el.setPointerCapture(event.pointerId);
+    const from = event.clientY;
+    this.el.addEventListener(
+      "pointermove",
+      (move) => this.onScroll(begin + (move.clientY - from) * perPx),
+      { signal: ended.signal },
+    );
+    for (const type of ["pointerup", "pointercancel"] as const) {
+      this.el.addEventListener(type, () => ended.abort(), { signal: ended.signal });
+    }
+  }
+}

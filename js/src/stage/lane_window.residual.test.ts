@@ -1,0 +1,76 @@
+import { expect, test } from "vitest";
+import vectors from "../../../tests/vectors/tiles.json";
+import { takeOut } from "./lane_window";
+
+interface Cell {
+  cell: number;
+  covered: number;
+  busy: number;
+  count: number;
+}
+interface Case {
+  name: string;
+  level: number;
+  lanes: { lane: number; slices: boolean; events: [start: number, dur: number, kind: number][] }[];
+  tiles: { lane: number; index: number; cells: Cell[]; slices: number[] }[];
+}
+const cases = (vectors as unknown as { cases: Case[] }).cases.filter(
+  ({ lanes }) => lanes.length > 0,
+);
+
+function union(events: (readonly [number, number])[], from: number, to: number): number {
+  let total = 0;
+  let reached = from;
+  const inside = events.map(([s, d]) => [Math.max(s, from), Math.min(s + d, to)] as const);
+  for (const [start, end] of inside.filter(([a, b]) => b > a).sort((a, b) => a[0] - b[0])) {
+    total += Math.max(0, end - Math.max(start, reached));
+    reached = Math.max(reached, end);
+  }
+  return total;
+}
+
+const overlaps = ([start, dur]: readonly [number, number], from: number, to: number) =>
+  dur === 0 ? start >= from && start < to : start < to && start + dur > from;
+
+test.each(cases)("$name: cells less their slices are what the short events cover", (one) => {
+  const width = 2 ** one.level;
+  for (const tile of one.tiles) {
+    const { events, slices } = one.lanes.find(({ lane }) => lane === tile.lane)!;
+    if (!slices) continue;
+    const share = new Float32Array(256);
+    const count = new Int32Array(256);
+    for (const cell of tile.cells) {
+      share[cell.cell] = cell.busy / 65535;
+      count[cell.cell] = cell.count;
+    }
+    const long = tile.slices.map((i) => events[i]!);
+    const columns = {
+      sliceStart: Float64Array.from(long, ([start]) => start),
+      sliceDur: Float64Array.from(long, ([, dur]) => dur),
+    };
+    const origin = tile.index * 256 * width;
+    takeOut(share, count, 256, origin, width, columns, 0, long.length, 0);
+
+    const isLong = (event: readonly [number, number, number]) => event[1] >= 2 * width;
+    for (let cell = 0; cell < 256; cell += 1) {
+      const from = origin + cell * width;
+      const to = from + width;
+      const all = events.map(([s, d]) => [s, d] as const);
+      const longOnes = events.filter(isLong).map(([s, d]) => [s, d] as const);
+      const left = (union(all, from, to) - union(longOnes, from, to)) / width;
+      expect(Math.abs(share[cell]! - left)).toBeLessThan(2 / 65535);
+      const short = events.filter((e) => !isLong(e) && overlaps([e[0], e[1]], from, to)).length;
+      expect(count[cell]).toBe(short);
+    }
+  }
+});
+
+test("slices below the least length stay in the cells", () => {
+  const share = new Float32Array(4).fill(1);
+  const count = new Int32Array(4).fill(1);
+  const slices = { sliceStart: Float64Array.of(0), sliceDur: Float64Array.of(4) };
+  takeOut(share, count, 4, 0, 1, slices, 0, 1, 5);
+  expect([...share, ...count]).toEqual([1, 1, 1, 1, 1, 1, 1, 1]);
+  takeOut(share, count, 4, 0, 1, slices, 0, 1, 4);
+  expect([...share, ...count]).toEqual([0, 0, 0, 0, 0, 0, 0, 0]);
+});

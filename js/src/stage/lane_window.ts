@@ -1,0 +1,440 @@
+/** One lane's cells and slices over the visible tiles, ready to draw. */
+
+import { TILE_CELLS } from "../protocol/decode";
+import { EMPTY, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";
+
+// * One lane's cells and slices over the tiles in sight, side by side, ready to draw. * Where a
+// tile is missing, the nearest loaded level stands in: finer ones are merged, which is exact,
+// coarser ones are stretched, which is marked.
+
+export const SLOT = {
+  missing: 0,
+  exact: 1,
+  /** Cells of a coarser level, without the time of that level's slices. */
+  stretched: 2,
+} as const;
+
+const MERGE_LEVELS = 2;
+
+const leftShare = new Float32Array(TILE_CELLS);
+const leftCount = new Int32Array(TILE_CELLS);
+
+/** Cells of a coarse tile less its slices: in finer cells than its own they cannot be told apart. */
+function leftOf(tile: Tile, firstCell: number, cell: number): void {
+  for (let k = 0; k < TILE_CELLS; k += 1) {
+    leftShare[k] = tile.busy[k]! / 65535;
+    leftCount[k] = tile.count[k]!;
+  }
+  const origin = firstCell * cell;
+  takeOut(leftShare, leftCount, TILE_CELLS, origin, cell, tile, 0, tile.sliceStart.length, 0);
+}
+
+export class LaneWindow {
+  level = -1;
+  first = 0;
+  last = 0;
+  busy = new Uint16Array(0);
+  count = new Uint16Array(0);
+  kind = new Uint8Array(0);
+  /** By cell and by slice: what tiles carry for a colouring of its own; 255 where they do not. */
+  classes = new Uint8Array(0);
+  sliceClass = new Uint8Array(0);
+  min = new Float32Array(0);
+  max = new Float32Array(0);
+  /** One entry per tile. */
+  slots = new Uint8Array(0);
+  /** Level of the tile that stands in each slot. */
+  levels = new Uint8Array(0);
+  slices = 0;
+  sliceStart = new Float64Array(0);
+  sliceDur = new Float64Array(0);
+  sliceId = new Uint32Array(0);
+  sliceName = new Uint32Array(0);
+  sliceKind = new Uint8Array(0);
+  sliceFlags = new Uint8Array(0);
+  /** Nothing at all is in these tiles. */
+  empty = true;
+  /** A tile is missing or stretched. */
+  pending = true;
+  hasCounter = false;
+  private version = -1;
+  private added: Tile | null = null;
+
+  constructor(readonly lane: number) {}
+
+  /** Width of a cell in ns. */
+  get cell(): number {
+    return 2 ** this.level;
+  }
+
+  /** Time at which the first cell begins. */
+  get start(): number {
+    return this.first * TILE_CELLS * this.cell;
+  }
+
+  /** Take the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
+  update(store: TileStore, level: number, first: number, last: number): void {
+    const version = store.versions[this.lane] ?? 0;
+    if (
+      level === this.level &&
+      first === this.first &&
+      last === this.last &&
+      version === this.version
+    ) {
+      if (this.pending) return;
+      for (let index = first; index < last; index += 1) store.get(this.lane, level, index);
+      return;
+    }
+    this.level = level;
+    this.first = first;
+    this.last = last;
+    this.version = version;
+    this.slices = 0;
+    this.added = null;
+    this.empty = true;
+    this.pending = false;
+    this.hasCounter = false;
+    const tiles = last - first;
+    this.reserveCells(tiles * TILE_CELLS);
+    if (this.slots.length < tiles) {
+      this.slots = new Uint8Array(tiles);
+      this.levels = new Uint8Array(tiles);
+    }
+    for (let slot = 0; slot < tiles; slot += 1) this.fill(store, slot);
+    this.sortSlices();
+  }
+
+  private fill(store: TileStore, slot: number): void {
+    const index = this.first + slot;
+    const exact = store.get(this.lane, this.level, index);
+    if (exact !== undefined) {
+      this.place(slot, exact);
+      return;
+    }
+    if (this.merge(store, slot, index) || this.stretch(store, slot, index)) return;
+    this.blank(slot);
+    this.slots[slot] = SLOT.missing;
+    this.pending = true;
+  }
+
+  private place(slot: number, tile: Tile): void {
+    const at = slot * TILE_CELLS;
+    this.slots[slot] = SLOT.exact;
+    this.levels[slot] = this.level;
+    if (tile === EMPTY) {
+      this.blank(slot);
+      return;
+    }
+    this.empty = false;
+    this.busy.set(tile.busy, at);
+    this.count.set(tile.count, at);
+    this.kind.set(tile.kind, at);
+    if (tile.classes.length > 0) this.classes.set(tile.classes, at);
+    else this.classes.fill(255, at, at + TILE_CELLS);
+    if (tile.min.length > 0) {
+      this.hasCounter = true;
+      this.min.set(tile.min, at);
+      this.max.set(tile.max, at);
+    } else {
+      this.min.fill(Number.NaN, at, at + TILE_CELLS);
+    }
+    this.addSlices(tile);
+  }
+
+  private blank(slot: number): void {
+    const from = slot * TILE_CELLS;
+    const to = from + TILE_CELLS;
+    this.levels[slot] = this.level;
+    this.busy.fill(0, from, to);
+    this.count.fill(0, from, to);
+    this.kind.fill(255, from, to);
+    this.classes.fill(255, from, to);
+    this.min.fill(Number.NaN, from, to);
+  }
+
+  /** Put finer tiles together, if all of them are there. */
+  private merge(store: TileStore, slot: number, index: number): boolean {
+    for (let deeper = 1; deeper <= MERGE_LEVELS && this.level - deeper >= 0; deeper += 1) {
+      const parts = 2 ** deeper;
+      let whole = true;
+      for (let part = 0; part < parts && whole; part += 1) {
+        whole = store.has(this.lane, this.level - deeper, index * parts + part);
+      }
+      if (!whole) continue;
+      this.blank(slot);
+      for (let part = 0; part < parts; part += 1) {
+        const tile = store.get(this.lane, this.level - deeper, index * parts + part)!;
+        if (tile === EMPTY) continue;
+        this.empty = false;
+        this.mergeCells(tile, slot * TILE_CELLS + (part * TILE_CELLS) / parts, parts);
+        this.addSlices(tile);
+      }
+      this.slots[slot] = SLOT.exact;
+      this.pending = true;
+      return true;
+    }
+    return false;
+  }
+
+  private mergeCells(tile: Tile, at: number, parts: number): void {
+    const counter = tile.min.length > 0;
+    if (counter) this.hasCounter = true;
+    for (let cell = 0; cell < TILE_CELLS / parts; cell += 1) {
+      let busy = 0;
+      let count = 0;
+      let most = -1;
+      let min = Number.POSITIVE_INFINITY;
+      let max = Number.NEGATIVE_INFINITY;
+      for (let k = cell * parts; k < (cell + 1) * parts; k += 1) {
+        busy += tile.busy[k]!;
+        count += tile.count[k]!;
+        if (tile.count[k]! > 0 && tile.busy[k]! > most) {
+          most = tile.busy[k]!;
+          this.kind[at + cell] = tile.kind[k]!;
+          this.classes[at + cell] = tile.classes[k] ?? 255;
+        }
+        if (counter && tile.min[k]! < min) min = tile.min[k]!;
+        if (counter && tile.max[k]! > max) max = tile.max[k]!;
+      }
+      this.busy[at + cell] = busy / parts;
+      this.count[at + cell] = Math.min(count, 65535);
+      if (max >= min) {
+        this.min[at + cell] = min;
+        this.max[at + cell] = max;
+      }
+    }
+  }
+
+  private stretch(store: TileStore, slot: number, index: number): boolean {
+    const levels = store.levels(this.lane);
+    if (levels === undefined) return false;
+    for (let coarser = 1; this.level + coarser <= MAX_LEVEL; coarser += 1) {
+      if (!levels.has(this.level + coarser)) continue;
+      const factor = 2 ** coarser;
+      const tile = store.get(this.lane, this.level + coarser, Math.floor(index / factor));
+      if (tile === undefined) continue;
+      this.slots[slot] = tile === EMPTY ? SLOT.exact : SLOT.stretched;
+      this.pending = true;
+      if (tile === EMPTY) {
+        this.blank(slot);
+        return true;
+      }
+      this.empty = false;
+      this.levels[slot] = this.level + coarser;
+      const counter = tile.min.length > 0;
+      if (counter) this.hasCounter = true;
+      const at = slot * TILE_CELLS;
+      const origin = (index - Math.floor(index / factor) * factor) * TILE_CELLS;
+      leftOf(tile, Math.floor(index / factor) * TILE_CELLS, this.cell * factor);
+      for (let cell = 0; cell < TILE_CELLS; cell += 1) {
+        const from = Math.floor((origin + cell) / factor);
+        this.busy[at + cell] = Math.max(0, Math.round(leftShare[from]! * 65535));
+        this.count[at + cell] = Math.max(0, leftCount[from]!);
+        this.kind[at + cell] = tile.kind[from]!;
+        this.classes[at + cell] = tile.classes[from] ?? 255;
+        this.min[at + cell] = counter ? tile.min[from]! : Number.NaN;
+        this.max[at + cell] = counter ? tile.max[from]! : Number.NaN;
+      }
+      this.addSlices(tile);
+      return true;
+    }
+    return false;
+  }
+
+  /** Slices that cross the border of two tiles come with both: each is kept once. */
+  private addSlices(tile: Tile): void {
+    const added = tile.sliceStart.length;
+    // One coarse tile may stand in several slots.
+    if (added === 0 || tile === this.added) return;
+    this.added = tile;
+    this.reserveSlices(this.slices + added);
+    const before = this.slices;
+    for (let i = 0; i < added; i += 1) {
+      if (before > 0 && this.known(tile.sliceId[i]!, tile.sliceStart[i]!, before)) continue;
+      const at = this.slices;
+      this.sliceStart[at] = tile.sliceStart[i]!;
+      this.sliceDur[at] = tile.sliceDur[i]!;
+      this.sliceId[at] = tile.sliceId[i]!;
+      this.sliceName[at] = tile.sliceName[i]!;
+      this.sliceKind[at] = tile.sliceKind[i]!;
+      this.sliceFlags[at] = tile.sliceFlags[i]!;
+      this.sliceClass[at] = tile.sliceClass[i] ?? 255;
+      this.slices += 1;
+    }
+  }
+
+  private known(id: number, start: number, before: number): boolean {
+    if (start > this.sliceStart[before - 1]!) return false;
+    for (let i = before - 1; i >= 0; i -= 1) {
+      if (this.sliceId[i] === id && this.sliceStart[i] === start) return true;
+    }
+    return false;
+  }
+
+  private sortSlices(): void {
+    const n = this.slices;
+    let sorted = true;
+    for (let i = 1; i < n && sorted; i += 1)
+      sorted = this.sliceStart[i - 1]! <= this.sliceStart[i]!;
+    if (sorted) return;
+    const order = Array.from({ length: n }, (_, i) => i).sort(
+      (a, b) => this.sliceStart[a]! - this.sliceStart[b]! || this.sliceDur[b]! - this.sliceDur[a]!,
+    );
+    this.sliceStart = Float64Array.from(order, (i) => this.sliceStart[i]!);
+    this.sliceDur = Float64Array.from(order, (i) => this.sliceDur[i]!);
+    this.sliceId = Uint32Array.from(order, (i) => this.sliceId[i]!);
+    this.sliceName = Uint32Array.from(order, (i) => this.sliceName[i]!);
+    this.sliceKind = Uint8Array.from(order, (i) => this.sliceKind[i]!);
+    this.sliceFlags = Uint8Array.from(order, (i) => this.sliceFlags[i]!);
+    this.sliceClass = Uint8Array.from(order, (i) => this.sliceClass[i]!);
+  }
+
+  private reserveCells(cells: number): void {
+    if (this.busy.length >= cells) return;
+    this.busy = new Uint16Array(cells);
+    this.count = new Uint16Array(cells);
+    this.kind = new Uint8Array(cells);
+    this.classes = new Uint8Array(cells);
+    this.min = new Float32Array(cells);
+    this.max = new Float32Array(cells);
+  }
+
+  private reserveSlices(wanted: number): void {
+    if (this.sliceStart.length >= wanted) return;
+    const size = Math.max(64, 2 ** Math.ceil(Math.log2(wanted)));
+    this.sliceStart = grown(this.sliceStart, new Float64Array(size));
+    this.sliceDur = grown(this.sliceDur, new Float64Array(size));
+    this.sliceId = grown(this.sliceId, new Uint32Array(size));
+    this.sliceName = grown(this.sliceName, new Uint32Array(size));
+    this.sliceKind = grown(this.sliceKind, new Uint8Array(size));
+    this.sliceFlags = grown(this.sliceFlags, new Uint8Array(size));
+    this.sliceClass = grown(this.sliceClass, new Uint8Array(size));
+  }
+}
+
+function grown<T extends { set(source: T): void }>(from: T, to: T): T {
+  to.set(from);
+  return to;
+}
+
+// * What of a lane's cells is left for the events that are too short to be rectangles. Cells
+// count every event; a rectangle shows its own time exactly, so that time is taken out of its
+// cells.
+
+interface SliceColumns {
+  readonly sliceStart: Float64Array;
+  readonly sliceDur: Float64Array;
+}
+
+/**
+ * Take slices `first … last - 1` that last at least `leastNs` out of `share` (0..1 of each cell)
+ * and `count`. The cells begin at `origin` and are `cell` ns wide; slices are sorted by start.
+ */
+export function takeOut(
+  share: Float32Array,
+  count: Int32Array,
+  cells: number,
+  origin: number,
+  cell: number,
+  slices: SliceColumns,
+  first: number,
+  last: number,
+  leastNs: number,
+): void {
+  const { sliceStart, sliceDur } = slices;
+  // Slices of a summary lane may overlap, its cells hold their union: no time goes twice.
+  let reached = Number.NEGATIVE_INFINITY;
+  for (let i = first; i < last; i += 1) {
+    const dur = sliceDur[i]!;
+    if (dur < leastNs) continue;
+    const from = (sliceStart[i]! - origin) / cell;
+    const to = from + dur / cell;
+    if (to <= 0) continue;
+    if (from >= cells) break;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells, Math.ceil(to));
+    const fresh = Math.max(from, reached);
+    for (let k = a; k < b; k += 1) {
+      count[k] = count[k]! - 1;
+      const covered = Math.min(to, k + 1) - Math.max(fresh, k);
+      if (covered > 0) share[k] = share[k]! - covered;
+    }
+    if (to > reached) reached = to;
+  }
+}
+
+// What of a lane's cells is left for columns beside the rectangles of its longer events.
+
+/** By cell of the window; valid until the next call. */
+interface Residual {
+  readonly share: Float32Array;
+  readonly counts: Int32Array;
+}
+
+let share = new Float32Array(0);
+let counts = new Int32Array(0);
+
+/** Where the pixels of a picture lie in a lane's cells. */
+interface Pixels {
+  readonly cells: number;
+  /** Cells in a pixel. */
+  readonly perPx: number;
+  /** The cell, and part of one, at x = 0. */
+  readonly origin: number;
+  /** The first pixel that has cells, and the one behind the last. */
+  readonly first: number;
+  readonly last: number;
+}
+
+/** `start` is the time at x = 0, `resolution` ns per pixel. */
+export function pixelsOf(
+  lane: LaneWindow,
+  { start, resolution }: { start: number; resolution: number },
+  width: number,
+): Pixels {
+  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const perPx = resolution / lane.cell;
+  const origin = (start - lane.start) / lane.cell;
+  const first = Math.max(0, Math.floor(-origin / perPx));
+  const last = Math.min(width, Math.ceil((cells - origin) / perPx));
+  return { cells, perPx, origin, first, last };
+}
+
+/** Cells as shares and counts, less the slices of at least `leastNs`. */
+export function residual(lane: LaneWindow, leastNs: number): Residual {
+  const tiles = lane.last - lane.first;
+  const cells = tiles * TILE_CELLS;
+  if (share.length < cells) {
+    share = new Float32Array(cells);
+    counts = new Int32Array(cells);
+  }
+  const { busy, count } = lane;
+  for (let k = 0; k < cells; k += 1) {
+    share[k] = busy[k]! / 65535;
+    counts[k] = count[k]!;
+  }
+  if (lane.slices === 0) return { share, counts };
+  let slot = 0;
+  while (slot < tiles) {
+    if (lane.slots[slot] !== SLOT.exact) {
+      slot += 1;
+      continue;
+    }
+    const from = slot;
+    while (slot < tiles && lane.slots[slot] === SLOT.exact) slot += 1;
+    const a = from * TILE_CELLS;
+    const b = slot * TILE_CELLS;
+    takeOut(
+      share.subarray(a, b),
+      counts.subarray(a, b),
+      b - a,
+      lane.start + a * lane.cell,
+      lane.cell,
+      lane,
+      0,
+      lane.slices,
+      leastNs,
+    );
+  }
+  return { share, counts };
+}

@@ -1,0 +1,271 @@
+import { describe, expect, test } from "vitest";
+import { type FakeEvent, fakeJob } from "../../dev/fake_job";
+import { FakeSource } from "../../dev/fake_source";
+import { decodeTiles } from "../protocol/decode";
+import type { Kind, Scene } from "../protocol/source";
+import { THEMES } from "../ui/theme";
+import { LaneWindow } from "./lane_window";
+import { drawBeyond, drawLane } from "./lanes";
+import { mix, pack, paintsOf, rgb } from "./paints";
+import { Raster } from "./raster";
+import type { Form } from "./rows";
+import { levelOf, tilesOf, TileStore } from "./tile_store";
+
+const KINDS = fakeJob(1, 1, 0.01).scene.kinds;
+const theme = THEMES.light;
+const paints = paintsOf(theme, KINDS, new Set());
+const LANE = pack(rgb(theme.lane));
+const COMPUTE = pack(rgb(theme.kind.compute));
+const COMPUTE_CODE = 0;
+const CPU_CODE = 4;
+
+interface Drawing {
+  form?: Form;
+  width?: number;
+  height?: number;
+  dpr?: number;
+  view?: [number, number];
+  data?: [number, number];
+  job?: [number, number];
+  dimmed?: ReadonlySet<Kind>;
+  coarse?: boolean;
+  /** Level to load instead of the right one. */
+  loaded?: number;
+}
+
+/** Draw a lane of `events` and give back its pixels. */
+async function draw(events: FakeEvent[], given: Drawing = {}) {
+  const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
+  const job = given.job ?? [0, 1e6];
+  const lane = { lane: 0, rank: 0, events, slices: true };
+  const source = new FakeSource({ scene: { ranks: [] } as unknown as Scene, lanes: [lane] });
+  const store = new TileStore(1);
+  const resolution = (view[1] - view[0]) / width;
+  const level = given.loaded ?? levelOf(resolution);
+  const { first, last } = tilesOf(view, level, job);
+  const parts = [{ lanes: [0], first, last }];
+  store.add(parts, decodeTiles(await source.ask("tiles", { level, parts })));
+  const shown = new LaneWindow(0);
+  const wanted = tilesOf(view, levelOf(resolution), job);
+  shown.update(store, levelOf(resolution), wanted.first, wanted.last);
+  const raster = new Raster(width, height);
+  raster.clear(pack(rgb(theme.bg)));
+  const place = {
+    form,
+    y0: 0,
+    y1: height,
+    dpr,
+    start: view[0],
+    resolution,
+    dataStart: given.data?.[0] ?? job[0],
+    dataEnd: given.data?.[1] ?? job[1],
+    coarse: given.coarse ?? false,
+    jobStart: job[0],
+    jobEnd: job[1],
+    valueRange: null,
+  };
+  const counted = { rects: 0 };
+  const used = given.dimmed === undefined ? paints : paintsOf(theme, KINDS, given.dimmed);
+  drawBeyond(raster, place, used);
+  drawLane(raster, place, shown, used, null, counted);
+  const px = new Uint32Array(raster.image.data.buffer);
+  return {
+    rects: counted.rects,
+    at: (x: number, y: number) => px[y * width + x]!,
+    /** Pixels of a column that are not the lane's own, counted in whole ones. */
+    ink: (x: number) => {
+      let sum = 0;
+      for (let y = 0; y < height; y += 1) sum += coverage(px[y * width + x]!);
+      return sum;
+    },
+    columns: () =>
+      Array.from({ length: width }, (_, x) => x).filter((x) => {
+        for (let y = 0; y < height; y += 1) if (px[y * width + x] !== LANE) return true;
+        return false;
+      }),
+  };
+}
+
+/** How far a pixel is from the lane's colour to the kernel's, by its blue-most channel. */
+function coverage(pixel: number): number {
+  const lane = rgb(theme.lane).r;
+  const kernel = rgb(theme.kind.compute).r;
+  return (lane - (pixel & 255)) / (lane - kernel);
+}
+
+const event = (start: number, dur: number, kind = COMPUTE_CODE): FakeEvent => ({
+  start,
+  dur,
+  kind,
+  name: "kernel",
+});
+
+/** Events of `dur` every `period`: none long enough for a rectangle. */
+const field = (dur: number, period: number) =>
+  Array.from({ length: Math.floor(1e6 / period) }, (_, i) => event(i * period, dur));
+
+describe("height is the exact share of busy time", () => {
+  test.each([0.05, 0.1, 0.25, 0.5, 0.66, 0.95, 1])("%d busy", async (share) => {
+    const height = 40;
+    const drawn = await draw(field(Math.round(100 * share), 100), { height });
+    const inks = Array.from({ length: 198 }, (_, i) => drawn.ink(i + 1));
+    const mean = inks.reduce((sum, ink) => sum + ink, 0) / inks.length;
+    expect(Math.abs(mean / height - share)).toBeLessThan(0.01);
+    for (const ink of inks) expect(Math.abs(ink / height - share)).toBeLessThan(0.035);
+  });
+
+  test("a 5 % busy lane of 16 px is 1 px high, not more", async () => {
+    const drawn = await draw(field(5, 100));
+    for (let x = 1; x < 199; x += 1) {
+      expect(drawn.at(x, 15)).toBe(COMPUTE);
+      expect(drawn.at(x, 13)).toBe(LANE);
+    }
+  });
+
+  test("columns stand on the lane's bottom", async () => {
+    const drawn = await draw(field(50, 100));
+    expect(drawn.at(100, 15)).toBe(COMPUTE);
+    expect(drawn.at(100, 0)).toBe(LANE);
+  });
+});
+
+describe("nothing vanishes", () => {
+  test("a lone event of 1 ns in a second is one pixel", async () => {
+    const job: [number, number] = [0, 1e9];
+    for (const start of [0, 1, 12_345_678, 499_999_999, 999_999_999]) {
+      const drawn = await draw([event(start, 1)], { view: job, job });
+      const columns = drawn.columns();
+      expect(columns).toHaveLength(1);
+      expect(drawn.at(columns[0]!, 15)).toBe(COMPUTE);
+      expect(drawn.at(columns[0]!, 14)).toBe(LANE);
+      expect(Math.abs(columns[0]! - start / 5e6)).toBeLessThanOrEqual(1);
+    }
+  });
+
+  test("an event without length too, at any zoom", async () => {
+    for (const view of [
+      [0, 1e6],
+      [499_000, 501_000],
+      [499_950, 500_050],
+    ] as [number, number][]) {
+      const drawn = await draw([event(500_000, 0)], { view });
+      expect(drawn.columns()).toHaveLength(1);
+    }
+  });
+
+  test("on a dense display a mark is as high as a CSS pixel", async () => {
+    const drawn = await draw([event(500_000, 1)], { dpr: 2, height: 32 });
+    const [x] = drawn.columns();
+    expect([drawn.at(x!, 31), drawn.at(x!, 30), drawn.at(x!, 29)]).toEqual([
+      COMPUTE,
+      COMPUTE,
+      LANE,
+    ]);
+  });
+});
+
+describe("rectangles", () => {
+  test("are exactly as wide as their rounded pixels, less the gap", async () => {
+    // 5 000 ns per pixel.
+    const drawn = await draw([event(50_000, 60_000)]);
+    expect(drawn.rects).toBe(1);
+    expect(drawn.columns()).toEqual(Array.from({ length: 11 }, (_, i) => 10 + i));
+    for (const x of [10, 20]) expect([drawn.at(x, 0), drawn.at(x, 15)]).toEqual([COMPUTE, COMPUTE]);
+    expect(drawn.at(21, 8)).toBe(LANE);
+  });
+
+  test("never touch a pixel outside, wherever they begin", async () => {
+    for (let shift = 0; shift < 5000; shift += 311) {
+      for (const dur of [10_400, 12_000, 23_456]) {
+        const drawn = await draw([event(100_000 + shift, dur)]);
+        const first = Math.round((100_000 + shift) / 5000);
+        const last = Math.round((100_000 + shift + dur) / 5000);
+        for (const x of drawn.columns()) {
+          expect(x).toBeGreaterThanOrEqual(first);
+          expect(x).toBeLessThan(last);
+        }
+      }
+    }
+  });
+
+  test("narrower than 3 px have no gap, back to back ones of 3 px and more are parted", async () => {
+    const narrow = await draw([event(50_000, 10_000), event(60_000, 10_000)]);
+    expect(narrow.columns()).toEqual([10, 11, 12, 13]);
+    const wide = await draw([event(50_000, 20_000), event(70_000, 20_000)]);
+    expect(wide.columns()).toEqual([10, 11, 12, 14, 15, 16]);
+  });
+
+  test("below 2 px are columns of their share", async () => {
+    const drawn = await draw([event(50_000, 7500)], { height: 40 });
+    expect(drawn.rects).toBe(0);
+    const ink = drawn.columns().reduce((sum, x) => sum + drawn.ink(x), 0);
+    expect(ink / 40).toBeCloseTo(1.5, 1);
+  });
+
+  test("leave the short events beside them as they are", async () => {
+    const short = Array.from({ length: 20 }, (_, i) => event(30_000 + i * 500, 250));
+    const drawn = await draw([...short, event(40_000, 50_000)], { height: 40 });
+    const ink = [4, 5, 6, 7].reduce((sum, x) => sum + drawn.ink(x) / 40, 0);
+    // Two pixels half busy, of which the rectangle hides what its first cell cannot tell apart.
+    expect(ink).toBeGreaterThan(0.85);
+    expect(ink).toBeLessThan(1.02);
+    expect(drawn.ink(8) / 40).toBeCloseTo(1, 2);
+  });
+
+  test("host events are a tint with a dark left edge", async () => {
+    const drawn = await draw([event(50_000, 100_000, CPU_CODE)], { form: "pale" });
+    const cpu = rgb(theme.kind.cpu);
+    expect(drawn.at(10, 8)).toBe(pack(cpu));
+    expect(drawn.at(15, 8)).toBe(pack(mix(cpu, rgb(theme.bg), theme.cpuTint)));
+  });
+
+  test("an event that began before the view has no edge in it", async () => {
+    const given = { form: "pale" as const, view: [60_000, 160_000] as [number, number] };
+    const drawn = await draw([event(50_000, 100_000, CPU_CODE)], given);
+    expect(drawn.at(0, 8)).toBe(drawn.at(20, 8));
+  });
+});
+
+describe("what is not known", () => {
+  test("beyond a rank's data the lane is hatched", async () => {
+    const drawn = await draw([event(50_000, 50_000)], { data: [0, 500_000] });
+    const line = paints.hatchLine;
+    const beyond = Array.from({ length: 80 }, (_, i) => drawn.at(110 + i, 8));
+    expect(new Set(beyond)).toEqual(new Set([line, paints.hatchGround]));
+    expect(beyond.filter((pixel) => pixel === line)).toHaveLength(16);
+    expect(drawn.at(90, 8)).toBe(LANE);
+  });
+
+  test("where the page holds less than is seen, cells are pale on a hatch", async () => {
+    const big = event(600_000, 300_000);
+    const drawn = await draw([...field(50, 100).slice(0, 4000), big], { coarse: true, height: 40 });
+    const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));
+    expect(drawn.at(20, 39)).toBe(pale);
+    expect(drawn.at(150, 20)).toBe(COMPUTE);
+    const empty = Array.from({ length: 30 }, (_, i) => drawn.at(85 + i, 8));
+    expect(new Set(empty)).toEqual(new Set([paints.hatchLine, paints.hatchGround]));
+  });
+
+  test("beyond everybody's data there is nothing to hatch", async () => {
+    const drawn = await draw([], { view: [500_000, 1_500_000], job: [0, 1e6] });
+    expect(drawn.at(50, 8)).toBe(LANE);
+    expect(drawn.at(150, 8)).toBe(pack(rgb(theme.bg)));
+  });
+
+  test("cells of a coarser level stand in at 55 %, rectangles as they are", async () => {
+    const small = field(50, 100).filter(({ start }) => start < 400_000);
+    const big = event(600_000, 300_000);
+    const drawn = await draw([...small, big], { loaded: 14, height: 40 });
+    const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));
+    expect(drawn.at(20, 39)).toBe(pale);
+    expect(drawn.at(150, 20)).toBe(COMPUTE);
+    expect(drawn.at(110, 39)).toBe(LANE);
+  });
+});
+
+test("a kind that is switched off is pale but there", async () => {
+  const drawn = await draw(field(50, 100), { dimmed: new Set<Kind>(["compute"]) });
+  expect(drawn.at(100, 15)).not.toBe(LANE);
+  expect(drawn.at(100, 15)).not.toBe(COMPUTE);
+  expect(coverage(drawn.at(100, 15))).toBeLessThan(0.4);
+});

@@ -1,0 +1,181 @@
+import { describe, expect, test } from "vitest";
+import { type FakeEvent, fakeJob } from "../../dev/fake_job";
+import { FakeSource } from "../../dev/fake_source";
+import { decodeTiles } from "../protocol/decode";
+import type { Scene } from "../protocol/source";
+import { THEMES } from "../ui/theme";
+import { LaneWindow } from "./lane_window";
+import { drawLane, drawLate, drawWaits, type LanePlace } from "./lanes";
+import { pack, paintsOf, rgb } from "./paints";
+import { Raster } from "./raster";
+import { levelOf, tilesOf, TileStore } from "./tile_store";
+
+const theme = THEMES.light;
+const KINDS = fakeJob(1, 1, 0.01).scene.kinds;
+const paints = paintsOf(theme, KINDS, new Set());
+const BACK = pack(rgb(theme.bg));
+const EVENT = pack(rgb(theme.kind.communication));
+const COMMUNICATION = 1;
+const VIEW: [number, number] = [0, 1e6];
+const WIDTH = 200;
+// 5 000 ns per pixel
+const HEIGHT = 20;
+
+const piece = (start: number, dur: number): FakeEvent => ({
+  start,
+  dur,
+  kind: COMMUNICATION,
+  name: "AllReduce",
+});
+
+async function windowOf(events: FakeEvent[]): Promise<LaneWindow> {
+  const lane = { lane: 0, rank: 0, events, slices: true };
+  const source = new FakeSource({ scene: { ranks: [] } as unknown as Scene, lanes: [lane] });
+  const store = new TileStore(1);
+  const level = levelOf((VIEW[1] - VIEW[0]) / WIDTH);
+  const { first, last } = tilesOf(VIEW, level, VIEW);
+  const parts = [{ lanes: [0], first, last }];
+  store.add(parts, decodeTiles(await source.ask("tiles", { level, parts })));
+  const shown = new LaneWindow(0);
+  shown.update(store, level, first, last);
+  return shown;
+}
+
+const place = (dpr = 1): LanePlace => ({
+  form: "solid",
+  y0: 2,
+  y1: HEIGHT - 2,
+  dpr,
+  start: VIEW[0],
+  resolution: (VIEW[1] - VIEW[0]) / WIDTH,
+  dataStart: VIEW[0],
+  dataEnd: VIEW[1],
+  coarse: false,
+  jobStart: VIEW[0],
+  jobEnd: VIEW[1],
+  valueRange: null,
+});
+
+/** Pixels after something was drawn between the second row and the last but one. */
+async function pixels(draw: (raster: Raster) => Promise<void> | void) {
+  const raster = new Raster(WIDTH, HEIGHT);
+  raster.clear(BACK);
+  await draw(raster);
+  const px = new Uint32Array(raster.image.data.buffer);
+  const at = (x: number, y: number): number => px[y * WIDTH + x]!;
+  const column = (x: number): number[] => Array.from({ length: HEIGHT }, (_, y) => at(x, y));
+  const used = (): number[] =>
+    Array.from({ length: WIDTH }, (_, x) => x).filter((x) => column(x).some((one) => one !== BACK));
+  return { at, column, used };
+}
+
+const between = (from: number, to: number): number[] =>
+  Array.from({ length: to - from }, (_, i) => from + i);
+
+describe("waiting", () => {
+  const draw = async (events: FakeEvent[], dpr = 1) => {
+    const lane = await windowOf(events);
+    return pixels((raster) => drawWaits(raster, place(dpr), lane, paints));
+  };
+
+  test("is a hatch with a border, from the arrival to the last one's", async () => {
+    const { at, used } = await draw([piece(100_000, 250_000)]);
+    expect(used()).toEqual(between(20, 70));
+    for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.waitLine);
+    for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(paints.waitLine);
+    expect([at(45, 1), at(45, HEIGHT - 2)]).toEqual([BACK, BACK]);
+    const inside = between(22, 68).map((x) => at(x, 10));
+    expect(new Set(inside)).toEqual(new Set([paints.waitFill, paints.waitLine]));
+    const lines = inside.filter((one) => one === paints.waitLine).length;
+    expect(lines / inside.length).toBeCloseTo(1 / 5, 1);
+  });
+
+  test("lines are as wide as a CSS pixel", async () => {
+    const { at } = await draw([piece(100_000, 250_000)], 2);
+    expect([2, 3].map((y) => at(45, y))).toEqual([paints.waitLine, paints.waitLine]);
+    expect([20, 21].map((x) => at(x, 10))).toEqual([paints.waitLine, paints.waitLine]);
+  });
+
+  test("too short for a rectangle it is as high as its share of the time", async () => {
+    const short = between(0, 400).map((i) => piece(100_000 + i * 500, 250));
+    const { column, used } = await draw(short);
+    // Cells do not end where pixels do: one more is touched at most.
+    expect(between(20, 60).every((x) => used().includes(x))).toBe(true);
+    expect(used().length).toBeLessThanOrEqual(42);
+    const heights = between(21, 59).map((x) => column(x).filter((one) => one !== BACK).length);
+    for (const height of heights) expect(Math.abs(height - 8)).toBeLessThanOrEqual(1);
+    expect(
+      column(30)
+        .slice(0, 8)
+        .every((one) => one === BACK),
+    ).toBe(true);
+  });
+
+  test("outside of the view nothing is drawn, and what crosses its edge has no border there", async () => {
+    const nothing = await draw([]);
+    expect(nothing.used()).toEqual([]);
+    const crossing = await draw([piece(900_000, 400_000)]);
+    expect(crossing.used()).toEqual(between(180, 200));
+    expect(between(0, HEIGHT).some((y) => crossing.at(199, y) === paints.waitFill)).toBe(true);
+  });
+});
+
+describe("coming late", () => {
+  const draw = async (events: FakeEvent[], named = true) => {
+    const lane = await windowOf(events);
+    return pixels((raster) => drawLate(raster, place(), lane, paints, named));
+  };
+
+  test("is an outline around the time in which the others were there", async () => {
+    const { at, used } = await draw([piece(100_000, 250_000)]);
+    expect(used()).toEqual(between(20, 70));
+    for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.lateLine);
+    for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(paints.lateLine);
+    expect(at(45, 10)).toBe(paints.lateFill);
+  });
+
+  test("of a rank that the others do not wait for it is grey", async () => {
+    const { at } = await draw([piece(100_000, 250_000)], false);
+    expect(at(20, 10)).toBe(paints.lastLine);
+    expect(at(45, 10)).toBe(paints.lastFill);
+  });
+
+  test("narrow ones are an outline alone", async () => {
+    const { at, used } = await draw([piece(100_000, 15_000)]);
+    expect(used()).toEqual([20, 21, 22]);
+    expect(at(20, 10)).toBe(paints.lateLine);
+  });
+});
+
+describe("a lane of communication", () => {
+  const draw = async (wait: FakeEvent[] | null, late: FakeEvent[] | null) => {
+    const lane = await windowOf([piece(300_000, 300_000)]);
+    const over = {
+      wait: wait === null ? null : await windowOf(wait),
+      late: late === null ? null : await windowOf(late),
+      named: true,
+    };
+    return pixels((raster) => drawLane(raster, place(), lane, paints, null, { rects: 0 }, over));
+  };
+
+  test("waits lie over its events, which go on after them", async () => {
+    const { at } = await draw([piece(300_000, 100_000)], null);
+    expect(at(60, 10)).toBe(paints.waitLine);
+    expect(new Set(between(62, 79).map((x) => at(x, 10)))).toEqual(
+      new Set([paints.waitFill, paints.waitLine]),
+    );
+    expect(between(81, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
+  });
+
+  test("late arrivals lie under its events", async () => {
+    const { at } = await draw(null, [piece(200_000, 200_000)]);
+    expect(at(50, 10)).toBe(paints.lateFill);
+    expect(between(61, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
+  });
+
+  test("without what is to be drawn over it, it is as ever", async () => {
+    const { at } = await draw(null, null);
+    expect(at(90, 10)).toBe(EVENT);
+    expect(at(50, 10)).toBe(pack(rgb(theme.lane)));
+  });
+});

@@ -1,0 +1,597 @@
+/** Draw lanes: ground, cells, events, counters, waits, missing data. */
+
+import { type Lateness, type Stats, TILE_CELLS } from "../protocol/decode";
+import { type Ribbon, timeOfBin } from "../protocol/ribbon";
+import type { ClassKey, Scene, SceneRank, Span } from "../protocol/source";
+import { FONT, type Theme } from "../ui/theme";
+import { type Geometry, xAtTime } from "./camera";
+import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";
+import { mix, type Paints, rgb, STEPS } from "./paints";
+import type { Pen } from "./pen";
+import type { LaneRaster } from "./raster";
+import type { Form, PlacedRow } from "./rows";
+import type { Sightings } from "./rows_view";
+import { levelOf } from "./tile_store";
+
+// Draws one lane into the raster: ground, columns of cells, rectangles, counters.
+
+/** All in device px; x from the left edge of the lanes. */
+export interface LanePlace extends RowPlace {
+  form: Form;
+  /** Whether the page holds less detail of the rank than would be seen here. */
+  coarse: boolean;
+  /** Where anybody has data. */
+  jobStart: number;
+  jobEnd: number;
+  /** Counters only. */
+  valueRange: readonly [number, number] | null;
+}
+
+/** Rectangles begin at this width; shorter events are columns. */
+const RECT_PX = 2;
+
+const HATCH_PITCH = 5;
+
+/** Counts what is drawn, for the frame's figures. */
+interface LaneCounts {
+  rects: number;
+}
+
+/** What is drawn over, or under, the events of a lane of communication. */
+interface OverWindows {
+  wait: LaneWindow | null;
+  late: LaneWindow | null;
+  /** Whether this is a rank that the others wait for. */
+  named: boolean;
+}
+
+const NOTHING_OVER: OverWindows = { wait: null, late: null, named: false };
+
+export type ShadeOfName = (name: number) => number;
+
+export function drawLane(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  shade: ShadeOfName | null,
+  counted: LaneCounts,
+  over: OverWindows = NOTHING_OVER,
+): void {
+  drawGround(raster, place, paints);
+  if (place.y1 <= place.y0) return;
+  // Under the lane's events: other calls may go on while this one is being waited for.
+  if (over.late !== null && !paints.byClass) {
+    drawLate(raster, place, over.late, paints, over.named);
+  }
+  if (lane.empty) return;
+  if (place.form === "counter") {
+    drawCounter(raster, place, lane, paints);
+    return;
+  }
+  const leastNs = RECT_PX * place.resolution;
+  drawColumns(raster, place, lane, paints, leastNs);
+  counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
+  if (over.wait !== null && !paints.byClass) drawWaits(raster, place, over.wait, paints);
+}
+
+/** Left and right end of the rank's data, in px. */
+function dataExtent(raster: LaneRaster, place: LanePlace): [number, number] {
+  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+  const from = Math.min(raster.width, Math.max(0, xOf(place.dataStart)));
+  return [from, Math.max(from, Math.min(raster.width, xOf(place.dataEnd)))];
+}
+
+function drawGround(raster: LaneRaster, place: LanePlace, paints: Paints): void {
+  const [from, to] = dataExtent(raster, place);
+  if (place.coarse) hatch(raster, place, paints, from, to);
+  else raster.rect(from, place.y0, to, place.y1, paints.ground[place.form]);
+}
+
+function hatch(
+  raster: LaneRaster,
+  place: LanePlace,
+  paints: Paints,
+  from: number,
+  to: number,
+): void {
+  const pitch = Math.round(HATCH_PITCH * place.dpr);
+  const thick = Math.max(1, Math.round(place.dpr));
+  raster.hatch(from, place.y0, to, place.y1, paints.hatchGround, paints.hatchLine, pitch, thick);
+}
+
+/** Hatch where others have data and this rank has none: not the same as idle. */
+export function drawBeyond(raster: LaneRaster, place: LanePlace, paints: Paints): void {
+  const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
+  const [from, to] = dataExtent(raster, place);
+  const first = Math.max(0, xOf(place.jobStart));
+  const last = Math.min(raster.width, xOf(place.jobEnd));
+  hatch(raster, place, paints, first, from);
+  hatch(raster, place, paints, to, last);
+}
+
+function drawColumns(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  leastNs: number,
+): void {
+  const { share, counts } = residual(lane, leastNs);
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
+  const exact = paints.columns[place.form];
+  const pending = paints.pendingColumns[place.form];
+  const high = place.y1 - place.y0;
+  const least = Math.min(high, Math.max(1, Math.round(place.dpr)));
+  const { slots } = lane;
+  const kind = paints.byClass ? lane.classes : lane.kind;
+  for (let x = first; x < last; x += 1) {
+    const from = origin + x * perPx;
+    const to = from + perPx;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells - 1, Math.ceil(to) - 1);
+    let covered = 0;
+    let most = -1;
+    let hue = 255;
+    let marked = false;
+    for (let k = a; k <= b; k += 1) {
+      if (counts[k]! <= 0) continue;
+      // A cell marks the one pixel that holds its middle: a lone event is never two pixels wide.
+      const mine = (k + 0.5 >= from || x === 0) && (k + 0.5 < to || x === raster.width - 1);
+      if (mine) marked = true;
+      const part = share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+      if (part > 0) covered += part;
+      if (part > most && (mine || part > 0)) {
+        most = part;
+        hue = kind[k]!;
+      }
+    }
+    if (hue === 255) {
+      if (!paints.byClass || most < 0) continue;
+      hue = paints.unknownClass;
+    }
+    let size = (covered / perPx) * high;
+    if (marked && size < least) size = least;
+    else if (size > high) size = high;
+    if (size * STEPS < 0.5) continue;
+    const ramp = slots[a >> 8] === SLOT.exact && !place.coarse ? exact : pending;
+    raster.column(x, place.y1, size, ramp, hue * (STEPS + 1), STEPS);
+  }
+}
+
+function drawRects(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  leastNs: number,
+  shade: ShadeOfName | null,
+): number {
+  const { sliceStart, sliceDur, sliceName } = lane;
+  const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
+  const { y0, y1, dpr, start, resolution, form } = place;
+  const pitch = Math.round(HATCH_PITCH * dpr);
+  const { width } = raster;
+  const gap = Math.max(1, Math.round(dpr));
+  const end = start + width * resolution;
+  let rects = 0;
+  for (let i = 0; i < lane.slices; i += 1) {
+    const dur = sliceDur[i]!;
+    const from = sliceStart[i]!;
+    if (from >= end) break;
+    if (dur < leastNs || from + dur <= start) continue;
+    const x0 = Math.max(-2, Math.round((from - start) / resolution));
+    const x1 = Math.min(width + 2, Math.round((from + dur - start) / resolution));
+    const right = x1 - x0 >= 3 * dpr ? x1 - gap : x1;
+    const found = codes[i]!;
+    const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
+    const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
+    rects += 1;
+    if (right < x1) raster.rect(right, y0, x1, y1, paints.ground[form]);
+    if (paints.hatched[kind] === 1) {
+      raster.hatch(
+        x0,
+        y0,
+        right,
+        y1,
+        paints.hatchedGround[kind]!,
+        paints.solid[code]!,
+        pitch,
+        2 * gap,
+      );
+      raster.rect(x0, y0, Math.min(x0 + gap, right), y1, paints.solid[code]!);
+      continue;
+    }
+    if (form !== "pale" && paints.isPale[kind] === 0) {
+      raster.rect(x0, y0, right, y1, paints.solid[code]!);
+      continue;
+    }
+    const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
+    if (from >= start) {
+      raster.rect(x0, y0, Math.min(x0 + edge, right), y1, paints.edge[code]!);
+      raster.rect(x0 + edge, y0, right, y1, paints.tint[code]!);
+    } else {
+      raster.rect(x0, y0, right, y1, paints.tint[code]!);
+    }
+  }
+  return rects;
+}
+
+/** The dark left edge, thinner on marks that it would fill. */
+function edgeWidth(width: number, cssPx: number, dpr: number): number {
+  if (width <= 8 * dpr) return Math.max(1, Math.round(dpr));
+  return Math.max(1, Math.round(cssPx * dpr));
+}
+
+function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, paints: Paints): void {
+  const [low, high] = place.valueRange ?? [0, 1];
+  const floor = Math.min(0, low);
+  const scale = high > floor ? (place.y1 - place.y0 - 1) / (high - floor) : 0;
+  const perPx = place.resolution / lane.cell;
+  const origin = (place.start - lane.start) / lane.cell;
+  const cells = (lane.last - lane.first) * TILE_CELLS;
+  const line = Math.max(1, Math.round(place.dpr));
+  for (let x = 0; x < raster.width; x += 1) {
+    const from = origin + x * perPx;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells - 1, Math.ceil(from + perPx) - 1);
+    let min = Number.POSITIVE_INFINITY;
+    let max = Number.NEGATIVE_INFINITY;
+    for (let k = a; k <= b; k += 1) {
+      if (lane.min[k]! < min) min = lane.min[k]!;
+      if (lane.max[k]! > max) max = lane.max[k]!;
+    }
+    if (max < min) continue;
+    const top = place.y1 - line - Math.round((max - floor) * scale);
+    const bottom = place.y1 - Math.round((min - floor) * scale);
+    raster.rect(x, bottom, x + 1, place.y1, paints.counterFill);
+    raster.rect(x, top, x + 1, Math.max(bottom, top + line), paints.counterLine);
+  }
+}
+
+// Draws what collectives wait: hatched over their rectangles, and outlined before the last one.
+
+/** Narrower ones are an outline alone. */
+const FILLED_FROM_PX = 4;
+
+/** Waiting: as high as the share of the pixel's time that it takes, like the event it is part of. */
+export function drawWaits(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+): void {
+  if (lane.empty) return;
+  const { y0, y1, dpr } = place;
+  const pitch = Math.round(HATCH_PITCH * dpr);
+  const thick = Math.max(1, Math.round(dpr));
+  eachColumn(raster, place, lane, (x, share) => {
+    const size = Math.round(share * (y1 - y0));
+    raster.hatch(x, y1 - size, x + 1, y1, paints.waitFill, paints.waitLine, pitch, thick);
+  });
+  eachSlice(raster, place, lane, (x0, x1) => {
+    raster.hatch(x0, y0, x1, y1, paints.waitFill, paints.waitLine, pitch, thick);
+    frame(raster, x0, x1, place, paints.waitLine);
+  });
+}
+
+/** Late: the time in which the others were there and this rank was not; red where it is `named`. */
+export function drawLate(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  paints: Paints,
+  named: boolean,
+): void {
+  if (lane.empty) return;
+  const { y0, y1, dpr } = place;
+  const line = named ? paints.lateLine : paints.lastLine;
+  const fill = named ? paints.lateFill : paints.lastFill;
+  eachColumn(raster, place, lane, (x, share) => {
+    raster.rect(x, y1 - Math.round(share * (y1 - y0)), x + 1, y1, line);
+  });
+  eachSlice(raster, place, lane, (x0, x1) => {
+    if (x1 - x0 >= FILLED_FROM_PX * dpr) raster.rect(x0, y0, x1, y1, fill);
+    frame(raster, x0, x1, place, line);
+  });
+}
+
+function frame(raster: LaneRaster, x0: number, x1: number, place: LanePlace, colour: number): void {
+  const { y0, y1, dpr } = place;
+  const line = Math.max(1, Math.round(dpr));
+  raster.rect(x0, y0, x1, y0 + line, colour);
+  raster.rect(x0, y1 - line, x1, y1, colour);
+  raster.rect(x0, y0, x0 + line, y1, colour);
+  raster.rect(x1 - line, y0, x1, y1, colour);
+}
+
+/** Rectangles of at least two pixels. */
+function eachSlice(
+  raster: LaneRaster,
+  { start, resolution }: LanePlace,
+  { slices, sliceStart, sliceDur }: LaneWindow,
+  draw: (x0: number, x1: number) => void,
+): void {
+  const end = start + raster.width * resolution;
+  for (let i = 0; i < slices; i += 1) {
+    const from = sliceStart[i]!;
+    const dur = sliceDur[i]!;
+    if (from >= end) break;
+    if (dur < RECT_PX * resolution || from + dur <= start) continue;
+    const x0 = Math.max(-2, Math.round((from - start) / resolution));
+    const x1 = Math.min(raster.width + 2, Math.round((from + dur - start) / resolution));
+    if (x1 > x0) draw(x0, x1);
+  }
+}
+
+/** Share of each pixel that is covered by what is too short for a rectangle, where there is any. */
+function eachColumn(
+  raster: LaneRaster,
+  place: LanePlace,
+  lane: LaneWindow,
+  draw: (x: number, share: number) => void,
+): void {
+  const { share, counts } = residual(lane, RECT_PX * place.resolution);
+  const { cells, perPx, origin, first, last } = pixelsOf(lane, place, raster.width);
+  for (let x = first; x < last; x += 1) {
+    const from = origin + x * perPx;
+    const to = from + perPx;
+    const a = Math.max(0, Math.floor(from));
+    const b = Math.min(cells - 1, Math.ceil(to) - 1);
+    let covered = 0;
+    for (let k = a; k <= b; k += 1) {
+      if (counts[k]! <= 0 || share[k]! <= 0) continue;
+      covered += share[k]! * (Math.min(to, k + 1) - Math.max(from, k));
+    }
+    if (covered > 0) draw(x, Math.min(1, covered / perPx));
+  }
+}
+
+// Ribbons of lateness: a mark where a rank comes to a collective, the stronger the later it is.
+
+/** A mark is so wide where the next one leaves room, CSS px. */
+const MARK_PX = 2;
+/** A name needs more than this, CSS px. */
+const LEAST_ROOM = 5;
+/** The weakest tick of the job's row: there was a wait, however short. */
+const WEAKEST = 0.18;
+
+/** Lateness grows over orders of magnitude: its root, so that the small ones are seen. */
+export function strength(ns: number, most: number): number {
+  return most <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / most)));
+}
+
+/** The entry of a ramp for a strength; the first one, the lane's own colour, only for 0. */
+export function step(share: number, steps: number): number {
+  return share <= 0 ? 0 : Math.max(1, Math.ceil(share * (steps - 1)));
+}
+
+/** A rank's row: place in device px, from the left edge of the lanes. */
+interface RowPlace {
+  y0: number;
+  y1: number;
+  dpr: number;
+  /** Time at x = 0 and ns per device px. */
+  start: number;
+  resolution: number;
+  /** Where the rank has data. */
+  dataStart: number;
+  dataEnd: number;
+}
+
+/** Ground and marks of one rank's ribbon. */
+export function drawRibbon(
+  raster: LaneRaster,
+  place: RowPlace,
+  ribbon: Ribbon | null,
+  rank: number,
+  paints: Paints,
+): void {
+  const { y0, y1, dpr, start, resolution } = place;
+  const x = (time: number) => Math.round((time - start) / resolution);
+  const [from, to] = [x(place.dataStart), x(place.dataEnd)];
+  raster.rect(Math.max(0, from), y0, Math.min(raster.width, to), y1, paints.ribbon[0]!);
+  const part = ribbon?.byRank.get(rank);
+  if (ribbon === null || part === undefined) return;
+  const width = Math.max(1, Math.round(MARK_PX * dpr));
+  let next = raster.width;
+  // From the right: what follows a mark bounds it.
+  for (let at = part.last - 1; at >= part.first; at -= 1) {
+    const x = Math.floor((timeOfBin(ribbon, ribbon.bin[at]!) - start) / resolution);
+    if (x >= raster.width) continue;
+    if (x + width <= 0) break;
+    const share = strength(ribbon.late[at]!, ribbon.most);
+    if (share > 0) {
+      const colour = paints.ribbon[step(share, paints.ribbon.length)]!;
+      raster.rect(x, y0, Math.max(x + 1, Math.min(x + width, next)), y1, colour);
+    }
+    next = x;
+  }
+}
+
+interface JobRibbonScene {
+  geometry: Geometry;
+  theme: Theme;
+  view: Span;
+  ribbon: Ribbon | null;
+  lateness: LatenessByRank | null;
+}
+
+const TICK_HEIGHT = 13;
+
+/** The row of the whole job: a tick where the last rank comes, and who; red if others wait for it. */
+export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void {
+  const { geometry, theme, view, ribbon, lateness } = scene;
+  const { lanesX, lanesWidth } = geometry;
+  if (ribbon === null) return;
+  if (ribbon.of === 0) {
+    pen.fitted("no collectives matched", lanesX + 6, y + 11, lanesWidth, FONT.label, theme.ink3);
+    return;
+  }
+  const ground = rgb(theme.bg);
+  const xs = Array.from(ribbon.jobBin, (bin) => xAtTime(geometry, view, timeOfBin(ribbon, bin)));
+  const end = lanesX + lanesWidth;
+  const inkOf = (rank: number) => (lateness?.late.has(rank) === true ? theme.late : theme.ink3);
+  const drawn = xs.flatMap((x, at) =>
+    ribbon.jobWait[at]! <= 0 || x < lanesX - MARK_PX || x > end ? [] : [at],
+  );
+  const widthOf = (at: number) =>
+    Math.min(MARK_PX, Math.max(Math.min(xs[at + 1] ?? end, end) - xs[at]!, pen.hairline));
+  for (const at of drawn) {
+    const share = WEAKEST + (1 - WEAKEST) * strength(ribbon.jobWait[at]!, ribbon.jobMost);
+    const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
+    pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
+  }
+  // Who costs most is named first, before or behind its tick: what is between two ticks is used once.
+  const used = new Set<number>();
+  for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
+    const rank = ribbon.jobRank[at]!;
+    if (rank < 0) continue;
+    const x = xs[at]!;
+    const words = [`rank ${rank}`, String(rank)];
+    const behind = x + widthOf(at) + 2;
+    const before = at > 0 ? xs[at - 1]! + MARK_PX : lanesX;
+    for (const [gap, edge, room, align] of [
+      [at, behind, Math.min(xs[at + 1] ?? end, end) - behind - 4, "left"],
+      [at - 1, x - 2, x - 2 - Math.max(before, lanesX) - 4, "right"],
+    ] as const) {
+      if (used.has(gap) || room < LEAST_ROOM) continue;
+      if (pen.firstFit(words, edge, y + 11, room, FONT.label, inkOf(rank), align) === 0) continue;
+      used.add(gap);
+      break;
+    }
+  }
+}
+
+// Says in words what the hatch means: a rank has no data here, or the page less than is seen.
+
+const NO_DATA = "no data";
+const COARSE = "detail not embedded";
+/** Lower rows have the hatch alone. */
+const WORDS_FROM_PX = 18;
+const PLATE_PX = 15;
+
+/** Would more be seen of a rank at `resolution` ns per device px than a saved page holds? */
+export function isCoarse(rank: SceneRank, resolution: number): boolean {
+  return rank.overview_level !== undefined && levelOf(resolution) < rank.overview_level;
+}
+
+export function drawNoData(pen: Pen, scene: LanesScene): void {
+  const { geometry, view, job, sight } = scene;
+  const { lanesX, lanesWidth, dpr } = geometry;
+  const resolution = (view[1] - view[0]) / (lanesWidth * dpr);
+  const at = (time: number) =>
+    Math.min(Math.max(xAtTime(geometry, view, time), lanesX), lanesX + lanesWidth);
+  for (const placed of sight.placed) {
+    const { rank, track } = placed.row;
+    if (track !== null) continue;
+    const [start, end] = [at(rank.range[0]), at(rank.range[1])];
+    drawGap(pen, scene, placed, at(job[0]), start, false);
+    drawGap(pen, scene, placed, end, at(job[1]), rank.truncated !== null);
+    const area = isCoarse(rank, resolution) ? areaOf(placed, start, end) : null;
+    // At the end, where it hides least of what is drawn.
+    if (area !== null) drawWords(pen, scene, area, COARSE, 1);
+  }
+}
+
+interface Area {
+  x0: number;
+  x1: number;
+  top: number;
+  height: number;
+}
+
+/** The lanes of a row between two x; null where there is no room, or a part is scrolled away. */
+function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
+  const bands = placed.row.bands();
+  const first = bands[0];
+  const last = bands[bands.length - 1];
+  if (x1 - x0 < 2 || first === undefined || last === undefined) return null;
+  const top = placed.y + first.top;
+  const height = last.top + last.height - first.top;
+  return top < placed.clipTop || top + height > placed.clipBottom ? null : { x0, x1, top, height };
+}
+
+function drawGap(
+  pen: Pen,
+  scene: LanesScene,
+  placed: PlacedRow,
+  x0: number,
+  x1: number,
+  cut: boolean,
+): void {
+  const area = areaOf(placed, x0, x1);
+  if (area === null) return;
+  if (cut) pen.frame(x0, area.top, x1 - x0, area.height, scene.theme.ruleStrong, 1);
+  drawWords(pen, scene, area, NO_DATA, 0.5);
+}
+
+/** Words on a plate, at this share of the area's width. */
+function drawWords(
+  pen: Pen,
+  { theme }: LanesScene,
+  { x0, x1, top, height }: Area,
+  words: string,
+  share: number,
+): void {
+  const width = pen.width(words, FONT.label) + 10;
+  if (height < WORDS_FROM_PX || x1 - x0 < width + 8) return;
+  const left = x0 + 4 + (x1 - x0 - width - 8) * share;
+  const plate = top + Math.round((height - PLATE_PX) / 2);
+  pen.rect(left, plate, width, PLATE_PX, theme.bg);
+  pen.text(words, left + 5, plate + 11, FONT.label, theme.ink2);
+}
+
+// Ranks that are time lines of MPI calls: such files tell nothing of devices.
+
+interface WithSummary {
+  summary: readonly { role: string; label: string }[];
+}
+
+/** Whether all that a rank's rows show is MPI; its other time is work, not idleness. */
+export function isMpi({ summary }: WithSummary): boolean {
+  const rows = summary.filter(({ role }) => role !== "cpu");
+  return rows.length > 0 && rows.every(({ label }) => label === "MPI");
+}
+
+// Figures of a window with a way to the entry of a rank.
+
+export interface StatsByRank {
+  stats: Stats;
+  at: ReadonlyMap<number, number>;
+}
+
+export interface LatenessByRank {
+  lateness: Lateness;
+  at: ReadonlyMap<number, number>;
+  late: ReadonlySet<number>;
+}
+
+function places(ranks: readonly number[]): ReadonlyMap<number, number> {
+  return new Map(ranks.map((rank, index) => [rank, index]));
+}
+
+export function statsByRank(stats: Stats): StatsByRank {
+  return { stats, at: places(stats.ranks) };
+}
+
+export function latenessByRank(lateness: Lateness): LatenessByRank {
+  return { lateness, at: places(lateness.ranks), late: new Set(lateness.late) };
+}
+
+export interface LanesScene {
+  geometry: Geometry;
+  theme: Theme;
+  paints: Paints;
+  /** What the legend of a picture names, where it is not kinds. */
+  keys: readonly ClassKey[] | null;
+  scene: Scene;
+  job: Span;
+  view: Span;
+  sight: Sightings;
+  lateness: LatenessByRank | null;
+  ribbon: Ribbon | null;
+  shade: ShadeOfName | null;
+  window(lane: number): LaneWindow | null;
+  nameOf(key: number): string;
+}

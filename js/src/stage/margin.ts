@@ -1,0 +1,144 @@
+/** Draw the column of totals on the right. */
+
+import { formatShare } from "../ui/formats";
+import { FONT, type Theme } from "../ui/theme";
+import type { Geometry } from "./camera";
+import { rowGround } from "./gutter";
+import { isMpi, type LatenessByRank, type StatsByRank } from "./lanes";
+import type { Pen } from "./pen";
+import type { PlacedRow } from "./rows";
+
+// The column of totals on the right: where each rank's device time goes in this view.
+
+const PAD = 12;
+
+export interface MarginScene {
+  geometry: Geometry;
+  theme: Theme;
+  placed: readonly PlacedRow[];
+  stats: StatsByRank | null;
+  lateness: LatenessByRank | null;
+  /** The figures are of another view than the one shown. */
+  stale: boolean;
+}
+
+export function drawMargin(pen: Pen, scene: MarginScene): void {
+  const { geometry, theme, placed } = scene;
+  if (geometry.margin === 0) return;
+  const x = geometry.width - geometry.margin;
+  pen.rect(x, geometry.stripTop, geometry.margin, geometry.height - geometry.stripTop, theme.bg);
+  drawTitle(pen, scene, x);
+  pen.clipped(x, geometry.rowsTop, geometry.margin, geometry.rowsHeight, () => {
+    for (const row of placed) drawRow(pen, scene, row, x);
+  });
+  const end = Math.max(0, ...placed.map(({ row, y }) => y + row.height));
+  if (end < geometry.height) pen.horizontal(end, x, geometry.width, theme.rule);
+  pen.vertical(x, geometry.stripTop, geometry.height, theme.rule);
+}
+
+function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
+  const { geometry, theme, placed } = scene;
+  const room = geometry.margin - PAD - 4;
+  const device = placed.some(({ row }) => row.rank.summary.some(({ role }) => role !== "cpu"));
+  if (geometry.stripRows === 0 || !device) return;
+  const y = geometry.stripTop + 11;
+  const mpi = placed.every(({ row }) => isMpi(row.rank));
+  pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
+  if (geometry.stripRows > 1) {
+    const comm = scene.lateness === null ? "comm" : "wait";
+    // What compute hides is not in the bar: the row's name says all that a rank waits.
+    const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
+    pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
+  }
+}
+
+function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): void {
+  const { geometry, theme, stats } = scene;
+  const { row, y, clipTop } = placed;
+  if (row.track !== null) return;
+  const height = Math.min(row.height, placed.clipBottom - y);
+  const late = scene.lateness?.late.has(row.rank.rank) ?? false;
+  pen.rect(x, Math.max(y, clipTop), geometry.margin, height, rowGround(theme, late));
+  if (y >= clipTop) pen.horizontal(y, x, geometry.width, theme.rule);
+  const index = stats?.at.get(row.rank.rank);
+  if (stats === null || index === undefined) return;
+  if (row.rank.summary.every(({ role }) => role === "cpu")) return;
+  const { compute, exposed, memory, idle, span } = stats.stats;
+  const whole = span[index] ?? 0;
+  const left = x + PAD;
+  const width = geometry.margin - 2 * PAD;
+  const compact = row.height < 24;
+  const barHeight = row.height >= 36 ? 11 : 8;
+  const top = compact
+    ? y + Math.round((row.height - barHeight) / 2)
+    : y + (row.height >= 36 ? 3 : 4);
+  pen.ctx.globalAlpha = scene.stale ? 0.4 : 1;
+  if (whole > 0) {
+    const wait = exposedWait(scene, row.rank.rank);
+    let from = left;
+    for (const [ns, colour] of [
+      [compute[index] ?? 0, theme.kind.compute],
+      [(exposed[index] ?? 0) - wait, theme.kind.communication],
+      [wait, null],
+      [memory[index] ?? 0, theme.kind.memory],
+    ] as const) {
+      const to = from + (ns / whole) * width;
+      if (colour !== null) pen.rect(from, top, to - from, barHeight, colour);
+      else pen.hatched(from, top, to - from, barHeight, theme.waitFill, theme.waitLine);
+      from = to;
+    }
+  }
+  pen.frame(left, top, width, barHeight, theme.idleLine, 1);
+  pen.ctx.globalAlpha = 1;
+  // Numbers of another view would be wrong, a pale bar is a hint at most.
+  if (!compact && !scene.stale) {
+    const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
+    if (whole > 0) {
+      const known = scene.lateness !== null;
+      const share = (known ? exposedWait(scene, row.rank.rank) : (exposed[index] ?? 0)) / whole;
+      const words = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
+      if (row.rank.truncated !== null) {
+        // What the file lacks may belong here: not known to be idle.
+        pen.text("file cut off", left, baseline, FONT.label, theme.warnInk);
+      } else if (late) {
+        pen.text("causes the wait", left, baseline, FONT.labelStrong, theme.late);
+      } else {
+        const idleWords = formatShare((idle[index] ?? 0) / whole);
+        const rest = isMpi(row.rank) ? "other" : "idle";
+        drawPair(pen, theme, left, baseline, width, words, [rest, idleWords]);
+      }
+    } else {
+      const words = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
+      pen.text(words, left, baseline, FONT.label, theme.ink3);
+    }
+  }
+}
+
+/** What a rank waits for others while it computes nothing; 0 where that is not known. */
+function exposedWait({ lateness }: MarginScene, rank: number): number {
+  const index = lateness?.at.get(rank);
+  return index === undefined ? 0 : (lateness?.lateness.exposedWait[index] ?? 0);
+}
+
+/** The exposed share on the left, the idle one on the right; without room only the numbers. */
+function drawPair(
+  pen: Pen,
+  theme: Theme,
+  x: number,
+  y: number,
+  width: number,
+  exposed: string,
+  [rest, share]: readonly [string, string],
+): void {
+  const forms = [
+    [exposed, `${rest} ${share}`],
+    [exposed.replace(/^\w+ /, ""), `${rest} ${share}`],
+    [exposed.replace(/^\w+ /, ""), share],
+  ] as const;
+  const fits = forms.find(
+    ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,
+  );
+  if (fits === undefined) return;
+  pen.text(fits[0], x, y, FONT.label, theme.ink2);
+  pen.text(fits[1], x + width, y, FONT.label, theme.ink3, "right");
+}

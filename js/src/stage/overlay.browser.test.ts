@@ -1,0 +1,230 @@
+import { describe, expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import type { Brief, Overlay, RowState } from "../protocol/source";
+import { THEMES } from "../ui/theme";
+import { geometryOf, xAtTime } from "./camera";
+import { drawOverlay, NO_OVERLAY, type OverlayScene } from "./overlay";
+import { rgb } from "./paints";
+import { Pen } from "./pen";
+import { layoutRows, placeRows } from "./rows";
+import { Sightings } from "./rows_view";
+import type { PlacedMarks } from "./tile_loader";
+
+const job = fakeJob(4, 1, 0.05);
+const theme = THEMES.light;
+const VIEW: [number, number] = [0, 2e8];
+function draw(
+  overlay: Partial<Overlay>,
+  rows: Partial<RowState> = {},
+  searched: PlacedMarks | null = null,
+  scroll = 0,
+) {
+  const canvas = document.createElement("canvas");
+  canvas.width = 1100;
+  canvas.height = 500;
+  const ctx = canvas.getContext("2d", { willReadFrequently: true })!;
+  const geometry = geometryOf(1100, 500, 1, 2);
+  const state = { open: new Set<number>(), pinned: [], filter: "", ...rows };
+  const layout = layoutRows(job.scene, state, geometry.rowsHeight);
+  const sight = new Sightings(placeRows(layout, scroll, geometry.rowsTop, geometry.rowsHeight));
+  const scene: OverlayScene = {
+    geometry,
+    theme,
+    view: VIEW,
+    sight,
+    overlay: { ...NO_OVERLAY, ...overlay },
+    searched,
+    chosen: null,
+  };
+  drawOverlay(new Pen(ctx, 1), scene);
+  const { data } = ctx.getImageData(0, 0, 1100, 500);
+  const at = (x: number, y: number) => [
+    ...data.slice(
+      4 * (Math.round(y) * 1100 + Math.round(x)),
+      4 * (Math.round(y) * 1100 + Math.round(x)) + 4,
+    ),
+  ];
+  const box = () => {
+    let [left, top, right, bottom] = [1e9, 1e9, -1, -1];
+    for (let i = 0; i < data.length; i += 4) {
+      if (data[i + 3]! < 128) continue;
+      const x = (i / 4) % 1100;
+      const y = Math.floor(i / 4 / 1100);
+      [left, right] = [Math.min(left, x), Math.max(right, x)];
+      [top, bottom] = [Math.min(top, y), Math.max(bottom, y)];
+    }
+    return { left, top, right, bottom };
+  };
+  return { at, box, geometry, sight, x: (time: number) => xAtTime(geometry, VIEW, time) };
+}
+
+const solid = (hex: string) => {
+  const { r, g, b } = rgb(hex);
+  return [r, g, b, 255];
+};
+
+function brief(rank: number, lane: number, start: number, dur: number, kind: Brief["kind"]): Brief {
+  return { rank, table: "events", id: 0, lane, name: "n", short: "n", kind, start, dur };
+}
+
+const streamOf = (rank: number) => job.scene.ranks[rank]!.tracks[2]!.lane0;
+const threadOf = (rank: number) => job.scene.ranks[rank]!.tracks[0]!.lane0;
+
+test("nothing to draw is nothing drawn", () => {
+  expect(draw({}).box().right).toBe(-1);
+});
+
+test("a selection of all ranks: light fill, 2 px edges, over the rows only", () => {
+  const selection = {
+    start_ns: 5e7,
+    end_ns: 1e8,
+    ranks: null,
+    tracks: null,
+    query: null,
+    ids: null,
+  };
+  const { at, x, geometry } = draw({ selection });
+  const edge = Math.round(x(5e7));
+  expect(at(edge - 1, 200)).toEqual(solid(theme.brushLine));
+  expect(at(edge, 200)).toEqual(solid(theme.brushLine));
+  expect(at(edge + 30, 200)[3]).toBe(0x1f);
+  expect(at(edge - 10, 200)[3]).toBe(0);
+  expect(at(edge, geometry.rowsTop - 3)[3]).toBe(0);
+});
+
+test("a brush over two ranks covers their rows and no other", () => {
+  const { at, x, sight } = draw({ brush: { start: 5e7, end: 1e8, ranks: [1, 2], tracks: null } });
+  const middle = x(7.5e7);
+  const rowMiddle = (rank: number) => {
+    const { y, row } = sight.head(rank)!;
+    return y + row.height / 2;
+  };
+  expect([0, 1, 2, 3].map((rank) => at(middle, rowMiddle(rank))[3]! > 0)).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ]);
+});
+
+test("a selected event is outlined 2 px outside its mark, in its opened lane", () => {
+  const event = brief(1, streamOf(1), 5e7, 2e7, "compute");
+  const { at, x, sight } = draw({ selected: event }, { open: new Set([1]) });
+  const spot = sight.lane(event.lane)!;
+  const left = Math.round(x(5e7));
+  const y = Math.round(spot.y + spot.band.height / 2);
+  expect(at(left - 2, y)).toEqual(solid(theme.selection));
+  expect(at(left + 5, y)[3]).toBe(0);
+  expect(at(left + 40, spot.y - 2)).toEqual(solid(theme.selection));
+});
+
+test.each([
+  ["a kernel", streamOf(1), "compute", 0],
+  ["a host event", threadOf(1), "cpu", 2],
+] as const)(
+  "in a folded rank %s is outlined on the lane that stands for it",
+  (_, lane, kind, at) => {
+    const { box, sight } = draw({ selected: brief(1, lane, 5e7, 2e7, kind) });
+    const spot = sight.lane(job.scene.ranks[1]!.summary[at]!.lane)!;
+    expect(box().top).toBeGreaterThanOrEqual(Math.floor(spot.y) - 4);
+    expect(box().bottom).toBeLessThanOrEqual(Math.ceil(spot.y + spot.band.height) + 4);
+  },
+);
+
+test("an event of which nothing is in sight has no outline", () => {
+  const selected = brief(1, threadOf(1), 5e7, 2e7, "cpu");
+  expect(draw({ selected }, { filter: "^rank 2$" }).box().right).toBe(-1);
+  expect(draw({ selected }, { open: new Set([2]) }).box().right).toBe(-1);
+});
+
+test("an arrow goes from the launch to the head at the kernel", () => {
+  const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
+  const kernel = brief(1, streamOf(1), 1.2e8, 1e7, "compute");
+  const open = { open: new Set([1]) };
+  const drawn = draw({ flows: [{ kind: "launch", from: launch, to: kernel }] }, open);
+  const { left, right, top, bottom } = drawn.box();
+  expect(Math.abs(right - drawn.x(1.2e8))).toBeLessThanOrEqual(2);
+  expect(Math.abs(left - drawn.x(5.05e7))).toBeLessThanOrEqual(4);
+  expect(top).toBeLessThan(drawn.sight.lane(launch.lane)!.bottom);
+  expect(bottom).toBeGreaterThan(drawn.sight.lane(kernel.lane)!.top);
+});
+
+test("ends that are near are joined by a curve that bows out to the left", () => {
+  const launch = brief(1, threadOf(1), 1e8, 1e5, "cpu");
+  const kernel = brief(1, streamOf(1), 1.005e8, 1e7, "compute");
+  const drawn = draw(
+    { flows: [{ kind: "launch", from: launch, to: kernel }] },
+    { open: new Set([1]) },
+  );
+  expect(drawn.box().left).toBeLessThan(drawn.x(1e8) - 12);
+});
+
+test("an arrow to a folded rank ends at its lane, to one out of sight there is none", () => {
+  const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
+  const far = brief(3, streamOf(3), 1.2e8, 1e7, "compute");
+  const flows = [{ kind: "launch", from: launch, to: far }];
+  const drawn = draw({ flows }, { open: new Set([1]) });
+  const spot = drawn.sight.lane(job.scene.ranks[3]!.summary[0]!.lane)!;
+  expect(Math.abs(drawn.box().bottom - (spot.top + spot.bottom) / 2)).toBeLessThanOrEqual(6);
+  const filtered = draw({ flows }, { open: new Set([1]), filter: "^rank 1$" });
+  expect(filtered.box().right).toBe(-1);
+});
+
+test("marks stand above their lane however near they are, in the colour of hits", () => {
+  const lane = job.scene.ranks[2]!.summary[0]!.lane;
+  const bins = 808;
+  const marks = {
+    lane: Uint32Array.from([lane, lane, lane, lane]),
+    bin: Uint32Array.from([100, 101, 102, 400]),
+    inView: 4,
+    total: 4,
+    error: null,
+  };
+  const drawn = draw({ search: "x" }, {}, { marks, start: VIEW[0], end: VIEW[1], bins });
+  const { y } = drawn.sight.lane(lane)!;
+  for (const bin of [100, 101, 102, 400]) {
+    expect(drawn.at(drawn.geometry.lanesX + bin, y - 1)).toEqual(solid(theme.hit));
+  }
+  expect(drawn.at(drawn.geometry.lanesX + 250, y - 1)[3]).toBe(0);
+});
+
+test("a ruler says its length, a note keeps within the lanes", () => {
+  const drawn = draw({
+    ruler: { start: 2e7, end: 1.2e8, y: 300 },
+    notes: [{ start: -5e7, end: 5e7, kept: true }],
+  });
+  expect(drawn.at(drawn.x(7e7) - 60, 300)).toEqual(solid(theme.ink));
+  expect(drawn.box().left).toBeGreaterThanOrEqual(drawn.geometry.lanesX);
+});
+
+describe("the last one's arrival at the selected collective", () => {
+  const late = solid(theme.ink2);
+
+  test("is a dashed line over all ranks, with a flag that names the rank", () => {
+    const drawn = draw({ collective: { time: 5e7, rank: 3 } });
+    const { geometry } = drawn;
+    const x = Math.round(drawn.x(5e7));
+    const line = Array.from({ length: geometry.height - geometry.rowsTop }, (_, i) =>
+      [-1, 0].some((dx) => drawn.at(x + dx, geometry.rowsTop + i)[3]! > 200),
+    );
+    const dashes = line.filter(Boolean).length / line.length;
+    expect(dashes).toBeGreaterThan(0.3);
+    expect(dashes).toBeLessThan(0.9);
+    expect(line.lastIndexOf(true)).toBeGreaterThan(line.length - 12);
+    // The flag stands in the last line of the strip, right of the instant.
+    const flag = geometry.stripTop + 16 + 2;
+    expect(drawn.at(x + 3, flag)).toEqual(late);
+    expect(drawn.at(x - 3, flag)[3]).toBe(0);
+    expect(drawn.box().top).toBeGreaterThanOrEqual(geometry.stripTop);
+  });
+
+  test("the flag keeps within the lanes", () => {
+    const { box, geometry } = draw({ collective: { time: VIEW[1] - 1, rank: 12 } });
+    expect(box().right).toBeLessThanOrEqual(geometry.lanesX + geometry.lanesWidth);
+    expect(box().left).toBeLessThan(geometry.lanesX + geometry.lanesWidth - 60);
+  });
+
+  test.each([-1e7, 2.1e8])("at %d, out of view, nothing is said of it", (time) => {
+    expect(draw({ collective: { time, rank: 3 } }).box().right).toBe(-1);
+  });
+});

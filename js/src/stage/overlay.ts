@@ -1,0 +1,348 @@
+/** Draw what lies over the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
+
+import type { Brief, Overlay, SelectionJson, Span } from "../protocol/source";
+import { formatDuration } from "../ui/formats";
+import { FONT, type Theme } from "../ui/theme";
+import { type Geometry, xAtTime } from "./camera";
+import { mixed } from "./head";
+import type { Pen } from "./pen";
+import type { Sightings } from "./rows_view";
+import type { PlacedMarks } from "./tile_loader";
+
+// What lies over the rows: selection, hover, brush, ruler, notes, search marks.
+
+export const NO_OVERLAY: Overlay = {
+  hover: null,
+  selected: null,
+  flows: [],
+  collective: null,
+  selection: null,
+  brush: null,
+  ruler: null,
+  notes: [],
+  search: "",
+  dimmed: new Set(),
+};
+
+export interface OverlayScene {
+  geometry: Geometry;
+  theme: Theme;
+  view: Span;
+  sight: Sightings;
+  overlay: Overlay;
+  searched: PlacedMarks | null;
+  chosen: PlacedMarks | null;
+}
+
+export function drawOverlay(pen: Pen, scene: OverlayScene): void {
+  const { geometry, overlay } = scene;
+  const { lanesX, lanesWidth, rowsTop, rowsHeight, axisTop } = geometry;
+  if (lanesWidth <= 0) return;
+  const lanesTop = rowsTop;
+  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.selection !== null) drawSelection(pen, scene, overlay.selection);
+    if (overlay.brush !== null) {
+      const { start, end, ranks, tracks } = overlay.brush;
+      drawArea(pen, scene, start, end, ranks, tracks);
+    }
+  });
+  pen.clipped(lanesX, axisTop, lanesWidth, geometry.height - axisTop, () => {
+    for (const note of overlay.notes) drawNote(pen, scene, note);
+  });
+  if (overlay.collective !== null) drawArrival(pen, scene, overlay.collective);
+  pen.clipped(lanesX, lanesTop - 6, lanesWidth, rowsHeight + 6, () => {
+    if (scene.chosen !== null) drawMarks(pen, scene, scene.chosen, scene.theme.brushLine);
+    if (scene.searched !== null) drawMarks(pen, scene, scene.searched, scene.theme.hit);
+  });
+  pen.clipped(lanesX, lanesTop, lanesWidth, rowsHeight, () => {
+    if (overlay.hover !== null) drawHover(pen, scene, overlay.hover);
+    if (overlay.selected !== null) drawSelected(pen, scene, overlay.selected);
+    drawFlows(pen, scene);
+    if (overlay.ruler !== null) drawRuler(pen, scene, overlay.ruler);
+  });
+}
+
+function drawSelection(pen: Pen, scene: OverlayScene, selection: SelectionJson): void {
+  const { start_ns, end_ns, ranks, tracks } = selection;
+  if (start_ns === null && end_ns === null && ranks === null && tracks === null) return;
+  const start = start_ns ?? Number.NEGATIVE_INFINITY;
+  const end = end_ns ?? Number.POSITIVE_INFINITY;
+  drawArea(pen, scene, start, end, ranks, tracks);
+}
+
+/** A window over the rows that it holds for: a light fill between two edges. */
+function drawArea(
+  pen: Pen,
+  scene: OverlayScene,
+  start: number,
+  end: number,
+  ranks: readonly number[] | null,
+  tracks: readonly string[] | null,
+): void {
+  const { geometry, theme, view } = scene;
+  const left = geometry.lanesX - 4;
+  const right = geometry.lanesX + geometry.lanesWidth + 4;
+  const x0 = Math.max(left, Number.isFinite(start) ? xAtTime(geometry, view, start) : left);
+  const x1 = Math.min(right, Number.isFinite(end) ? xAtTime(geometry, view, end) : right);
+  if (x1 < left || x0 > right) return;
+  for (const [top, bottom] of stretches(scene, ranks, tracks)) {
+    pen.rect(x0, top, Math.max(x1 - x0, 1), bottom - top, theme.brush);
+    pen.rect(x0 - 1, top, 2, bottom - top, theme.brushLine);
+    pen.rect(x1 - 1, top, 2, bottom - top, theme.brushLine);
+    if (ranks === null && tracks === null) continue;
+    pen.rect(x0, top, x1 - x0, 1, theme.brushLine);
+    pen.rect(x0, bottom - 1, x1 - x0, 1, theme.brushLine);
+  }
+}
+
+/** Heights of the rows that belong, neighbours joined. */
+function stretches(
+  { sight, geometry }: OverlayScene,
+  ranks: readonly number[] | null,
+  tracks: readonly string[] | null,
+): [number, number][] {
+  if (ranks === null && tracks === null) {
+    return [[geometry.rowsTop, geometry.rowsTop + geometry.rowsHeight]];
+  }
+  const out: [number, number][] = [];
+  const rows = sight.placed
+    .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
+    .filter(({ row }) => {
+      if (tracks === null) return true;
+      // A folded rank stands for its tracks.
+      if (row.track === null)
+        return row.rank.tracks.some(({ key }) => tracks.includes(key)) && !row.open;
+      return tracks.includes(row.track.key);
+    })
+    .map(({ row, y, clipTop, clipBottom }): [number, number] => [
+      Math.max(y, clipTop),
+      Math.min(y + row.height, clipBottom),
+    ])
+    .filter(([top, bottom]) => bottom > top)
+    .sort((a, b) => a[0] - b[0]);
+  for (const [top, bottom] of rows) {
+    const last = out[out.length - 1];
+    if (last !== undefined && top - last[1] < 1) last[1] = Math.max(last[1], bottom);
+    else out.push([top, bottom]);
+  }
+  return out;
+}
+
+/** Left and right of an event as it is drawn. */
+function extentOf(scene: OverlayScene, start: number, dur: number): [number, number] {
+  const { geometry, view } = scene;
+  const { dpr } = geometry;
+  const snap = (x: number) => Math.round(x * dpr) / dpr;
+  const far = 10_000;
+  const x0 = Math.max(-far, snap(xAtTime(geometry, view, start)));
+  const x1 = Math.min(far + geometry.width, snap(xAtTime(geometry, view, start + dur)));
+  return [x0, Math.max(x1, x0 + 1 / dpr)];
+}
+
+function drawHover(pen: Pen, scene: OverlayScene, hover: NonNullable<Overlay["hover"]>): void {
+  const spot = scene.sight.lane(hover.lane);
+  if (spot === null) return;
+  const [x0, x1] = extentOf(scene, hover.start, hover.dur);
+  const { ctx } = pen;
+  ctx.strokeStyle = scene.theme.hover;
+  ctx.lineWidth = 1.5;
+  ctx.strokeRect(x0 - 0.75, spot.y - 0.75, x1 - x0 + 1.5, spot.band.height + 1.5);
+}
+
+function drawSelected(pen: Pen, scene: OverlayScene, event: Brief): void {
+  const spot = scene.sight.lane(event.lane) ?? scene.sight.standIn(event);
+  if (spot === null) return;
+  const [x0, x1] = extentOf(scene, event.start, event.dur);
+  const { ctx } = pen;
+  const { selection, selectionHalo } = scene.theme;
+  const box = [x0 - 2, spot.y - 2, x1 - x0 + 4, spot.band.height + 4] as const;
+  ctx.strokeStyle = selectionHalo;
+  ctx.lineWidth = 4;
+  ctx.strokeRect(...box);
+  ctx.strokeStyle = selection;
+  ctx.lineWidth = 2;
+  ctx.strokeRect(...box);
+}
+
+function drawRuler(pen: Pen, scene: OverlayScene, ruler: NonNullable<Overlay["ruler"]>): void {
+  const { geometry, theme, view } = scene;
+  const a = xAtTime(geometry, view, Math.min(ruler.start, ruler.end));
+  const b = xAtTime(geometry, view, Math.max(ruler.start, ruler.end));
+  pen.rect(a, ruler.y - 1, b - a, 2, theme.ink);
+  pen.rect(a - 1, ruler.y - 6, 2, 12, theme.ink);
+  pen.rect(b - 1, ruler.y - 6, 2, 12, theme.ink);
+  plate(pen, scene, formatDuration(Math.abs(ruler.end - ruler.start)), (a + b) / 2, ruler.y - 18);
+}
+
+/** Words on a ground of their own, kept within the lanes. */
+function plate(pen: Pen, { geometry, theme }: OverlayScene, words: string, x: number, y: number) {
+  const width = pen.width(words, FONT.labelStrong) + 10;
+  const { lanesX, lanesWidth, axisTop } = geometry;
+  const left = Math.min(Math.max(x - width / 2, lanesX + 2), lanesX + lanesWidth - width - 2);
+  const top = Math.max(y, axisTop);
+  pen.rect(left, top, width, 15, theme.ink);
+  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
+}
+
+function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number]): void {
+  const { geometry, theme, view } = scene;
+  const top = geometry.axisTop + geometry.axisHeight - 7;
+  const x0 = xAtTime(geometry, view, note.start);
+  const x1 = xAtTime(geometry, view, note.end);
+  const colour = note.kept ? theme.focus : theme.ink2;
+  const spans = note.end > note.start;
+  if (spans) pen.rect(x0, top, x1 - x0, 7, mixed(colour, theme.bg, 0.25));
+  for (const x of spans ? [x0, x1] : [x0]) {
+    if (note.kept) pen.vertical(x, top, geometry.height, colour);
+    else pen.dashed(x, top, geometry.height, colour);
+    pen.rect(x, top, 5, 7, colour);
+  }
+  if (!spans) return;
+  const words = formatDuration(note.end - note.start);
+  if (x1 - x0 >= pen.width(words, FONT.labelStrong) + 24) {
+    plate(pen, scene, words, (x0 + x1) / 2, top - 5);
+  }
+}
+
+/** When the last rank of the selected collective came: a line over all ranks, and a flag. */
+function drawArrival(
+  pen: Pen,
+  { geometry, theme, view }: OverlayScene,
+  { time, rank }: NonNullable<Overlay["collective"]>,
+): void {
+  const { lanesX, lanesWidth, rowsTop, stripTop, stripRows, height } = geometry;
+  const x = xAtTime(geometry, view, time);
+  if (x < lanesX || x > lanesX + lanesWidth) return;
+  pen.dashed(x, rowsTop, height, theme.ink2);
+  const words = `rank ${rank} arrives last`;
+  const width = pen.width(words, FONT.labelStrong) + 10;
+  const left = Math.min(x, lanesX + lanesWidth - width);
+  const top = stripRows > 0 ? stripTop + (stripRows - 1) * 16 : rowsTop;
+  pen.rect(left, top, width, 15, theme.ink2);
+  pen.text(words, left + 5, top + 11, FONT.labelStrong, theme.bg);
+}
+
+const MARK_WIDTH = 7;
+const MARK_HEIGHT = 6;
+/** Marks nearer than this are drawn as one, as wide as they reach. */
+const MARK_STEP = 4;
+
+/** Triangles above the lanes. They stay however far out the view is. */
+function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: string): void {
+  const { sight, theme, geometry, view } = scene;
+  const { marks, start, end, bins } = placed;
+  const { ctx } = pen;
+  const half = MARK_WIDTH / 2;
+  const path = (x0: number, x1: number, y: number) => {
+    ctx.moveTo(x0 - half, y - MARK_HEIGHT);
+    ctx.lineTo(x1 + half, y - MARK_HEIGHT);
+    ctx.lineTo(x1, y);
+    ctx.lineTo(x0, y);
+    ctx.closePath();
+  };
+  ctx.beginPath();
+  let i = 0;
+  while (i < marks.lane.length) {
+    const lane = marks.lane[i]!;
+    const spot = sight.lane(lane);
+    let x0 = Number.NaN;
+    let x1 = Number.NaN;
+    for (; i < marks.lane.length && marks.lane[i] === lane; i += 1) {
+      if (spot === null || spot.top > spot.y + 1) continue;
+      const time = start + ((marks.bin[i]! + 0.5) / bins) * (end - start);
+      const x = pen.snap(xAtTime(geometry, view, time)) + 0.5;
+      if (x - x1 <= MARK_STEP) {
+        x1 = x;
+        continue;
+      }
+      if (!Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
+      x0 = x;
+      x1 = x;
+    }
+    if (spot !== null && !Number.isNaN(x0)) path(x0, x1, spot.y + 2.5);
+  }
+  ctx.lineJoin = "round";
+  ctx.lineWidth = 2;
+  ctx.strokeStyle = theme.hitLine;
+  ctx.stroke();
+  pen.fill(colour);
+  ctx.fill();
+}
+
+// Arrows between the selected event and what it launched, or what launched it.
+
+const LINE = 1.75;
+/** Ends nearer than this are joined by a curve that bows out to the left. */
+const BOW_BELOW_PX = 60;
+const HEAD = 7;
+/** Ends far outside the view keep their direction, not their distance. */
+const FAR_PX = 3000;
+
+interface End {
+  x: number;
+  y: number;
+  /** Its own mark is in sight, not only the row that hides it. */
+  shown: boolean;
+}
+
+function drawFlows(pen: Pen, scene: OverlayScene): void {
+  for (const { from, to } of scene.overlay.flows) {
+    const a = endOf(scene, from, from.start + from.dur / 2);
+    const b = endOf(scene, to, to.start);
+    if (a === null || b === null || (!a.shown && !b.shown)) continue;
+    drawArrow(pen, scene, a, b);
+  }
+}
+
+/** Where an arrow begins or ends; at the edge of a row that hides the event. */
+function endOf(scene: OverlayScene, event: Brief, time: number): End | null {
+  const { geometry, view, sight } = scene;
+  const left = geometry.lanesX;
+  const x = Math.min(
+    Math.max(xAtTime(geometry, view, time), left - FAR_PX),
+    left + geometry.lanesWidth + FAR_PX,
+  );
+  const spot = sight.lane(event.lane) ?? sight.standIn(event);
+  if (spot !== null) return { x, y: (spot.top + spot.bottom) / 2, shown: true };
+  const head = sight.head(event.rank);
+  if (head !== null) {
+    const bottom = Math.min(head.y + head.row.height, head.clipBottom);
+    return { x, y: bottom - 2, shown: !head.row.open };
+  }
+  return null;
+}
+
+function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End): void {
+  const { ctx } = pen;
+  const { selection, selectionHalo } = scene.theme;
+  const path = () => {
+    ctx.beginPath();
+    ctx.moveTo(a.x, a.y);
+    if (b.x - a.x < BOW_BELOW_PX) {
+      const out = Math.min(a.x, b.x - 8) - 14;
+      const lift = Math.min(8, Math.abs(b.y - a.y) / 2) * Math.sign(b.y - a.y);
+      const middle = (a.y + b.y) / 2;
+      ctx.bezierCurveTo(out, a.y, out, a.y + lift, out, middle);
+      ctx.bezierCurveTo(out, b.y - lift, out, b.y, b.x - HEAD + 2, b.y);
+    } else {
+      const reach = Math.max(18, (b.x - a.x) / 2);
+      ctx.bezierCurveTo(a.x + reach, a.y, b.x - reach, b.y, b.x - HEAD + 2, b.y);
+    }
+    ctx.stroke();
+  };
+  ctx.strokeStyle = selectionHalo;
+  ctx.lineWidth = LINE + 3;
+  path();
+  ctx.strokeStyle = selection;
+  ctx.lineWidth = LINE;
+  path();
+  pen.fill(selection);
+  ctx.beginPath();
+  ctx.moveTo(b.x, b.y);
+  ctx.lineTo(b.x - HEAD, b.y - 4);
+  ctx.lineTo(b.x - HEAD, b.y + 4);
+  ctx.fill();
+  ctx.beginPath();
+  ctx.arc(a.x, a.y, 2.5, 0, 2 * Math.PI);
+  ctx.fill();
+}

@@ -1,0 +1,294 @@
+/** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
+
+import type { Classes, ClassLook, ClassParts, Kind } from "../protocol/source";
+import type { Theme } from "../ui/theme";
+import type { Form } from "./rows";
+
+/** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
+export const STEPS = 16;
+const SHADES = 3;
+/** Alpha of cells that stand in for a level that is not loaded yet. */
+const PENDING = 0.55;
+const DIMMED = 0.22;
+/** Host events too short for a tint and an edge. */
+const PALE_COLUMN = 0.55;
+const BAR = 0.75;
+/** Of the late colour over the row of a rank that the others wait for. */
+export const LATE_TINT = 0.07;
+
+interface Rgb {
+  r: number;
+  g: number;
+  b: number;
+}
+
+export function rgb(hex: string): Rgb {
+  const value = Number.parseInt(hex.slice(1, 7), 16);
+  return { r: (value >> 16) & 255, g: (value >> 8) & 255, b: value & 255 };
+}
+
+/** `share` of `a` over `b`. */
+export function mix(a: Rgb, b: Rgb, share: number): Rgb {
+  const blend = (x: number, y: number) => Math.round(x * share + y * (1 - share));
+  return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
+}
+
+/** As a pixel of ImageData read in 32 bits, which are little-endian wherever browsers run. */
+export function pack({ r, g, b }: Rgb): number {
+  return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+/** FNV-1a over the UTF-8 bytes. */
+export function fnv1a32(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) {
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+function luminance({ r, g, b }: Rgb): number {
+  const linear = (value: number) => {
+    const share = value / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+}
+
+/** WCAG's ratio. */
+export function contrast(a: Rgb, b: Rgb): number {
+  const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y) as [number, number];
+  return (light + 0.05) / (dark + 0.05);
+}
+
+/** The text that is easier to read there. */
+export function betterOn(ground: Rgb, texts: readonly [string, string]): string {
+  const [a, b] = texts;
+  return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
+}
+
+/** The theme's dark text, which in the dark theme is not its ink. */
+function onDark(theme: Theme): string {
+  return theme.name === "dark" ? theme.onKind.compute : theme.ink;
+}
+
+export function shadeOf(name: string): number {
+  return fnv1a32(name) % SHADES;
+}
+
+/** Colours of columns: entry `kind · (STEPS + 1) + step`. */
+type Ramp = Uint32Array;
+
+export interface Paints {
+  readonly bg: number;
+  /** What is behind the marks: a device lane has a ground of its own, as its idle time counts. */
+  readonly ground: Readonly<Record<Form, number>>;
+  readonly rule: number;
+  readonly hatchLine: number;
+  readonly hatchGround: number;
+  readonly columns: Readonly<Record<Form, Ramp>>;
+  readonly pendingColumns: Readonly<Record<Form, Ramp>>;
+  /** Rectangles: entry `kind · 3 + shade`. */
+  readonly solid: Uint32Array;
+  readonly tint: Uint32Array;
+  readonly edge: Uint32Array;
+  /** By kind: drawn as a tint with an edge even among device events. */
+  readonly isPale: Uint8Array;
+  /** By kind: width of the edge in CSS px. */
+  readonly edgePx: Float32Array;
+  /** Text on a solid rectangle: entry `kind · 3 + shade`. */
+  readonly textOn: readonly string[];
+  readonly counterFill: number;
+  readonly counterLine: number;
+  readonly waitFill: number;
+  readonly waitLine: number;
+  /** Of a ribbon, from on time to latest. */
+  readonly ribbon: Uint32Array;
+  readonly lateFill: number;
+  readonly lateLine: number;
+  /** As late, of a rank that the others do not wait for. */
+  readonly lastFill: number;
+  readonly lastLine: number;
+  /** Behind the row of a rank that the others wait for. */
+  readonly lateGround: number;
+  /** Entries are those of classes that tiles carry, not of kinds. */
+  readonly byClass: boolean;
+  /** The class of what tiles say nothing of. */
+  readonly unknownClass: number;
+  /** By class: drawn as lines over a pale ground, and that ground. */
+  readonly hatched: Uint8Array;
+  readonly hatchedGround: Uint32Array;
+}
+
+/** Between two stops of a ramp so many steps are told apart. */
+const RAMP_STEPS = 8;
+
+/** A ramp's stops with what lies between them. */
+function rampOf(stops: readonly string[]): Uint32Array {
+  const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
+  for (let at = 0; at < out.length; at += 1) {
+    const stop = Math.min(Math.floor(at / RAMP_STEPS), stops.length - 2);
+    const share = at / RAMP_STEPS - stop;
+    out[at] = pack(mix(rgb(stops[stop + 1]!), rgb(stops[stop]!), share));
+  }
+  return out;
+}
+
+export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlySet<Kind>): Paints {
+  const lane = rgb(theme.lane);
+  const bg = rgb(theme.bg);
+  const colourOf = (kind: Kind, shade: number): Rgb => {
+    const colour = rgb(theme.nameShades[kind][shade as 0 | 1 | 2]);
+    return dimmed.has(kind) ? mix(colour, lane, DIMMED) : colour;
+  };
+  const ramp = (strength: (kind: Kind) => number, ground: Rgb, alpha: number): Ramp => {
+    const out = new Uint32Array(kinds.length * (STEPS + 1));
+    for (const [code, kind] of kinds.entries()) {
+      const full = mix(colourOf(kind, 0), ground, strength(kind) * alpha);
+      for (let step = 0; step <= STEPS; step += 1) {
+        out[code * (STEPS + 1) + step] = pack(mix(full, ground, step / STEPS));
+      }
+    }
+    return out;
+  };
+  const tintShare = (kind: Kind) => (kind === "annotation" ? theme.annotationTint : theme.cpuTint);
+  const paleKind = (kind: Kind) => kind === "cpu" || kind === "annotation";
+  const rampsAt = (alpha: number) => {
+    const solid = ramp((kind) => (paleKind(kind) ? PALE_COLUMN : 1), lane, alpha);
+    return {
+      solid,
+      pale: ramp(() => PALE_COLUMN, bg, alpha),
+      bar: ramp(() => BAR, bg, alpha),
+      counter: solid,
+    };
+  };
+  const table = (of: (kind: Kind, shade: number) => Rgb) => {
+    const out = new Uint32Array(kinds.length * SHADES);
+    for (const [code, kind] of kinds.entries()) {
+      for (let shade = 0; shade < SHADES; shade += 1) {
+        out[code * SHADES + shade] = pack(of(kind, shade));
+      }
+    }
+    return out;
+  };
+  const ink = rgb(theme.ink2);
+  return {
+    bg: pack(bg),
+    ground: { solid: pack(lane), counter: pack(lane), pale: pack(bg), bar: pack(bg) },
+    rule: pack(rgb(theme.rule)),
+    hatchLine: pack(mix(rgb(theme.ruleStrong), bg, 0.32)),
+    hatchGround: pack(bg),
+    columns: rampsAt(1),
+    pendingColumns: rampsAt(PENDING),
+    solid: table(colourOf),
+    tint: table((kind, shade) => mix(colourOf(kind, shade), bg, tintShare(kind))),
+    edge: table(colourOf),
+    isPale: Uint8Array.from(kinds, (kind) => (paleKind(kind) ? 1 : 0)),
+    edgePx: Float32Array.from(kinds, (kind) => (kind === "annotation" ? 2 : 1.5)),
+    textOn: kinds.flatMap((kind) =>
+      [0, 1, 2].map((shade) =>
+        dimmed.has(kind)
+          ? theme.ink2
+          : shade === 0
+            ? theme.onKind[kind]
+            : betterOn(rgb(theme.nameShades[kind][shade as 0 | 1 | 2]), ["#ffffff", onDark(theme)]),
+      ),
+    ),
+    waitFill: pack(rgb(theme.waitFill)),
+    waitLine: pack(rgb(theme.waitLine)),
+    ribbon: rampOf(theme.waitRamp),
+    lateFill: pack(rgb(theme.lateFill)),
+    lateLine: pack(rgb(theme.late)),
+    lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),
+    lastLine: pack(rgb(theme.ink3)),
+    lateGround: pack(mix(rgb(theme.late), bg, LATE_TINT)),
+    byClass: false,
+    unknownClass: 0,
+    hatched: new Uint8Array(0),
+    hatchedGround: new Uint32Array(0),
+    counterFill: pack(mix(ink, lane, 0.2)),
+    counterLine: pack(mix(ink, lane, 0.8)),
+  };
+}
+
+// Another colouring than by kind: tiles carry a class for each event, and a class has a look.
+
+const PALE_CLASS_COLUMN = 0.75;
+/** Share of the colour in the ground between the lines, and in a call of the host. */
+const HATCH_GROUND = 0.16;
+const TINT = 0.3;
+const FAINT = 0.45;
+
+/** Paints whose entries are classes instead of kinds; what lies around events is the same. */
+export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Classes): Paints {
+  const looks = classes.looks(theme.name);
+  const lane = rgb(theme.lane);
+  const bg = rgb(theme.bg);
+  const full = looks.map(({ colour, faint }) =>
+    faint === true ? mix(rgb(colour), lane, FAINT) : rgb(colour),
+  );
+  const ramp = (ground: Rgb, alpha: number): Uint32Array => {
+    const out = new Uint32Array(looks.length * (STEPS + 1));
+    full.forEach((colour, at) => {
+      const top = mix(colour, ground, alpha);
+      for (let step = 0; step <= STEPS; step += 1) {
+        out[at * (STEPS + 1) + step] = pack(mix(top, ground, step / STEPS));
+      }
+    });
+    return out;
+  };
+  const ramps = (alpha: number): Paints["columns"] => ({
+    solid: ramp(lane, alpha),
+    counter: ramp(lane, alpha),
+    pale: ramp(bg, PALE_CLASS_COLUMN * alpha),
+    bar: ramp(bg, alpha),
+  });
+  const table = (of: (colour: Rgb) => Rgb): Uint32Array =>
+    Uint32Array.from(
+      full.flatMap((colour) => Array.from({ length: SHADES }, () => pack(of(colour)))),
+    );
+  const texts = ["#ffffff", theme.name === "dark" ? theme.onKind.compute : theme.ink] as const;
+  return {
+    ...paintsOf(theme, kinds, new Set()),
+    byClass: true,
+    unknownClass: looks.length - 1,
+    columns: ramps(1),
+    pendingColumns: ramps(PENDING),
+    solid: table((colour) => colour),
+    tint: table((colour) => mix(colour, bg, TINT)),
+    edge: table((colour) => colour),
+    isPale: new Uint8Array(looks.length),
+    edgePx: new Float32Array(looks.length).fill(2),
+    textOn: full.flatMap((colour, at) => {
+      const [light, dark] = texts;
+      const ground = looks[at]!.hatched ? mix(colour, bg, HATCH_GROUND) : colour;
+      const text = contrast(rgb(light), ground) >= contrast(rgb(dark), ground) ? light : dark;
+      return Array.from({ length: SHADES }, () => text);
+    }),
+    hatched: Uint8Array.from(looks, ({ hatched }) => (hatched ? 1 : 0)),
+    hatchedGround: Uint32Array.from(full, (colour) => pack(mix(colour, bg, HATCH_GROUND))),
+  };
+}
+
+// What classes of events take of the device work of the whole job, for the minimap.
+
+/** Packed colour and share of each class at a time; nothing outside of what is parted. */
+export function partsAt(
+  { start, end, shares }: ClassParts,
+  looks: readonly ClassLook[],
+  theme: Theme,
+): (time: number) => [colour: number, share: number][] {
+  const lane = rgb(theme.lane);
+  const layers = shares.map(([code, share]) => {
+    const look = looks[code];
+    const full = rgb(look?.colour ?? theme.lane);
+    return { share, colour: pack(look?.faint === true ? mix(full, lane, FAINT) : full) };
+  });
+  const count = shares[0]?.[1].length ?? 0;
+  return (time) => {
+    const part = Math.floor(((time - start) / Math.max(end - start, 1)) * count);
+    if (time < start || time > end) return [];
+    const at = Math.min(part, count - 1);
+    return layers.map(({ colour, share }) => [colour, share[at] ?? 0]);
+  };
+}

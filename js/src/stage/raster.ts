@@ -1,0 +1,103 @@
+/** Fills rectangles and columns of pixels in memory: faster by far than one canvas call for each. */
+
+export class Raster {
+  readonly image: ImageData;
+  private readonly px: Uint32Array;
+  private top = 0;
+  private bottom: number;
+
+  constructor(
+    readonly width: number,
+    readonly height: number,
+  ) {
+    this.image = new ImageData(width, height);
+    this.px = new Uint32Array(this.image.data.buffer);
+    this.bottom = height;
+  }
+
+  /** Rows outside `top … bottom - 1` are left alone from now on. */
+  clip(top: number, bottom: number): void {
+    this.top = Math.max(0, Math.min(top, this.height));
+    this.bottom = Math.max(this.top, Math.min(bottom, this.height));
+  }
+
+  clear(colour: number): void {
+    this.px.fill(colour);
+  }
+
+  rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
+    const left = Math.max(0, x0);
+    const right = Math.min(this.width, x1);
+    const to = Math.min(y1, this.bottom);
+    if (right <= left) return;
+    const { px, width } = this;
+    if (right - left < 24) {
+      for (let y = Math.max(y0, this.top); y < to; y += 1) {
+        const row = y * width;
+        for (let at = row + left; at < row + right; at += 1) px[at] = colour;
+      }
+      return;
+    }
+    for (let y = Math.max(y0, this.top); y < to; y += 1) {
+      const row = y * width;
+      px.fill(colour, row + left, row + right);
+    }
+  }
+
+  /**
+   * A column of one pixel's width that stands on `base` and is `size` high. The topmost pixel
+   * shows by its strength how far it is covered: `ramp[at + 0 … at + steps]` goes from nothing to
+   * the full colour.
+   */
+  column(
+    x: number,
+    base: number,
+    size: number,
+    ramp: Uint32Array,
+    at: number,
+    steps: number,
+  ): void {
+    const { px, width } = this;
+    const whole = Math.floor(size + 1e-6);
+    const full = ramp[at + steps]!;
+    const topOfWhole = base - whole;
+    const to = Math.min(base, this.bottom);
+    for (let y = Math.max(topOfWhole, this.top); y < to; y += 1) px[y * width + x] = full;
+    const rest = Math.round((size - whole) * steps);
+    const y = topOfWhole - 1;
+    if (rest > 0 && y >= this.top && y < this.bottom) px[y * width + x] = ramp[at + rest]!;
+  }
+
+  /** Diagonal lines, `pitch` apart, over a plain ground: nothing is known here. */
+  hatch(
+    x0: number,
+    y0: number,
+    x1: number,
+    y1: number,
+    ground: number,
+    line: number,
+    pitch: number,
+    thickness: number,
+  ): void {
+    const left = Math.max(0, x0);
+    const right = Math.min(this.width, x1);
+    const to = Math.min(y1, this.bottom);
+    const { px, width } = this;
+    for (let y = Math.max(y0, this.top); y < to; y += 1) {
+      const row = y * width;
+      // From the stage's origin, so that the hatch of neighbours lines up.
+      let phase = (left + y) % pitch;
+      for (let x = left; x < right; x += 1) {
+        px[row + x] = phase < thickness ? line : ground;
+        phase += 1;
+        if (phase === pitch) phase = 0;
+      }
+    }
+  }
+}
+
+/** What lanes are drawn with. */
+export type LaneRaster = Pick<
+  Raster,
+  "width" | "height" | "clip" | "clear" | "rect" | "column" | "hatch"
+>;

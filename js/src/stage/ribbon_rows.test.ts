@@ -1,0 +1,56 @@
+/** Where a row's ribbon of late arrivals lies, and what it takes the room from. */
+
+import { expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import { FakeSource } from "../../dev/fake_source";
+import { addWaits } from "../../dev/fake_waits";
+import type { Scene } from "../protocol/source";
+import { layoutRows } from "./rows";
+
+function sceneOf(ranks: number): Scene {
+  const job = fakeJob(2, 1, 0.05);
+  addWaits(job, new FakeSource(job));
+  const { scene } = job;
+  const numbered = Array.from({ length: ranks }, (_, rank) => ({
+    ...scene.ranks[0]!,
+    rank,
+    summary: scene.ranks[0]!.summary.map((row) => ({ ...row, lane: row.lane + rank * 1000 })),
+  }));
+  return { ...scene, ranks: numbered };
+}
+
+const STATE = { open: new Set<number>(), pinned: [], filter: "" };
+/** Tops and heights of lanes and ribbon, as they follow each other. */
+function stack(ranks: number, each: number, ribbons = true, open?: number) {
+  const state = { ...STATE, open: new Set(open === undefined ? [] : [open]) };
+  const row = layoutRows(sceneOf(ranks), state, ranks * each, ribbons).rows[0]!;
+  const parts = [...row.bands(), ...(row.ribbon() === null ? [] : [row.ribbon()!])];
+  parts.sort((a, b) => a.top - b.top);
+  for (const [at, part] of parts.entries()) {
+    const before = parts[at - 1];
+    if (before !== undefined) expect(part.top).toBeGreaterThanOrEqual(before.top + before.height);
+    expect(part.top + part.height).toBeLessThanOrEqual(row.height);
+  }
+  return { row, ribbon: row.ribbon(), heights: parts.map(({ height }) => height) };
+}
+
+test("it lies between communication and threads where rows have room", () => {
+  expect(stack(8, 50).heights).toEqual([16, 12, 5, 3, 3]);
+  expect(stack(8, 61).heights).toEqual([24, 15, 5, 3, 3]);
+  expect(stack(8, 61).row.height).toBe(61);
+});
+
+test("without room, without collectives, or beside an opened rank there is none", () => {
+  expect(stack(8, 49).ribbon).toBeNull();
+  expect(stack(8, 80, false).ribbon).toBeNull();
+  expect(stack(8, 80, true, 0).ribbon).toBeNull();
+  expect(layoutRows(fakeJob(8, 1, 0.05).scene, STATE, 800, true).rows[0]!.ribbon()).toBeNull();
+});
+
+test("of many ranks it takes the place of the threads", () => {
+  expect(stack(17, 20).heights).toEqual([16, 12, 5]);
+  expect(stack(17, 20).row.height).toBe(40);
+  expect(stack(48, 40).heights).toEqual([16, 12, 5]);
+  expect(stack(48, 39).ribbon).toBeNull();
+  expect(stack(64, 18).ribbon).toBeNull();
+});

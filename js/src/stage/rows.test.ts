@@ -1,0 +1,278 @@
+import { describe, expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import type { RowState, Scene } from "../protocol/source";
+import { defaultOpen, layoutRows, naturalHeight, placeRows, rowTest } from "./rows";
+import { anchored, clampScroll, scrollTo, Sightings } from "./rows_view";
+
+const state = (change: Partial<RowState> = {}): RowState => ({
+  open: new Set(),
+  pinned: [],
+  filter: "",
+  ...change,
+});
+const scenes = new Map<number, Scene>();
+function sceneOf(ranks: number): Scene {
+  let scene = scenes.get(ranks);
+  if (scene === undefined) {
+    // The shape of one rank, numbered anew: events do not matter here.
+    const one = fakeJob(1, 1, 0.05).scene;
+    const lanes = one.lanes;
+    scene = {
+      ...one,
+      lanes: lanes * ranks,
+      ranks: Array.from({ length: ranks }, (_, rank) => ({
+        ...one.ranks[0]!,
+        rank,
+        label: `rank ${rank}`,
+        host: rank % 2 === 0 ? "node-a" : "node-b",
+        summary: one.ranks[0]!.summary.map((s) => ({ ...s, lane: s.lane + rank * lanes })),
+        tracks: one.ranks[0]!.tracks.map((t) => ({ ...t, lane0: t.lane0 + rank * lanes })),
+      })),
+    };
+    scenes.set(ranks, scene);
+  }
+  return scene;
+}
+
+describe("folded ranks", () => {
+  test("are 44 high: GPU 16, NCCL 12, two threads of 3", () => {
+    const { rows } = layoutRows(sceneOf(8), state(), 0);
+    expect(rows.map(({ height }) => height)).toEqual(Array.from({ length: 8 }, () => 44));
+    expect(rows[0]!.bands().map(({ top, height }) => [top, height])).toEqual([
+      [3, 16],
+      [20, 12],
+      [35, 3],
+      [39, 3],
+    ]);
+  });
+
+  test("grow while all of them fit, GPU to 24 and NCCL to 15 at most", () => {
+    const heights = (room: number) => {
+      const [row] = layoutRows(sceneOf(8), state(), room).rows;
+      return [
+        row!.height,
+        ...row!
+          .bands()
+          .slice(0, 2)
+          .map(({ height }) => height),
+      ];
+    };
+    expect(heights(8 * 44)).toEqual([44, 16, 12]);
+    expect(heights(8 * 50)).toEqual([50, 20, 14]);
+    expect(heights(8 * 55)).toEqual([55, 24, 15]);
+    expect(heights(8 * 200)).toEqual([55, 24, 15]);
+    expect(heights(8 * 30)).toEqual([44, 16, 12]);
+  });
+
+  test("beyond forty lose the CPU, then become low", () => {
+    const rich = layoutRows(sceneOf(48), state(), 48 * 34);
+    expect(rich.rows[0]!.bands()).toHaveLength(2);
+    expect(rich.rows[0]!.height).toBe(34);
+    const { rows, fold } = layoutRows(sceneOf(64), state(), 330);
+    expect(fold.mode).toBe("compact");
+    expect(rows[0]!.bands().map(({ height }) => height)).toEqual([8, 6]);
+    expect(rows[0]!.height).toBe(18);
+  });
+
+  test("are 27 high beside an opened one: GPU 9, NCCL 13", () => {
+    const { rows } = layoutRows(sceneOf(8), state({ open: new Set([5]) }), 400);
+    const [first] = rows;
+    expect(first!.height).toBe(27);
+    expect(first!.bands().map(({ height }) => height)).toEqual([9, 13]);
+  });
+
+  test("a thousand are laid out without gaps or overlaps", () => {
+    const { rows, height } = layoutRows(sceneOf(1024), state(), 400);
+    let top = 0;
+    for (const row of rows) {
+      expect(row.top).toBe(top);
+      top += row.height;
+    }
+    expect(height).toBe(top);
+  });
+
+  test("show only CPU where a rank has no device events", () => {
+    const scene = sceneOf(2);
+    const host = {
+      ...scene,
+      ranks: scene.ranks.map((rank) => ({
+        ...rank,
+        summary: rank.summary.filter(({ role }) => role === "cpu"),
+      })),
+    };
+    const [row] = layoutRows(host, state(), 300).rows;
+    expect(row!.bands().map(({ form }) => form)).toEqual(["bar", "bar"]);
+  });
+});
+
+describe("opened ranks", () => {
+  test("keep the order of ranks and list their tracks below the head", () => {
+    const { rows } = layoutRows(sceneOf(3), state({ open: new Set([1]) }), 500);
+    expect(
+      rows.map(({ rank, track }) => `${rank.rank}${track === null ? "" : ` ${track.label}`}`),
+    ).toEqual([
+      "0",
+      "1",
+      "1 main thread",
+      "1 autograd thread",
+      "1 stream 7",
+      "1 stream 40",
+      "1 GPU memory",
+      "2",
+    ]);
+  });
+
+  test("threads are 17 a level, streams 21 with 4 between", () => {
+    const { rows } = layoutRows(sceneOf(1), state({ open: new Set([0]) }), 500);
+    const of = (label: string) => rows.find(({ track }) => track?.label === label)!;
+    expect(of("autograd thread").height).toBe(4 * 17 + 4);
+    expect(of("stream 7").height).toBe(25);
+    expect(of("stream 7").bands()[0]!.height).toBe(21);
+  });
+
+  test("spill lanes are numbered", () => {
+    const scene = sceneOf(1);
+    const [rank] = scene.ranks;
+    const tracks = rank!.tracks.map((track) =>
+      track.label === "stream 7" ? { ...track, lanes: 3, nested: 1 } : track,
+    );
+    const spilled = { ...scene, ranks: [{ ...rank!, tracks }] };
+    const { rows } = layoutRows(spilled, state({ open: new Set([0]) }), 500);
+    const row = rows.find(({ track }) => track?.label === "stream 7")!;
+    expect(row.bands().map(({ label }) => label)).toEqual(["GPU  stream 7", "+1", "+2"]);
+  });
+
+  test("tracks without events are left out", () => {
+    const scene = sceneOf(1);
+    const [rank] = scene.ranks;
+    const tracks = rank!.tracks.map((track) => ({
+      ...track,
+      events: track.role === "stream" ? 1 : 0,
+    }));
+    const { rows } = layoutRows(
+      { ...scene, ranks: [{ ...rank!, tracks }] },
+      state({ open: new Set([0]) }),
+      500,
+    );
+    expect(rows.map(({ track }) => track?.role ?? null)).toEqual([null, "stream", "stream"]);
+  });
+
+  test("by default one rank alone, two if they fit, more never", () => {
+    expect([...defaultOpen(sceneOf(1), 100)]).toEqual([0]);
+    expect([...defaultOpen(sceneOf(2), 2000)]).toEqual([0, 1]);
+    expect([...defaultOpen(sceneOf(2), 200)]).toEqual([]);
+    expect([...defaultOpen(sceneOf(8), 9000)]).toEqual([]);
+  });
+});
+
+describe("pinned rows", () => {
+  test("come first, in the order of the pins", () => {
+    const pinned = ["5", "2/GPU 0 · stream 7"];
+    const { rows, sticky } = layoutRows(sceneOf(8), state({ pinned }), 400);
+    expect(sticky).toBe(2);
+    expect(rows[0]!.rank.rank).toBe(5);
+    expect(rows[1]!.track?.key).toBe("GPU 0 · stream 7");
+    expect(rows[1]!.name).toBe("rank 2 · stream 7");
+    expect(rows.slice(2).map(({ rank }) => rank.rank)).toEqual([0, 1, 2, 3, 4, 6, 7]);
+  });
+
+  test("stay in sight while the others scroll under them", () => {
+    const layout = layoutRows(sceneOf(64), state({ pinned: ["40"] }), 300);
+    const placed = placeRows(layout, 200, 90, 300);
+    const front = placed.at(-1)!;
+    expect(front.row.rank.rank).toBe(40);
+    expect(front.y).toBe(90);
+    for (const { row, clipTop } of placed.slice(0, -1)) {
+      expect(row.rank.rank).not.toBe(40);
+      expect(clipTop).toBe(90 + front.row.height);
+    }
+  });
+
+  test("scroll like the rest where they would fill the stage", () => {
+    const pinned = Array.from({ length: 30 }, (_, rank) => String(rank));
+    expect(layoutRows(sceneOf(64), state({ pinned }), 300).sticky).toBe(0);
+  });
+});
+
+describe("the filter", () => {
+  test("is a regular expression that ignores case", () => {
+    const ranks = (filter: string) =>
+      layoutRows(sceneOf(12), state({ filter }), 400).rows.map(({ rank }) => rank.rank);
+    expect(ranks("^RANK 1$")).toEqual([1]);
+    expect(ranks("rank 1")).toEqual([1, 10, 11]);
+    expect(ranks("node-b")).toEqual([1, 3, 5, 7, 9, 11]);
+    expect(ranks("nothing such")).toEqual([]);
+  });
+
+  test("shows matching tracks of folded ranks", () => {
+    const { rows } = layoutRows(sceneOf(2), state({ filter: "stream 40" }), 400);
+    expect(rows.map(({ track }) => track?.label ?? null)).toEqual([
+      null,
+      "stream 40",
+      null,
+      "stream 40",
+    ]);
+  });
+
+  test("takes a broken expression as text", () => {
+    expect(rowTest("stream (")?.("stream (7)")).toBe(true);
+    expect(rowTest("stream (")?.("stream 7")).toBe(false);
+    expect(rowTest("")).toBeNull();
+  });
+});
+
+describe("scrolling", () => {
+  const open = layoutRows(sceneOf(4), state({ open: new Set([1]) }), 200);
+
+  test("an opened rank's head stays above its tracks, and is pushed out by the next rank", () => {
+    const head = open.rows.find(({ rank, track }) => rank.rank === 1 && track === null)!;
+    const next = open.rows.find(({ rank }) => rank.rank === 2)!;
+    const inside = placeRows(open, head.top + 50, 90, 200).find(({ row }) => row === head)!;
+    expect(inside.y).toBe(90);
+    const leaving = placeRows(open, next.top - 10, 90, 200).find(({ row }) => row === head)!;
+    expect(leaving.y).toBe(90 - (head.height - 10));
+  });
+
+  test("each lane is in sight once", () => {
+    for (let scroll = 0; scroll < open.height; scroll += 7) {
+      const sight = new Sightings(placeRows(open, scroll, 90, 200));
+      const lanes = sight.spots.map(({ band }) => band.lane);
+      expect(new Set(lanes).size).toBe(lanes.length);
+      for (const spot of sight.spots) {
+        expect(spot.top).toBeGreaterThanOrEqual(90);
+        expect(spot.bottom).toBeLessThanOrEqual(290);
+        expect(sight.spotAt((spot.top + spot.bottom) / 2)).toBe(spot);
+      }
+    }
+  });
+
+  test("stops at both ends", () => {
+    expect(clampScroll(open, 200, -5)).toBe(0);
+    expect(clampScroll(open, 200, 1e9)).toBe(open.height - 200);
+    expect(clampScroll(open, 1e6, 50)).toBe(0);
+  });
+
+  test("brings a lane into sight, and tells when no row shows it", () => {
+    const track = open.rows.find(({ track: one }) => one?.label === "stream 40")!;
+    const lane = track.track!.lane0;
+    const scroll = scrollTo(open, 200, 0, lane)!;
+    const sight = new Sightings(placeRows(open, scroll, 90, 200));
+    const spot = sight.lane(lane)!;
+    expect(spot.bottom - spot.top).toBe(spot.band.height);
+    const folded = sceneOf(4).ranks[0]!.tracks[0]!.lane0;
+    expect(scrollTo(open, 200, 0, folded)).toBeNull();
+  });
+
+  test("opening a rank above keeps the rank at the top in place", () => {
+    const scene = sceneOf(64);
+    const before = layoutRows(scene, state({ open: new Set([9]) }), 300);
+    const after = layoutRows(scene, state({ open: new Set([2, 9]) }), 300);
+    const top = before.rows.find(({ rank }) => rank.rank === 20)!.top;
+    const moved = anchored(before, after, top);
+    expect(after.rows.find(({ rank }) => rank.rank === 20)!.top).toBe(moved);
+  });
+});
+
+test("the height that all rows would like does not depend on the room", () => {
+  expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
+});

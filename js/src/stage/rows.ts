@@ -1,0 +1,651 @@
+/** Which rows there are and how high they are: folded ranks, heads, tracks. */
+
+import type { Alike, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
+import { formatCount, rangesText } from "../ui/formats";
+
+// Which rows there are and how high: folded ranks, heads of opened ranks, tracks.
+
+export interface Row {
+  rank: SceneRank;
+  /** Null for a folded rank or the head of an opened one. */
+  track: SceneTrack | null;
+  /** Name in the gutter. */
+  name: string;
+  /** What the gutter may say instead where there is less room; only of rows that stand for others. */
+  briefly: readonly string[];
+  /** The ranks that the row stands for, its own included. */
+  like: readonly number[];
+  badge: "fold" | "unfold" | null;
+  /** Why the rank has a row of its own where like ranks are folded, "" for no reason. */
+  why: string;
+  open: boolean;
+  pinned: boolean;
+  /** From the top of the rows, before scrolling. */
+  top: number;
+  height: number;
+  bands(): readonly Band[];
+  /** Where it says how late the rank comes to collectives, from its top. */
+  ribbon(): { top: number; height: number } | null;
+}
+
+export interface Layout {
+  rows: readonly Row[];
+  /** Rows before this one stay in sight while the others scroll. */
+  sticky: number;
+  stickyHeight: number;
+  height: number;
+  fold: Fold;
+}
+
+/** Pinned rows that would take more than this share of the room scroll like the others. */
+const STICKY_SHARE = 0.6;
+const FEW_RANKS = 2;
+
+function rankKey(rank: SceneRank): string {
+  return String(rank.rank);
+}
+
+function trackKey(rank: SceneRank, track: SceneTrack): string {
+  return `${rank.rank}/${track.key}`;
+}
+
+/** The filter as a test; text that is no expression is searched as it stands. */
+export function rowTest(filter: string): ((text: string) => boolean) | null {
+  if (filter === "") return null;
+  let expression: RegExp;
+  try {
+    expression = new RegExp(filter, "i");
+  } catch {
+    const text = filter.toLowerCase();
+    return (candidate) => candidate.toLowerCase().includes(text);
+  }
+  return (candidate) => expression.test(candidate);
+}
+
+/** Tracks that have anything to show, in the scene's order. */
+function tracksOf(rank: SceneRank): SceneTrack[] {
+  return rank.tracks.filter((track) => track.events > 0 && track.lanes > 0);
+}
+
+interface Shown {
+  rank: SceneRank;
+  /** Null: the rank stays folded. */
+  tracks: SceneTrack[] | null;
+}
+
+/** A rank without a row of its own is shown where it is asked for: by the filter, or by a pin. */
+function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean {
+  const stands = state.alike?.hidden.get(rank.rank);
+  if (stands === undefined || named || state.pinned.includes(rankKey(rank))) return false;
+  return state.only?.has(stands) !== false;
+}
+
+/** Others were chosen elsewhere. */
+function isLeftOut(rank: SceneRank, state: RowState): boolean {
+  return state.only?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
+}
+
+function shownRanks(scene: Scene, state: RowState): Shown[] {
+  const test = rowTest(state.filter);
+  const shown: Shown[] = [];
+  for (const rank of scene.ranks) {
+    if (isLeftOut(rank, state)) continue;
+    const tracks = tracksOf(rank);
+    const open = state.open.has(rank.rank) && tracks.length > 0;
+    const named =
+      test !== null &&
+      (test(`rank ${rank.rank}`) || test(rank.label) || (rank.host !== null && test(rank.host)));
+    if (isFoldedAway(rank, state, named)) continue;
+    if (named || test === null) {
+      shown.push({ rank, tracks: open ? tracks : null });
+      continue;
+    }
+    const matching = tracks.filter((track) => test(track.process) || test(track.label));
+    if (matching.length > 0) shown.push({ rank, tracks: matching });
+  }
+  return shown;
+}
+
+/** What the gutter calls a track. */
+function trackName(rank: SceneRank, track: SceneTrack): string {
+  if (track.role === "stream") {
+    const devices = new Set(
+      rank.tracks.filter(({ role }) => role === "stream").map(({ process }) => process),
+    );
+    const device = devices.size > 1 ? track.process : "GPU";
+    return `${device}  ${track.label}${track.communication ? " · NCCL" : ""}`;
+  }
+  if (track.role === "thread") return `CPU  ${track.label}`;
+  if (track.role === "instant" || track.role === "async") {
+    const process = track.process.replace(/^process\b/, "").trim();
+    return process === "" ? track.label : `${process}  ${track.label}`;
+  }
+  return track.label;
+}
+
+function memo<T>(make: () => T): () => T {
+  let value: T | undefined;
+  return () => {
+    value ??= make();
+    return value;
+  };
+}
+
+/** What a row that stands for several ranks is called, from long to short. */
+function groupNames(rank: number, like: readonly number[]): string[] {
+  const count = formatCount(like.length);
+  const all = rangesText(like);
+  const brief = [`${count} ranks like ${rank}`, `${count} like ${rank}`];
+  return all.includes("…") ? brief : [`ranks ${all}`, ...brief];
+}
+
+function headRow(
+  rank: SceneRank,
+  open: boolean,
+  pinned: boolean,
+  fold: Fold,
+  alike: RowState["alike"],
+  like: readonly number[],
+): Row {
+  const own = rank.label === "" ? `rank ${rank.rank}` : rank.label;
+  const [name = own, ...briefly] = like.length > 1 ? groupNames(rank.rank, like) : [];
+  const bands = memo(() => foldedBands(rank, fold));
+  const unfolded = alike?.unfolded.has(rank.rank) === true;
+  return {
+    rank,
+    track: null,
+    name,
+    briefly,
+    like,
+    badge: unfolded ? "fold" : like.length > 1 ? "unfold" : null,
+    why: alike?.why.get(rank.rank) ?? "",
+    open,
+    pinned,
+    top: 0,
+    height: fold.height,
+    bands,
+    ribbon: memo(() => ribbonOf(rank, fold, bands())),
+  };
+}
+
+function trackRow(rank: SceneRank, track: SceneTrack, pinned: boolean): Row {
+  const name = pinned ? `rank ${rank.rank} · ${track.label}` : trackName(rank, track);
+  return {
+    rank,
+    track,
+    name,
+    briefly: [],
+    like: [rank.rank],
+    badge: null,
+    why: "",
+    open: true,
+    pinned,
+    top: 0,
+    height: trackHeight(track),
+    bands: memo(() => trackBands(track, name)),
+    ribbon: () => null,
+  };
+}
+
+/** The rows of `scene` in `state`; `room` is the height that they may fill without scrolling. */
+export function layoutRows(scene: Scene, state: RowState, room: number, ribbons = false): Layout {
+  const shown = shownRanks(scene, state);
+  const pins = new Map(state.pinned.map((key, order) => [key, order]));
+  const anyOpen = shown.some(({ tracks }) => tracks !== null);
+  const loose = anyOpen ? 0 : pinnedTracksHeight(shown, pins);
+  const fold = foldOf(scene.ranks, shown.length, room - loose, anyOpen, ribbons);
+
+  const first: { order: number; rows: Row[] }[] = [];
+  const rest: Row[] = [];
+  const ranks = new Set(shown.map(({ rank }) => rank.rank));
+  const isShown = (rank: number): boolean => ranks.has(rank) || state.only?.has(rank) === false;
+  for (const { rank, tracks } of shown) {
+    const order = pins.get(rankKey(rank));
+    const like = standsFor(state.alike, rank.rank, isShown);
+    const open = tracks !== null;
+    const rows = [headRow(rank, open, order !== undefined, fold, state.alike, like)];
+    for (const track of tracksOf(rank)) {
+      const trackOrder = pins.get(trackKey(rank, track));
+      if (trackOrder !== undefined) {
+        first.push({ order: trackOrder, rows: [trackRow(rank, track, true)] });
+      } else if (tracks?.includes(track)) {
+        rows.push({ ...trackRow(rank, track, false), pinned: order !== undefined });
+      }
+    }
+    if (order !== undefined) first.push({ order, rows });
+    else rest.push(...rows);
+  }
+  // A track stays pinned where its rank is folded away.
+  for (const rank of state.alike === undefined || state.pinned.length === 0 ? [] : scene.ranks) {
+    if (ranks.has(rank.rank) || state.alike?.hidden.has(rank.rank) !== true) continue;
+    for (const track of tracksOf(rank)) {
+      const order = pins.get(trackKey(rank, track));
+      if (order !== undefined) first.push({ order, rows: [trackRow(rank, track, true)] });
+    }
+  }
+  first.sort((a, b) => a.order - b.order);
+  const rows = [...first.flatMap((entry) => entry.rows), ...rest];
+  let height = 0;
+  for (const row of rows) {
+    row.top = height;
+    height += row.height;
+  }
+  const pinned = rows.length - rest.length;
+  const pinnedHeight = rest[0]?.top ?? height;
+  const fits = pinnedHeight <= room * STICKY_SHARE;
+  return {
+    rows,
+    sticky: fits ? pinned : 0,
+    stickyHeight: fits ? pinnedHeight : 0,
+    height,
+    fold,
+  };
+}
+
+function pinnedTracksHeight(shown: readonly Shown[], pins: ReadonlyMap<string, number>): number {
+  let height = 0;
+  for (const { rank } of shown) {
+    for (const track of tracksOf(rank)) {
+      if (pins.has(trackKey(rank, track))) height += trackHeight(track);
+    }
+  }
+  return height;
+}
+
+/** Height that the rows would like to have: all of them, none stretched. */
+export function naturalHeight(scene: Scene, state: RowState): number {
+  return layoutRows(scene, state, 0).height;
+}
+
+/**
+ * The ranks to open at first: one rank alone looks lost when it is folded, two where both fit into
+ * `room`. More stay folded, so that they can be compared.
+ */
+export function defaultOpen(scene: Scene, room: number): ReadonlySet<number> {
+  const ranks = scene.ranks.map(({ rank }) => rank);
+  if (ranks.length === 0 || ranks.length > FEW_RANKS) return new Set();
+  const open = new Set(ranks);
+  if (ranks.length === 1) return open;
+  const height = naturalHeight(scene, { open, pinned: [], filter: "" });
+  return height <= room ? open : new Set();
+}
+
+export interface PlacedRow {
+  row: Row;
+  /** Top in the stage, as scrolled. */
+  y: number;
+  /** The part of the stage that the row may draw in. */
+  clipTop: number;
+  clipBottom: number;
+}
+
+/**
+ * The rows in sight, from back to front: rows that scroll, then the head of the opened rank whose
+ * tracks are at the top, then pinned rows.
+ */
+export function placeRows(
+  layout: Layout,
+  scroll: number,
+  rowsTop: number,
+  rowsHeight: number,
+): PlacedRow[] {
+  const { rows, sticky, stickyHeight } = layout;
+  const bottom = rowsTop + rowsHeight;
+  const edge = Math.min(bottom, rowsTop + stickyHeight);
+  const placed: PlacedRow[] = [];
+  const from = Math.max(sticky, rowAt(layout, scroll + stickyHeight));
+  const head = stickyHead(layout, from, scroll + stickyHeight);
+  const clipTop = head === null ? edge : Math.min(bottom, edge + head.height + head.shift);
+  for (let i = from; i < rows.length; i += 1) {
+    const row = rows[i]!;
+    const y = rowsTop + row.top - scroll;
+    if (y >= bottom) break;
+    if (row === head?.row) continue;
+    placed.push({ row, y, clipTop, clipBottom: bottom });
+  }
+  if (head !== null) {
+    placed.push({ row: head.row, y: edge + head.shift, clipTop: edge, clipBottom: clipTop });
+  }
+  for (let i = 0; i < sticky; i += 1) {
+    const row = rows[i]!;
+    placed.push({ row, y: rowsTop + row.top, clipTop: rowsTop, clipBottom: edge });
+  }
+  return placed;
+}
+
+/** The head that covers the tracks at `top`, and how far the next rank pushes it up. */
+function stickyHead(
+  layout: Layout,
+  from: number,
+  top: number,
+): { row: Row; height: number; shift: number } | null {
+  const { rows, sticky } = layout;
+  const first = rows[from];
+  if (first === undefined) return null;
+  let at = from;
+  while (at > sticky && rows[at]!.track !== null) at -= 1;
+  const row = rows[at]!;
+  if (row.track !== null || !row.open || row.top >= top) return null;
+  let end = from;
+  while (end + 1 < rows.length && rows[end + 1]!.track !== null) end += 1;
+  const last = rows[end]!;
+  const left = last.top + last.height - top;
+  return { row, height: row.height, shift: Math.min(0, left - row.height) };
+}
+
+/** The first row that ends below `y`; rows before scrolling. */
+function rowAt(layout: Layout, y: number): number {
+  const { rows } = layout;
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const row = rows[middle]!;
+    if (row.top + row.height > y) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+export function rowInfo(row: Row, y: number): RowInfo {
+  return {
+    rank: row.rank.rank,
+    track: row.track,
+    top: y,
+    height: row.height,
+    open: row.open,
+    pinned: row.pinned,
+    ...(row.like.length > 1 && { like: row.like }),
+    ...(row.badge !== null && { badge: row.badge }),
+  };
+}
+
+// How high the lanes of a row are, and where in it they lie. CSS px.
+
+/**
+ * How marks of a band look: `solid` is device time, `pale` is host time (a tint with a dark left
+ * edge), `bar` is a thread of a folded rank.
+ */
+export type Form = "solid" | "pale" | "bar" | "counter";
+
+export interface Band {
+  lane: number;
+  /** From the top of the row. */
+  top: number;
+  height: number;
+  form: Form;
+  /** Name in the gutter, "" for none. */
+  label: string;
+  track: SceneTrack | null;
+  /** Communication between ranks: lanes of waits and of late arrivals that are drawn over it. */
+  over?: Over | undefined;
+}
+
+interface Over {
+  wait: number;
+  late: number;
+}
+
+function overOf({ wait, late }: { wait?: number; late?: number }): Over | undefined {
+  return wait === undefined || late === undefined ? undefined : { wait, late };
+}
+
+/** Sizes of a folded rank, the same for all ranks of a layout. */
+export interface Fold {
+  mode: "full" | "line" | "compact";
+  height: number;
+  pad: number;
+  gpu: number;
+  comm: number;
+  /** Threads shown as bars. */
+  cpuBars: number;
+  /** Height of the ribbon of late arrivals below the communication; 0 for none. */
+  ribbon: number;
+}
+
+const FULL = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
+const GROWN = { gpu: 24, comm: 15 };
+const BAR = 3;
+const MOST_BARS = 3;
+/** More threads are shown as bars only where every rank still fits. */
+const BARS = 2;
+/** Beside an opened rank. */
+const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
+const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
+/** From this many ranks on, threads are left to the opened rank. */
+const MANY_RANKS = 40;
+/** Where ranks are more than this and not all fit, the ribbon comes before threads. */
+const RIBBON_FIRST = 16;
+const RIBBON = 5;
+/** Two lines of text in the gutter. */
+const TWO_LINES = 36;
+
+const PITCH = { thread: 17, stream: 21, annotation: 16, async: 17, instant: 12, counter: 30 };
+const BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
+
+function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
+  return rank.summary.filter((lane) => lane.role === role);
+}
+
+/** Sizes that let `count` folded ranks use `room`; never smaller than legible, then they scroll. */
+function foldOf(
+  ranks: readonly SceneRank[],
+  count: number,
+  room: number,
+  anyOpen: boolean,
+  ribbons = false,
+): Fold {
+  if (anyOpen) return { mode: "line", ...LINE, cpuBars: MOST_BARS, ribbon: 0 };
+  const hasComm = ranks.some((rank) => lanesOf(rank, "comm").length > 0);
+  const hasGpu = hasComm || ranks.some((rank) => lanesOf(rank, "gpu").length > 0);
+  const threads = Math.max(0, ...ranks.map((rank) => lanesOf(rank, "cpu").length));
+  const each = count > 0 ? Math.floor(room / count) : room;
+  const gpuHeight = hasGpu ? FULL.gpu : 0;
+  const commHeight = hasComm ? FULL.comm + FULL.gap : 0;
+
+  if (count > MANY_RANKS && hasGpu) {
+    const height = Math.max(TWO_LINES - 2, FULL.pad + gpuHeight + commHeight + FULL.below);
+    if (each < height) return compactFold(each, hasComm);
+    const { pad, gpu, comm } = FULL;
+    const rich = height + RIBBON + FULL.gap;
+    const ribbon = ribbons && rich <= each ? RIBBON : 0;
+    const fold: Fold = { mode: "full", height, pad, gpu, comm, cpuBars: 0, ribbon };
+    return grown(ribbon > 0 ? { ...fold, height: rich } : fold, each);
+  }
+  if (count > MANY_RANKS) {
+    return { mode: "compact", ...COMPACT, cpuBars: Math.min(threads, MOST_BARS), ribbon: 0 };
+  }
+  const full = (cpuBars: number, ribbon = 0): Fold => {
+    const cpu = cpuBars > 0 ? FULL.beforeCpu + cpuBars * (BAR + 1) - 1 : 0;
+    const late = ribbon > 0 ? ribbon + FULL.gap : 0;
+    const parts = FULL.pad + gpuHeight + commHeight + late + cpu + FULL.below;
+    const height = Math.max(TWO_LINES, parts);
+    return { mode: "full", height, pad: FULL.pad, gpu: FULL.gpu, comm: FULL.comm, cpuBars, ribbon };
+  };
+  const all = full(Math.min(threads, MOST_BARS));
+  const bars = all.height <= each ? all.cpuBars : Math.min(threads, BARS);
+  if (!ribbons) return grown(full(bars), each);
+  const rich = full(bars, RIBBON);
+  if (rich.height <= each) return grown(rich, each);
+  return grown(count > RIBBON_FIRST ? full(0, RIBBON) : full(bars), each);
+}
+
+/** Where the ribbon lies in a folded row, from its top; null for none. */
+function ribbonOf(
+  rank: SceneRank,
+  fold: Fold,
+  bands: readonly Band[],
+): { top: number; height: number } | null {
+  const above = bands.find(({ over }) => over !== undefined);
+  if (fold.ribbon === 0 || above === undefined || lanesOf(rank, "comm").length === 0) return null;
+  return { top: above.top + above.height + FULL.gap, height: fold.ribbon };
+}
+
+function compactFold(each: number, hasComm: boolean): Fold {
+  const extra = Math.max(0, Math.min(each - COMPACT.height, 14));
+  const forComm = hasComm ? Math.floor(extra * 0.43) : 0;
+  return {
+    mode: "compact",
+    height: COMPACT.height + extra,
+    pad: COMPACT.pad,
+    gpu: COMPACT.gpu + extra - forComm + (hasComm ? 0 : COMPACT.comm),
+    comm: COMPACT.comm + forComm,
+    cpuBars: 0,
+    ribbon: 0,
+  };
+}
+
+/** Give room that is left to the device lanes, as far as they may grow. */
+function grown(fold: Fold, each: number): Fold {
+  const most = GROWN.gpu - fold.gpu + (GROWN.comm - fold.comm);
+  const extra = Math.max(0, Math.min(each - fold.height, most));
+  const forGpu = Math.round((extra * (GROWN.gpu - fold.gpu)) / most);
+  return {
+    ...fold,
+    height: fold.height + extra,
+    gpu: fold.gpu + forGpu,
+    comm: fold.comm + extra - forGpu,
+  };
+}
+
+/** Bands of a folded rank, or of the head of an opened one. */
+function foldedBands(rank: SceneRank, fold: Fold): Band[] {
+  const bands: Band[] = [];
+  const [gpu] = lanesOf(rank, "gpu");
+  const [comm] = lanesOf(rank, "comm");
+  const threads = lanesOf(rank, "cpu");
+  const named = fold.mode === "full";
+  let top = fold.pad;
+  if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
+  const wide = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
+  if (gpu !== undefined) {
+    const height = fold.gpu + wide;
+    bands.push({
+      lane: gpu.lane,
+      top,
+      height,
+      form: "solid",
+      label: named ? gpu.label : "",
+      track: null,
+    });
+    top += height + FULL.gap;
+  }
+  if (comm !== undefined) {
+    bands.push({
+      lane: comm.lane,
+      top,
+      height: fold.comm,
+      form: "solid",
+      label: named ? comm.label : "",
+      track: null,
+      over: overOf(comm),
+    });
+    top += fold.comm + FULL.gap;
+    if (fold.ribbon > 0) top += fold.ribbon + FULL.gap;
+  }
+  if (fold.mode !== "full" || fold.cpuBars === 0) return bands;
+  top += FULL.beforeCpu - FULL.gap;
+  const shown = busiest(rank, threads, fold.cpuBars);
+  const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
+  for (const [index, thread] of shown.entries()) {
+    bands.push({
+      lane: thread.lane,
+      top,
+      height: BAR,
+      form: "bar",
+      label: index === 0 ? label : "",
+      track: null,
+    });
+    top += BAR + 1;
+  }
+  return bands;
+}
+
+/** The threads with most events, in the scene's order. */
+function busiest(rank: SceneRank, threads: SceneRank["summary"], most: number) {
+  if (threads.length <= most) return threads;
+  const events = (label: string) =>
+    rank.tracks.find((track) => track.role === "thread" && track.label === label)?.events ?? 0;
+  const byEvents = [...threads].sort((a, b) => events(b.label) - events(a.label));
+  const kept = new Set(byEvents.slice(0, most));
+  return threads.filter((thread) => kept.has(thread));
+}
+
+function cpuOnlyBands(rank: SceneRank, threads: SceneRank["summary"], fold: Fold): Band[] {
+  const shown = busiest(rank, threads, Math.max(1, fold.cpuBars));
+  if (shown.length === 0) return [];
+  const room = fold.height - 2 * fold.pad - (shown.length - 1);
+  const height = Math.max(2, Math.min(12, Math.floor(room / shown.length)));
+  return shown.map((thread, index) => ({
+    lane: thread.lane,
+    top: fold.pad + index * (height + 1),
+    height,
+    form: "bar",
+    label: index === 0 && fold.mode === "full" ? "CPU" : "",
+    track: null,
+  }));
+}
+
+type Sized = keyof typeof PITCH;
+
+function sizeOf(role: SceneTrack["role"]): Sized {
+  return role === "other" ? "thread" : role;
+}
+
+function trackHeight(track: SceneTrack): number {
+  const size = sizeOf(track.role);
+  return PITCH[size] * Math.max(1, track.lanes) + BELOW[size];
+}
+
+/** Bands of an opened rank's track: one per depth, then one per spill lane. */
+function trackBands(track: SceneTrack, name: string): Band[] {
+  const size = sizeOf(track.role);
+  const pitch = PITCH[size];
+  const form: Form =
+    size === "counter" ? "counter" : size === "thread" || size === "annotation" ? "pale" : "solid";
+  const spillsFrom = size === "counter" ? track.lanes : Math.max(1, track.nested);
+  return Array.from({ length: track.lanes }, (_, depth) => ({
+    lane: track.lane0 + depth,
+    top: depth * pitch + 1,
+    height: size === "stream" && track.lanes === 1 ? pitch : pitch - 1,
+    form,
+    label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
+    track,
+    over: depth === 0 ? overOf(track) : undefined,
+  }));
+}
+
+// Like ranks folded into one row: who stands for whom, and where the badge that says so lies.
+
+/** Space of the badge in the gutter, CSS px: what a press on the row means it for. */
+interface BadgeSpot {
+  left: number;
+  right: number;
+}
+
+export const BADGE_WIDTH = 14;
+/** Left of the badge and right of it, for those who do not aim well. */
+const REACH = 5;
+
+/** Left edge of the badge: beside an opened rank, arrows come first. */
+export function badgeLeft({ mode }: Fold): number {
+  return mode === "line" ? 24 : 11;
+}
+
+export function badgeSpot(fold: Fold): BadgeSpot {
+  const left = badgeLeft(fold);
+  return {
+    left: fold.mode === "line" ? left - 2 : 0,
+    right: left + BADGE_WIDTH + REACH,
+  };
+}
+
+/** The ranks that are shown in the row of `rank`: its own first of all, then those it stands for. */
+function standsFor(
+  alike: Alike | null | undefined,
+  rank: number,
+  isShown: (rank: number) => boolean,
+): readonly number[] {
+  const group = alike?.groups.get(rank);
+  return group === undefined ? [rank] : group.filter((one) => one === rank || !isShown(one));
+}

@@ -1,0 +1,271 @@
+/** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
+
+import type { Brief, RowInfo, RowState, Scene, SceneRank } from "../protocol/source";
+import { type Geometry, geometryOf } from "./camera";
+import {
+  type Band,
+  type Layout,
+  layoutRows,
+  naturalHeight,
+  type PlacedRow,
+  placeRows,
+  type Row,
+  rowInfo,
+} from "./rows";
+
+// The rows as they are scrolled now: which are in sight, which lanes that makes, what is near.
+
+export class RowsView {
+  state: RowState = { open: new Set(), pinned: [], filter: "" };
+  layout: Layout;
+  sight = new Sightings([]);
+  /** Lanes in sight, from the top. */
+  lanes: readonly number[] = [];
+  /** Lanes that are drawn over those in sight. */
+  over: readonly number[] = [];
+  /** Lanes that scrolling by one screen would bring into sight. */
+  nearby: readonly number[] = [];
+  scroll = 0;
+  /** Ranks in sight with a ribbon of late arrivals. */
+  ribbons: readonly number[] = [];
+  private geometry: Geometry;
+
+  constructor(
+    private scene: Scene,
+    geometry: Geometry,
+  ) {
+    this.geometry = geometry;
+    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
+  }
+
+  /** Lay everything out anew; the rank at the top stays where it is. */
+  update(scene: Scene, geometry: Geometry): void {
+    const before = this.layout;
+    if (scene !== this.scene) this.scroll = 0;
+    this.scene = scene;
+    this.geometry = geometry;
+    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
+    this.scroll = anchored(before, this.layout, this.scroll);
+    this.place();
+  }
+
+  /** False if that is where the rows are already. */
+  scrollTo(scroll: number): boolean {
+    const before = this.scroll;
+    this.scroll = this.clamped(scroll);
+    if (this.scroll === before) return false;
+    this.place();
+    return true;
+  }
+
+  /** The scroll that has `lane` in sight; null where no row shows it. */
+  scrollFor(lane: number): number | null {
+    return scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
+  }
+
+  infos(): RowInfo[] {
+    const { layout, geometry, scroll } = this;
+    // The head of an opened rank sticks to the top: it is not where its place in the list says.
+    const shown = new Map(this.sight.placed.map(({ row, y }) => [row, y]));
+    return layout.rows.map((row, i) => {
+      const y = geometry.rowsTop + row.top - (i < layout.sticky ? 0 : scroll);
+      return rowInfo(row, shown.get(row) ?? y);
+    });
+  }
+
+  get naturalHeight(): number {
+    return naturalHeight(this.scene, this.state);
+  }
+
+  private clamped(scroll: number): number {
+    return clampScroll(this.layout, this.geometry.rowsHeight, scroll);
+  }
+
+  private place(): void {
+    const { layout, geometry } = this;
+    const { rowsTop, rowsHeight } = geometry;
+    this.scroll = this.clamped(this.scroll);
+    this.sight = new Sightings(placeRows(layout, this.scroll, rowsTop, rowsHeight));
+    this.ribbons = this.sight.placed.flatMap(({ row }) =>
+      row.ribbon() === null ? [] : [row.rank.rank],
+    );
+    this.lanes = this.sight.spots.map(({ band }) => band.lane);
+    this.over = this.sight.spots.flatMap(({ band: { over } }) =>
+      over === undefined ? [] : [over.wait, over.late],
+    );
+    const seen = new Set(this.lanes);
+    const nearby: number[] = [];
+    for (const scroll of [this.scroll + rowsHeight, this.scroll - rowsHeight]) {
+      for (const { row } of placeRows(layout, scroll, rowsTop, rowsHeight)) {
+        for (const { lane } of row.bands()) if (!seen.has(lane)) nearby.push(lane);
+      }
+    }
+    this.nearby = nearby;
+  }
+}
+
+// Which lanes are in sight, and where.
+
+export interface LaneSpot {
+  band: Band;
+  placed: PlacedRow;
+  /** In the stage, CSS px, before clipping. */
+  y: number;
+  /** What of it is visible. */
+  top: number;
+  bottom: number;
+}
+
+export class Sightings {
+  readonly spots: LaneSpot[] = [];
+  private readonly byLane = new Map<number, LaneSpot>();
+  private readonly heads = new Map<number, PlacedRow>();
+
+  /** Where the last row ends. */
+  readonly bottom: number;
+
+  constructor(readonly placed: readonly PlacedRow[]) {
+    let bottom = 0;
+    for (const row of placed) {
+      bottom = Math.max(bottom, Math.min(row.y + row.row.height, row.clipBottom));
+      if (row.row.track === null) this.heads.set(row.row.rank.rank, row);
+      for (const band of row.row.bands()) {
+        const y = row.y + band.top;
+        const top = Math.max(y, row.clipTop);
+        const bottom = Math.min(y + band.height, row.clipBottom);
+        if (bottom <= top) continue;
+        const spot = { band, placed: row, y, top, bottom };
+        this.spots.push(spot);
+        this.byLane.set(band.lane, spot);
+      }
+    }
+    this.bottom = bottom;
+  }
+
+  lane(lane: number): LaneSpot | null {
+    return this.byLane.get(lane) ?? null;
+  }
+
+  /** The row of a rank that is folded, or the head of one that is open. */
+  head(rank: number): PlacedRow | null {
+    return this.heads.get(rank) ?? null;
+  }
+
+  /** The band that stands for an event whose own lane is folded away. */
+  standIn({ rank, lane, kind }: Brief): LaneSpot | null {
+    const row = this.head(rank)?.row;
+    if (row === undefined) return null;
+    const { tracks, summary } = row.rank;
+    const track = tracks.find(({ lane0, lanes }) => lane >= lane0 && lane < lane0 + lanes);
+    if (track === undefined) return null;
+    const role = track.role === "stream" ? (kind === "communication" ? "comm" : "gpu") : "cpu";
+    if (role === "cpu" && track.role !== "thread") return null;
+    const stand = summary.find(
+      (one) => one.role === role && (role !== "cpu" || one.label === track.label),
+    );
+    return stand === undefined ? null : this.lane(stand.lane);
+  }
+
+  /** The row at a height; rows in front win. */
+  rowAt(y: number): PlacedRow | null {
+    for (let i = this.placed.length - 1; i >= 0; i -= 1) {
+      const row = this.placed[i]!;
+      const top = Math.max(row.y, row.clipTop);
+      const bottom = Math.min(row.y + row.row.height, row.clipBottom);
+      if (y >= top && y < bottom) return row;
+    }
+    return null;
+  }
+
+  /** The lane at a height, or the nearest one of the row within `reach`. */
+  spotAt(y: number, reach = 2): LaneSpot | null {
+    const row = this.rowAt(y);
+    let best: LaneSpot | null = null;
+    let distance = reach + 1e-9;
+    for (const spot of this.spots) {
+      if (spot.placed !== row) continue;
+      const away = y < spot.top ? spot.top - y : y >= spot.bottom ? y - spot.bottom : 0;
+      if (away < distance || (away === 0 && best === null)) {
+        best = spot;
+        distance = away;
+      }
+    }
+    return best;
+  }
+}
+
+// How far the rows are scrolled, and how a change of the rows keeps them in place.
+
+/** Air left around a lane that is brought into sight. */
+const REVEAL_PAD = 8;
+
+export function clampScroll(layout: Layout, room: number, scroll: number): number {
+  return Math.min(Math.max(0, scroll), Math.max(0, layout.height - room));
+}
+
+/** Rows that scroll have their own top; those that stick have none to go to. */
+function headOf(layout: Layout, rank: SceneRank): Row | null {
+  return layout.rows.find((row, i) => i >= layout.sticky && row.rank.rank === rank.rank) ?? null;
+}
+
+/** The scroll at which the rank that is at the top of `before` is at the same height in `after`. */
+export function anchored(before: Layout, after: Layout, scroll: number): number {
+  const top = scroll + before.stickyHeight;
+  const at = before.rows.find((row, i) => i >= before.sticky && row.top + row.height > top);
+  if (at === undefined || scroll === 0) return scroll;
+  const was = headOf(before, at.rank);
+  const is = headOf(after, at.rank);
+  if (was === null || is === null) return scroll;
+  return scroll + is.top - was.top - after.stickyHeight + before.stickyHeight;
+}
+
+function holds(row: Row, lane: number): boolean {
+  const { track, rank } = row;
+  if (track !== null) return lane >= track.lane0 && lane < track.lane0 + track.lanes;
+  return (
+    rank.summary.some((summary) => summary.lane === lane) &&
+    row.bands().some((b) => b.lane === lane)
+  );
+}
+
+/** The scroll that has `lane` in sight; null where no row shows it. */
+export function scrollTo(
+  layout: Layout,
+  room: number,
+  scroll: number,
+  lane: number,
+): number | null {
+  const index = layout.rows.findIndex((row) => holds(row, lane));
+  const row = layout.rows[index];
+  if (row === undefined) return null;
+  if (index < layout.sticky) return scroll;
+  const band = row.bands().find((one) => one.lane === lane);
+  if (band === undefined) return null;
+  const top = row.top + band.top;
+  const bottom = top + band.height;
+  // An opened rank's head covers what scrolls under it.
+  const cover = layout.stickyHeight + (row.track === null ? 0 : layout.fold.height);
+  if (top - cover - REVEAL_PAD < scroll) return clampScroll(layout, room, top - cover - REVEAL_PAD);
+  if (bottom + REVEAL_PAD > scroll + room)
+    return clampScroll(layout, room, bottom + REVEAL_PAD - room);
+  return scroll;
+}
+
+// Which rows a scene needs above its lanes, and so where everything is.
+
+/** Whether ranks come to collectives, so that some may come late. */
+function saysLate(scene: Scene): boolean {
+  return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
+}
+
+export function placesOf(
+  scene: Scene,
+  width: number,
+  height: number,
+  dpr: number,
+  slim = false,
+): Geometry {
+  const late = saysLate(scene);
+  const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
+  return geometryOf(width, height, dpr, rows, late, slim);
+}

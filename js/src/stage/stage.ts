@@ -1,0 +1,381 @@
+/** The drawn part of a timeline: size, rows, camera, data and painting. */
+
+import type {
+  Classes,
+  ClassParts,
+  FrameStats,
+  Hit,
+  Overlay,
+  RowInfo,
+  RowState,
+  Scene,
+  Slice,
+  Source,
+  Span,
+  Stage,
+  SvgCaption,
+  ThemeName,
+} from "../protocol/source";
+import { InSight, sizeOf, watchSize } from "../ui/host";
+import { THEMES } from "../ui/theme";
+import { Camera, type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
+import { Scrollbar } from "./gutter";
+import { hitAt, type HitScene, slicesIn } from "./hit";
+import { EVERYTHING, FrameLoop, Painter, type Sight, StagePicture } from "./painter";
+import { placesOf, RowsView } from "./rows_view";
+import { loadPicture, svgOf } from "./svg";
+import { type DataPart, StageData } from "./tile_loader";
+
+// The drawn part of a timeline: minimap, axis, steps, gutter, lanes, margin.
+
+export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
+  return new DrawnStage(scene, source, theme);
+}
+
+class DrawnStage implements Stage {
+  readonly el = document.createElement("div");
+  private readonly painter = new Painter();
+  private readonly camera: Camera;
+  private readonly ended = new AbortController();
+  private readonly scrollbar: Scrollbar;
+  private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
+  private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
+  private readonly frameListeners: ((stats: FrameStats) => void)[] = [];
+  private data: StageData;
+  private readonly picture: StagePicture;
+  private geometry: Geometry;
+  private readonly rowsView: RowsView;
+  private readonly loop = new FrameLoop((now) => this.draw(now));
+  /** The view whose arrival the listeners have heard of. */
+  private told: Span | null = null;
+  /** The geometry is that of this scene. */
+  private measured = false;
+  private slim = false;
+  /** Out of sight nothing is asked for and nothing is drawn; it is made up for later. */
+  private readonly inSight: InSight;
+  private blank = true;
+
+  constructor(
+    public scene: Scene,
+    private readonly source: Source,
+    theme: ThemeName,
+  ) {
+    this.camera = new Camera(scene.range);
+    this.data = this.openData();
+    this.picture = new StagePicture(scene, this.data, theme);
+    this.geometry = placesOf(scene, 0, 0, 1);
+    this.rowsView = new RowsView(scene, this.geometry);
+    const { signal } = this.ended;
+    this.scrollbar = new Scrollbar((scroll) => this.scrollTo(scroll), signal);
+    this.scrollbar.theme(THEMES[theme]);
+    this.el.className = "hta-stage";
+    Object.assign(this.el.style, {
+      position: "relative",
+      overflow: "hidden",
+      width: "100%",
+      height: "100%",
+      background: THEMES[theme].bg,
+    });
+    this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
+    watchSize(this.el, () => this.resized(), signal);
+    this.inSight = new InSight(this.el, () => this.seen(), signal);
+    source.onStatus(() => this.loop.touch({ gutter: true, margin: true }), signal);
+  }
+
+  setScene(scene: Scene): void {
+    this.data.destroy();
+    this.scene = scene;
+    this.data = this.openData();
+    this.camera.reset(scene.range);
+    this.picture.setScene(scene, this.data);
+    this.told = null;
+    this.measured = false;
+    this.measure();
+  }
+
+  setTheme(name: ThemeName): void {
+    const theme = THEMES[name];
+    if (this.picture.theme === theme) return;
+    this.picture.setTheme(theme, this.geometry);
+    this.el.style.background = theme.bg;
+    this.scrollbar.theme(theme);
+    this.loop.touch(EVERYTHING);
+  }
+
+  setColor(color: "kind" | "name"): void {
+    this.picture.byName = color === "name";
+    this.loop.touch({ lanes: true });
+  }
+
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
+    this.picture.setClasses(classes, parts, this.geometry);
+    this.data.store.classed = classes !== null && known;
+    this.request();
+    this.loop.touch({ head: true, lanes: true });
+  }
+
+  setSlim(slim: boolean): void {
+    if (slim === this.slim) return;
+    this.slim = slim;
+    this.measured = false;
+    this.measure();
+  }
+
+  setRows(rows: RowState): void {
+    this.rowsView.state = rows;
+    this.relayout();
+  }
+
+  rows(): readonly RowInfo[] {
+    return this.rowsView.infos();
+  }
+
+  view(): Span {
+    return this.camera.view;
+  }
+
+  setView(view: Span, animate = 0): void {
+    // Out of sight no frame would end the movement.
+    const jumps = this.calm.matches || this.inSight.isOut;
+    this.moved(this.camera.go(view, jumps ? 0 : animate, performance.now()));
+  }
+
+  onView(listener: (view: Span, done: boolean) => void): void {
+    this.viewListeners.push(listener);
+  }
+
+  zoomBy(factor: number, atTime: number, animate = 0): void {
+    const length = this.calm.matches ? 0 : animate;
+    this.moved(this.camera.zoom(factor, atTime, length, performance.now()));
+  }
+
+  panBy(fraction: number): void {
+    const [start, end] = this.camera.target;
+    const by = (end - start) * fraction;
+    this.setView([start + by, end + by]);
+  }
+
+  setOverlay(overlay: Partial<Overlay>): void {
+    const before = this.picture.overlay;
+    const now = { ...before, ...overlay };
+    if (this.picture.setOverlay(now)) this.loop.touch({ lanes: true });
+    if (now.search !== before.search || now.selection !== before.selection) this.request();
+    this.loop.touch({ overlay: true, gutter: now.hits !== before.hits });
+  }
+
+  scrollBy(pixels: number): boolean {
+    return this.scrollTo(this.rowsView.scroll + pixels);
+  }
+
+  reveal(lane: number): boolean {
+    const scroll = this.rowsView.scrollFor(lane);
+    if (scroll === null) return false;
+    this.scrollTo(scroll);
+    return true;
+  }
+
+  hit(x: number, y: number): Hit {
+    return hitAt(this.hitScene(), x, y);
+  }
+
+  timeAt(x: number): number {
+    return timeAtX(this.geometry, this.camera.view, x);
+  }
+
+  xOf(time: number): number {
+    return xAtTime(this.geometry, this.camera.view, time);
+  }
+
+  slices(lane: number): Slice[] {
+    const window = this.data.windows.get(lane);
+    return window === null ? [] : slicesIn(this.hitScene(), window);
+  }
+
+  contentHeight(): number {
+    return this.geometry.rowsTop + this.rowsView.naturalHeight;
+  }
+
+  onFrame(listener: (stats: FrameStats) => void): void {
+    this.frameListeners.push(listener);
+  }
+
+  async toSvg(caption: SvgCaption): Promise<string> {
+    const whole = await loadPicture(this.source, this.scene, {
+      layout: this.rowsView.layout,
+      geometry: this.geometry,
+      view: this.camera.view,
+      late: this.picture.lateness !== null,
+      classed: this.data.store.classed,
+    });
+    return svgOf(this.picture.frame(this.sight(), THEMES.light, whole), caption);
+  }
+
+  invalidate(): void {
+    this.measure();
+    this.data.retry();
+    this.loop.touch(EVERYTHING);
+  }
+
+  destroy(): void {
+    this.ended.abort();
+    this.loop.stop();
+    this.data.destroy();
+    this.viewListeners.length = 0;
+    this.frameListeners.length = 0;
+    this.el.remove();
+  }
+
+  private openData(): StageData {
+    return new StageData(this.scene, this.source, (part) => this.arrived(part));
+  }
+
+  private arrived(part: DataPart): void {
+    if (part === "stats") {
+      this.picture.takeStats();
+      this.loop.touch({ gutter: true, margin: true });
+      this.request();
+    } else if (part === "lateness") {
+      const first = this.picture.lateness === null;
+      this.picture.takeLateness();
+      this.loop.touch({ gutter: true, lanes: true, margin: true });
+      if (first) this.request();
+    } else if (part === "minimap") {
+      this.picture.takeMinimap(this.geometry);
+      this.loop.touch({ head: true });
+    } else if (part === "ribbon") {
+      this.loop.touch({ head: true, lanes: true });
+    } else if (part === "marks") {
+      this.loop.touch({ overlay: true });
+    } else if (this.data.windows.pending) {
+      this.loop.touch({ lanes: true });
+    }
+  }
+
+  private resized(): void {
+    const before = this.geometry;
+    this.measure();
+    // Now, as a resized canvas is blank until it is drawn on.
+    if (this.geometry !== before) this.draw(performance.now());
+  }
+
+  private measure(): void {
+    const size = sizeOf(this.el);
+    // What is drawn stays for when a hidden output shows again.
+    if (size === null) return;
+    const { width, height, dpr } = size;
+    const now = this.geometry;
+    const same = width === now.width && height === now.height && dpr === now.dpr;
+    if (same && this.measured) return;
+    this.measured = true;
+    this.geometry = placesOf(this.scene, width, height, dpr, this.slim);
+    this.painter.resize(this.geometry);
+    this.blank = true;
+    this.picture.takeMinimap(this.geometry);
+    this.relayout();
+    this.loop.touch(EVERYTHING);
+  }
+
+  private relayout(): void {
+    this.rowsView.update(this.scene, this.geometry);
+    this.placed();
+  }
+
+  private scrollTo(scroll: number): boolean {
+    if (!this.rowsView.scrollTo(scroll)) return false;
+    this.placed();
+    return true;
+  }
+
+  /** Other rows are in sight, or they are elsewhere. */
+  private placed(): void {
+    this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
+    this.request();
+    this.loop.touch({ gutter: true, lanes: true, margin: true, overlay: true });
+  }
+
+  private moved(changed: boolean): void {
+    if (changed) {
+      this.request();
+      this.tell(true);
+      this.loop.touch({ head: true, lanes: true, overlay: true });
+    } else if (this.camera.moving) {
+      this.request();
+      this.loop.schedule();
+    }
+  }
+
+  private seen(): void {
+    if (!this.inSight.now) {
+      this.data.rest();
+      return;
+    }
+    this.request();
+    this.loop.schedule();
+  }
+
+  private request(): void {
+    const { lanesWidth, lateRow, dpr } = this.geometry;
+    if (lanesWidth <= 0 || !this.inSight.now) return;
+    const view = this.camera.view;
+    const { lanes, nearby, over } = this.rowsView;
+    const resolution = nsPerDevicePx(this.geometry, view);
+    const sight = { view, resolution, lanes, nearby, range: this.scene.range };
+    const bins = Math.round(lanesWidth * dpr);
+    const ribbons = lateRow ? { bins, ranks: this.rowsView.ribbons } : null;
+    this.data.show(sight, over, this.camera.target, lanesWidth, this.picture.overlay, ribbons);
+  }
+
+  private tell(done: boolean): void {
+    const { view } = this.camera;
+    if (done && this.told === view) return;
+    this.told = done ? view : null;
+    for (const listener of this.viewListeners) listener(view, done);
+  }
+
+  private draw(now: number): void {
+    // A blank canvas is black: nobody who prints or pictures a page shall meet one.
+    if (!this.inSight.now && !this.blank) return;
+    const began = performance.now();
+    if (this.camera.step(now)) {
+      this.loop.touch({ head: true, lanes: true, overlay: true });
+      this.request();
+      this.tell(!this.camera.moving);
+    }
+    if (this.geometry.lanesWidth > 0) {
+      const dirty = this.loop.take();
+      const { windows } = this.data;
+      if (dirty.lanes || dirty.head) {
+        const { view } = this.camera;
+        const { lanes, over } = this.rowsView;
+        const drawn = this.picture.lateness === null ? lanes : [...lanes, ...over];
+        windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
+      }
+      const painted = this.painter.paint(this.picture.frame(this.sight()), dirty);
+      this.blank = false;
+      const work_ms = performance.now() - began;
+      const stats = { work_ms, pending: windows.pending, ...painted };
+      for (const listener of this.frameListeners) listener(stats);
+    }
+    if (this.camera.moving) this.loop.schedule();
+  }
+
+  private sight(): Sight {
+    const { geometry, camera, rowsView: rows } = this;
+    return { geometry, camera, rows, isLive: this.source.status === "live" };
+  }
+
+  private hitScene(): HitScene {
+    const { geometry, scene, data } = this;
+    return {
+      geometry,
+      scene,
+      view: this.camera.view,
+      job: this.camera.job,
+      sight: this.rowsView.sight,
+      fold: this.rowsView.layout.fold,
+      store: data.store,
+      ribbon: data.ribbon,
+      window: (lane) => data.windows.get(lane),
+    };
+  }
+}

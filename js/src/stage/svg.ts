@@ -1,0 +1,624 @@
+/** Draw a timeline as SVG through a canvas-like context. */
+
+import type { ClassLook, Kind, Scene, Source, Span, SvgCaption } from "../protocol/source";
+import { formatDuration, formatShare } from "../ui/formats";
+import { FONT, FONT_FAMILY } from "../ui/theme";
+import { type Geometry, nsPerDevicePx } from "./camera";
+import { mixed, niceStep } from "./head";
+import { type Frame, paintFrame, type Whole } from "./painter";
+import { Pen } from "./pen";
+import type { LaneRaster } from "./raster";
+import { type Layout, placeRows } from "./rows";
+import { Sightings } from "./rows_view";
+import { loadWhole, MOST_BINS } from "./tile_loader";
+
+// A canvas context, as far as the drawings use one, that writes SVG.
+
+interface Settings {
+  fillStyle: string;
+  strokeStyle: string;
+  lineWidth: number;
+  lineJoin: string;
+  globalAlpha: number;
+  font: string;
+  textAlign: string;
+  textBaseline: string;
+}
+
+const DEFAULTS: Settings = {
+  fillStyle: "#000000",
+  strokeStyle: "#000000",
+  lineWidth: 1,
+  lineJoin: "miter",
+  globalAlpha: 1,
+  font: `11px ${FONT_FAMILY}`,
+  textAlign: "left",
+  textBaseline: "alphabetic",
+};
+
+const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
+
+class SvgContext implements Settings {
+  fillStyle = DEFAULTS.fillStyle;
+  strokeStyle = DEFAULTS.strokeStyle;
+  lineWidth = DEFAULTS.lineWidth;
+  lineJoin = DEFAULTS.lineJoin;
+  globalAlpha = DEFAULTS.globalAlpha;
+  font = DEFAULTS.font;
+  textAlign = DEFAULTS.textAlign;
+  textBaseline = DEFAULTS.textBaseline;
+  private readonly saved: { settings: Settings; groups: number }[] = [];
+  private groups = 0;
+  private data = "";
+  /** The rectangles of the current path, where it has nothing else. */
+  private rects: [x: number, y: number, width: number, height: number][] | null = [];
+  private clips = 0;
+
+  constructor(
+    private readonly sheet: Sheet,
+    private readonly ruler: CanvasRenderingContext2D,
+  ) {}
+
+  setTransform(): void {
+    // Everything comes in CSS px.
+  }
+
+  save(): void {
+    const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha } = this;
+    const { font, textAlign, textBaseline } = this;
+    const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha };
+    this.saved.push({
+      settings: { ...settings, font, textAlign, textBaseline },
+      groups: this.groups,
+    });
+    this.groups = 0;
+  }
+
+  restore(): void {
+    const last = this.saved.pop();
+    if (last === undefined) return;
+    if (this.groups > 0) this.sheet.add("</g>".repeat(this.groups));
+    this.groups = last.groups;
+    Object.assign(this, last.settings);
+  }
+
+  beginPath(): void {
+    this.data = "";
+    this.rects = [];
+  }
+
+  moveTo(x: number, y: number): void {
+    this.line(`M${num(x)} ${num(y)}`);
+  }
+
+  lineTo(x: number, y: number): void {
+    this.line(`L${num(x)} ${num(y)}`);
+  }
+
+  bezierCurveTo(...places: [number, number, number, number, number, number]): void {
+    this.line(`C${places.map(num).join(" ")}`);
+  }
+
+  closePath(): void {
+    this.line("z");
+  }
+
+  rect(x: number, y: number, width: number, height: number): void {
+    this.rects?.push([x, y, width, height]);
+    this.data += boxPath(x, y, width, height);
+  }
+
+  /** Whole circles only. */
+  arc(x: number, y: number, radius: number): void {
+    const r = num(radius);
+    this.line(`M${num(x - radius)} ${num(y)}a${r} ${r} 0 1 0 ${num(2 * radius)} 0`);
+    this.line(`a${r} ${r} 0 1 0 ${num(-2 * radius)} 0z`);
+  }
+
+  clip(): void {
+    this.clips += 1;
+    const id = this.sheet.define(
+      (name) => `<clipPath id="${name}"><path d="${this.data}"/></clipPath>`,
+      `clip-${this.clips}`,
+    );
+    this.sheet.add(`<g clip-path="url(#${id})">`);
+    this.groups += 1;
+  }
+
+  fill(): void {
+    const fill = attribute("fill", this.fillStyle, this.globalAlpha);
+    if (this.rects !== null) {
+      for (const [x, y, width, height] of this.rects) {
+        this.sheet.box(x, y, x + width, y + height, fill);
+      }
+    } else this.sheet.add(`<path d="${this.data}" ${fill}/>`);
+  }
+
+  stroke(): void {
+    this.sheet.add(`<path d="${this.data}" fill="none" ${this.pen()}/>`);
+  }
+
+  fillRect(x: number, y: number, width: number, height: number): void {
+    const fill = attribute("fill", this.fillStyle, this.globalAlpha);
+    this.sheet.box(x, y, x + width, y + height, fill);
+  }
+
+  strokeRect(x: number, y: number, width: number, height: number): void {
+    const data = boxPath(x, y, width, height);
+    this.sheet.add(`<path d="${data}" fill="none" ${this.pen()}/>`);
+  }
+
+  clearRect(): void {
+    // A sheet is blank.
+  }
+
+  fillText(text: string, x: number, y: number): void {
+    const [, weight, size = "11"] = /^(?:(\d+) )?([\d.]+)px/.exec(this.font) ?? [];
+    const anchor = ANCHORS[this.textAlign];
+    const more = [
+      attribute("fill", this.fillStyle, this.globalAlpha),
+      anchor === undefined ? "" : ` text-anchor="${anchor}"`,
+      weight === undefined ? "" : ` font-weight="${weight}"`,
+      size === "11" ? "" : ` font-size="${size}"`,
+    ];
+    this.sheet.add(`<text x="${num(x)}" y="${num(y)}" ${more.join("")}>${escaped(text)}</text>`);
+  }
+
+  measureText(text: string): TextMetrics {
+    this.ruler.font = this.font;
+    return this.ruler.measureText(text);
+  }
+
+  /** A bitmap of few plain colours, as boxes of its runs. */
+  drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
+    const { width: across, height: down } = image;
+    const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
+    if (bytes === undefined) return;
+    const px = new Uint32Array(bytes.buffer);
+    const [dx, dy] = [width / across, height / down];
+    for (let column = 0; column < across; column += 1) {
+      let from = 0;
+      for (let row = 1; row <= down; row += 1) {
+        const colour = px[from * across + column]!;
+        if (row < down && px[row * across + column] === colour) continue;
+        const [r, g, b] = [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255];
+        const fill = attribute("fill", `rgb(${r} ${g} ${b})`, this.globalAlpha);
+        const left = x + column * dx;
+        this.sheet.box(left, y + from * dy, left + dx, y + row * dy, fill);
+        from = row;
+      }
+    }
+  }
+
+  private line(data: string): void {
+    this.rects = null;
+    this.data += data;
+  }
+
+  private pen(): string {
+    const { strokeStyle, globalAlpha, lineWidth, lineJoin } = this;
+    const wide = lineWidth === 1 ? "" : ` stroke-width="${num(lineWidth)}"`;
+    const join = lineJoin === "miter" ? "" : ` stroke-linejoin="${lineJoin}"`;
+    return attribute("stroke", strokeStyle, globalAlpha) + wide + join;
+  }
+}
+
+function boxPath(x: number, y: number, width: number, height: number): string {
+  return `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
+}
+
+/** A context for a `Pen`; `ruler` knows how wide text is. */
+function svgContext(sheet: Sheet, ruler: CanvasRenderingContext2D): CanvasRenderingContext2D {
+  return new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D;
+}
+
+// What the stage shows as one SVG: drawn by the same code as on the screen.
+
+const KEY_PX = 10;
+const SCALE_PX = 48;
+const BELOW_PX = 34;
+const FAINT = 0.45;
+const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
+
+export function svgOf(frame: Frame, caption: SvgCaption): string {
+  const ruler = document.createElement("canvas").getContext("2d");
+  if (ruler === null) throw new Error("This browser gives no 2D canvas.");
+  const { geometry, theme, view, scene } = frame.lanes;
+  const { width, dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
+  const sheet = new Sheet();
+  const above = caption.headline === "" ? 46 : 64;
+  const height = above + geometry.height + BELOW_PX;
+  sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
+  const pen = new Pen(svgContext(sheet, ruler), dpr);
+  pen.rect(0, 0, width, height, theme.bg);
+  drawTitle(pen, frame, caption);
+  drawLegend(pen, frame, above - 10);
+  sheet.add(`<g transform="translate(0 ${above})">`);
+  const px = (value: number): number => Math.round(value * dpr);
+  const [left, top] = [px(lanesX), px(rowsTop)];
+  const raster = new SvgRaster(
+    sheet,
+    px(lanesX + lanesWidth) - left,
+    px(rowsTop + rowsHeight) - top,
+    dpr,
+    [left / dpr, top / dpr],
+  );
+  paintFrame(frame, pen, pen, raster);
+  sheet.add("</g>");
+  const y = above + geometry.height + 15;
+  pen.horizontal(above + geometry.height, 0, width, theme.rule);
+  const perPx = (view[1] - view[0]) / lanesWidth;
+  const length = niceStep(Math.max(SCALE_PX * perPx, 1));
+  const wide = length / perPx;
+  pen.rect(lanesX, y, wide, 2, theme.ink);
+  for (const x of [lanesX, lanesX + wide - 1]) pen.rect(x, y - 3, 1, 8, theme.ink);
+  pen.text(formatDuration(length), lanesX + wide + 6, y + 5, FONT.label, theme.ink);
+  const right = lanesX + lanesWidth;
+  const room = lanesWidth - wide - 100;
+  pen.fitted(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
+  sheet.add("</g>");
+  return sheet.svg(width, height, `${caption.title}, ${caption.words}`);
+}
+
+function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaption): void {
+  const { geometry, theme } = frame.lanes;
+  const room = geometry.width - 24;
+  const strong = `600 14px ${FONT_FAMILY}`;
+  if (headline !== "") pen.fitted(headline, 12, 20, room, strong, theme.ink);
+  const y = headline === "" ? 20 : 40;
+  const left = Math.max(room - pen.width(words, FONT.label) - 16, 60);
+  const used = pen.fitted(title, 12, y, left, FONT.labelStrong, theme.ink);
+  pen.fitted(words, 24 + used, y, room - used - 12, FONT.label, theme.ink2);
+}
+
+/** What the colours mean, as far as there is room. */
+function drawLegend(pen: Pen, frame: Frame, y: number): void {
+  const { geometry, theme } = frame.lanes;
+  const { stats, lateness } = frame.margin;
+  const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+  const span = stats === null ? 0 : sum(stats.stats.span);
+  const waited = lateness === null ? 0 : sum(lateness.lateness.wait);
+  let x = geometry.lanesX;
+  const key = (word: string, share: number | undefined, swatch: (x: number) => void): void => {
+    const text = share === undefined ? word : `${word} ${formatShare(share)}`;
+    const width = KEY_PX + 4 + pen.width(text, FONT.label);
+    if (x + width > geometry.width - 12) return;
+    swatch(x);
+    pen.text(text, x + KEY_PX + 4, y, FONT.label, theme.ink2);
+    x += width + 14;
+  };
+  const top = y - KEY_PX + 1;
+  const { keys } = frame.lanes;
+  for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
+  // By class, kinds are what the totals on the right are of.
+  const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
+  for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
+    const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
+    key(word, stats?.stats.kinds[kind], (left) =>
+      pen.rect(left, top, KEY_PX, KEY_PX, theme.kind[kind]),
+    );
+    if (kind !== "communication" || waited <= 0) continue;
+    key("waiting", span > 0 ? waited / span : undefined, (left) =>
+      pen.hatched(left, top, KEY_PX, KEY_PX, theme.waitFill, theme.waitLine),
+    );
+    key("late", undefined, (left) => {
+      const named = lateness !== null && lateness.late.size > 0;
+      pen.rect(left, top, KEY_PX, KEY_PX, named ? theme.lateFill : theme.bg);
+      pen.frame(left, top, KEY_PX, KEY_PX, named ? theme.late : theme.ink3, 1);
+    });
+  }
+}
+
+/** The swatches of a class, and its name; returns where the next one may stand. */
+function classKey(
+  pen: Pen,
+  { lanes: { geometry, theme } }: Frame,
+  [left, y]: readonly [number, number],
+  name: string,
+  looks: readonly ClassLook[],
+): number {
+  const words = left + looks.length * (KEY_PX + 2) + 2;
+  const end = words + pen.width(name, FONT.label);
+  if (end > geometry.width - 12) return left;
+  const top = y - KEY_PX + 1;
+  looks.forEach(({ colour, hatched, faint }, at) => {
+    const x = left + at * (KEY_PX + 2);
+    if (hatched) pen.hatched(x, top, KEY_PX, KEY_PX, theme.bg, colour);
+    else
+      pen.rect(x, top, KEY_PX, KEY_PX, faint === true ? mixed(colour, theme.lane, FAINT) : colour);
+  });
+  pen.text(name, words, y, FONT.label, theme.ink2);
+  return end + 14;
+}
+
+/** Kinds that the rows in sight may hold, those of the device first. */
+function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
+  const rows = sight.placed.map(({ row }) => row);
+  const summaries = new Set(rows.flatMap(({ rank }) => rank.summary.map(({ role }) => role)));
+  const roles = new Set(rows.flatMap(({ rank }) => rank.tracks.map(({ role }) => role)));
+  const host = roles.has("thread");
+  const there: Record<Kind, boolean> = {
+    compute: summaries.has("gpu"),
+    communication: summaries.has("comm"),
+    memory: summaries.has("gpu"),
+    cpu: host,
+    sync: host && summaries.has("gpu") && rows.some(({ track }) => track !== null),
+    annotation: roles.has("annotation") || scene.steps.length > 0,
+    other: roles.has("other") || roles.has("async") || roles.has("instant"),
+  };
+  return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
+}
+
+// Takes what is drawn into a raster as shapes instead of pixels.
+
+class SvgRaster implements LaneRaster {
+  private top = 0;
+  private bottom: number;
+  private readonly fills = new Map<number, string>();
+
+  /** `width` and `height` in device px, `left` and `top` of the sheet's in CSS px. */
+  constructor(
+    private readonly sheet: Sheet,
+    readonly width: number,
+    readonly height: number,
+    private readonly dpr: number,
+    private readonly origin: readonly [left: number, top: number],
+  ) {
+    this.bottom = height;
+  }
+
+  clip(top: number, bottom: number): void {
+    this.top = Math.max(0, Math.min(top, this.height));
+    this.bottom = Math.max(this.top, Math.min(bottom, this.height));
+  }
+
+  clear(colour: number): void {
+    this.rect(0, 0, this.width, this.height, colour);
+  }
+
+  rect(x0: number, y0: number, x1: number, y1: number, colour: number): void {
+    this.box(x0, y0, x1, y1, this.fill(colour));
+  }
+
+  column(
+    x: number,
+    base: number,
+    size: number,
+    ramp: Uint32Array,
+    at: number,
+    steps: number,
+  ): void {
+    // Lines of a vector picture end where they end; a quarter of a px more is not seen.
+    const top = base - Math.round(size * 4) / 4;
+    this.box(x, top, x + 1, base, this.fill(ramp[at + steps]!));
+  }
+
+  hatch(
+    x0: number,
+    y0: number,
+    x1: number,
+    y1: number,
+    ground: number,
+    line: number,
+    pitch: number,
+    thickness: number,
+  ): void {
+    const [below, above] = [hex(ground), hex(line)];
+    const size = pitch / this.dpr;
+    const wide = thickness / this.dpr;
+    const id = this.sheet.define(
+      (name) =>
+        `<pattern id="${name}" width="${size}" height="${size}" patternUnits="userSpaceOnUse">` +
+        `<path d="M0 0h${size}v${size}h-${size}z" fill="${below}"/>` +
+        `<path d="M-1 1L1 -1M0 ${size}L${size} 0M${size - 1} ${size + 1}L${size + 1} ${size - 1}"` +
+        ` stroke="${above}" stroke-width="${wide}" fill="none"/></pattern>`,
+      `hatch-${below.slice(1)}-${above.slice(1)}`,
+    );
+    this.box(x0, y0, x1, y1, `fill="url(#${id})"`);
+  }
+
+  private box(x0: number, y0: number, x1: number, y1: number, fill: string): void {
+    const { dpr, origin } = this;
+    const [left, top] = origin;
+    this.sheet.box(
+      left + Math.max(0, x0) / dpr,
+      top + Math.max(this.top, y0) / dpr,
+      left + Math.min(this.width, x1) / dpr,
+      top + Math.min(this.bottom, y1) / dpr,
+      fill,
+    );
+  }
+
+  private fill(colour: number): string {
+    let fill = this.fills.get(colour);
+    if (fill === undefined) {
+      fill = `fill="${hex(colour)}"`;
+      this.fills.set(colour, fill);
+    }
+    return fill;
+  }
+}
+
+/** A pixel as a CSS colour. */
+function hex(pixel: number): string {
+  const [r, g, b] = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
+  return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+}
+
+// Collects shapes and text as SVG, the first of them lowest.
+
+/** So many shapes of other colours may lie between two that become one path. */
+const REACH = 12;
+
+interface Skyline {
+  left: number;
+  right: number;
+  base: number;
+  top: number;
+  data: string;
+}
+
+/** Boxes of one colour that nothing drawn between them lies over. */
+interface Batch {
+  fill: string;
+  data: string[];
+  right: number;
+  top: number;
+  bottom: number;
+  open: Skyline | null;
+}
+
+interface Paint {
+  colour: string;
+  alpha: number;
+}
+
+/** A CSS colour as what every SVG reader knows: six digits, and how far it covers. */
+function paintOf(css: string): Paint {
+  const channels = /^rgb\((\d+) (\d+) (\d+)\)$/.exec(css);
+  if (channels !== null) {
+    const digits = channels.slice(1).map((part) => Number(part).toString(16).padStart(2, "0"));
+    return { colour: `#${digits.join("")}`, alpha: 1 };
+  }
+  if (/^#[0-9a-f]{8}$/i.test(css)) {
+    return { colour: css.slice(0, 7), alpha: Number.parseInt(css.slice(7), 16) / 255 };
+  }
+  return { colour: css, alpha: 1 };
+}
+
+/** A coordinate with two decimals, without what says nothing. */
+function num(value: number): string {
+  return String(Math.round(value * 100) / 100 || 0);
+}
+
+/** As XML may hold it: most control characters and halves of surrogate pairs cannot be. */
+export function escaped(text: string): string {
+  return (
+    text
+      // eslint-disable-next-line no-control-regex
+      .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Cs}/gu, "\ufffd")
+      .replace(/&/g, "&amp;")
+      .replace(/</g, "&lt;")
+      .replace(/>/g, "&gt;")
+      .replace(/"/g, "&quot;")
+  );
+}
+
+/** Attributes of a fill or a stroke. */
+export function attribute(name: "fill" | "stroke", css: string, alpha: number): string {
+  const paint = paintOf(css);
+  const covers = paint.alpha * alpha;
+  const opacity = covers >= 0.999 ? "" : ` ${name}-opacity="${num(covers)}"`;
+  return `${name}="${paint.colour}"${opacity}`;
+}
+
+export class Sheet {
+  private readonly parts: string[] = [];
+  private readonly defs = new Map<string, string>();
+  private batches: Batch[] = [];
+
+  /** Markup after all that was drawn before. */
+  add(markup: string): void {
+    this.flush();
+    this.parts.push(markup);
+  }
+
+  /** Something to be named; the same body has one name. */
+  define(body: (id: string) => string, key: string): string {
+    const id = `hta-${key}`;
+    if (!this.defs.has(id)) this.defs.set(id, body(id));
+    return id;
+  }
+
+  /** A filled rectangle; `fill` is the attribute. Neighbours on one base become one shape. */
+  box(x0: number, y0: number, x1: number, y1: number, fill: string): void {
+    if (!(x1 > x0) || !(y1 > y0)) return;
+    const batch = this.batchFor(x0, y0, y1, fill);
+    batch.right = Math.max(batch.right, x1);
+    batch.top = Math.min(batch.top, y0);
+    batch.bottom = Math.max(batch.bottom, y1);
+    const { open } = batch;
+    if (open !== null && open.right === x0 && open.base === y1) {
+      if (open.top !== y0) open.data += `H${num(open.right)}V${num(y0)}`;
+      open.top = y0;
+      open.right = x1;
+      return;
+    }
+    close(batch);
+    batch.open = { left: x0, right: x1, base: y1, top: y0, data: start(x0, y1, y0) };
+  }
+
+  svg(width: number, height: number, title: string): string {
+    this.flush();
+    const size = `width="${num(width)}" height="${num(height)}"`;
+    return [
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} viewBox="0 0 ${num(width)} ${num(height)}" role="img">`,
+      `<title>${escaped(title)}</title>`,
+      `<defs>${[...this.defs.values()].join("")}</defs>`,
+      ...this.parts,
+      "</svg>\n",
+    ].join("\n");
+  }
+
+  /** The batch of a colour, if all that was drawn since lies left of the new shape or beside it. */
+  private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
+    const { batches } = this;
+    for (let at = batches.length - 1; at >= Math.max(0, batches.length - REACH); at -= 1) {
+      const batch = batches[at]!;
+      if (batch.fill === fill) return batch;
+      if (x0 < batch.right && y0 < batch.bottom && y1 > batch.top) break;
+    }
+    const made = { fill, data: [], right: x0, top: y0, bottom: y1, open: null };
+    batches.push(made);
+    return made;
+  }
+
+  private flush(): void {
+    for (const batch of this.batches) {
+      close(batch);
+      this.parts.push(`<path d="${batch.data.join("")}" ${batch.fill}/>`);
+    }
+    this.batches = [];
+  }
+}
+
+function start(x: number, base: number, top: number): string {
+  return `M${num(x)} ${num(base)}V${num(top)}`;
+}
+
+function close(batch: Batch): void {
+  const { open } = batch;
+  if (open === null) return;
+  batch.data.push(`${open.data}H${num(open.right)}V${num(open.base)}z`);
+  batch.open = null;
+}
+
+// What a picture of all rows is drawn from, instead of what is in sight.
+
+/** `late`, `classed`: who comes late is known, and what class events have: the picture shows it. */
+export async function loadPicture(
+  source: Source,
+  scene: Scene,
+  shown: { layout: Layout; geometry: Geometry; view: Span; late: boolean; classed: boolean },
+): Promise<Whole> {
+  const { layout, view, late, classed } = shown;
+  const { rowsTop, lateRow, lanesWidth, dpr } = shown.geometry;
+  const geometry = {
+    ...shown.geometry,
+    height: rowsTop + layout.height,
+    rowsHeight: layout.height,
+  };
+  const sight = new Sightings(placeRows(layout, 0, rowsTop, layout.height));
+  const ranks = new Set(sight.placed.map(({ row }) => row.rank.rank));
+  const bins = Math.min(MOST_BINS, Math.round(lanesWidth * dpr));
+  const whole = await loadWhole(source, scene, {
+    lanes: sight.spots.flatMap(({ band: { lane, over } }) =>
+      late && over !== undefined ? [lane, over.wait, over.late] : [lane],
+    ),
+    view,
+    resolution: nsPerDevicePx(geometry, view),
+    classed,
+    ribbons: lateRow && late ? { bins, ranks: [...ranks].sort((a, b) => a - b) } : null,
+  });
+  return { ...whole, geometry, sight, view };
+}

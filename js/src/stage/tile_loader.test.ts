@@ -1,0 +1,144 @@
+import { gzipSync } from "node:zlib";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import { FakeSource } from "../../dev/fake_source";
+import { decodeTiles } from "../protocol/decode";
+import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
+import { type Sight, type TilePart, TileStore } from "./tile_store";
+
+const job = fakeJob(2, 1, 0.05);
+let source: FakeSource;
+let store: TileStore;
+let loader: TileLoader;
+let told: number;
+
+const sight = (start: number, span: number): Sight => ({
+  view: [start, start + span],
+  resolution: span / 800,
+  lanes: [0, 1],
+  nearby: [2],
+  range: job.scene.range,
+});
+const levels = () => source.asked.map(({ request }) => request.level as number);
+const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
+const settle = () => vi.advanceTimersByTimeAsync(0);
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  source = new FakeSource(job);
+  store = new TileStore(job.scene.lanes);
+  told = 0;
+  loader = new TileLoader(source, store, () => (told += 1));
+});
+afterEach(() => {
+  loader.destroy();
+  vi.useRealTimers();
+});
+
+test("asks at once for what is in sight, and says when it is there", async () => {
+  loader.show(sight(0, 1e8));
+  expect(source.asked).toHaveLength(1);
+  expect(loader.pending).toBe(true);
+  await settle();
+  expect(loader.pending).toBe(false);
+  expect(told).toBe(1);
+});
+
+test("while one request is out no other goes; then the newest view's", async () => {
+  source.held = [];
+  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 1e6));
+  loader.show(sight(0, 1e4));
+  expect(levels()).toEqual([16]);
+  source.release();
+  await settle();
+  expect(levels().slice(0, 2)).toEqual([16, 3]);
+});
+
+test("asks next for what an answer left out, and takes none of it for empty", async () => {
+  const whole = source.ask.bind(source);
+  vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
+    const [part] = request.parts as { lanes: number[]; first: number; last: number }[];
+    const { reply, buffer } = await whole(op, {
+      ...request,
+      parts: [{ ...part!, lanes: [0] }],
+    });
+    return { reply: { ...reply, left: [{ ...part!, lanes: [1] }] }, buffer };
+  });
+  loader.show(sight(0, 1e8));
+  await settle();
+  const parts = source.asked.map(({ request }) => request.parts as { lanes: number[] }[]);
+  expect(parts.map(([part]) => part!.lanes)).toEqual([[0], [1]]);
+  expect(loader.pending).toBe(false);
+  expect(told).toBe(2);
+});
+
+test("unpacks what comes zipped", async () => {
+  vi.useRealTimers();
+  const whole = source.ask.bind(source);
+  vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
+    const { reply, buffer } = await whole(op, request);
+    return { reply: { ...reply, gzip: true }, buffer: zipped(buffer!) };
+  });
+  loader.show(sight(0, 1e8));
+  await vi.waitFor(() => expect(told).toBe(1));
+  expect(loader.error).toBeNull();
+  const plain = new TileStore(job.scene.lanes);
+  const asked = source.asked[0]!.request as { level: number; parts: TilePart[] };
+  plain.add(asked.parts, decodeTiles(await whole("tiles", asked)));
+  const [{ first, last }] = asked.parts as [TilePart];
+  for (let index = first; index < last; index += 1) {
+    expect(store.get(0, asked.level, index)).toEqual(plain.get(0, asked.level, index));
+  }
+  expect(store.size).toBe(plain.size);
+  expect(store.size).toBeGreaterThan(1000);
+});
+
+test("asks ahead only when things rest, and not of a busy kernel", async () => {
+  loader.show(sight(5e7, 1e7));
+  await settle();
+  expect(source.asked).toHaveLength(1);
+  source.status = "busy";
+  await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
+  expect(source.asked).toHaveLength(1);
+  source.status = "live";
+  loader.show(sight(5e7, 1e7));
+  await vi.advanceTimersByTimeAsync(IDLE_MS);
+  expect(source.asked.length).toBeGreaterThan(1);
+});
+
+test("comes to rest when everything is there", async () => {
+  loader.show(sight(5e7, 1e7));
+  await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+  const asked = source.asked.length;
+  await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
+  expect(source.asked).toHaveLength(asked);
+});
+
+test("after a failure it waits, tries once more, then waits for another view", async () => {
+  const ask = vi.spyOn(source, "ask").mockRejectedValue(new Error("out of memory"));
+  loader.show(sight(0, 1e8));
+  await settle();
+  expect(loader.error?.message).toBe("out of memory");
+  for (let i = 0; i < 20; i += 1) loader.show(sight(i, 1e8));
+  expect(ask).toHaveBeenCalledTimes(1);
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  expect(ask).toHaveBeenCalledTimes(2);
+  ask.mockRestore();
+  await vi.advanceTimersByTimeAsync(RETRY_MS);
+  loader.show(sight(0, 1e8));
+  await settle();
+  expect(loader.error).toBeNull();
+  expect(loader.pending).toBe(false);
+});
+
+test("destroyed, it takes no answer and asks nothing", async () => {
+  source.held = [];
+  loader.show(sight(0, 1e8));
+  loader.destroy();
+  source.release();
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(told).toBe(0);
+  expect(source.asked).toHaveLength(1);
+  expect(store.size).toBe(0);
+});

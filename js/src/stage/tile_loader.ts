@@ -1,0 +1,408 @@
+/** Request tiles: one request at a time, for what is visible now. */
+
+import { WITHIN_MS } from "../connection/answering";
+import { Latest } from "../connection/query";
+import { canGunzip, gunzip } from "../engine/columns";
+import {
+  decodeLateness,
+  decodeMarks,
+  decodeMinimap,
+  decodeStats,
+  decodeTiles,
+  type Lateness,
+  type Marks,
+  type Minimap,
+  type Stats,
+} from "../protocol/decode";
+import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
+import type { Overlay, Reply, Scene, SelectionJson, Source, Span } from "../protocol/source";
+import { LaneWindow } from "./lane_window";
+import {
+  levelOf,
+  missing,
+  planAhead,
+  planVisible,
+  type Sight,
+  type TilePart,
+  type TileRequest,
+  tilesOf,
+  TileStore,
+} from "./tile_store";
+
+// Asks for tiles: one request at a time, always for what is in sight now.
+
+/** Stillness before tiles are fetched that are not in sight. */
+export const IDLE_MS = 90;
+/** No request for this long after a failure; then once more, and again when the view changes. */
+export const RETRY_MS = 1500;
+const MOST_BYTES = 800_000;
+
+export class TileLoader {
+  /** The last failure, null after a success. */
+  error: Error | null = null;
+  private sight: Sight | null = null;
+  private inFlight = false;
+  private failures = 0;
+  private retryTimer = 0;
+  private idleTimer = 0;
+  private readonly aborter = new AbortController();
+
+  constructor(
+    private readonly source: Source,
+    private readonly store: TileStore,
+    private readonly onTiles: () => void,
+  ) {}
+
+  /** Called with every change of what is shown. */
+  show(sight: Sight): void {
+    this.sight = sight;
+    this.failures = 0;
+    this.pump();
+  }
+
+  /** Nobody looks: what is under way may come, nothing else is asked for. */
+  rest(): void {
+    this.sight = null;
+    clearTimeout(this.idleTimer);
+  }
+
+  /** Does the picture lack tiles? */
+  get pending(): boolean {
+    return this.sight !== null && planVisible(this.store, this.sight) !== null;
+  }
+
+  destroy(): void {
+    this.aborter.abort();
+    clearTimeout(this.idleTimer);
+    clearTimeout(this.retryTimer);
+  }
+
+  private pump(): void {
+    clearTimeout(this.idleTimer);
+    if (this.inFlight || this.retryTimer !== 0) return;
+    if (this.sight === null || this.aborter.signal.aborted) return;
+    const visible = planVisible(this.store, this.sight);
+    if (visible !== null) {
+      void this.fetch(visible);
+      return;
+    }
+    this.idleTimer = window.setTimeout(() => {
+      if (this.inFlight || this.sight === null || this.source.status === "busy") return;
+      const ahead = planAhead(this.store, this.sight);
+      if (ahead !== null) void this.fetch(ahead);
+    }, IDLE_MS);
+  }
+
+  private async fetch(request: TileRequest): Promise<void> {
+    this.inFlight = true;
+    const { level, parts } = request;
+    try {
+      const asked = {
+        level,
+        parts,
+        within_ms: WITHIN_MS,
+        most_bytes: MOST_BYTES,
+        compact: true,
+        gzip: canGunzip(),
+        ...(this.store.classed ? { classed: true } : {}),
+      };
+      const reply = await unpacked(await this.source.ask("tiles", asked, this.aborter.signal));
+      if (this.aborter.signal.aborted) return;
+      this.store.add(answered(parts, reply.reply.left), decodeTiles(reply));
+      this.error = null;
+      this.failures = 0;
+      this.inFlight = false;
+      this.onTiles();
+      this.pump();
+    } catch (error) {
+      this.inFlight = false;
+      if (this.aborter.signal.aborted) return;
+      this.error = error instanceof Error ? error : new Error(String(error));
+      this.failures += 1;
+      this.onTiles();
+      this.retryTimer = window.setTimeout(() => {
+        this.retryTimer = 0;
+        if (this.failures <= 1) this.pump();
+      }, RETRY_MS);
+    }
+  }
+}
+
+async function unpacked(reply: Reply): Promise<Reply> {
+  if (reply.reply.gzip !== true || reply.buffer === null) return reply;
+  const { buffer } = await gunzip(new Uint8Array(reply.buffer));
+  return { reply: reply.reply, buffer: buffer as ArrayBuffer };
+}
+
+/** What was asked for less what is left, which comes in the same order. */
+function answered(parts: readonly TilePart[], left: unknown): readonly TilePart[] {
+  if (!Array.isArray(left)) return parts;
+  const of = (part: TilePart) => `${part.first}:${part.last}`;
+  const open = new Map((left as TilePart[]).map((part) => [of(part), new Set(part.lanes)]));
+  return parts.map((part) => {
+    const missing = open.get(of(part));
+    if (missing === undefined) return part;
+    return { ...part, lanes: part.lanes.filter((lane) => !missing.has(lane)) };
+  });
+}
+
+// Everything that the stage asks for: tiles, totals of the view, the minimap, marks.
+
+const STATS_WAIT_MS = 90;
+const MARKS_WAIT_MS = 90;
+const MINIMAP_WAIT_MS = 20;
+export const MOST_BINS = 4096;
+
+/** Marks as they were asked for: bins of a window. */
+export interface PlacedMarks {
+  marks: Marks;
+  start: number;
+  end: number;
+  bins: number;
+}
+
+export type DataPart = "tiles" | "stats" | "minimap" | "marks" | "lateness" | "ribbon";
+
+export class StageData {
+  readonly store: TileStore;
+  readonly windows: LaneWindows;
+  private readonly loader: TileLoader;
+  private readonly statsAsk: Latest<Stats>;
+  private readonly minimapAsk: Latest<Minimap>;
+  private readonly searchAsk: Latest<PlacedMarks>;
+  private readonly chosenAsk: Latest<PlacedMarks>;
+  private readonly latenessAsk: Latest<Lateness>;
+  private readonly ribbonAsk: Latest<Ribbon>;
+  private readonly hasDevice: boolean;
+  private readonly hasCollectives: boolean;
+
+  constructor(scene: Scene, source: Source, onChange: (part: DataPart) => void) {
+    this.store = new TileStore(scene.lanes);
+    this.windows = new LaneWindows(this.store);
+    this.loader = new TileLoader(source, this.store, () => onChange("tiles"));
+    this.hasDevice = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
+    this.statsAsk = new Latest(
+      source,
+      "stats",
+      STATS_WAIT_MS,
+      (reply, { start, end }) => decodeStats(reply, start as number, end as number),
+      () => onChange("stats"),
+    );
+    this.hasCollectives = scene.ranks.some(({ summary }) =>
+      summary.some(({ wait }) => wait !== undefined),
+    );
+    this.latenessAsk = new Latest(
+      source,
+      "lateness",
+      STATS_WAIT_MS,
+      (reply, { start, end }) => decodeLateness(reply, start as number, end as number),
+      () => onChange("lateness"),
+    );
+    this.ribbonAsk = new Latest(
+      source,
+      "ribbon",
+      STATS_WAIT_MS,
+      (reply, { start, end, bins }) =>
+        decodeRibbon(reply, { start: start as number, end: end as number, bins: bins as number }),
+      () => onChange("ribbon"),
+    );
+    this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>
+      onChange("minimap"),
+    );
+    const marks = () =>
+      new Latest<PlacedMarks>(
+        source,
+        "marks",
+        MARKS_WAIT_MS,
+        (reply, { start, end, bins }) => ({
+          marks: decodeMarks(reply),
+          start: start as number,
+          end: end as number,
+          bins: bins as number,
+        }),
+        () => onChange("marks"),
+      );
+    this.searchAsk = marks();
+    this.chosenAsk = marks();
+  }
+
+  get stats(): Stats | null {
+    return this.statsAsk.value;
+  }
+
+  /** Null until the collectives are matched. */
+  get lateness(): Lateness | null {
+    return this.latenessAsk.value;
+  }
+
+  /** Who comes late to collectives; null until that is known. */
+  get ribbon(): Ribbon | null {
+    return this.ribbonAsk.value;
+  }
+
+  get minimap(): Minimap | null {
+    return this.minimapAsk.value;
+  }
+
+  get searched(): PlacedMarks | null {
+    return this.searchAsk.value;
+  }
+
+  get chosen(): PlacedMarks | null {
+    return this.chosenAsk.value;
+  }
+
+  /** The last failure of a tile request, null after a success. */
+  get error(): Error | null {
+    return this.loader.error;
+  }
+
+  /**
+   * Ask for what the picture needs. `width` is that of the lanes in CSS px, `over` lanes drawn over
+   * those in sight.
+   */
+  show(
+    sight: Sight,
+    over: readonly number[],
+    target: Span,
+    width: number,
+    overlay: Overlay,
+    ribbons: { bins: number; ranks: readonly number[] } | null = null,
+  ): void {
+    // Tiles of where an animation ends, not of where it passes: one request instead of five.
+    const lanes = this.lateness === null ? sight.lanes : [...sight.lanes, ...over];
+    this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
+    const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
+    if (this.hasDevice) this.statsAsk.ask(window);
+    // Matching the collectives takes a while the first time: what is drawn without it comes first.
+    if (this.hasCollectives && (this.stats !== null || this.lateness !== null)) {
+      this.latenessAsk.ask(window);
+    }
+    if (ribbons !== null && this.lateness !== null) {
+      const ranks = [...ribbons.ranks].sort((a, b) => a - b);
+      this.ribbonAsk.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
+    }
+    const bins = Math.max(1, Math.min(MOST_BINS, Math.round(width)));
+    this.minimapAsk.ask({ bins });
+    const marks = { ...window, bins, lanes: [...sight.lanes].sort((a, b) => a - b) };
+    if (overlay.search === "") this.searchAsk.clear();
+    else this.searchAsk.ask({ text: overlay.search, ...marks });
+    if (picksEvents(overlay.selection)) {
+      this.chosenAsk.ask({ selection: overlay.selection, ...marks });
+    } else {
+      this.chosenAsk.clear();
+    }
+  }
+
+  /** What has failed is asked for again by the next `show`. */
+  retry(): void {
+    for (const ask of this.asks) ask.retry();
+  }
+
+  /** Ask for nothing more until the next `show`. */
+  rest(): void {
+    this.loader.rest();
+  }
+
+  destroy(): void {
+    this.loader.destroy();
+    for (const ask of this.asks) ask.destroy();
+  }
+
+  private get asks(): readonly Pick<Latest<never>, "retry" | "destroy">[] {
+    const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
+    return [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk];
+  }
+}
+
+function scaled(sight: Sight, target: Span): number {
+  return (sight.resolution * (target[1] - target[0])) / (sight.view[1] - sight.view[0]);
+}
+
+/** A selection by window, ranks and tracks is seen as an area; one of events needs marks. */
+function picksEvents(selection: SelectionJson | null): boolean {
+  return selection !== null && (selection.query !== null || selection.ids !== null);
+}
+
+// All rows of a view at once, those out of sight as well: for a picture of them.
+
+export interface WholeRows {
+  windows: LaneWindows;
+  names: ReadonlyMap<number, string>;
+  ribbon: Ribbon | null;
+}
+
+interface Wanted {
+  lanes: readonly number[];
+  view: Span;
+  /** ns per device px. */
+  resolution: number;
+  /** With the class of each event. */
+  classed: boolean;
+  /** Ranks whose late arrivals are shown, and in how many bins; null for none. */
+  ribbons: { ranks: readonly number[]; bins: number } | null;
+}
+
+export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): Promise<WholeRows> {
+  const { lanes, view, resolution, classed, ribbons } = wanted;
+  // A store of its own, without a limit: none of it may be dropped before it is drawn.
+  const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
+  store.classed = classed;
+  const level = levelOf(resolution);
+  for (;;) {
+    const request = missing(store, lanes, level, view, scene.range);
+    if (request === null) break;
+    const { parts } = request;
+    store.add(
+      parts,
+      decodeTiles(await source.ask("tiles", { level, parts, ...(classed ? { classed } : {}) })),
+    );
+  }
+  const windows = new LaneWindows(store);
+  windows.update(lanes, view, resolution, scene.range);
+  let ribbon: Ribbon | null = null;
+  if (ribbons !== null) {
+    const asked = { start: Math.floor(view[0]), end: Math.ceil(view[1]), bins: ribbons.bins };
+    const reply = await source.ask("ribbon", { ...asked, ranks: ribbons.ranks });
+    ribbon = decodeRibbon(reply, asked);
+  }
+  return { windows, names: store.names, ribbon };
+}
+
+// The lane windows of the lanes in sight, kept while they may come back.
+
+/** Windows kept beyond those in sight. */
+const SPARE = 256;
+
+class LaneWindows {
+  pending = false;
+  private readonly windows = new Map<number, LaneWindow>();
+
+  constructor(private readonly store: TileStore) {}
+
+  get(lane: number): LaneWindow | null {
+    return this.windows.get(lane) ?? null;
+  }
+
+  /** Bring the windows of `lanes` up to date with the view and the tiles that are there. */
+  update(lanes: readonly number[], view: Span, resolution: number, range: Span): void {
+    const level = levelOf(resolution);
+    const { first, last } = tilesOf(view, level, range);
+    this.store.tick();
+    this.pending = false;
+    for (const lane of lanes) {
+      let window = this.windows.get(lane);
+      if (window === undefined) {
+        window = new LaneWindow(lane);
+        this.windows.set(lane, window);
+      }
+      window.update(this.store, level, first, last);
+      if (window.pending) this.pending = true;
+    }
+    if (this.windows.size > lanes.length + SPARE) this.prune(new Set(lanes));
+  }
+
+  private prune(keep: ReadonlySet<number>): void {
+    for (const lane of this.windows.keys()) if (!keep.has(lane)) this.windows.delete(lane);
+  }
+}

@@ -1,0 +1,279 @@
+import { describe, expect, test } from "vitest";
+import type { TilesReply } from "../protocol/decode";
+import { LaneWindow, SLOT } from "./lane_window";
+import {
+  EMPTY,
+  levelOf,
+  missing,
+  planAhead,
+  planVisible,
+  type Sight,
+  tilesOf,
+  TileStore,
+} from "./tile_store";
+
+interface Given {
+  lane: number;
+  index: number;
+  busy?: (cell: number) => number;
+  count?: (cell: number) => number;
+  slices?: [id: number, start: number, dur: number][];
+}
+
+function reply(level: number, tiles: Given[], classed = false): TilesReply {
+  const n = tiles.length;
+  const cells = <T extends Uint16Array | Uint8Array>(
+    out: T,
+    of: (t: Given, c: number) => number,
+  ): T => {
+    for (const [i, tile] of tiles.entries()) {
+      for (let c = 0; c < 256; c += 1) out[i * 256 + c] = of(tile, c);
+    }
+    return out;
+  };
+  const slices = tiles.map((tile) => tile.slices ?? []);
+  const all = slices.flat();
+  let sum = 0;
+  const first = [0, ...slices.map((list) => (sum += list.length))];
+  return {
+    level,
+    tileLane: Uint32Array.from(tiles, ({ lane }) => lane),
+    tileIndex: Float64Array.from(tiles, ({ index }) => index),
+    busy: cells(new Uint16Array(256 * n), (t, c) => t.busy?.(c) ?? 0),
+    count: cells(new Uint16Array(256 * n), (t, c) => t.count?.(c) ?? 1),
+    kind: new Uint8Array(256 * n),
+    sliceFirst: Uint32Array.from(first),
+    sliceStart: Float64Array.from(all, ([, start]) => start),
+    sliceDur: Float64Array.from(all, ([, , dur]) => dur),
+    sliceId: Uint32Array.from(all, ([id]) => id),
+    sliceName: new Uint32Array(all.length),
+    sliceKind: new Uint8Array(all.length),
+    sliceFlags: new Uint8Array(all.length),
+    counterLane: new Uint32Array(0),
+    counterIndex: new Float64Array(0),
+    counterMin: new Float32Array(0),
+    counterMax: new Float32Array(0),
+    names: { "7": "add" },
+    classes: new Uint8Array(classed ? 256 * n : 0).fill(2),
+    sliceClass: new Uint8Array(classed ? all.length : 0),
+  };
+}
+
+const part = (lanes: number[], first: number, last: number) => ({ lanes, first, last });
+
+describe("the store", () => {
+  test("what was asked for and not answered is empty", () => {
+    const store = new TileStore(4);
+    store.add([part([1, 2], 0, 3)], reply(5, [{ lane: 1, index: 1 }]));
+    expect(store.get(1, 5, 1)).not.toBe(EMPTY);
+    expect(store.get(1, 5, 0)).toBe(EMPTY);
+    expect(store.get(2, 5, 2)).toBe(EMPTY);
+    expect(store.get(2, 5, 3)).toBeUndefined();
+    expect(store.get(1, 4, 1)).toBeUndefined();
+    expect(store.names.get(7)).toBe("add");
+  });
+
+  test("keeps copies, so that an answer can be let go", () => {
+    const store = new TileStore(1);
+    const answer = reply(0, [{ lane: 0, index: 0, busy: () => 9 }]);
+    store.add([part([0], 0, 1)], answer);
+    answer.busy.fill(0);
+    expect(store.get(0, 0, 0)?.busy[0]).toBe(9);
+  });
+
+  test("drops the longest unused tiles when it is full", () => {
+    const store = new TileStore(1, 40_000);
+    for (let index = 0; index < 40; index += 1) {
+      store.add([part([0], index, index + 1)], reply(0, [{ lane: 0, index }]));
+      store.tick();
+      store.get(0, 0, 0);
+    }
+    expect(store.size).toBeLessThanOrEqual(40_000);
+    expect(store.has(0, 0, 0)).toBe(true);
+    expect(store.has(0, 0, 39)).toBe(true);
+    expect(store.has(0, 0, 1)).toBe(false);
+  });
+
+  test("a change of a lane's tiles shows in its version", () => {
+    const store = new TileStore(2);
+    store.add([part([1], 0, 1)], reply(0, []));
+    expect([...store.versions]).toEqual([0, 1]);
+  });
+});
+
+describe("the plan", () => {
+  const sight = (change: Partial<Sight> = {}): Sight => ({
+    view: [0, 1024],
+    resolution: 1.5,
+    lanes: [0, 1],
+    nearby: [5],
+    range: [0, 1e6],
+    ...change,
+  });
+
+  test("cells are at most as wide as a pixel", () => {
+    expect([0.01, 1, 1.99, 2, 1000, 2 ** 60].map(levelOf)).toEqual([0, 0, 0, 1, 9, 52]);
+  });
+
+  test("tiles touch the view and lie in the job", () => {
+    expect(tilesOf([0, 256], 0, [0, 1e6])).toEqual({ first: 0, last: 1 });
+    expect(tilesOf([255, 257], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
+    expect(tilesOf([-500, 300], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
+    // An instant at the very end of the job is in the tile that begins there.
+    expect(tilesOf([0, 9999], 0, [0, 256])).toEqual({ first: 0, last: 2 });
+    expect(tilesOf([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
+  });
+
+  test("asks for what is missing in rectangles", () => {
+    const store = new TileStore(8);
+    store.add([part([0], 0, 2)], reply(0, []));
+    const request = missing(store, [0, 1, 2], 0, [0, 1024], [0, 1e6])!;
+    expect(request.parts).toEqual([part([0], 2, 4), part([1, 2], 0, 4)]);
+    expect(request.tiles).toBe(10);
+  });
+
+  test("a request is not larger than its limit, the top lanes come first", () => {
+    const request = missing(new TileStore(8), [0, 1, 2], 0, [0, 1024], [0, 1e6], 6)!;
+    expect(request.parts).toEqual([part([0], 0, 4), part([1], 0, 2)]);
+  });
+
+  test("first what is in sight, then what may come", () => {
+    const store = new TileStore(8);
+    const asked: [number, number[]][] = [];
+    const answer = (request: ReturnType<typeof planVisible>) => {
+      asked.push([request!.level, request!.parts.flatMap(({ lanes }) => lanes)]);
+      store.add(request!.parts, reply(request!.level, []));
+    };
+    const shown = sight({ view: [2048, 4096], resolution: 3 });
+    answer(planVisible(store, shown));
+    expect(planVisible(store, shown)).toBeNull();
+    for (let i = 0; i < 20; i += 1) {
+      const request = planAhead(store, shown);
+      if (request === null) break;
+      answer(request);
+    }
+    expect(planAhead(store, shown)).toBeNull();
+    const levels = asked.map(([level]) => level);
+    expect(levels.slice(0, 2)).toEqual([1, 1]);
+    expect(levels).toContain(0);
+    expect(levels).toContain(2);
+    expect(asked.some(([, lanes]) => lanes.includes(5))).toBe(true);
+  });
+});
+
+describe("a window over a lane", () => {
+  const windowOf = (store: TileStore, level: number, first: number, last: number) => {
+    const window = new LaneWindow(0);
+    window.update(store, level, first, last);
+    return window;
+  };
+
+  test("takes exact tiles as they are", () => {
+    const store = new TileStore(1);
+    store.add([part([0], 0, 2)], reply(3, [{ lane: 0, index: 1, busy: (c) => c }]));
+    const window = windowOf(store, 3, 0, 2);
+    expect(window.pending).toBe(false);
+    expect([...window.slots]).toEqual([SLOT.exact, SLOT.exact]);
+    expect(window.busy[255]).toBe(0);
+    expect(window.busy[256 + 200]).toBe(200);
+    expect(window.start).toBe(0);
+  });
+
+  test("merges finer tiles: busy is the exact mean", () => {
+    const store = new TileStore(1);
+    const tiles = [0, 1].map((index) => ({
+      lane: 0,
+      index,
+      busy: (c: number) => (c % 2 === 0 ? 100 : 300),
+    }));
+    store.add([part([0], 0, 2)], reply(2, tiles));
+    const window = windowOf(store, 3, 0, 1);
+    expect(window.slots[0]).toBe(SLOT.exact);
+    expect(window.busy.slice(0, 256).every((value) => value === 200)).toBe(true);
+    expect(window.pending).toBe(true);
+  });
+
+  test("stretches the nearest coarser tile, and marks it", () => {
+    const store = new TileStore(1);
+    store.add([part([0], 0, 1)], reply(9, [{ lane: 0, index: 0, busy: () => 1 }]));
+    store.add(
+      [part([0], 0, 1)],
+      reply(5, [{ lane: 0, index: 0, busy: (c) => (c < 64 ? 0 : 65535) }]),
+    );
+    const window = windowOf(store, 4, 0, 2);
+    expect([...window.slots]).toEqual([SLOT.stretched, SLOT.stretched]);
+    expect([window.busy[127], window.busy[128], window.busy[300]]).toEqual([0, 65535, 65535]);
+    expect(window.pending).toBe(true);
+  });
+
+  test("stretched cells do not smear the time of the slices that come with them", () => {
+    const store = new TileStore(1);
+    // One event covers the right half of cell 0 and all of cells 1 and 2 (cells of 16 ns).
+    const tile: Given = {
+      lane: 0,
+      index: 0,
+      busy: (c) => (c === 0 ? 32768 : c < 3 ? 65535 : 0),
+      count: (c) => (c < 3 ? 1 : 0),
+      slices: [[0, 8, 40]],
+    };
+    store.add([part([0], 0, 1)], reply(4, [tile]));
+    const window = windowOf(store, 2, 0, 1);
+    expect(window.slices).toBe(1);
+    expect(window.busy.slice(0, 16).every((value) => value <= 1)).toBe(true);
+    expect(window.count.slice(0, 16).every((value) => value === 0)).toBe(true);
+  });
+
+  test("tiles without classes are drawn until those with classes come", () => {
+    const store = new TileStore(1);
+    const slices: [number, number, number][] = [[4, 10, 20]];
+    const parts = [part([0], 0, 2)];
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
+    expect(store.has(0, 0, 0)).toBe(true);
+    store.classed = true;
+    // What is empty has no classes to wait for.
+    expect([store.has(0, 0, 0), store.has(0, 0, 1)]).toEqual([false, true]);
+    // An answer that was under way when classes were asked for.
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
+    expect(store.has(0, 0, 0)).toBe(false);
+    const before = windowOf(store, 0, 0, 1);
+    expect([before.classes[0], before.sliceClass[0], before.slices]).toEqual([255, 255, 1]);
+    store.add(parts, reply(0, [{ lane: 0, index: 0, slices }], true));
+    const after = windowOf(store, 0, 0, 1);
+    expect([after.classes[0], after.sliceClass[0]]).toEqual([2, 0]);
+  });
+
+  test("a slice across tiles is there once", () => {
+    const store = new TileStore(1);
+    const slices: [number, number, number][] = [[4, 250, 20]];
+    store.add(
+      [part([0], 0, 2)],
+      reply(0, [
+        { lane: 0, index: 0, slices: [[3, 10, 5], ...slices] },
+        { lane: 0, index: 1, slices: [...slices, [5, 300, 9]] },
+      ]),
+    );
+    const window = windowOf(store, 0, 0, 2);
+    expect([...window.sliceId.slice(0, window.slices)]).toEqual([3, 4, 5]);
+  });
+
+  test("is made anew only when its tiles change", () => {
+    const store = new TileStore(2);
+    store.add([part([0], 0, 1)], reply(0, [{ lane: 0, index: 0, busy: () => 5 }]));
+    const window = windowOf(store, 0, 0, 1);
+    window.busy[0] = 77;
+    window.update(store, 0, 0, 1);
+    expect(window.busy[0]).toBe(77);
+    store.add([part([1], 0, 1)], reply(0, []));
+    window.update(store, 0, 0, 1);
+    expect(window.busy[0]).toBe(77);
+    store.add([part([0], 1, 2)], reply(0, []));
+    window.update(store, 0, 0, 1);
+    expect(window.busy[0]).toBe(5);
+  });
+
+  test("nothing loaded is missing, not empty", () => {
+    const window = windowOf(new TileStore(1), 4, 0, 1);
+    expect(window.slots[0]).toBe(SLOT.missing);
+    expect(window.pending).toBe(true);
+  });
+});

@@ -1,0 +1,334 @@
+/** Cache of tiles by lane, level and index. */
+
+import { TILE_CELLS, type TilesReply } from "../protocol/decode";
+import type { Span } from "../protocol/source";
+
+// The tiles that the page has: by lane, level and index, the longest unused ones dropped first.
+
+/** 256 cells of one lane. Slices are in lane order. */
+export interface Tile {
+  readonly busy: Uint16Array;
+  readonly count: Uint16Array;
+  readonly kind: Uint8Array;
+  readonly sliceStart: Float64Array;
+  readonly sliceDur: Float64Array;
+  readonly sliceId: Uint32Array;
+  readonly sliceName: Uint32Array;
+  readonly sliceKind: Uint8Array;
+  readonly sliceFlags: Uint8Array;
+  /** By cell and by slice; length 0 where they were not asked for. */
+  readonly classes: Uint8Array;
+  readonly sliceClass: Uint8Array;
+  /** Of counter lanes; length 0 elsewhere. */
+  readonly min: Float32Array;
+  readonly max: Float32Array;
+  readonly bytes: number;
+}
+
+export interface TilePart {
+  lanes: number[];
+  first: number;
+  /** Exclusive. */
+  last: number;
+}
+
+interface Entry {
+  tile: Tile;
+  used: number;
+}
+
+/** What an entry costs beside its arrays: objects, map slots. A guess, on the high side. */
+const OVERHEAD_BYTES = 600;
+const EMPTY_BYTES = 80;
+/** How far below the limit a clearing goes, so that it is rare. */
+const CLEAR_TO = 0.75;
+const LIMIT_BYTES = 64 * 1024 * 1024;
+
+const NO_F64 = new Float64Array(0);
+const NO_U32 = new Uint32Array(0);
+const NO_U8 = new Uint8Array(0);
+const NO_F32 = new Float32Array(0);
+const NO_CELLS = new Uint16Array(TILE_CELLS);
+
+/** Asked for and not answered. */
+export const EMPTY: Tile = {
+  busy: NO_CELLS,
+  count: NO_CELLS,
+  kind: new Uint8Array(TILE_CELLS).fill(255),
+  sliceStart: NO_F64,
+  sliceDur: NO_F64,
+  sliceId: NO_U32,
+  sliceName: NO_U32,
+  sliceKind: NO_U8,
+  sliceFlags: NO_U8,
+  classes: new Uint8Array(TILE_CELLS).fill(255),
+  sliceClass: NO_U8,
+  min: NO_F32,
+  max: NO_F32,
+  bytes: EMPTY_BYTES,
+};
+
+const LANES = 2 ** 40;
+
+export class TileStore {
+  /** Short names by key; keys mean the same for as long as the scene lives. */
+  readonly names = new Map<number, string>();
+  /** Grows with each change of a lane's tiles, so that what is derived from them can be kept. */
+  readonly versions: Uint32Array;
+  /** Tiles without classes count as missing, though they are drawn as long as there are no others. */
+  classed = false;
+  private readonly rows = new Map<number, Map<number, Entry>>();
+  private readonly levelsOfLane = new Map<number, Set<number>>();
+  private bytes = 0;
+  private clock = 0;
+
+  constructor(
+    lanes: number,
+    private readonly limit: number = LIMIT_BYTES,
+  ) {
+    this.versions = new Uint32Array(lanes);
+  }
+
+  get size(): number {
+    return this.bytes;
+  }
+
+  /** A new moment: what is read from now on counts as used later than what was read before. */
+  tick(): void {
+    this.clock += 1;
+  }
+
+  has(lane: number, level: number, index: number): boolean {
+    const entry = this.entry(lane, level, index);
+    return entry !== undefined && (!this.classed || entry.tile.classes.length > 0);
+  }
+
+  private entry(lane: number, level: number, index: number): Entry | undefined {
+    return this.rows.get(level * LANES + lane)?.get(index);
+  }
+
+  get(lane: number, level: number, index: number): Tile | undefined {
+    const entry = this.entry(lane, level, index);
+    if (entry === undefined) return undefined;
+    entry.used = this.clock;
+    return entry.tile;
+  }
+
+  /** Levels of which the lane has tiles. */
+  levels(lane: number): ReadonlySet<number> | undefined {
+    return this.levelsOfLane.get(lane);
+  }
+
+  /** Take an answer to `parts`: what was asked for and is not in it is empty. */
+  add(parts: readonly TilePart[], reply: TilesReply): void {
+    this.tick();
+    for (const [key, name] of Object.entries(reply.names)) this.names.set(Number(key), name);
+    const { level } = reply;
+    for (let i = 0; i < reply.tileLane.length; i += 1) {
+      this.put(reply.tileLane[i]!, level, reply.tileIndex[i]!, eventTile(reply, i));
+    }
+    for (let i = 0; i < reply.counterLane.length; i += 1) {
+      this.put(reply.counterLane[i]!, level, reply.counterIndex[i]!, counterTile(reply, i));
+    }
+    for (const { lanes, first, last } of parts) {
+      for (const lane of lanes) {
+        for (let index = first; index < last; index += 1) {
+          // An answer may have been asked for before classes were: it is not empty for that.
+          if (this.entry(lane, level, index) === undefined) this.put(lane, level, index, EMPTY);
+        }
+      }
+    }
+    if (this.bytes > this.limit) this.clear();
+  }
+
+  private put(lane: number, level: number, index: number, tile: Tile): void {
+    const key = level * LANES + lane;
+    let row = this.rows.get(key);
+    if (row === undefined) {
+      row = new Map();
+      this.rows.set(key, row);
+      const levels = this.levelsOfLane.get(lane);
+      if (levels === undefined) this.levelsOfLane.set(lane, new Set([level]));
+      else levels.add(level);
+    }
+    const before = row.get(index);
+    if (before !== undefined) this.bytes -= before.tile.bytes;
+    row.set(index, { tile, used: this.clock });
+    this.bytes += tile.bytes;
+    this.touch(lane);
+  }
+
+  private touch(lane: number): void {
+    if (lane < this.versions.length) this.versions[lane] = this.versions[lane]! + 1;
+  }
+
+  private clear(): void {
+    const stamps: number[] = [];
+    for (const row of this.rows.values()) for (const { used } of row.values()) stamps.push(used);
+    stamps.sort((a, b) => a - b);
+    // Whole moments are dropped: tiles read together are useless apart.
+    let at = 0;
+    while (this.bytes > this.limit * CLEAR_TO && at < stamps.length) {
+      const stamp = stamps[Math.min(at + (stamps.length >> 4), stamps.length - 1)]!;
+      if (stamp >= this.clock) break;
+      this.dropUntil(stamp);
+      while (at < stamps.length && stamps[at]! <= stamp) at += 1;
+    }
+  }
+
+  private dropUntil(stamp: number): void {
+    for (const [key, row] of this.rows) {
+      const lane = key % LANES;
+      for (const [index, entry] of row) {
+        if (entry.used > stamp) continue;
+        row.delete(index);
+        this.bytes -= entry.tile.bytes;
+        this.touch(lane);
+      }
+      if (row.size > 0) continue;
+      this.rows.delete(key);
+      this.levelsOfLane.get(lane)?.delete((key - lane) / LANES);
+    }
+  }
+}
+
+function eventTile(reply: TilesReply, i: number): Tile {
+  const from = i * TILE_CELLS;
+  const to = from + TILE_CELLS;
+  const first = reply.sliceFirst[i]!;
+  const last = reply.sliceFirst[i + 1]!;
+  const classed = reply.classes.length > 0;
+  // Copies: a view would keep the whole answer alive for as long as one of its tiles.
+  return {
+    busy: reply.busy.slice(from, to),
+    count: reply.count.slice(from, to),
+    kind: reply.kind.slice(from, to),
+    sliceStart: reply.sliceStart.slice(first, last),
+    sliceDur: reply.sliceDur.slice(first, last),
+    sliceId: reply.sliceId.slice(first, last),
+    sliceName: reply.sliceName.slice(first, last),
+    sliceKind: reply.sliceKind.slice(first, last),
+    sliceFlags: reply.sliceFlags.slice(first, last),
+    classes: reply.classes.slice(from, to),
+    sliceClass: reply.sliceClass.slice(first, last),
+    min: NO_F32,
+    max: NO_F32,
+    bytes: OVERHEAD_BYTES + (classed ? 6 : 5) * TILE_CELLS + (classed ? 27 : 26) * (last - first),
+  };
+}
+
+function counterTile(reply: TilesReply, i: number): Tile {
+  const from = i * TILE_CELLS;
+  const to = from + TILE_CELLS;
+  return {
+    ...EMPTY,
+    min: reply.counterMin.slice(from, to),
+    max: reply.counterMax.slice(from, to),
+    bytes: OVERHEAD_BYTES + 8 * TILE_CELLS,
+  };
+}
+
+// Which tiles to ask for next.
+
+/** The protocol's deepest level. */
+export const MAX_LEVEL = 52;
+/** Tiles in one request: well below a megabyte of answer even where every one is full. */
+const REQUEST_TILES = 512;
+
+export interface TileRequest {
+  level: number;
+  parts: TilePart[];
+  tiles: number;
+}
+
+/** What the stage shows, as far as tiles go. */
+export interface Sight {
+  view: Span;
+  /** ns per device px. */
+  resolution: number;
+  /** Lanes in sight, from the top. */
+  lanes: readonly number[];
+  /** Lanes that scrolling would bring into sight. */
+  nearby: readonly number[];
+  /** Beyond lies nothing to ask for. */
+  range: Span;
+}
+
+export function levelOf(resolution: number): number {
+  if (!(resolution > 1)) return 0;
+  return Math.min(Math.floor(Math.log2(resolution)), MAX_LEVEL);
+}
+
+/** Tiles of `level` that `view` touches, clipped to `range`; `last` is exclusive. */
+export function tilesOf(view: Span, level: number, range: Span): { first: number; last: number } {
+  const width = TILE_CELLS * 2 ** level;
+  const start = Math.max(view[0], range[0]);
+  // An event of no length may lie on the very end of the job.
+  const end = Math.min(view[1], range[1] + 1);
+  const first = Math.floor(start / width);
+  return { first, last: Math.max(first, Math.ceil(end / width)) };
+}
+
+/** Rectangles of what is missing of `lanes` within `view`, at most `most` tiles. */
+export function missing(
+  store: TileStore,
+  lanes: readonly number[],
+  level: number,
+  view: Span,
+  range: Span,
+  most: number = REQUEST_TILES,
+): TileRequest | null {
+  const { first, last } = tilesOf(view, level, range);
+  const groups = new Map<string, TilePart>();
+  let tiles = 0;
+  for (const lane of lanes) {
+    let index = first;
+    while (index < last && tiles < most) {
+      while (index < last && store.has(lane, level, index)) index += 1;
+      const from = index;
+      while (index < last && !store.has(lane, level, index) && tiles + index - from < most) {
+        index += 1;
+      }
+      if (index === from) break;
+      tiles += index - from;
+      const key = `${from}:${index}`;
+      const part = groups.get(key);
+      if (part === undefined) groups.set(key, { lanes: [lane], first: from, last: index });
+      else part.lanes.push(lane);
+    }
+    if (tiles >= most) break;
+  }
+  return tiles === 0 ? null : { level, parts: [...groups.values()], tiles };
+}
+
+/** The tiles that the picture lacks, or null. */
+export function planVisible(store: TileStore, sight: Sight): TileRequest | null {
+  return missing(store, sight.lanes, levelOf(sight.resolution), sight.view, sight.range);
+}
+
+/**
+ * What is likely to be wanted next, most likely first: a screen to either side, the next level
+ * in, the next level out, the lanes above and below, the whole job.
+ */
+export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
+  const { view, lanes, nearby, range } = sight;
+  const level = levelOf(sight.resolution);
+  const span = view[1] - view[0];
+  const wide: Span = [view[0] - span, view[1] + span];
+  const inner: Span = [view[0] + span / 4, view[1] - span / 4];
+  const steps: [readonly number[], number, Span][] = [
+    [lanes, level, wide],
+    [lanes, level - 1, inner],
+    [lanes, level + 1, wide],
+    [nearby, level, view],
+    // Farther out, to have something to stretch wherever a view goes while the kernel is busy.
+    [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
+    [lanes, levelOf((sight.resolution * (range[1] - range[0])) / span), range],
+  ];
+  for (const [which, at, window] of steps) {
+    if (at < 0 || at > MAX_LEVEL) continue;
+    const request = missing(store, which, at, window, range);
+    if (request !== null) return request;
+  }
+  return null;
+}

@@ -1,0 +1,306 @@
+/** What each command does; keys, buttons and menus call these. */
+
+import { selectionSpan } from "../protocol/selection";
+import type { Kind, Span } from "../protocol/source";
+import type { Words } from "../ui/text";
+import { Bookmarks, calm, type Context, marked, type Note, unmarked } from "./context";
+import type { Hover } from "./hover";
+import { type Command, HELD, type Match } from "./keys";
+import { Motion, type Push } from "./motion";
+import type { Navigation } from "./navigation";
+import type { HelpSheet } from "./panels/help";
+import type { Pointer } from "./pointer";
+import type { Folding, Rows } from "./rows";
+import type { Search } from "./search";
+import type { Picking } from "./selected_event";
+import type { StatusLine } from "./status";
+
+// What each command does. Keys, buttons and menus all come here.
+
+interface CommandParts {
+  ctx: Context;
+  nav: Navigation;
+  rows: Rows;
+  folding: Folding;
+  picking: Picking;
+  search: Search;
+  pointer: Pointer;
+  hover: Hover;
+  status: StatusLine;
+  help: HelpSheet;
+  focusSearch(): void;
+  openExport(): void;
+  closePanel(): boolean;
+  fail(title: string, error: unknown): void;
+}
+
+const PUSHES: Partial<Record<Command, Omit<Push, "fast">>> = {
+  "zoom-in": { axis: "zoom", direction: 1 },
+  "zoom-out": { axis: "zoom", direction: -1 },
+  "pan-left": { axis: "pan", direction: -1 },
+  "pan-right": { axis: "pan", direction: 1 },
+  "rows-up": { axis: "rows", direction: -1 },
+  "rows-down": { axis: "rows", direction: 1 },
+};
+
+export class Commands {
+  readonly motion: Motion;
+  private notes: readonly Note[] = [];
+  private readonly bookmarks = new Bookmarks();
+  private moving = false;
+
+  constructor(private readonly parts: CommandParts) {
+    const { nav, pointer, ctx } = parts;
+    this.motion = new Motion(
+      (axis, amount) => {
+        if (axis === "zoom") nav.zoomBy(Math.exp(amount), pointer.focusTime());
+        else if (axis === "pan") nav.panBy(amount);
+        else ctx.stage.scrollBy(amount);
+      },
+      () => this.moved(),
+      calm,
+    );
+    ctx.signal.addEventListener("abort", () => this.motion.stop(), { once: true });
+  }
+
+  /** A key was pressed. */
+  press(match: Match, id: string): boolean {
+    const { command } = match;
+    const arrowPans =
+      (command === "previous" || command === "next") && this.parts.picking.brief === null;
+    const held = arrowPans ? (command === "previous" ? "pan-left" : "pan-right") : command;
+    const push = HELD.has(held) ? PUSHES[held] : undefined;
+    if (push !== undefined) {
+      if (!this.moving) {
+        this.moving = true;
+        this.parts.nav.begin();
+      }
+      this.motion.press(id, { ...push, fast: match.fast }, performance.now());
+      return true;
+    }
+    if (command === "bookmark-set" || command === "bookmark-go") {
+      this.bookmark(command, match.digit);
+      return true;
+    }
+    return this.run(command);
+  }
+
+  /** Do it; false if there was nothing to do and the key may go on. */
+  run(command: Command): boolean {
+    const { nav, rows, picking, search, help, status, ctx } = this.parts;
+    switch (command) {
+      case "previous":
+      case "previous-event":
+        this.step(-1);
+        break;
+      case "next":
+      case "next-event":
+        this.step(1);
+        break;
+      case "zoom-selection":
+        nav.toggleZoom(picking.target());
+        break;
+      case "fit":
+        nav.fit();
+        break;
+      case "undo":
+        if (!ctx.shared.undo()) status.flash(["Nothing to undo."], 1200);
+        break;
+      case "redo":
+        if (!ctx.shared.redo()) status.flash(["Nothing to redo."], 1200);
+        break;
+      case "mark":
+        this.mark(false);
+        break;
+      case "mark-keep":
+        this.mark(true);
+        break;
+      case "unmark":
+        this.unmark();
+        break;
+      case "select-window":
+        if (picking.brief === null) status.flash(["Select an event first: R makes it a window."]);
+        picking.eventToWindow();
+        break;
+      case "select-all":
+        picking.selectAll();
+        break;
+      case "flow-back":
+        if (!picking.followFlow("in")) this.noFlow("into");
+        break;
+      case "flow-forward":
+        if (!picking.followFlow("out")) this.noFlow("out of");
+        break;
+      case "search":
+        this.parts.focusSearch();
+        break;
+      case "hit-next":
+      case "hit-previous":
+        if (search.text === "") return false;
+        search
+          .step(command === "hit-next" ? 1 : -1)
+          .catch((error: unknown) => this.parts.fail("The search failed", error));
+        break;
+      case "pin":
+        this.pin();
+        break;
+      case "color":
+        this.toggleColor();
+        break;
+      case "open-all":
+        rows.toggleAll();
+        break;
+      case "fold":
+        return this.fold();
+      case "fold-group":
+        return this.foldGroup();
+      case "export":
+        this.parts.openExport();
+        break;
+      case "help":
+        help.toggle();
+        break;
+      case "leave":
+        return this.leave();
+      default:
+        return false;
+    }
+    return true;
+  }
+
+  toggleColor(): void {
+    const { shared } = this.parts.ctx;
+    shared.set({ color: shared.state.color === "kind" ? "name" : "kind" });
+  }
+
+  /** Pin the row under the pointer, else the selected event's. */
+  pin(): void {
+    const { hover, picking, rows, status, ctx } = this.parts;
+    const brief = picking.brief;
+    const row =
+      hover.row ??
+      (brief === null
+        ? null
+        : { rank: brief.rank, track: ctx.lanes.at(brief.lane)?.track ?? null });
+    if (row === null) {
+      status.flash(["Point at a row, or select an event: P pins its row to the top."]);
+      return;
+    }
+    const name = row.track === null ? `rank ${row.rank}` : `rank ${row.rank}, ${row.track.label}`;
+    status.flash([
+      rows.togglePin(row) ? "Pinned to the top: " : "No longer pinned: ",
+      { strong: name },
+      ".",
+    ]);
+  }
+
+  private fold(): boolean {
+    const { folding, status } = this.parts;
+    if (!folding.offered) return false;
+    if (folding.isVain) status.flash([folding.note || "No two ranks are alike: none is folded."]);
+    folding.set(!folding.on);
+    return true;
+  }
+
+  /** Of the row under the pointer, else of the selected event's. */
+  private foldGroup(): boolean {
+    const { folding, hover, picking, rows, status } = this.parts;
+    if (rows.alike === null) return false;
+    const rank = hover.row?.rank ?? picking.brief?.rank ?? null;
+    if (rank === null || !folding.toggleGroup(rank)) {
+      status.flash([
+        "Point at a row of several ranks: ",
+        { key: "Shift+U" },
+        " shows all of them.",
+      ]);
+    }
+    return true;
+  }
+
+  /** Kinds dimmed in the legend, said for a moment. */
+  sayDimmed(kind: Kind, off: boolean): void {
+    this.parts.status.flash([off ? "Drawn pale: " : "Drawn again: ", { strong: kind }, "."], 1500);
+  }
+
+  private moved(): void {
+    if (!this.moving) return;
+    this.moving = false;
+    this.parts.nav.end();
+  }
+
+  private step(direction: 1 | -1): void {
+    const { picking, status } = this.parts;
+    if (picking.brief === null) {
+      status.flash(["Select an event first."], 1500);
+      return;
+    }
+    picking
+      .step(direction)
+      .then((found) => {
+        if (!found)
+          status.flash([`No ${direction > 0 ? "later" : "earlier"} event on this lane.`], 1500);
+      })
+      .catch((error: unknown) => this.parts.fail("The neighbour cannot be found", error));
+  }
+
+  private noFlow(where: string): void {
+    const { picking, status } = this.parts;
+    if (picking.brief === null) status.flash(["Select an event first."], 1500);
+    else if (picking.detail !== null) status.flash([`No arrow leads ${where} this event.`], 1500);
+  }
+
+  private mark(kept: boolean): void {
+    const { picking, pointer, status, ctx } = this.parts;
+    const { brief } = picking;
+    const span: Span =
+      brief !== null
+        ? [brief.start, brief.start + brief.dur]
+        : (selectionSpan(picking.window, ctx.scene) ?? [pointer.focusTime(), pointer.focusTime()]);
+    this.setNotes(marked(this.notes, span, kept));
+    const words: Words = kept
+      ? ["Marked and kept. ", { key: "Delete" }, " removes the nearest mark."]
+      : ["Marked until the next ", { key: "M" }, ". ", { key: "Shift+M" }, " keeps a mark."];
+    status.flash(words);
+  }
+
+  private unmark(): void {
+    const { pointer, status } = this.parts;
+    if (this.notes.length === 0) status.flash(["No mark to remove."], 1500);
+    this.setNotes(unmarked(this.notes, pointer.focusTime()));
+  }
+
+  private setNotes(notes: Note[]): void {
+    this.notes = notes;
+    this.parts.ctx.stage.setOverlay({ notes });
+  }
+
+  private bookmark(command: "bookmark-set" | "bookmark-go", digit: number): void {
+    const { nav, status } = this.parts;
+    if (command === "bookmark-set") {
+      this.bookmarks.set(digit, nav.view());
+      status.flash(["View saved: ", { key: String(digit) }, " comes back to it."]);
+      return;
+    }
+    const view = this.bookmarks.get(digit);
+    if (view !== null) nav.zoomTo(view);
+    else status.flash(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
+  }
+
+  /** Escape: one thing at a time, the nearest first. */
+  private leave(): boolean {
+    const { pointer, picking, help, ctx, status } = this.parts;
+    if (pointer.cancel()) return true;
+    const ask = new Event("hta-escape", { cancelable: true });
+    ctx.root.dispatchEvent(ask);
+    if (ask.defaultPrevented) return true;
+    if (help.close() || this.parts.closePanel()) return true;
+    status.say("search", null);
+    if (picking.active || picking.window !== null) {
+      picking.clearAll();
+      return true;
+    }
+    ctx.root.focus({ preventScroll: true });
+    ctx.root.blur();
+    return true;
+  }
+}

@@ -1,0 +1,110 @@
+import { describe, expect, test } from "vitest";
+import { HELP, type KeyPress, match } from "./keys";
+
+function press(key: string, more: Partial<KeyPress> = {}): KeyPress {
+  const letter = /^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : "";
+  const digit = /^\d$/.test(key) ? `Digit${key}` : "";
+  const code = letter || digit || key;
+  return { key, code, ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...more };
+}
+
+const command = (key: string, more: Partial<KeyPress> = {}): string | null =>
+  match(press(key, more))?.command ?? null;
+
+describe("the binding table", () => {
+  test.each([
+    ["w", {}, "zoom-in"],
+    ["s", {}, "zoom-out"],
+    ["a", {}, "pan-left"],
+    ["d", {}, "pan-right"],
+    ["ArrowUp", {}, "rows-up"],
+    ["ArrowDown", {}, "rows-down"],
+    ["ArrowLeft", {}, "previous"],
+    ["ArrowRight", {}, "next"],
+    [",", {}, "previous-event"],
+    [".", {}, "next-event"],
+    ["f", {}, "zoom-selection"],
+    ["z", {}, "fit"],
+    ["0", {}, "fit"],
+    ["Backspace", {}, "undo"],
+    ["b", {}, "undo"],
+    ["z", { ctrlKey: true }, "undo"],
+    ["z", { metaKey: true }, "undo"],
+    ["Z", { ctrlKey: true, shiftKey: true }, "redo"],
+    ["m", {}, "mark"],
+    ["M", { shiftKey: true }, "mark-keep"],
+    ["Delete", {}, "unmark"],
+    ["r", {}, "select-window"],
+    ["a", { ctrlKey: true }, "select-all"],
+    ["[", {}, "flow-back"],
+    ["]", {}, "flow-forward"],
+    ["/", {}, "search"],
+    ["Enter", {}, "hit-next"],
+    ["Enter", { shiftKey: true }, "hit-previous"],
+    ["p", {}, "pin"],
+    ["c", {}, "color"],
+    ["g", {}, "open-all"],
+    ["x", {}, "export"],
+    ["?", { shiftKey: true, code: "Slash" }, "help"],
+    ["Escape", {}, "leave"],
+    ["3", {}, "bookmark-go"],
+    ["3", { ctrlKey: true }, "bookmark-set"],
+  ] as const)("%s %o", (key, more, expected) => {
+    expect(command(key, more)).toBe(expected);
+  });
+
+  test("Shift makes movement faster", () => {
+    expect(match(press("W", { shiftKey: true }))).toMatchObject({ command: "zoom-in", fast: true });
+    expect(match(press("w"))?.fast).toBe(false);
+  });
+
+  test("keys of the host and the browser are left alone", () => {
+    for (const key of ["p", "b", "s", "c", "v", "f", "w", "d", "r", "t", "l"]) {
+      expect(command(key, { ctrlKey: true })).toBeNull();
+      expect(command(key, { metaKey: true })).toBeNull();
+    }
+    expect(command("P", { ctrlKey: true, shiftKey: true })).toBeNull();
+    expect(command("w", { altKey: true })).toBeNull();
+    for (const key of ["j", "k", "q", "F5", "Tab", "PageDown"]) expect(command(key)).toBeNull();
+  });
+});
+
+describe("other layouts", () => {
+  test("on AZERTY the keys at the places of W A S D move", () => {
+    expect(command("z", { code: "KeyW" })).toBe("zoom-in");
+    expect(command("q", { code: "KeyA" })).toBe("pan-left");
+    // The key that prints W lies where Z is: it fits, as Z does elsewhere.
+    expect(command("w", { code: "KeyZ" })).toBe("fit");
+    expect(command("à", { code: "Digit0" })).toBe("fit");
+    expect(command("m", { code: "Semicolon" })).toBe("mark");
+  });
+
+  test("on QWERTZ brackets come with AltGr and the slash with Shift", () => {
+    const altGr = {
+      ctrlKey: true,
+      altKey: true,
+      getModifierState: (name: string) => name === "AltGraph",
+    };
+    expect(command("[", { ...altGr, code: "Digit8" })).toBe("flow-back");
+    expect(command("/", { shiftKey: true, code: "Digit7" })).toBe("search");
+    expect(command("z", { ctrlKey: true, code: "KeyY" })).toBe("undo");
+  });
+
+  test("with Cyrillic letters the places count", () => {
+    expect(command("а", { code: "KeyF" })).toBe("zoom-selection");
+    expect(command("я", { code: "KeyZ", ctrlKey: true })).toBe("undo");
+  });
+});
+
+test("the help sheet names every group and no empty line", () => {
+  expect(HELP.map((group) => group.title)).toEqual([
+    "Move",
+    "Select",
+    "Find and mark",
+    "Rows and more",
+  ]);
+  for (const line of HELP.flatMap((group) => group.lines)) {
+    expect(line.keys.flat().every((key) => key.length > 0)).toBe(true);
+    expect(line.text).not.toBe("");
+  }
+});

@@ -1,0 +1,339 @@
+/**
+ * Keys while the widget has the focus. What is typed here stays here: hosts would add cells or
+ * delete them. Keys that belong to the host or the browser go on their way.
+ */
+
+import { isTextEntry } from "../ui/dom";
+
+interface KeyboardParts {
+  root: HTMLElement;
+  signal: AbortSignal;
+  /** True if the key was used. */
+  press(match: Match, id: string): boolean;
+  release(id: string): void;
+  releaseAll(): void;
+  setSpace(held: boolean): void;
+  anyKey(): void;
+  /** The focus came in, or left. */
+  focus(inside: boolean): void;
+}
+
+export function listenToKeys(parts: KeyboardParts): void {
+  const { root, signal } = parts;
+  root.addEventListener("keydown", (event) => onDown(parts, event), { signal });
+  root.addEventListener("keyup", (event) => onUp(parts, event), { signal });
+  const stop = (): void => {
+    parts.releaseAll();
+    parts.setSpace(false);
+  };
+  const stays = ({ relatedTarget: other }: FocusEvent): boolean =>
+    other instanceof Node && root.contains(other);
+  const enter = (event: FocusEvent): void => {
+    if (!stays(event)) parts.focus(true);
+  };
+  const leave = (event: FocusEvent): void => {
+    if (stays(event)) return;
+    stop();
+    parts.focus(false);
+  };
+  root.addEventListener("focusin", enter, { signal });
+  root.addEventListener("focusout", leave, { signal });
+  // A key let go in another window is never heard of.
+  window.addEventListener("blur", stop, { signal });
+}
+
+/** Keys that notebooks act on in command mode, beside letters and digits. */
+const CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
+
+/** Buttons, links and scroll areas use these keys themselves. */
+function belongsToControl(event: KeyboardEvent): boolean {
+  const target = event.target;
+  if (!(target instanceof HTMLElement)) return false;
+  if (target instanceof HTMLButtonElement || target instanceof HTMLInputElement) {
+    if (event.key === " " || event.key === "Enter") return true;
+    return target instanceof HTMLInputElement && event.key.startsWith("Arrow");
+  }
+  return target.classList.contains("hta-scroll") && /^(Arrow|Page|Home|End)/.test(event.key);
+}
+
+function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
+  if (event.isComposing) return;
+  const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (isTextEntry(event.target)) {
+    // Only Escape acts from a text field; letters are text, and no host may take them for more.
+    if (event.key === "Escape") use(parts, event);
+    else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
+    return;
+  }
+  parts.anyKey();
+  if (event.key === "Tab") {
+    event.stopPropagation();
+    return;
+  }
+  if (belongsToControl(event)) {
+    event.stopPropagation();
+    return;
+  }
+  if (event.key === " " && plainKey) {
+    parts.setSpace(true);
+    event.preventDefault();
+    event.stopPropagation();
+    return;
+  }
+  if (use(parts, event)) return;
+  // Unused keys must not reach the notebook either: there, D D deletes the cell.
+  if (plainKey && (event.key.length === 1 || CELL_KEYS.has(event.key))) event.stopPropagation();
+}
+
+function use(parts: KeyboardParts, event: KeyboardEvent): boolean {
+  const found = match(event);
+  if (found === null || !parts.press(found, event.code)) return false;
+  event.preventDefault();
+  event.stopPropagation();
+  return true;
+}
+
+function onUp(parts: KeyboardParts, event: KeyboardEvent): void {
+  if (event.key === " ") parts.setSpace(false);
+  if (/^(Control|Meta|Alt)/.test(event.key)) parts.releaseAll();
+  parts.release(event.code);
+  if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+}
+
+// Which keys do what. The help sheet, the tooltips and the key handler all read this table.
+
+export type Command =
+  | "zoom-in"
+  | "zoom-out"
+  | "pan-left"
+  | "pan-right"
+  | "rows-up"
+  | "rows-down"
+  | "previous"
+  | "next"
+  | "previous-event"
+  | "next-event"
+  | "zoom-selection"
+  | "fit"
+  | "undo"
+  | "redo"
+  | "mark"
+  | "mark-keep"
+  | "unmark"
+  | "select-window"
+  | "select-all"
+  | "flow-back"
+  | "flow-forward"
+  | "search"
+  | "hit-next"
+  | "hit-previous"
+  | "pin"
+  | "color"
+  | "open-all"
+  | "fold"
+  | "fold-group"
+  | "export"
+  | "help"
+  | "leave"
+  | "bookmark-go"
+  | "bookmark-set";
+
+/** Commands that go on while their key is held. */
+export const HELD: ReadonlySet<Command> = new Set([
+  "zoom-in",
+  "zoom-out",
+  "pan-left",
+  "pan-right",
+  "rows-up",
+  "rows-down",
+]);
+
+interface Binding {
+  command: Command;
+  /** `KeyboardEvent.code`: the place on the keyboard. */
+  code?: string;
+  /** `KeyboardEvent.key`, lower case: what is printed on it. */
+  key?: string;
+  ctrl?: boolean;
+  /** Undefined: does not matter. */
+  shift?: boolean;
+}
+
+/** Places come before prints: on AZERTY, W zooms although Z is printed on it. */
+const BINDINGS: readonly Binding[] = [
+  { command: "zoom-in", code: "KeyW" },
+  { command: "zoom-out", code: "KeyS" },
+  { command: "pan-left", code: "KeyA" },
+  { command: "pan-right", code: "KeyD" },
+  { command: "rows-up", key: "arrowup" },
+  { command: "rows-down", key: "arrowdown" },
+  { command: "previous", key: "arrowleft" },
+  { command: "next", key: "arrowright" },
+  { command: "previous-event", key: "," },
+  { command: "next-event", key: "." },
+  { command: "zoom-selection", key: "f" },
+  { command: "fit", key: "z" },
+  { command: "fit", key: "0" },
+  { command: "fit", code: "Digit0", shift: false },
+  { command: "undo", key: "backspace" },
+  { command: "undo", key: "z", ctrl: true, shift: false },
+  { command: "undo", key: "b" },
+  { command: "redo", key: "z", ctrl: true, shift: true },
+  { command: "redo", key: "y", ctrl: true },
+  { command: "mark", key: "m", shift: false },
+  { command: "mark-keep", key: "m", shift: true },
+  { command: "unmark", key: "delete" },
+  { command: "select-window", key: "r" },
+  { command: "select-all", key: "a", ctrl: true, shift: false },
+  { command: "flow-back", key: "[" },
+  { command: "flow-forward", key: "]" },
+  { command: "search", key: "/" },
+  { command: "hit-previous", key: "enter", shift: true },
+  { command: "hit-next", key: "enter" },
+  { command: "pin", key: "p" },
+  { command: "color", key: "c" },
+  { command: "open-all", key: "g" },
+  { command: "fold-group", key: "u", shift: true },
+  { command: "fold", key: "u" },
+  { command: "export", key: "x" },
+  { command: "help", key: "?" },
+  { command: "leave", key: "escape" },
+];
+
+export interface KeyPress {
+  key: string;
+  code: string;
+  ctrlKey: boolean;
+  metaKey: boolean;
+  altKey: boolean;
+  shiftKey: boolean;
+  getModifierState?(name: string): boolean;
+}
+
+export interface Match {
+  command: Command;
+  /** Held with Shift: a bigger step. */
+  fast: boolean;
+  /** For bookmarks: 1 to 9. */
+  digit: number;
+}
+
+/** The command of a key press, or null if the key is not ours. */
+export function match(press: KeyPress): Match | null {
+  // AltGr writes brackets on many layouts and arrives as Ctrl+Alt.
+  const altGr = press.getModifierState?.("AltGraph") ?? false;
+  const ctrl = (press.ctrlKey || press.metaKey) && !altGr;
+  if (press.altKey && !altGr) return null;
+  const digit = /^Digit([1-9])$/.exec(press.code)?.[1];
+  const key = press.key.toLowerCase();
+  const fits = (binding: Binding): boolean =>
+    (binding.ctrl ?? false) === ctrl &&
+    (binding.shift === undefined || binding.shift === press.shiftKey);
+  const found =
+    BINDINGS.find((binding) => binding.code === press.code && fits(binding)) ??
+    BINDINGS.find((binding) => binding.key === key && fits(binding)) ??
+    BINDINGS.find((binding) => letterCode(binding.key) === press.code && fits(binding));
+  if (found !== undefined && (digit === undefined || found.key === key)) {
+    return { command: found.command, fast: press.shiftKey, digit: 0 };
+  }
+  if (digit !== undefined && !press.shiftKey) {
+    const command = ctrl ? "bookmark-set" : "bookmark-go";
+    return { command, fast: false, digit: Number(digit) };
+  }
+  return null;
+}
+
+/** Where a letter lies on a Latin keyboard: for layouts that print other letters there. */
+function letterCode(key: string | undefined): string | null {
+  return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
+}
+
+export interface HelpLine {
+  /** Alternatives, each a chord of keys: `[["Ctrl", "Z"], ["B"]]`. */
+  keys: string[][];
+  text: string;
+}
+
+export interface HelpGroup {
+  title: string;
+  lines: HelpLine[];
+}
+
+/** Of panels that are linked with the timeline. */
+export const PANEL_HELP: HelpGroup = {
+  title: "In the other panels",
+  lines: [
+    { keys: [["click"]], text: "select a bar, a cell, a name; again: clear it" },
+    { keys: [["Ctrl", "click"]], text: "add it, or take it out" },
+    { keys: [["drag"]], text: "ranks of a chart, time of the heatmap" },
+    { keys: [["Ctrl", "Z"]], text: "undo, from anywhere in the dashboard" },
+    { keys: [["Esc"]], text: "clear the selection" },
+  ],
+};
+
+export const HELP: readonly HelpGroup[] = [
+  {
+    title: "Move",
+    lines: [
+      { keys: [["W"], ["S"]], text: "zoom in, out, at the pointer" },
+      { keys: [["A"], ["D"]], text: "pan left, right" },
+      { keys: [["Shift", "W A S D"]], text: "the same, faster" },
+      { keys: [["Ctrl", "wheel"]], text: "zoom at the pointer" },
+      { keys: [["Shift", "wheel"]], text: "pan" },
+      {
+        keys: [
+          ["Shift", "drag"],
+          ["Space", "drag"],
+        ],
+        text: "pan",
+      },
+      { keys: [["↑"], ["↓"]], text: "scroll the rows" },
+      { keys: [["drag axis"], ["middle-drag"]], text: "zoom to that stretch" },
+      { keys: [["F"]], text: "zoom to the selection, again: whole job" },
+      { keys: [["Z"], ["0"]], text: "whole job" },
+      { keys: [["B"], ["⌫"], ["Ctrl", "Z"]], text: "back to the view before" },
+      { keys: [["Ctrl", "Shift", "Z"]], text: "forward again" },
+    ],
+  },
+  {
+    title: "Select",
+    lines: [
+      { keys: [["click"]], text: "an event: its details" },
+      { keys: [["Ctrl", "click"]], text: "add an event, or take it out" },
+      { keys: [["double-click"]], text: "zoom to the event" },
+      { keys: [["Alt", "double-click"]], text: "all events of this name" },
+      { keys: [["drag"]], text: "a window of time in these rows" },
+      { keys: [["Alt"]], text: "while dragging: do not snap to edges" },
+      { keys: [["←"], ["→"], [","], ["."]], text: "previous, next event of the lane" },
+      { keys: [["["], ["]"]], text: "follow an arrow back, forward" },
+      { keys: [["R"]], text: "make the event a window" },
+      { keys: [["Ctrl", "A"]], text: "all ranks, again: whole job" },
+      { keys: [["Esc"]], text: "close the panel, clear, leave" },
+    ],
+  },
+  {
+    title: "Find and mark",
+    lines: [
+      { keys: [["/"]], text: "search; /…/ is a regular expression" },
+      { keys: [["Enter"], ["Shift", "Enter"]], text: "next, previous hit" },
+      { keys: [["M"]], text: "mark the selection, or the pointer" },
+      { keys: [["Shift", "M"]], text: "mark and keep" },
+      { keys: [["Delete"]], text: "remove the mark" },
+      { keys: [["1 – 9"]], text: "go to a bookmark" },
+      { keys: [["Ctrl", "1 – 9"]], text: "bookmark this view" },
+    ],
+  },
+  {
+    title: "Rows and more",
+    lines: [
+      { keys: [["click ▸"]], text: "open or close a rank" },
+      { keys: [["G"]], text: "open or close all ranks" },
+      { keys: [["U"]], text: "fold similar ranks, or show all" },
+      { keys: [["Shift", "U"], ["click ≡"]], text: "show the ranks of one row" },
+      { keys: [["P"]], text: "pin the row to the top" },
+      { keys: [["C"]], text: "colour by kind or by name" },
+      { keys: [["X"]], text: "export the window as a trace" },
+      { keys: [["?"]], text: "this sheet" },
+    ],
+  },
+];

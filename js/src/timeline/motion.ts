@@ -1,0 +1,289 @@
+/** Arithmetic of gestures: drags, pinches, wheels, held keys. */
+
+import type { Slice, Span } from "../protocol/source";
+import { axisWidth, type Context } from "./context";
+import type { Navigation } from "./navigation";
+
+// What pointers and wheels mean, as arithmetic.
+
+/** A press that moves less than this is a click. */
+export const DRAG_PX = 4;
+export const SNAP_PX = 15;
+/** How near to an edge of a selection or of the minimap's frame the pointer takes hold of it. */
+export const EDGE_PX = 5;
+
+export interface WheelTurn {
+  deltaX: number;
+  deltaY: number;
+  /** 0 pixels, 1 lines, 2 pages. */
+  deltaMode: number;
+  ctrlKey: boolean;
+  metaKey: boolean;
+  shiftKey: boolean;
+}
+
+type WheelAction =
+  { do: "zoom"; factor: number } | { do: "pan"; pixels: number } | { do: "rows"; pixels: number };
+
+const LINE_PX = 16;
+const PAGE_PX = 240;
+
+/** `factor` above 1 zooms in. */
+export function wheelAction(turn: WheelTurn): WheelAction {
+  const unit = turn.deltaMode === 1 ? LINE_PX : turn.deltaMode === 2 ? PAGE_PX : 1;
+  const x = turn.deltaX * unit;
+  const y = turn.deltaY * unit;
+  if (turn.ctrlKey || turn.metaKey) {
+    // A pinch on a trackpad comes as many small turns, a notch of a wheel as one of about 100.
+    const gain = Math.abs(y) < 30 ? 0.01 : 0.0025;
+    const power = Math.min(Math.max(-y * gain, -0.7), 0.7);
+    return { do: "zoom", factor: Math.exp(power) };
+  }
+  if (turn.shiftKey) return { do: "pan", pixels: Math.abs(x) > Math.abs(y) ? x : y };
+  if (Math.abs(x) > Math.abs(y)) return { do: "pan", pixels: x };
+  return { do: "rows", pixels: y };
+}
+
+/** The window after it was dragged by `pixels` to the right. */
+export function draggedSpan(span: Span, pixels: number, width: number): Span {
+  const shift = (-pixels * (span[1] - span[0])) / Math.max(width, 1);
+  return [span[0] + shift, span[1] + shift];
+}
+
+/** The window that keeps the times under two fingers under them. */
+export function pinchedSpan(
+  span: Span,
+  width: number,
+  from: readonly [number, number],
+  to: readonly [number, number],
+): Span {
+  const scale = (span[1] - span[0]) / Math.max(width, 1);
+  const [left, right] = from[0] <= from[1] ? from : [from[1], from[0]];
+  const [newLeft, newRight] = to[0] <= to[1] ? to : [to[1], to[0]];
+  const times = Math.max(right - left, 8) * scale;
+  const perPixel = times / Math.max(newRight - newLeft, 8);
+  const start = span[0] + left * scale - newLeft * perPixel;
+  return [start, start + perPixel * width];
+}
+
+interface Edge {
+  time: number;
+  distance: number;
+}
+
+/** The event edge nearest to a time, within a tolerance. */
+export function nearestEdge(
+  time: number,
+  slices: readonly Pick<Slice, "start" | "dur">[],
+  tolerance: number,
+): number | null {
+  let best: Edge | null = null;
+  for (const slice of slices) {
+    for (const edge of [slice.start, slice.start + slice.dur]) {
+      const distance = Math.abs(edge - time);
+      if (distance <= tolerance && (best === null || distance < best.distance)) {
+        best = { time: edge, distance };
+      }
+    }
+  }
+  return best?.time ?? null;
+}
+
+/** Which edge of a window is within reach of an x position. */
+export function edgeAt(
+  x: number,
+  start: number,
+  end: number,
+  reach = EDGE_PX,
+): "start" | "end" | null {
+  const toStart = Math.abs(x - start);
+  const toEnd = Math.abs(x - end);
+  if (Math.min(toStart, toEnd) > reach) return null;
+  // Of a window that is narrower than the reach, each side keeps its own handle.
+  return toStart < toEnd || (toStart === toEnd && x <= start) ? "start" : "end";
+}
+
+export function ordered(a: number, b: number): Span {
+  return a <= b ? [a, b] : [b, a];
+}
+
+// The wheel: zoom and pan here; plain turns belong to the notebook unless the rows can scroll.
+
+const END_MS = 140;
+const HINTS = 3;
+
+interface WheelParts {
+  ctx: Context;
+  nav: Navigation;
+  hasFocus(): boolean;
+  /** A plain turn went to the page, and the wheel is not known yet: say how to zoom. */
+  hint(): void;
+}
+
+export function listenToWheel(parts: WheelParts): void {
+  const { ctx, nav } = parts;
+  let turning = 0;
+  let hints = HINTS;
+  const keepTurning = (): void => {
+    if (turning) clearTimeout(turning);
+    else nav.begin();
+    turning = window.setTimeout(() => {
+      turning = 0;
+      nav.end();
+    }, END_MS);
+  };
+  ctx.signal.addEventListener("abort", () => clearTimeout(turning), { once: true });
+
+  const turn = (event: WheelEvent): boolean => {
+    const action: WheelAction = wheelAction(event);
+    if (action.do === "rows") {
+      // At the end of the rows the page goes on scrolling.
+      if (parts.hasFocus() && ctx.stage.scrollBy(action.pixels)) return true;
+      if (action.pixels !== 0 && hints > 0) {
+        hints -= 1;
+        parts.hint();
+      }
+      return false;
+    }
+    keepTurning();
+    if (action.do === "zoom") {
+      const x = event.clientX - ctx.stage.el.getBoundingClientRect().left;
+      const [start, end] = nav.view();
+      nav.zoomBy(action.factor, Math.min(Math.max(ctx.stage.timeAt(x), start), end));
+    } else {
+      nav.panBy(action.pixels / Math.max(axisWidth(ctx), 1));
+    }
+    hints = 0;
+    return true;
+  };
+
+  ctx.stage.el.addEventListener(
+    "wheel",
+    (event) => {
+      if (!turn(event)) return;
+      event.preventDefault();
+      event.stopPropagation();
+    },
+    { signal: ctx.signal, passive: false },
+  );
+}
+
+// Movement by held keys: starts at once, speeds up, ends softly, and never depends on frame rate.
+
+type Axis = "zoom" | "pan" | "rows";
+
+export interface Push {
+  axis: Axis;
+  direction: 1 | -1;
+  fast: boolean;
+}
+
+/** What one press alone moves: zoom as ln(factor), pan as a share of the view, rows in px. */
+export const PRESS: Readonly<Record<Axis, number>> = {
+  zoom: Math.log(1.35),
+  pan: 0.12,
+  rows: 44,
+};
+
+/** Per second while held, before it speeds up. */
+const RATE: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
+
+const FAST = 3;
+const HOLD_MS = 180;
+const FULL_SPEED_MS = 1600;
+const TOP = 2.6;
+const SOFT_MS = 38;
+
+/** How much faster than at first a key moves after being held so long. */
+export function speedUp(heldMs: number): number {
+  const t = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
+  return 1 + (TOP - 1) * t * t;
+}
+
+/** Share of what is still to go that is done within `dt` ms. */
+export function softShare(dt: number): number {
+  return 1 - Math.exp(-dt / SOFT_MS);
+}
+
+interface HeldKey extends Push {
+  since: number;
+}
+
+export class Motion {
+  private readonly held = new Map<string, HeldKey>();
+  private readonly pending: Record<Axis, number> = { zoom: 0, pan: 0, rows: 0 };
+  private last = 0;
+  private frame = 0;
+
+  constructor(
+    private readonly move: (axis: Axis, amount: number) => void,
+    private readonly rest: () => void,
+    private readonly calm: () => boolean,
+  ) {}
+
+  get active(): boolean {
+    return this.frame !== 0;
+  }
+
+  /** A key went down; repeats of the keyboard are ignored, time is what counts. */
+  press(id: string, push: Push, now: number): void {
+    const before = this.held.get(id);
+    if (before !== undefined) {
+      before.fast = push.fast;
+      return;
+    }
+    this.held.set(id, { ...push, since: now });
+    this.add(push, PRESS[push.axis]);
+    if (!this.frame) {
+      this.last = now;
+      this.frame = requestAnimationFrame((time) => this.step(time));
+    }
+  }
+
+  release(id: string): void {
+    this.held.delete(id);
+  }
+
+  releaseAll(): void {
+    this.held.clear();
+  }
+
+  stop(): void {
+    this.held.clear();
+    this.pending.zoom = this.pending.pan = this.pending.rows = 0;
+    cancelAnimationFrame(this.frame);
+    this.frame = 0;
+  }
+
+  /** Advance to `now`; public so that tests need no clock. */
+  step(now: number): void {
+    // A frame that comes late must not jump.
+    const dt = Math.min(Math.max(now - this.last, 1), 64);
+    this.last = now;
+    for (const key of this.held.values()) {
+      const held = now - key.since;
+      if (held > HOLD_MS) this.add(key, (RATE[key.axis] * speedUp(held) * dt) / 1000);
+    }
+    const share = this.calm() ? 1 : softShare(dt);
+    let left = false;
+    for (const axis of ["zoom", "pan", "rows"] as const) {
+      const todo = this.pending[axis];
+      if (todo === 0) continue;
+      const tiny = Math.abs(todo) < PRESS[axis] / 200;
+      const amount = tiny ? todo : todo * share;
+      this.pending[axis] = tiny || share === 1 ? 0 : todo - amount;
+      if (this.pending[axis] !== 0) left = true;
+      this.move(axis, amount);
+    }
+    if (left || this.held.size > 0) {
+      this.frame = requestAnimationFrame((time) => this.step(time));
+    } else {
+      this.frame = 0;
+      this.rest();
+    }
+  }
+
+  private add(push: Push, amount: number): void {
+    this.pending[push.axis] += push.direction * amount * (push.fast ? FAST : 1);
+  }
+}

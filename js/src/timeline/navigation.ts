@@ -1,0 +1,212 @@
+/** Move the view and keep the shared state in step. */
+
+import { wholeSpan } from "../connection/answering";
+import { nearlySame } from "../protocol/selection";
+import type { Brief, Classes, ClassParts, SharedState, Slice, Span } from "../protocol/source";
+import { MOTION } from "../ui/theme";
+import { calm, type Context, debounce, Emitter } from "./context";
+import type { Hover } from "./hover";
+
+// Moves the view, and keeps it and the shared state in step without answering its own echo.
+
+const SETTLE_MS = 120;
+
+export class Navigation {
+  /** Every frame in which the shown view changes. */
+  readonly moved = new Emitter<Span>();
+  /** The view has come to rest. */
+  readonly settled = new Emitter<Span>();
+  /** True while the view moves by this view's own hand. */
+  private mine = false;
+  private gestures = 0;
+  private readonly settle: (() => void) & { cancel(): void };
+
+  constructor(private readonly ctx: Context) {
+    this.settle = debounce(SETTLE_MS, ctx.signal, () => {
+      this.agree();
+      this.settled.emit(ctx.stage.view());
+    });
+    ctx.stage.onView((view, done) => this.onView(view, done));
+  }
+
+  view(): Span {
+    return this.ctx.stage.view();
+  }
+
+  /** A gesture of many steps begins: its end is known better than each step's. */
+  begin(): void {
+    this.gestures += 1;
+  }
+
+  end(): void {
+    this.gestures = Math.max(0, this.gestures - 1);
+    if (this.gestures === 0) this.rest();
+  }
+
+  /** By the user's hand, at once or over `ms`. */
+  zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
+    this.take();
+    this.ctx.stage.setView(span, calm() ? 0 : ms);
+  }
+
+  zoomBy(factor: number, atTime: number, ms = 0): void {
+    this.take();
+    this.ctx.stage.zoomBy(factor, atTime, calm() ? 0 : ms);
+  }
+
+  panBy(fraction: number): void {
+    this.take();
+    this.ctx.stage.panBy(fraction);
+  }
+
+  fit(): void {
+    this.zoomTo(this.ctx.scene.range);
+  }
+
+  get isFit(): boolean {
+    return nearlySame(this.view(), this.ctx.scene.range);
+  }
+
+  /** Zoom to a window; where it is shown already, to the whole job. */
+  toggleZoom(span: Span | null): void {
+    if (span === null || nearlySame(this.view(), span)) this.fit();
+    else this.zoomTo(span);
+  }
+
+  /** Bring a stretch of time into view without changing the scale, if it is not there. */
+  show(start: number, end: number): void {
+    const [from, to] = this.view();
+    const length = to - from;
+    const seen = Math.min(end, to) - Math.max(start, from);
+    const enough = Math.min(end - start, length) * 0.5;
+    if (start <= to && end >= from && seen >= enough) return;
+    const middle = end - start < length ? (start + end) / 2 : start + length * 0.4;
+    this.zoomTo([middle - length / 2, middle + length / 2]);
+  }
+
+  /** Show what the shared state says; not a change of ours. */
+  follow(view: Span | null, animate: boolean): void {
+    this.mine = false;
+    const target = view ?? this.ctx.scene.range;
+    if (target[0] === this.view()[0] && target[1] === this.view()[1]) return;
+    this.ctx.stage.setView(target, animate && !calm() ? MOTION.zoomFit : 0);
+  }
+
+  private onView(view: Span, done: boolean): void {
+    if (this.mine) {
+      const { start, end } = wholeSpan(view);
+      this.ctx.shared.set({ view: [start, end] }, true);
+      if (done && this.gestures === 0) this.rest();
+    }
+    this.moved.emit(view);
+    this.settle();
+  }
+
+  private take(): void {
+    this.mine = true;
+    this.settle();
+  }
+
+  /**
+   * The view may be told to go where it is already, before it set out for what the state asked:
+   * then nothing moves and nothing is heard, yet the state must end as the view does.
+   */
+  private agree(): void {
+    if (!this.mine) return;
+    const { shared, scene, stage } = this.ctx;
+    const { start, end } = wholeSpan(stage.view());
+    const [from, to] = shared.state.view ?? scene.range;
+    if (from !== start || to !== end) shared.set({ view: [start, end] }, true);
+    if (this.gestures === 0) this.rest();
+  }
+
+  private rest(): void {
+    this.mine = false;
+    this.ctx.shared.rest();
+  }
+}
+
+// What a timeline offers to whoever lets two of them move together.
+
+export class Led {
+  constructor(
+    private readonly ctx: Context,
+    private readonly nav: Navigation,
+    private readonly hover: Hover,
+  ) {}
+
+  /** Show a window that somebody else leads to: at once, and not as a change of ours. */
+  showView(view: Span): void {
+    this.nav.follow(view, false);
+  }
+
+  /** Change what is shown or selected, as one entry of the history; see `Shared.put`. */
+  put(patch: Partial<SharedState>, together: string): void {
+    this.ctx.shared.put(patch, together);
+    this.showState();
+  }
+
+  /** Show the window of the state, at once. */
+  showState(): void {
+    this.nav.follow(this.ctx.shared.state.view, false);
+  }
+
+  /** Called with what is under the pointer, and null when nothing is. */
+  onHover(listener: (slice: Slice | null) => void): void {
+    this.hover.hovered.on(listener);
+  }
+
+  /** Outline an event as if the pointer were on it, on its rank's first rows or on its own lane. */
+  outline(event: Brief | null, inSummary = false): void {
+    const { stage, lanes } = this.ctx;
+    if (event === null) {
+      stage.setOverlay({ hover: null });
+      return;
+    }
+    const place = lanes.at(event.lane);
+    const isOpen = stage.rows().some(({ rank, open }) => rank === event.rank && open);
+    const role = place?.track?.communication === true ? "comm" : "gpu";
+    const folded = place?.rank.summary.find((summary) => summary.role === role);
+    const own = folded === undefined || place?.track?.role !== "stream";
+    const lane = own || (isOpen && !inSummary) ? event.lane : folded.lane;
+    stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
+  }
+
+  /** Whether a lane gathers what other lanes hold. */
+  isSummary(lane: number): boolean {
+    return this.ctx.lanes.at(lane)?.rank.summary.some((one) => one.lane === lane) === true;
+  }
+
+  /** Which rank a lane is of. */
+  rankOf(lane: number): number | null {
+    return this.ctx.lanes.at(lane)?.rank.rank ?? null;
+  }
+
+  /** Colour events by classes that the source knows of them; null: as this timeline does alone. */
+  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
+    this.ctx.stage.setClasses(classes, known, parts);
+  }
+
+  /** Leave the width to the lanes, as where two timelines share it. */
+  setSlim(slim: boolean): void {
+    this.ctx.stage.setSlim(slim);
+  }
+
+  get view(): Span {
+    return this.ctx.stage.view();
+  }
+
+  /** Where a time is drawn, px from the left edge. */
+  xOf(time: number): number {
+    return this.ctx.stage.xOf(time);
+  }
+
+  /** False where there is nothing to undo. */
+  undo(): boolean {
+    return this.ctx.shared.undo();
+  }
+
+  redo(): boolean {
+    return this.ctx.shared.redo();
+  }
+}

@@ -1,0 +1,290 @@
+/** Open and fill the panels below a timeline. */
+
+import { EVERYTHING } from "../../protocol/selection";
+import { asError, isAbort, readTotals, type Totals } from "../../protocol/source";
+import { copyWords } from "../../ui/controls";
+import { focused, h } from "../../ui/dom";
+import { formatCount, plural } from "../../ui/formats";
+import { type Context, debounce, Emitter, throttle } from "../context";
+import type { Navigation } from "../navigation";
+import type { Search } from "../search";
+import type { Picking } from "../selected_event";
+import type { StatusLine } from "../status";
+import { cutWords, eventWords, selectionWords, spanText } from "../text";
+import { DetailsPanel } from "./event";
+import { ExportPanel } from "./export";
+import { ProblemsPanel } from "./problems";
+import { AreaPanel } from "./selection";
+
+// Which panel is open, and what it shows.
+
+/** A drag of an edge ends in one request, a sequence of clicks in few. */
+const TOTALS_MS = 60;
+const SAY_MS = 100;
+
+export class PanelControl {
+  private readonly details: DetailsPanel;
+  private readonly area: AreaPanel;
+  private readonly problems: ProblemsPanel;
+  private readonly exporting: ExportPanel;
+  private totals: Totals | null = null;
+  private totalsError: Error | null = null;
+  private totalsFor = "";
+  private asked: AbortController | null = null;
+  private readonly askLater: () => void;
+  private eventKey = "";
+  private areaKey = "null";
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly dock: Dock,
+    private readonly nav: Navigation,
+    private readonly picking: Picking,
+    search: Search,
+    private readonly status: StatusLine,
+  ) {
+    const close = (): void => void dock.close();
+    const copy = (text: string, what: string): void => void this.copy(text, what);
+    const zoom = (): void => nav.toggleZoom(picking.target());
+    this.details = new DetailsPanel({
+      close,
+      zoom,
+      copy,
+      go: (brief) => picking.go(brief),
+      goTo: (rank, id) => picking.pick({ rank, table: "events", id }, null),
+      selectName: () => picking.selectName(),
+      exportWindow: () => this.openExport(),
+      retry: () => picking.retry(),
+      showArea: () => dock.show("area"),
+    });
+    this.area = new AreaPanel({
+      close,
+      zoom: () => nav.toggleZoom(picking.windowTarget() ?? picking.target()),
+      clear: () => picking.clearAll(),
+      exportSelection: () => this.openExport(),
+      search: (name) => search.set(name),
+      retry: () => this.askTotals(),
+      copy,
+      showEvent: () => dock.show("event"),
+    });
+    this.problems = new ProblemsPanel(close);
+    this.exporting = new ExportPanel(
+      ctx.source,
+      { close, copy, svg: () => this.svg() },
+      ctx.signal,
+    );
+    for (const panel of [this.details, this.area, this.problems, this.exporting]) dock.add(panel);
+    this.askLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
+    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    picking.event.on(() => this.eventChanged());
+    picking.selection.on(() => this.selectionChanged());
+    const say = throttle(SAY_MS, ctx.signal, () => this.sayEvent());
+    nav.moved.on(() => picking.active && say());
+  }
+
+  openExport(): void {
+    const { scene, shared } = this.ctx;
+    this.exporting.show({ scene, selection: shared.state.selection, view: this.nav.view() });
+    this.dock.show("export");
+    this.exporting.focus();
+  }
+
+  /** The view as a picture, with a sentence above it. */
+  svg(headline = ""): Promise<string> {
+    const { stage, scene } = this.ctx;
+    const shown = new Set(stage.rows().flatMap(({ rank, like }) => like ?? [rank]));
+    const all = plural(scene.ranks.length, "rank");
+    const ranks = shown.size < scene.ranks.length ? `${formatCount(shown.size)} of ${all}` : all;
+    const words = `${ranks}, ${spanText(stage.view())}`;
+    return stage.toSvg({ title: scene.title, words, headline });
+  }
+
+  openProblems(): void {
+    if (this.dock.current === "problems") {
+      this.dock.close();
+      return;
+    }
+    this.problems.show(this.ctx.scene);
+    this.dock.show("problems");
+  }
+
+  /** After another scene. */
+  renew(): void {
+    this.totalsFor = "";
+    if (this.dock.current === "problems") this.problems.show(this.ctx.scene);
+    this.selectionChanged();
+  }
+
+  private eventChanged(): void {
+    const { picking, dock } = this;
+    const { brief, detail, collective, error, active } = picking;
+    const hasArea = picking.window !== null && !this.ctx.isPart;
+    const cut = brief === null ? "" : cutWords(brief, this.ctx.scene);
+    this.details.show({ brief, detail, collective, error, hasArea, place: this.place(), cut });
+    this.sayEvent();
+    const shared = this.ctx.shared.state.selected_event;
+    const key = active
+      ? `${brief?.rank ?? shared?.[0]}/${brief?.table ?? "events"}/${brief?.id ?? shared?.[1]}`
+      : "";
+    const other = key !== this.eventKey;
+    this.eventKey = key;
+    if (this.dock.current === "area") this.printArea();
+    if (!other) return;
+    if (active) dock.show("event");
+    else if (dock.current === "event") this.fallBack(hasArea ? "area" : null);
+  }
+
+  private place(): string {
+    const { brief } = this.picking;
+    const track = brief === null ? null : (this.ctx.lanes.at(brief.lane)?.track ?? null);
+    if (track === null) return "";
+    return [track.process, track.label].filter((part) => part !== "").join(" · ");
+  }
+
+  private selectionChanged(): void {
+    const { picking, dock } = this;
+    // There, panels of their own say what is selected and what it adds up to.
+    if (this.ctx.isPart) return;
+    const key = JSON.stringify(picking.window);
+    const other = key !== this.areaKey;
+    this.areaKey = key;
+    if (picking.window === null) {
+      this.asked?.abort();
+      this.totals = null;
+      this.totalsFor = "";
+      this.status.say("area", null);
+      if (dock.current === "area") this.fallBack(picking.active ? "event" : null);
+    } else if (key !== this.totalsFor) {
+      this.totals = null;
+      this.totalsError = null;
+      this.askLater();
+    }
+    this.sayArea();
+    this.printArea();
+    if (dock.current === "event") this.eventChanged();
+    if (other && picking.window !== null) dock.show("area");
+  }
+
+  private fallBack(to: "area" | "event" | null): void {
+    if (to === null) this.dock.close();
+    else this.dock.show(to);
+  }
+
+  private askTotals(): void {
+    const selection = this.picking.window;
+    if (selection === null) return;
+    this.asked?.abort();
+    const asked = new AbortController();
+    this.asked = asked;
+    const key = JSON.stringify(selection);
+    this.totalsFor = key;
+    this.totalsError = null;
+    this.ctx.source
+      .ask("totals", { selection: { ...EVERYTHING, ...selection } }, asked.signal)
+      .then((reply) => {
+        if (asked.signal.aborted) return;
+        this.totals = readTotals(reply);
+      })
+      .catch((error: unknown) => {
+        if (asked.signal.aborted || isAbort(error)) return;
+        this.totalsError = asError(error);
+      })
+      .finally(() => {
+        if (asked.signal.aborted) return;
+        this.sayArea();
+        this.printArea();
+      });
+  }
+
+  private printArea(): void {
+    this.area.show({
+      selection: this.picking.window,
+      scene: this.ctx.scene,
+      totals: this.totals,
+      error: this.totalsError,
+      hasEvent: this.picking.active,
+    });
+  }
+
+  private sayEvent(): void {
+    const { brief } = this.picking;
+    const place = brief === null ? null : this.ctx.lanes.at(brief.lane);
+    const where = place?.track?.label ?? place?.summary?.label ?? null;
+    const { collective } = this.picking;
+    this.status.say(
+      "event",
+      brief === null ? null : eventWords(brief, where, this.nav.view(), collective),
+    );
+  }
+
+  private sayArea(): void {
+    const { window } = this.picking;
+    if (window === null) return;
+    const { totals } = this;
+    this.status.say("area", selectionWords(window, this.ctx.scene, totals));
+  }
+
+  private async copy(text: string, what: string): Promise<void> {
+    const words = await copyWords(text, what, this.ctx.root);
+    if (!this.ctx.signal.aborted) this.status.flash(words, 1500);
+  }
+}
+
+// The place below the lanes that panels are pushed into; one at a time.
+
+type PanelId = "event" | "area" | "problems" | "export";
+
+interface Panel {
+  readonly id: PanelId;
+  readonly name: string;
+  readonly el: HTMLElement;
+}
+
+export class Dock {
+  readonly el: HTMLElement;
+  readonly changed = new Emitter();
+  current: PanelId | null = null;
+  private readonly panels = new Map<PanelId, Panel>();
+
+  constructor(private readonly giveFocus: () => void) {
+    this.el = h("section", { class: "hta-dock", hidden: true });
+  }
+
+  add(panel: Panel): void {
+    this.panels.set(panel.id, panel);
+  }
+
+  show(id: PanelId): void {
+    const panel = this.panels.get(id);
+    if (panel === undefined) return;
+    const opening = this.current === null;
+    this.keepFocus(() => {
+      this.current = id;
+      this.el.hidden = false;
+      this.el.setAttribute("aria-label", panel.name);
+      this.el.dataset.panel = id;
+      this.el.replaceChildren(panel.el);
+    });
+    this.el.classList.toggle("hta-opening", opening);
+    this.changed.emit();
+  }
+
+  /** False if nothing was open. */
+  close(): boolean {
+    if (this.current === null) return false;
+    this.keepFocus(() => {
+      this.current = null;
+      this.el.hidden = true;
+      this.el.replaceChildren();
+    });
+    this.changed.emit();
+    return true;
+  }
+
+  /** What is replaced may hold the focus; keys must not fall to the page. */
+  private keepFocus(change: () => void): void {
+    const had = this.el.contains(focused(this.el));
+    change();
+    if (had && !this.el.contains(focused(this.el))) this.giveFocus();
+  }
+}

@@ -1,0 +1,107 @@
+import { expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import { EVERYTHING, rowsChoice } from "../protocol/selection";
+import { reasonOf } from "../stage/gutter";
+import { layoutRows, rowInfo } from "../stage/rows";
+import { alikeOf, type Clusters, partlyNamed, readClusters } from "./rows";
+import { foldedWords } from "./text";
+
+/** Eight ranks: seven alike and one that computes longer. */
+const CLUSTERS: Clusters = {
+  clusters: [{ representative: 2, ranks: [0, 1, 2, 3, 4, 6, 7], why: "" }],
+  outliers: [{ rank: 5, why: "computes 25 % longer; its steps take 12 % longer" }],
+  note: "",
+};
+const { scene } = fakeJob(8, 1, 0.05);
+const none = new Set<number>();
+
+function rowsOf(
+  alike: ReturnType<typeof alikeOf>,
+  more: { filter?: string; pinned?: string[] } = {},
+) {
+  const state = { open: none, pinned: [], filter: "", ...more, alike };
+  return layoutRows(scene, state, 400).rows;
+}
+const ranksOf = (rows: ReturnType<typeof rowsOf>) => rows.map(({ rank }) => rank.rank);
+
+test("representatives and outliers alone have rows, in the order of ranks", () => {
+  const rows = rowsOf(alikeOf(CLUSTERS, none, none));
+  expect(ranksOf(rows)).toEqual([2, 5]);
+  expect(rows[0]!.name).toBe("ranks 0–4, 6, 7");
+  expect(rows[0]!.briefly).toEqual(["7 ranks like 2", "7 like 2"]);
+  expect(rows.map(({ badge }) => badge)).toEqual(["unfold", null]);
+  expect(rows[1]!.why).toContain("25 % longer");
+});
+
+test("a group of scattered ranks is counted instead of listed", () => {
+  const ranks = [0, 2, 4, 6, 8];
+  const alike = alikeOf(
+    { ...CLUSTERS, clusters: [{ representative: 0, ranks, why: "" }] },
+    none,
+    none,
+  );
+  const state = { open: none, pinned: [], filter: "", alike };
+  expect(layoutRows(fakeJob(9, 1, 0.02).scene, state, 400).rows[0]!.name).toBe("5 ranks like 0");
+});
+
+test("an unfolded group has all its rows where they belong, and a way back", () => {
+  const rows = rowsOf(alikeOf(CLUSTERS, new Set([2]), none));
+  expect(ranksOf(rows)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  expect(rows[2]).toMatchObject({ name: scene.ranks[2]!.label, badge: "fold", like: [2] });
+});
+
+test("a rank that must be seen has a row, and is not counted twice", () => {
+  const rows = rowsOf(alikeOf(CLUSTERS, none, new Set([6])));
+  expect(ranksOf(rows)).toEqual([2, 5, 6]);
+  expect(rows[0]!.like).toEqual([0, 1, 2, 3, 4, 7]);
+});
+
+test("a pin or a filter that names a rank shows it, one that names tracks does not", () => {
+  const alike = alikeOf(CLUSTERS, none, none);
+  expect(ranksOf(rowsOf(alike, { pinned: ["7"] }))).toEqual([7, 2, 5]);
+  expect(ranksOf(rowsOf(alike, { filter: "rank [01]$" }))).toEqual([0, 1]);
+  expect(new Set(ranksOf(rowsOf(alike, { filter: "stream 7" })))).toEqual(new Set([2, 5]));
+  const track = rowsOf(alike, { pinned: ["7/GPU 0 · stream 7"] })[0]!;
+  expect([track.rank.rank, track.track?.label]).toEqual([7, "stream 7"]);
+});
+
+test("groups of one are not folded, and nothing is hidden then", () => {
+  const each = {
+    clusters: scene.ranks.map(({ rank }) => ({ representative: rank, ranks: [rank], why: "" })),
+    outliers: [],
+    note: "",
+  };
+  const alike = alikeOf(each, none, none);
+  expect(alike.hidden.size).toBe(0);
+  expect(rowsOf(alike).every(({ badge }) => badge === null)).toBe(true);
+});
+
+test("a row that stands for others is chosen as all of them", () => {
+  const rows = rowsOf(alikeOf(CLUSTERS, none, none)).map((row) => rowInfo(row, 0));
+  expect(rowsChoice(rows, scene)).toEqual({ ranks: null, tracks: null });
+  expect(rowsChoice(rows.slice(0, 1), scene).ranks).toEqual([0, 1, 2, 3, 4, 6, 7]);
+});
+
+test("a selection of a part of a group shows that part, one of the whole does not", () => {
+  const choose = (ranks: number[]) => partlyNamed(CLUSTERS, { ...EVERYTHING, ranks });
+  expect(choose([3, 5])).toEqual([3]);
+  expect(choose([0, 1, 2, 3, 4, 5, 6, 7])).toEqual([]);
+  expect(partlyNamed(CLUSTERS, { ...EVERYTHING, ids: [[4, 77]] })).toEqual([4]);
+  expect(partlyNamed(CLUSTERS, null)).toEqual([]);
+});
+
+test("what is said is short enough for the gutter, number and sign kept", () => {
+  expect(reasonOf("computes 25 % longer; its steps take 12 % longer")).toEqual([
+    "computes 25 % longer",
+    "computes +25 %",
+  ]);
+  expect(reasonOf("its device idles 9.1 % of a step less")![1]).toBe("idles \u22129.1 %");
+  expect(reasonOf("")).toBeNull();
+  expect(foldedWords({ shown: 9, all: 1024 }).replace(/\u202f/g, " ")).toBe(
+    " 9 of 1 024 ranks shown, the others folded with the like.",
+  );
+});
+
+test("an answer without clusters is refused", () => {
+  expect(() => readClusters({ reply: {}, buffer: null })).toThrow("no clusters");
+});

@@ -1,0 +1,423 @@
+/** Which ranks are open, pinned, filtered or folded. */
+
+import { same } from "../connection/store";
+import {
+  type Alike,
+  isAbort,
+  type Reply,
+  type RowInfo,
+  type SelectionJson,
+} from "../protocol/source";
+import { button } from "../ui/controls";
+import { aria } from "../ui/dom";
+import { type Context, Emitter } from "./context";
+import { foldedWords } from "./text";
+
+// Which ranks are open, which rows are pinned, which are filtered away.
+
+/** The name of a row in the shared list of pins. */
+export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
+  return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
+}
+
+/** Why a filter cannot be used, or null. */
+export function filterError(text: string): string | null {
+  try {
+    new RegExp(text, "i");
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
+
+export class Rows {
+  readonly changed = new Emitter();
+  open: ReadonlySet<number>;
+  filter = "";
+  /** Like ranks folded into one row; null for all in rows of their own. */
+  alike: Alike | null = null;
+  /** Ranks that were chosen elsewhere; null shows all. */
+  only: ReadonlySet<number> | null = null;
+  private openedAlone: number | null = null;
+
+  constructor(private readonly ctx: Context) {
+    const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
+    this.open = new Set(only === undefined ? [] : [only.rank]);
+    this.push();
+  }
+
+  /** Ranks that have a row, or are folded into one; null for all of the job. */
+  get shown(): readonly number[] | null {
+    const { stage, scene } = this.ctx;
+    const shown = new Set<number>();
+    for (const { rank, like = [rank] } of stage.rows()) {
+      for (const one of like) if (this.only?.has(one) !== false) shown.add(one);
+    }
+    if (shown.size === 0 || shown.size >= scene.ranks.length) return null;
+    return [...shown].sort((a, b) => a - b);
+  }
+
+  /** Hand the state to the stage. */
+  push(): void {
+    this.ctx.stage.setRows({
+      open: this.open,
+      pinned: this.ctx.shared.state.pinned,
+      filter: this.filter,
+      alike: this.alike,
+      only: this.only,
+    });
+    this.changed.emit();
+  }
+
+  fold(alike: Alike | null): void {
+    if (alike === null && this.alike === null) return;
+    this.alike = alike;
+    this.push();
+  }
+
+  /** Show these ranks alone. */
+  showOnly(ranks: readonly number[] | null): void {
+    if (same(ranks, this.only === null ? null : [...this.only])) return;
+    this.only = ranks === null ? null : new Set(ranks);
+    const open = new Set(this.open);
+    if (this.openedAlone !== null) open.delete(this.openedAlone);
+    // One rank alone has the room to show its tracks.
+    const alone = ranks?.length === 1 ? ranks[0]! : null;
+    this.openedAlone = alone === null || this.open.has(alone) ? null : alone;
+    if (alone !== null) open.add(alone);
+    this.open = open;
+    this.push();
+  }
+
+  toggle(rank: number): void {
+    const open = new Set(this.open);
+    if (!open.delete(rank)) open.add(rank);
+    this.open = open;
+    this.push();
+  }
+
+  /** Open all ranks, or close all if all are open. */
+  toggleAll(): void {
+    const ranks = this.ctx.scene.ranks
+      .map(({ rank }) => rank)
+      .filter((rank) => this.alike?.hidden.has(rank) !== true);
+    this.open = ranks.every((rank) => this.open.has(rank)) ? new Set() : new Set(ranks);
+    this.push();
+  }
+
+  setFilter(text: string): void {
+    if (text === this.filter || filterError(text) !== null) return;
+    this.filter = text;
+    this.push();
+  }
+
+  togglePin(row: Pick<RowInfo, "rank" | "track">): boolean {
+    const name = pinName(row);
+    const pinned = this.ctx.shared.state.pinned;
+    const on = !pinned.includes(name);
+    this.ctx.shared.set({ pinned: on ? [...pinned, name] : pinned.filter((one) => one !== name) });
+    this.push();
+    return on;
+  }
+
+  /**
+   * Bring a lane into sight. A folded rank is opened only where its folded row does not draw the
+   * lane's events. False if the filter hides it.
+   */
+  show(lane: number): boolean {
+    const { stage, lanes } = this.ctx;
+    if (stage.reveal(lane)) return true;
+    const place = lanes.at(lane);
+    if (place === null) return false;
+    const folded = place.rank.summary.find((summary) =>
+      place.track?.role === "stream"
+        ? summary.role === (place.track.communication ? "comm" : "gpu")
+        : false,
+    );
+    if (folded !== undefined && stage.reveal(folded.lane)) return true;
+    if (!this.open.has(place.rank.rank)) {
+      this.toggle(place.rank.rank);
+      return stage.reveal(lane);
+    }
+    return false;
+  }
+
+  /** Bring the row of a rank into sight, by its communication where it has any. */
+  showRank(rank: number): void {
+    const summary = this.ctx.lanes.rank(rank)?.summary ?? [];
+    const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
+    if (lane !== undefined) this.ctx.stage.reveal(lane.lane);
+  }
+
+  /** After another scene: forget ranks that are gone. */
+  renew(): void {
+    const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
+    this.open = new Set([...this.open].filter((rank) => known.has(rank)));
+    this.push();
+  }
+}
+
+// Folds ranks that look alike into one row: what is asked for it, and which rows it hides.
+
+/** Ranks that are alike, with the one that stands for them. */
+interface Group {
+  representative: number;
+  ranks: number[];
+  /** What tells them from most others, "" for nothing. */
+  why: string;
+}
+
+export interface Clusters {
+  clusters: Group[];
+  outliers: { rank: number; why: string }[];
+  note: string;
+}
+
+/** Fewer ranks are seen at one look. */
+const LEAST_RANKS = 3;
+/** More ranks are folded unless the user or Python says otherwise. */
+const MOST_UNFOLDED = 16;
+/** So many ranks of a group that a selection names are shown, if it does not name the whole group. */
+const MOST_HELD = 8;
+
+export function readClusters({ reply }: Reply): Clusters {
+  const { clusters, outliers, note } = reply as unknown as Partial<Clusters>;
+  if (!Array.isArray(clusters) || !Array.isArray(outliers)) {
+    throw new Error('the answer to "clusters" has no clusters');
+  }
+  return { clusters, outliers, note: typeof note === "string" ? note : "" };
+}
+
+/** What is folded: groups that are not unfolded, less the ranks that must be seen. */
+export function alikeOf(
+  { clusters, outliers }: Clusters,
+  unfolded: ReadonlySet<number>,
+  held: ReadonlySet<number>,
+): Alike {
+  const several = clusters.filter(({ ranks }) => ranks.length > 1);
+  const hidden = new Map<number, number>();
+  for (const { representative, ranks } of several) {
+    if (unfolded.has(representative)) continue;
+    for (const rank of ranks) {
+      if (rank !== representative && !held.has(rank)) hidden.set(rank, representative);
+    }
+  }
+  const reasons = [
+    ...outliers,
+    ...clusters.map(({ representative: rank, why }) => ({ rank, why })),
+  ].filter(({ why }) => why !== "");
+  return {
+    groups: new Map(several.map(({ representative, ranks }) => [representative, ranks])),
+    unfolded,
+    hidden,
+    why: new Map(reasons.map(({ rank, why }) => [rank, why])),
+  };
+}
+
+/** Ranks that a selection names of groups that it does not name whole: the row would say too much. */
+export function partlyNamed(
+  { clusters }: Clusters,
+  selection: SelectionJson | null,
+): readonly number[] {
+  const named = selection?.ranks ?? selection?.ids?.map(([rank]) => rank) ?? null;
+  if (named === null) return [];
+  const asked = new Set(named);
+  return clusters.flatMap(({ ranks }) => {
+    const some = ranks.filter((rank) => asked.has(rank));
+    return some.length < ranks.length && some.length <= MOST_HELD ? some : [];
+  });
+}
+
+export class Folding {
+  /** Whether it is folded, or can be, has changed. */
+  readonly changed = new Emitter();
+  on: boolean;
+  private clusters: Clusters | null = null;
+  private refused = false;
+  private unfolded: ReadonlySet<number> = new Set();
+  private event: number | null = null;
+  private selection: SelectionJson | null = null;
+  private asked: AbortController | null = null;
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly rows: Rows,
+    folded: boolean | null,
+    /** Tell whoever keeps the setting. */
+    private readonly keep: (folded: boolean) => void,
+    private readonly failed: (error: unknown) => void,
+  ) {
+    this.on = folded ?? ctx.scene.ranks.length > MOST_UNFOLDED;
+    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    // Which ranks are alike takes longer to say than what the first picture needs.
+    ctx.source.onReply((op) => {
+      if (op === "stats") this.ready();
+    });
+  }
+
+  /** Can it be asked for? A kernel knows; a saved page has to say so first. */
+  get offered(): boolean {
+    const { scene, source } = this.ctx;
+    if (scene.ranks.length < LEAST_RANKS || this.refused) return false;
+    return this.clusters !== null || source.status !== "none";
+  }
+
+  /** Nothing is alike: the answer was that every rank is on its own. */
+  get isVain(): boolean {
+    return this.clusters?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
+  }
+
+  /** Why there is nothing to fold, where the analysis says so. */
+  get note(): string {
+    return this.clusters?.note ?? "";
+  }
+
+  /** How many ranks are shown where some are folded away, or that this is being found out. */
+  get words(): string {
+    if (this.on && this.asked !== null) return " Looking for ranks that are alike …";
+    const hidden = this.rows.alike?.hidden.size ?? 0;
+    const all = this.ctx.scene.ranks.length;
+    return hidden === 0 ? "" : foldedWords({ shown: all - hidden, all });
+  }
+
+  /** Fold like ranks, or show all. */
+  set(on: boolean, byHand = true): void {
+    if (on === this.on) return;
+    this.on = on;
+    this.unfolded = new Set();
+    if (byHand) this.keep(on);
+    if (on) this.ask();
+    this.apply();
+  }
+
+  /** Show the ranks that a row stands for, or fold them again. False where there is no such row. */
+  toggleGroup(rank: number): boolean {
+    const { alike } = this.rows;
+    if (alike === null) return false;
+    const stands = alike.groups.has(rank) ? rank : this.representativeOf(rank);
+    if (stands === null) return false;
+    const unfolded = new Set(this.unfolded);
+    if (!unfolded.delete(stands)) unfolded.add(stands);
+    this.unfolded = unfolded;
+    this.apply();
+    return true;
+  }
+
+  /** The rank of the selected event has a row of its own, or the event could not be seen. */
+  hold(event: number | null, selection: SelectionJson | null): void {
+    if (event === this.event && selection === this.selection) return;
+    this.event = event;
+    this.selection = selection;
+    if (this.on && this.clusters !== null) this.apply();
+  }
+
+  /** After another scene. */
+  renew(): void {
+    this.asked?.abort();
+    this.asked = null;
+    this.clusters = null;
+    this.refused = false;
+    this.unfolded = new Set();
+    this.apply();
+  }
+
+  private representativeOf(rank: number): number | null {
+    const group = this.clusters?.clusters.find(({ ranks }) => ranks.includes(rank));
+    return group === undefined || group.ranks.length < 2 ? null : group.representative;
+  }
+
+  private ready(): void {
+    // Without a kernel the offer hangs on the answer.
+    if (this.on || this.ctx.source.status === "none") this.ask();
+  }
+
+  private ask(): void {
+    const { scene, source } = this.ctx;
+    const known = this.clusters !== null || this.asked !== null || this.refused;
+    if (known || scene.ranks.length < LEAST_RANKS) return;
+    const asked = new AbortController();
+    this.asked = asked;
+    this.changed.emit();
+    source
+      .ask("clusters", {}, asked.signal)
+      .then((reply) => {
+        if (asked.signal.aborted) return;
+        this.clusters = readClusters(reply);
+      })
+      .catch((error: unknown) => {
+        if (asked.signal.aborted || isAbort(error)) return;
+        this.refused = true;
+        // A page that cannot say which ranks are alike does not offer to fold them, that is all.
+        if (source.status !== "none") this.failed(error);
+      })
+      .finally(() => {
+        if (asked.signal.aborted) return;
+        this.asked = null;
+        this.apply();
+      });
+  }
+
+  private apply(): void {
+    const { clusters } = this;
+    const held = new Set(this.event === null ? [] : [this.event]);
+    if (clusters !== null) for (const one of partlyNamed(clusters, this.selection)) held.add(one);
+    this.rows.fold(this.on && clusters !== null ? alikeOf(clusters, this.unfolded, held) : null);
+    this.changed.emit();
+  }
+}
+
+// A pin that appears at the row under the pointer, in the gutter.
+
+const WIDTH = 24;
+const PROBES = 400;
+
+export class PinButton {
+  readonly el: HTMLButtonElement;
+  private row: RowInfo | null = null;
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly rows: Rows,
+  ) {
+    this.el = button({ icon: "pin", name: "Pin to the top", key: "P", press: () => this.toggle() });
+    this.el.classList.add("hta-pin");
+    this.el.tabIndex = -1;
+    this.el.hidden = true;
+    this.el.addEventListener("pointerleave", () => this.show(null, null));
+  }
+
+  /** At this row, seen from this point of the gutter; nowhere for null. */
+  show(row: RowInfo | null, point: { x: number; y: number } | null): void {
+    const { stage, shared } = this.ctx;
+    if (row === null || point === null) {
+      this.row = null;
+      this.el.hidden = true;
+      return;
+    }
+    if (this.row !== null && pinName(this.row) === pinName(row) && !this.el.hidden) return;
+    this.row = row;
+    const pinned = shared.state.pinned.includes(pinName(row));
+    aria(this.el, "pressed", pinned);
+    this.el.title = pinned ? "Unpin (P)" : "Pin to the top (P)";
+    const right = stage.xOf(stage.view()[0]);
+    this.el.style.left = `${right - WIDTH - 2}px`;
+    this.el.style.top = `${this.top(row, point) + 1}px`;
+    this.el.hidden = false;
+  }
+
+  /** Where the row begins on screen. */
+  private top(row: RowInfo, point: { x: number; y: number }): number {
+    let y = point.y;
+    for (let probe = 0; probe < PROBES && y > 0; probe += 1) {
+      const above = this.ctx.stage.hit(point.x, y - 1).row;
+      if (above === null || above.rank !== row.rank || above.track?.key !== row.track?.key) break;
+      y -= 1;
+    }
+    return y;
+  }
+
+  private toggle(): void {
+    if (this.row !== null) this.rows.togglePin(this.row);
+    this.show(null, null);
+  }
+}

@@ -1,0 +1,324 @@
+/** The pieces around the stage that need no page. */
+
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import { ObservedSource, wholeSpan, WITHIN_MS } from "../connection/answering";
+import { readScene } from "../protocol/scene";
+import {
+  clicked,
+  type NameSums,
+  readDetail,
+  type Reply,
+  sorted,
+  type Source,
+  telling,
+} from "../protocol/source";
+import { detectTheme, watchTheme } from "../ui/host";
+import { marked, unmarked } from "./context";
+import { busyText } from "./hover";
+import { kindsOf } from "./legend";
+import { alongBins, histogramWords } from "./panels/event";
+import { defaultPath } from "./panels/export";
+import { problemLines } from "./panels/problems";
+import { filterError, pinName } from "./rows";
+
+describe("marks", () => {
+  test("an unkept mark replaces the one before, a kept one stays", () => {
+    let notes = marked([], [10, 20], false);
+    notes = marked(notes, [30, 40], false);
+    expect(notes).toEqual([{ start: 30, end: 40, kept: false }]);
+    notes = marked(notes, [50, 60], true);
+    notes = marked(notes, [70, 80], false);
+    expect(notes.map((note) => note.start)).toEqual([50, 70]);
+  });
+
+  test("keeping the stretch that is marked makes one mark of it", () => {
+    const notes = marked(marked([], [10, 20], false), [10, 20], true);
+    expect(notes).toEqual([{ start: 10, end: 20, kept: true }]);
+  });
+
+  test("the nearest goes first", () => {
+    const notes = [
+      { start: 0, end: 10, kept: true },
+      { start: 100, end: 110, kept: true },
+    ];
+    expect(unmarked(notes, 90).map((note) => note.start)).toEqual([0]);
+    expect(unmarked([], 5)).toEqual([]);
+  });
+});
+
+describe("totals", () => {
+  const row = (name: string, count: number, sum: number): NameSums => ({
+    name,
+    short: name,
+    kind: "compute",
+    count,
+    sum,
+    mean: sum / count,
+    min: 1,
+    max: sum,
+  });
+  const rows = [row("b", 2, 10), row("a", 5, 10), row("c", 1, 30)];
+  const names = (list: NameSums[]): string[] => list.map((one) => one.name);
+
+  test("numbers sort largest first, a second click turns, ties keep one order", () => {
+    const start = clicked({ column: "name", descending: false }, "sum");
+    expect(names(sorted(rows, start, (one) => one.name))).toEqual(["c", "a", "b"]);
+    const turned = clicked(start, "sum");
+    expect(names(sorted(rows, turned, (one) => one.name))).toEqual(["a", "b", "c"]);
+    expect(names(sorted(rows, clicked(turned, "name"), (one) => one.name))).toEqual([
+      "a",
+      "b",
+      "c",
+    ]);
+  });
+
+  test("kinds of the device speak for a selection, nested ones only without it", () => {
+    const of = (kind: "compute" | "cpu" | "annotation", sum: number): NameSums => ({
+      ...row(kind, 1, sum),
+      kind,
+    });
+    const totals = {
+      events: 3,
+      kinds: [of("annotation", 900), of("cpu", 500), of("compute", 30)],
+      names: [],
+      names_total: 0,
+    };
+    expect(telling(totals).map((one) => one.kind)).toEqual(["compute"]);
+    const host = { ...totals, kinds: totals.kinds.slice(0, 2) };
+    expect(telling(host).map((one) => one.kind)).toEqual(["annotation", "cpu"]);
+    expect(telling({ ...totals, kinds: [of("compute", 0)] })).toEqual([]);
+  });
+});
+
+describe("problems", () => {
+  test("the same on several ranks is one line, a cut-off file is never untold", () => {
+    const { scene } = fakeJob(3, 1);
+    const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
+    const lines = problemLines({
+      ...scene,
+      ranks: [...scene.ranks.slice(0, 2), cut],
+      truth: {
+        level: "warn",
+        text: "",
+        problems: [
+          { kind: "unpaired", count: 4878, detail: "no start", rank: 0, file: "a/rank-0.json" },
+          { kind: "unpaired", count: 4000, detail: "no start", rank: 1, file: "a/rank-1.json" },
+          { kind: "unpaired", count: 88, detail: "no end", rank: 0, file: "a/rank-0.json" },
+        ],
+      },
+    });
+    expect(lines.map(({ kind, count, ranks }) => [kind, count, ranks])).toEqual([
+      ["unpaired", 8878, [0, 1]],
+      ["unpaired", 88, [0]],
+      ["truncated", 1, [2]],
+    ]);
+  });
+});
+
+describe("histograms", () => {
+  test("a duration lies in its bin, bins are equally wide whatever their edges", () => {
+    const edges = [1, 10, 100];
+    expect(alongBins(edges, 1)).toBe(0);
+    expect(alongBins(edges, 5.5)).toBeCloseTo(0.25);
+    expect(alongBins(edges, 55)).toBeCloseTo(0.75);
+    expect(alongBins(edges, 100)).toBe(1);
+    expect(alongBins([5, 5], 5)).toBe(0.5);
+  });
+
+  test("the words compare with the median", () => {
+    const same = {
+      count: 15,
+      sum: 1,
+      mean: 1,
+      median: 100,
+      min: 50,
+      max: 200,
+      edges: [],
+      counts: [],
+      scale: "linear" as const,
+    };
+    const words = (dur: number): string =>
+      histogramWords(same, dur).replace(/[\u2009\u202f]/g, " ");
+    expect(words(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
+    expect(words(450)).toContain("this one 4.5× the median");
+    expect(words(100)).toContain("±0 %");
+  });
+});
+
+describe("themes", () => {
+  afterEach(() => {
+    for (const node of [document.body, document.documentElement]) {
+      for (const name of [...node.getAttributeNames()]) node.removeAttribute(name);
+    }
+    document.body.replaceChildren();
+    vi.unstubAllGlobals();
+  });
+  const media = (dark: boolean): void =>
+    void vi.stubGlobal("matchMedia", () => ({ matches: dark, addEventListener: () => {} }));
+
+  test.each([
+    ["data-jp-theme-light", "false", "dark"],
+    ["data-jp-theme-light", "true", "light"],
+    ["data-vscode-theme-kind", "vscode-dark", "dark"],
+    ["data-vscode-theme-kind", "vscode-high-contrast", "dark"],
+    ["data-vscode-theme-kind", "vscode-high-contrast-light", "light"],
+    ["data-vscode-theme-kind", "vscode-light", "light"],
+    ["class", "dark dark-theme", "dark"],
+    ["data-theme", "dark", "dark"],
+    ["theme", "dark", "dark"],
+    ["class", "darkroom", "light"],
+  ])("%s=%s", (name, value, theme) => {
+    media(theme === "light" ? name !== "class" : false);
+    document.body.setAttribute(name, value);
+    const el = document.body.appendChild(document.createElement("div"));
+    expect(detectTheme(el)).toBe(theme);
+  });
+
+  test("the host's own word comes before the system's, also through a shadow root", () => {
+    media(true);
+    const host = document.body.appendChild(document.createElement("div"));
+    host.className = "light";
+    const el = host.attachShadow({ mode: "open" }).appendChild(document.createElement("div"));
+    expect(detectTheme(el)).toBe("light");
+    host.className = "";
+    expect(detectTheme(el)).toBe("dark");
+  });
+
+  test("a switch is heard until the end", async () => {
+    media(false);
+    const el = document.body.appendChild(document.createElement("div"));
+    const end = new AbortController();
+    const seen: string[] = [];
+    watchTheme(el, end.signal, (theme) => seen.push(theme));
+    document.body.dataset.jpThemeLight = "false";
+    await vi.waitFor(() => expect(seen).toEqual(["dark"]));
+    end.abort();
+    document.body.dataset.jpThemeLight = "true";
+    await Promise.resolve();
+    expect(seen).toEqual(["dark"]);
+  });
+});
+
+describe("one source for all", () => {
+  const reply: Reply = { reply: { in_view: 1 }, buffer: null };
+
+  function source(): { inner: Source; asked: string[]; fail: { on: boolean } } {
+    const asked: string[] = [];
+    const fail = { on: false };
+    const inner: Source = {
+      status: "live",
+      onStatus: () => {},
+      ask: (op) => {
+        asked.push(op);
+        return fail.on ? Promise.reject(new Error("broken")) : Promise.resolve(reply);
+      },
+    };
+    return { inner, asked, fail };
+  }
+
+  test("shares of one window are asked once, an abort of one asker hurts no other", async () => {
+    const { inner, asked } = source();
+    const observed = new ObservedSource(inner);
+    const gone = new AbortController();
+    const first = observed.ask("stats", { start: 0, end: 5 }, gone.signal);
+    const second = observed.ask("stats", { start: 0, end: 5 });
+    gone.abort();
+    await expect(first).rejects.toMatchObject({ name: "AbortError" });
+    await expect(second).resolves.toBe(reply);
+    await observed.ask("stats", { start: 0, end: 6 });
+    expect(asked).toEqual(["stats", "stats"]);
+  });
+
+  test("what needs more time is asked again, and told once it is there", async () => {
+    const { inner } = source();
+    const told: unknown[] = [];
+    const requests: unknown[] = [];
+    inner.ask = (_op, request) => {
+      requests.push(request);
+      const there = requests.length > 2;
+      return Promise.resolve(there ? reply : { reply: { pending: true }, buffer: null });
+    };
+    const observed = new ObservedSource(inner);
+    observed.onReply((op, request) => told.push([op, request]));
+    await expect(observed.ask("lateness", { start: 0 })).resolves.toBe(reply);
+    expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: WITHIN_MS }));
+    expect(told).toEqual([["lateness", { start: 0 }]]);
+  });
+
+  test("a failure is told and not remembered", async () => {
+    const { inner, asked, fail } = source();
+    const observed = new ObservedSource(inner);
+    const failures: string[] = [];
+    observed.onFailure((op, error) => failures.push(`${op}: ${error.message}`));
+    fail.on = true;
+    await expect(observed.ask("stats", { start: 0 })).rejects.toThrow("broken");
+    fail.on = false;
+    await expect(observed.ask("stats", { start: 0 })).resolves.toBe(reply);
+    expect(failures).toEqual(["stats: broken"]);
+    expect(asked).toHaveLength(2);
+  });
+
+  test("windows are asked in whole nanoseconds", () => {
+    expect(wholeSpan([0.4, 10.2])).toEqual({ start: 0, end: 11 });
+    expect(wholeSpan([5, 5])).toEqual({ start: 5, end: 6 });
+  });
+});
+
+describe("names and values", () => {
+  test.each([
+    ["ddp_8rank", "ddp_8rank-window.json.gz"],
+    ["resnet50.pt.trace.json.gz", "resnet50-window.json.gz"],
+    ["my job / 3", "my-job-3-window.json.gz"],
+    ["../../etc", "etc-window.json.gz"],
+    ["", "trace-window.json.gz"],
+  ])("%s is exported to %s", (title, path) => {
+    expect(defaultPath(title)).toBe(path);
+  });
+
+  test.each([
+    [0, "0 %"],
+    [0.0001, "<0.1 %"],
+    [0.124, "12.4 %"],
+    [0.9999, ">99.9 %"],
+    [1, "100 %"],
+  ])("a busy share of %f is %s", (share, text) => {
+    expect(busyText(share).replace("\u2009", " ")).toBe(text);
+  });
+
+  test("rows have the names that pins have in Python", () => {
+    const track = fakeJob(1, 1).scene.ranks[0]!.tracks[2]!;
+    expect(pinName({ rank: 5, track: null })).toBe("5");
+    expect(pinName({ rank: 5, track })).toBe("5/GPU 0 · stream 7");
+  });
+
+  test("a broken filter says why", () => {
+    expect(filterError("rank [0-3]|stream 7")).toBeNull();
+    expect(filterError("rank [")).toContain("rank [");
+  });
+
+  test("chips name only kinds that the tracks can hold", () => {
+    const { scene } = fakeJob(2, 1);
+    expect(kindsOf(scene)).toEqual([
+      "compute",
+      "communication",
+      "memory",
+      "cpu",
+      "sync",
+      "annotation",
+    ]);
+    const cpu = scene.ranks.map((rank) => ({
+      ...rank,
+      summary: rank.summary.filter((row) => row.role === "cpu"),
+    }));
+    expect(kindsOf({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
+    const gloo = { ...scene, steps: [], ranks: cpu, host_communication: true };
+    expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
+  });
+
+  test("what is no scene or no event is refused in words", () => {
+    expect(() => readScene(null)).toThrow("no scene");
+    expect(() => readScene({ version: 2 })).toThrow("version 2");
+    expect(() => readDetail({ reply: {}, buffer: null })).toThrow("no event");
+  });
+});

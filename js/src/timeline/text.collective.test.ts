@@ -1,0 +1,221 @@
+import { describe, expect, test, vi } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import { decodeLateness, type Lateness } from "../protocol/decode";
+import type { Brief } from "../protocol/source";
+import type { Words } from "../ui/text";
+import { collectivePanel } from "./panels/event";
+import {
+  type Collective,
+  eventWords,
+  lastOf,
+  lateWords,
+  numberWords,
+  plain,
+  readCollective,
+  viewWords,
+  waitsWords,
+} from "./text";
+
+const text = (words: Words | string | null): string =>
+  (typeof words === "string" ? words : plain(words ?? [])).replace(/[\u2009\u202f]/g, " ");
+
+/** Three ranks: 0 waits 5 ms, 1 waits 4 ms, 2 is the last, 4.5 ms after the median of the others. */
+const call: Collective = {
+  number: 13,
+  of: 2100,
+  name: "allreduce",
+  group: "0",
+  size: 26_255_360,
+  algbw: 22.2,
+  busbw: null,
+  last_rank: 2,
+  late: 4.5e6,
+  ranks: [
+    { rank: 0, id: 10, arrival: 0, wait: 5e6, transfer: 1.2e6 },
+    { rank: 1, id: 11, arrival: 1e6, wait: 4e6, transfer: 1.3e6 },
+    { rank: 2, id: 12, arrival: 5e6, wait: 0, transfer: 1.25e6 },
+  ],
+};
+const together: Collective = {
+  ...call,
+  last_rank: -1,
+  late: 0,
+  ranks: call.ranks.map((one) => ({ ...one, arrival: 0, wait: 0 })),
+};
+
+describe("one collective", () => {
+  test("an event that is part of none has none, a broken answer is an error", () => {
+    const reply = (collective: unknown) => ({ reply: { collective }, buffer: null });
+    expect(readCollective(reply(null))).toBeNull();
+    expect(readCollective({ reply: {}, buffer: null })).toBeNull();
+    expect(readCollective(reply(call))).toEqual(call);
+    expect(() => readCollective(reply({ number: 1 }))).toThrow("no ranks");
+  });
+
+  test("who came last, where one did", () => {
+    expect(lastOf(call)?.id).toBe(12);
+    expect(lastOf(together)).toBeNull();
+    expect(lastOf({ ...call, last_rank: 9 })).toBeNull();
+  });
+
+  test("in words", () => {
+    expect(text(numberWords(call))).toBe("Collective 13 of 2 100");
+    expect(text(waitsWords(call))).toBe("2 waited 4.00–5.00 ms, transfer 1.25 ms");
+    expect(text(waitsWords(together))).toBe("nobody waited, transfer 1.25 ms");
+  });
+});
+
+describe("the status line of an event", () => {
+  const event = (rank: number): Brief => ({
+    rank, table: "events", id: 10 + rank, lane: 0, name: "n", short: "AllReduce",
+    kind: "communication", start: 0, dur: 6.2e6,
+  }); // prettier-ignore
+  const words = (rank: number, one: Collective | null) =>
+    text(eventWords(event(rank), "stream 40", [0, 1e7], one));
+
+  test("says what of it is waiting, and for whom", () => {
+    expect(words(0, call)).toBe(
+      "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
+        "5.00 ms of it waiting for rank 2.",
+    );
+  });
+
+  test("says of the last one how late it came", () => {
+    expect(words(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
+  });
+
+  test("names nobody where several came together", () => {
+    expect(words(1, together)).toMatch(/6\.20 ms, no wait\.$/);
+  });
+
+  test("of an event that is part of none, or not of this one, it says what it always says", () => {
+    expect(words(0, null)).toBe(
+      "AllReduce on rank 0, stream 40: 6.20 ms. View 0.0–10.0 ms (10.0 ms).",
+    );
+    expect(words(7, call)).toContain("View 0.0–10.0 ms");
+  });
+});
+
+describe("the status line of a view", () => {
+  const lateness = (changes: Partial<Lateness> = {}): Lateness => ({
+    start: 0,
+    end: 1e9,
+    ranks: [0, 1, 2],
+    collectives: [20, 20, 20],
+    last: [0, 0, 20],
+    wait: [160e6, 140e6, 0],
+    exposedWait: [100e6, 90e6, 0],
+    imposed: [0, 0, 290e6],
+    waitForLate: [150e6, 130e6, 0],
+    late: [2],
+    note: "",
+    ...changes,
+  });
+
+  test("who waits how long for whom", () => {
+    expect(text(lateWords(lateness()))).toBe(
+      " 2 ranks wait 140 ms each (14 %) on the stream for rank 2.",
+    );
+  });
+
+  test("ranks without streams wait in MPI", () => {
+    expect(text(lateWords(lateness(), null, "in MPI"))).toBe(
+      " 2 ranks wait 140 ms each (14 %) in MPI for rank 2.",
+    );
+  });
+
+  test("one that waits is in the singular, ranks that do not wait are not counted", () => {
+    const one = lateness({ waitForLate: [150e6, 19e6, 0] });
+    expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) on the stream for rank 2.");
+  });
+
+  test.each([
+    ["nobody stands out", lateness({ late: [] })],
+    ["several do", lateness({ late: [1, 2] })],
+    ["nobody waits", lateness({ waitForLate: [0, 0, 9] })],
+    ["it is not known", null],
+  ])("%s: nothing is said", (_, given) => {
+    expect(lateWords(given)).toBeNull();
+  });
+
+  test("it comes before where the time goes", () => {
+    const { scene } = fakeJob(3, 1, 0.02);
+    const [start, end] = scene.range;
+    const each = (value: number) => [value, value, value];
+    const stats = {
+      start, end, ranks: [0, 1, 2], data: each(1000), span: each(1000), compute: each(200), communication: each(90),
+      exposed: each(50), memory: each(0), idle: each(750), kinds: {},
+    }; // prettier-ignore
+    const said = text(viewWords(scene.range, scene, stats, lateness()));
+    expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait .* for rank 2\. GPUs compute 20 %/);
+  });
+
+  test("the answer is read by name, what it lacks is nothing", () => {
+    const reply = { ranks: [4], wait: [7], exposed_wait: [5], late: [4], note: "half a job" };
+    expect(decodeLateness({ reply, buffer: null }, 3, 9)).toEqual({
+      start: 3, end: 9, ranks: [4], wait: [7], exposedWait: [5], late: [4], note: "half a job",
+      collectives: [], last: [], imposed: [], waitForLate: [],
+    }); // prettier-ignore
+  });
+});
+
+describe("the panel of a collective", () => {
+  const made = (one: Collective, own = 0) => {
+    const go = vi.fn();
+    const el = collectivePanel(one, own, go);
+    const rows = [...el.querySelectorAll<HTMLElement>(".hta-call")];
+    const parts = (row: HTMLElement) =>
+      [...row.querySelectorAll<HTMLElement>(".hta-call-part")].map(({ className, style }) => [
+        className.replace("hta-call-part hta-", ""),
+        Math.round(parseFloat(style.left)),
+        Math.round(parseFloat(style.width)),
+      ]);
+    return { el, go, rows, parts };
+  };
+
+  test("each rank has its wait and its transfer on one scale, the last one the time it was late", () => {
+    const { el, rows, parts } = made(call);
+    // The last end is 6.3 ms after the first arrival.
+    expect(parts(rows[0]!)).toEqual([["wait", 0, 79], ["transfer", 79, 19]]); // prettier-ignore
+    expect(parts(rows[1]!)).toEqual([["wait", 16, 63], ["transfer", 79, 21]]); // prettier-ignore
+    expect(parts(rows[2]!)).toEqual([["late", 8, 71], ["transfer", 79, 20]]); // prettier-ignore
+    expect(text(el.textContent ?? "")).toContain("allreduce on 3 ranks");
+    expect(rows.map((row) => text(row.querySelector(".hta-call-figure")!.textContent))).toEqual([
+      "5.00 ms",
+      "4.00 ms",
+      "last",
+    ]);
+    expect(rows.map((row) => row.classList.contains("hta-own"))).toEqual([true, false, false]);
+    expect(rows.map((row) => row.classList.contains("hta-late"))).toEqual([false, false, true]);
+  });
+
+  test("nobody is last where several came together", () => {
+    const { rows } = made(together);
+    expect(rows.some((row) => row.classList.contains("hta-late"))).toBe(false);
+    expect(rows[2]!.textContent).toContain("no wait");
+  });
+
+  test("a click shows the call on that rank", () => {
+    const { rows, go } = made(call);
+    rows[1]!.querySelector<HTMLElement>("button, a")!.click();
+    expect(go).toHaveBeenCalledWith(1, 11);
+  });
+
+  test("of many ranks the first and the last are shown, and the one that was asked about", () => {
+    const ranks = Array.from({ length: 100 }, (_, rank) => ({
+      rank, id: rank, arrival: rank * 10, wait: 990 - rank * 10, transfer: 50,
+    })); // prettier-ignore
+    const { el, rows } = made({ ...call, last_rank: 99, late: 500, ranks }, 40);
+    const shown = rows.map((row) =>
+      Number(/rank (\d+)/.exec(row.querySelector("button, a")!.textContent)?.[1]),
+    );
+    expect(shown).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 40, 92, 93, 94, 95, 96, 97, 98, 99]);
+    expect(el.textContent).toContain("83 ranks between them not shown");
+  });
+
+  test("names are text", () => {
+    const { el } = made({ ...call, name: "<img src=x>" });
+    expect(el.querySelector("img")).toBeNull();
+    expect(el.textContent).toContain("<img src=x>");
+  });
+});

@@ -1,0 +1,100 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { describe, expect, test } from "vitest";
+import { EVERYTHING } from "../protocol/selection";
+import type { Brief } from "../protocol/source";
+import { eventCode, exportCode, nameQuery, pythonInt, pythonString, selectionCode } from "./text";
+
+const AWKWARD = [
+  `it's "quoted"`,
+  "back\\slash \\n",
+  "new\nline\r\ttab",
+  "\"\"\" triple '''",
+  "µ · é 日本 𝛼",
+  "\u0000\u001b\u007f\u00a0\u2028\u202e",
+  "lone \ud800 surrogate",
+  "{braces} %s #hash",
+  "<img src=x onerror=alert(1)>",
+  "trailing\\",
+];
+
+const python = spawnSync("python3", ["--version"]).status === 0;
+
+/** What Python reads from the source, as UTF-16 code units, so that surrogates survive. */
+function evaluated(sources: readonly string[]): string[] {
+  const program =
+    "import ast, json, sys\n" +
+    "print(json.dumps([ast.literal_eval(s) for s in json.load(sys.stdin)]))";
+  const out = execFileSync("python3", ["-c", program], { input: JSON.stringify(sources) });
+  return JSON.parse(out.toString()) as string[];
+}
+
+describe("Python text", () => {
+  test.skipIf(!python)("strings mean the same in Python", () => {
+    expect(evaluated(AWKWARD.map(pythonString))).toEqual(AWKWARD);
+  });
+
+  test("strings are one line and keep what can be read", () => {
+    expect(pythonString("GPU 0 · stream 7")).toBe('"GPU 0 · stream 7"');
+    for (const text of AWKWARD) expect(pythonString(text)).not.toMatch(/[\n\r\u2028\u202e]/);
+  });
+
+  test("integers are grouped", () => {
+    expect(pythonInt(451_975_123)).toBe("451_975_123");
+    expect(pythonInt(-1234)).toBe("-1_234");
+    expect(pythonInt(999)).toBe("999");
+    expect(pythonInt(2 ** 53 - 1)).toBe("9_007_199_254_740_991");
+  });
+
+  test("a selection names only what it restricts", () => {
+    expect(selectionCode(null)).toBe("traces.select()");
+    expect(
+      selectionCode({
+        ...EVERYTHING,
+        start_ns: 1000,
+        end_ns: 25_000,
+        ranks: [0, 5],
+        tracks: ["GPU 0 · stream 7"],
+      }),
+    ).toBe(
+      'traces.select(start_ns=1_000, end_ns=25_000, ranks=[0, 5], tracks=["GPU 0 · stream 7"])',
+    );
+    expect(selectionCode({ ...EVERYTHING, ids: [[0, 12]] })).toBe("traces.select(ids={(0, 12)})");
+  });
+
+  test.skipIf(!python)("everything that is copied is valid Python", () => {
+    const event: Brief = {
+      rank: 5,
+      table: "events",
+      id: 77,
+      lane: 1,
+      name: "k",
+      short: "k",
+      kind: "compute",
+      start: 0,
+      dur: 1,
+    };
+    const sources = [eventCode(event), eventCode({ ...event, table: "asyncs" })];
+    for (const text of AWKWARD) {
+      sources.push(selectionCode({ ...EVERYTHING, query: nameQuery(text), tracks: [text] }));
+      sources.push(
+        exportCode({ path: text, selection: null, clip: true, counters: false, scrub: true }),
+      );
+    }
+    const program = "import ast, json, sys\nfor s in json.load(sys.stdin): ast.parse(s)";
+    execFileSync("python3", ["-c", program], { input: JSON.stringify(sources) });
+  });
+
+  test.skipIf(!python)("a query for a name is valid Python inside a Python string", () => {
+    const queries = evaluated(AWKWARD.map((text) => pythonString(nameQuery(text))));
+    const names = evaluated(queries.map((query) => query.replace(/^name == /, "")));
+    expect(names).toEqual(AWKWARD);
+  });
+
+  test("an export says what it does beyond the default", () => {
+    const selection = { ...EVERYTHING, start_ns: 0, end_ns: 10 };
+    const options = { clip: false, counters: true, scrub: false };
+    expect(exportCode({ path: "w.json.gz", selection, ...options })).toBe(
+      'hw.export_trace(traces, "w.json.gz", traces.select(start_ns=0, end_ns=10), counters=True)',
+    );
+  });
+});

@@ -1,0 +1,499 @@
+/** Sentences about the view, the selection and events. */
+
+import type { Lateness, Stats } from "../protocol/decode";
+import {
+  type Arrival,
+  type Brief,
+  type Reply,
+  type Scene,
+  type SelectionJson,
+  type Span,
+  telling,
+  type Totals,
+} from "../protocol/source";
+import { isMpi } from "../stage/lanes";
+import { type Child, h } from "../ui/dom";
+import {
+  formatCount,
+  formatDuration,
+  formatRange,
+  formatShare,
+  group,
+  plural,
+  rangesText,
+} from "../ui/formats";
+import type { Piece, Words } from "../ui/text";
+
+// What the view or the selection says, as one sentence: findings first, each with its number.
+
+const THIN = "\u2009";
+
+/** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
+export function spanText(span: Span): string {
+  const [start, end] = span;
+  const far = Math.max(Math.abs(start), Math.abs(end));
+  const [unit, scale, most] =
+    far >= 1e9
+      ? (["s", 1e9, 9] as const)
+      : far >= 1e6
+        ? (["ms", 1e6, 6] as const)
+        : far >= 1e3
+          ? (["µs", 1e3, 3] as const)
+          : (["ns", 1, 0] as const);
+  const step = Math.max(end - start, 1) / 100;
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step / scale) - 1e-9), 0), most);
+  const text = (ns: number): string => {
+    const digits = group((Math.abs(ns) / scale).toFixed(decimals));
+    return ns < 0 ? `\u2212${digits}` : digits;
+  };
+  // A dash beside a minus would be read as one.
+  return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN}${unit}`;
+}
+
+export function plain(words: Words): string {
+  return words
+    .map((piece) =>
+      typeof piece === "string" ? piece : "strong" in piece ? piece.strong : piece.key,
+    )
+    .join("");
+}
+
+export function isWhole(view: Span, scene: Scene): boolean {
+  const slack = (scene.range[1] - scene.range[0]) / 200;
+  return view[0] <= scene.range[0] + slack && view[1] >= scene.range[1] - slack;
+}
+
+/** The one step that fills the view, if there is one. */
+function stepInView(view: Span, scene: Scene): string | null {
+  const length = view[1] - view[0];
+  for (const step of scene.steps) {
+    const shared = Math.min(view[1], step.start + step.dur) - Math.max(view[0], step.start);
+    if (shared >= 0.9 * length && shared >= 0.9 * step.dur) return step.name;
+  }
+  return null;
+}
+
+/** What the window of an export left of an event; empty for an event that is whole. */
+export function cutWords(event: { start: number; dur: number }, { part, range }: Scene): string {
+  if (!part) return "";
+  const before = range[0] - event.start;
+  const after = event.start + event.dur - range[1];
+  const words: string[] = [];
+  if (before > 0) words.push(`begins ${formatDuration(before)} before`);
+  if (after > 0) words.push(`ends ${formatDuration(after)} after`);
+  if (words.length > 0) return `${words.join(" and ")} the export's window`;
+  return part.cut_events > 0 && (before === 0 || after === 0)
+    ? "reaches the edge of the export's window, which may have cut it"
+    : "";
+}
+
+function head(view: Span, scene: Scene): Piece {
+  const length = formatDuration(view[1] - view[0]);
+  if (isWhole(view, scene)) {
+    const whole = scene.part ? "Whole export" : "Whole job";
+    return { strong: `${whole}, ${formatDuration(scene.range[1] - scene.range[0])}.` };
+  }
+  const step = stepInView(view, scene);
+  if (step !== null) return { strong: `${step} in view, ${length}.` };
+  return { strong: `${spanText(view)} (${length}).` };
+}
+
+interface DeviceShares {
+  compute: number;
+  communication: number;
+  exposed: number;
+  memory: number;
+  idle: number;
+  ranks: number;
+}
+
+/** Shares of the devices' spans in view, over all ranks with device events; null without. */
+function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
+  // What a cut file lacks may belong anywhere, so its empty time is not known to be idle.
+  const device = new Set(
+    scene.ranks
+      .filter((rank) => rank.truncated === null && rank.summary.some((row) => row.role !== "cpu"))
+      .map((rank) => rank.rank),
+  );
+  const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0 };
+  let span = 0;
+  let ranks = 0;
+  stats.ranks.forEach((rank, at) => {
+    const known = stats.span[at] ?? 0;
+    if (!device.has(rank) || known <= 0) return;
+    ranks += 1;
+    span += known;
+    for (const key of ["compute", "communication", "exposed", "memory", "idle"] as const) {
+      sums[key] += stats[key][at] ?? 0;
+    }
+  });
+  if (span === 0) return null;
+  return {
+    compute: sums.compute / span,
+    communication: sums.communication / span,
+    exposed: sums.exposed / span,
+    memory: sums.memory / span,
+    idle: sums.idle / span,
+    ranks,
+  };
+}
+
+const DEVICES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
+
+/** What the files call the devices. */
+function deviceWord(scene: Scene): string {
+  for (const { tracks } of scene.ranks) {
+    const stream = tracks.find(({ role }) => role === "stream");
+    if (stream !== undefined) return DEVICES.exec(stream.process)?.[0] ?? "GPU";
+  }
+  return "GPU";
+}
+
+function who(device: string, ranks: number): string {
+  return ranks === 1 ? `The ${device} computes` : `${device}s compute`;
+}
+
+/** Who waits less than this share of the view for a rank does not count as waiting for it. */
+const LEAST_WAIT = 0.02;
+
+/**
+ * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans,
+ * or `in MPI`, where there is no stream; null where nobody stands out.
+ */
+export function lateWords(
+  lateness: Lateness | null,
+  stats: Stats | null = null,
+  where = "on the stream",
+): Words | null {
+  if (lateness === null || lateness.late.length !== 1) return null;
+  const [rank] = lateness.late as [number];
+  const length = lateness.end - lateness.start;
+  const others = lateness.ranks.flatMap((one, at) => {
+    const wait = lateness.waitForLate[at] ?? 0;
+    const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
+    return one === rank || wait < LEAST_WAIT * length ? [] : [{ wait, span }];
+  });
+  if (others.length === 0) return null;
+  const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
+  const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
+  const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
+  const each = others.length === 1 ? "" : " each";
+  return [
+    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) ${where} for `,
+    { strong: `rank ${rank}` },
+    ".",
+  ];
+}
+
+/** `9 of 1 024 ranks shown, the others folded with the like.` */
+export function foldedWords({ shown, all }: { shown: number; all: number }): string {
+  return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown, the others folded with the like.`;
+}
+
+export function viewWords(
+  view: Span,
+  scene: Scene,
+  stats: Stats | null,
+  lateness: Lateness | null = null,
+  /** What is said of folded ranks, with a space before it. */
+  folded = "",
+): Words {
+  const words: Words = [head(view, scene)];
+  if (folded !== "") words.push(folded);
+  if (stats === null) return words;
+  if (view[1] <= scene.range[0] || view[0] >= scene.range[1]) {
+    words.push(` Outside the job: it ends at ${formatDuration(scene.range[1])}.`);
+    return words;
+  }
+  const shares = deviceShares(scene, stats);
+  if (shares === null) {
+    const device = scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu"));
+    if (device.length === 0) words.push(" No GPU events in these files.");
+    else if (device.every((rank) => rank.truncated !== null))
+      words.push(" The files end early: what the GPUs compute later is not known, nor idle time.");
+    else if (stats.data.some((ns) => ns > 0))
+      words.push(
+        ` No ${deviceWord(scene)} works here: it is before the first or after the last work.`,
+      );
+    else words.push(" No rank has data here.");
+    return words;
+  }
+  // The line is short: who keeps the others waiting comes before where the time goes.
+  const mpi = scene.ranks.every(isMpi);
+  words.push(...(lateWords(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
+  const one = shares.ranks === 1;
+  if (mpi) {
+    const elsewhere = formatShare(shares.idle);
+    const inMpi = `${one ? "The rank is" : "Ranks are"} in MPI ${formatShare(shares.communication)}`;
+    words.push(` ${inMpi} and elsewhere ${elsewhere} of the time.`);
+    return words;
+  }
+  words.push(` ${who(deviceWord(scene), shares.ranks)} ${formatShare(shares.compute)}`);
+  if (shares.communication > 0) {
+    const exposed = `${formatShare(shares.exposed)} exposed`;
+    words.push(
+      `, ${one ? "communicates" : "communicate"} ${formatShare(shares.communication)} (${exposed})`,
+    );
+  }
+  const device = deviceWord(scene);
+  const whole = one ? `the ${device} span` : `each ${device} span`;
+  words.push(` and ${one ? "idles" : "idle"} ${formatShare(shares.idle)} of ${whole}.`);
+  return words;
+}
+
+/** What a mark of a ribbon says, in two lines: `1.2 ms after the median rank`, and at which call. */
+export function arrivalWords({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
+  const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
+  if (ofJob) {
+    const who = rank < 0 ? "several ranks come last at once" : `rank ${rank} comes last`;
+    return [`${who}, ${which}`, `the others wait ${formatDuration(ns)} on average`];
+  }
+  const late = ns > 0 ? `${formatDuration(ns)} after the median rank` : "not after the median rank";
+  return [late, `rank ${rank}, ${which}`];
+}
+
+/** `rank 5, stream 40` or `rank 5, main thread`. */
+function placeWords(rank: number, track: string | null): string {
+  return track === null || track === "" ? `rank ${rank}` : `rank ${rank}, ${track}`;
+}
+
+export function eventWords(
+  event: Brief,
+  track: string | null,
+  view: Span,
+  collective: Collective | null = null,
+): Words {
+  const where = `on ${placeWords(event.rank, track)}: ${formatDuration(event.dur)}`;
+  const own = collective?.ranks.find(({ rank }) => rank === event.rank);
+  if (collective !== null && own !== undefined) {
+    const last = lastOf(collective);
+    const words: Words = [{ strong: `${numberWords(collective)}, ${event.short}` }, ` ${where}`];
+    if (last === own) {
+      words.push(`, arrived ${formatDuration(collective.late)} after the median rank.`);
+    } else {
+      words.push(own.wait > 0 ? `, ${formatDuration(own.wait)} of it waiting` : ", no wait");
+      words.push(last === null ? "." : ` for rank ${last.rank}.`);
+    }
+    return words;
+  }
+  return [
+    { strong: event.short },
+    ` ${where}.`,
+    ` View ${spanText(view)} (${formatDuration(view[1] - view[0])}).`,
+  ];
+}
+
+/** Which ranks and rows a selection takes in: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
+export function rowsWords(selection: SelectionJson, scene: Scene): string {
+  const all = scene.ranks.length;
+  const ranks = selection.ranks;
+  const whose =
+    ranks === null || ranks.length === all
+      ? all === 1
+        ? `rank ${scene.ranks[0]?.rank ?? 0}`
+        : `all ${formatCount(all)} ranks`
+      : ranks.length === 0
+        ? "no rank"
+        : `${ranks.length === 1 ? "rank" : "ranks"} ${rangesText(ranks)}`;
+  if (selection.tracks === null) return whose;
+  const only = selection.tracks.length === 1 ? selection.tracks[0] : undefined;
+  return `${whose}, ${only ?? plural(selection.tracks.length, "track")}`;
+}
+
+export function selectionHead(selection: SelectionJson, scene: Scene): string {
+  const { start_ns: start, end_ns: end } = selection;
+  if (selection.ids !== null) return plural(selection.ids.length, "selected event");
+  if (start === null && end === null) {
+    return selection.query === null ? "Selection" : "Events by query";
+  }
+  const span: Span = [start ?? scene.range[0], end ?? scene.range[1]];
+  return `Selection ${spanText(span)} (${formatDuration(span[1] - span[0])})`;
+}
+
+export function selectionWords(
+  selection: SelectionJson,
+  scene: Scene,
+  totals: Totals | null,
+): Words {
+  const words: Words = [{ strong: selectionHead(selection, scene) }];
+  if (selection.ids === null) words.push(` on ${rowsWords(selection, scene)}`);
+  if (totals === null) return [...words, "."];
+  words.push(`: ${plural(totals.events, "event")}`);
+  for (const row of telling(totals)) words.push(`, ${formatDuration(row.sum)} ${row.kind}`);
+  return [...words, "."];
+}
+
+export interface HitCount {
+  text: string;
+  /** Hit that is shown, from 1; 0 if none is. */
+  index: number;
+  total: number;
+  inView: number | null;
+}
+
+export function searchWords(hits: HitCount): Words {
+  if (hits.total === 0) return ["No name matches ", { strong: hits.text }, "."];
+  const words: Words = ["Search ", { strong: hits.text }, ": "];
+  if (hits.index > 0) words.push(`hit ${formatCount(hits.index)} of ${formatCount(hits.total)}`);
+  else words.push(plural(hits.total, "hit"));
+  if (hits.inView !== null) words.push(`, ${formatCount(hits.inView)} in view`);
+  words.push(" · ", { key: "Enter" }, " next · ", { key: "Esc" }, " leave");
+  return words;
+}
+
+export function brushWords(span: Span): Words {
+  return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
+}
+
+// Python text for what is on the screen: valid source, whatever the names in the trace hold.
+
+const ESCAPES: Record<string, string> = {
+  "\\": "\\\\",
+  '"': '\\"',
+  "\n": "\\n",
+  "\r": "\\r",
+  "\t": "\\t",
+};
+
+/** A Python string literal. Control characters, odd spaces and lone surrogates are escaped. */
+export function pythonString(text: string): string {
+  let out = "";
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    const escaped = ESCAPES[character];
+    if (escaped !== undefined) out += escaped;
+    else if (character === " " || /[\p{L}\p{N}\p{S}\p{P}]/u.test(character)) out += character;
+    else if (code <= 0xff) out += `\\x${hex(code, 2)}`;
+    else if (code <= 0xffff) out += `\\u${hex(code, 4)}`;
+    else out += `\\U${hex(code, 8)}`;
+  }
+  return `"${out}"`;
+}
+
+function hex(code: number, digits: number): string {
+  return code.toString(16).padStart(digits, "0");
+}
+
+/** An integer with the digit groups that make nanoseconds readable. */
+export function pythonInt(value: number): string {
+  const digits = BigInt(Math.round(value)).toString();
+  return digits.replace(/\B(?=(\d{3})+(?!\d))/g, "_");
+}
+
+function pythonList(items: readonly string[]): string {
+  return `[${items.join(", ")}]`;
+}
+
+/** Keyword arguments of `traces.select` that stand for a selection. */
+function selectionArguments(selection: SelectionJson | null): string[] {
+  const out: string[] = [];
+  if (selection === null) return out;
+  if (selection.query !== null) out.push(pythonString(selection.query));
+  if (selection.start_ns !== null) out.push(`start_ns=${pythonInt(selection.start_ns)}`);
+  if (selection.end_ns !== null) out.push(`end_ns=${pythonInt(selection.end_ns)}`);
+  if (selection.ranks !== null) out.push(`ranks=${pythonList(selection.ranks.map(String))}`);
+  if (selection.tracks !== null) {
+    out.push(`tracks=${pythonList(selection.tracks.map(pythonString))}`);
+  }
+  if (selection.ids !== null) {
+    out.push(`ids={${selection.ids.map(([rank, id]) => `(${rank}, ${id})`).join(", ")}}`);
+  }
+  return out;
+}
+
+export function selectionCode(selection: SelectionJson | null): string {
+  return `traces.select(${selectionArguments(selection).join(", ")})`;
+}
+
+/** How to get at one event and its arguments. */
+export function eventCode(event: Brief): string {
+  const trace = `traces[${event.rank}]`;
+  if (event.table !== "events") return `${trace}.${event.table}.loc[${event.id}]`;
+  return `event = ${trace}.events.loc[${event.id}]\nargs = ${trace}.args(${event.id})`;
+}
+
+export interface ExportChoice {
+  path: string;
+  selection: SelectionJson | null;
+  clip: boolean;
+  counters: boolean;
+  scrub: boolean;
+}
+
+export function exportCode(choice: ExportChoice): string {
+  const parts = ["traces", pythonString(choice.path)];
+  if (choice.selection !== null) parts.push(selectionCode(choice.selection));
+  for (const name of ["clip", "counters", "scrub"] as const) {
+    if (choice[name]) parts.push(`${name}=True`);
+  }
+  return `hw.export_trace(${parts.join(", ")})`;
+}
+
+/** A pandas query for events of exactly this name, of one category where it is known. */
+export function nameQuery(name: string, category: string | null = null): string {
+  const query = `name == ${pythonString(name)}`;
+  return category === null ? query : `${query} and category == ${pythonString(category)}`;
+}
+
+// The answer of op `collective`, checked, and what it says in words.
+
+export interface Member {
+  rank: number;
+  id: number;
+  /** ns after the first. */
+  arrival: number;
+  wait: number;
+  transfer: number;
+}
+
+/** The same call on all ranks that take part. */
+export interface Collective {
+  /** From 1, of `of` matched ones. */
+  number: number;
+  of: number;
+  name: string;
+  group: string;
+  /** Bytes; -1 where the file does not say. */
+  size: number;
+  algbw: number | null;
+  busbw: number | null;
+  /** -1 where several came at once. */
+  last_rank: number;
+  /** ns that the last came after the median of the others; 0 if it was not alone. */
+  late: number;
+  ranks: Member[];
+}
+
+export function readCollective(reply: Reply): Collective | null {
+  const given = reply.reply.collective as Collective | null | undefined;
+  if (given === null || given === undefined) return null;
+  if (!Array.isArray(given.ranks)) throw new Error('the answer to "collective" has no ranks');
+  return given;
+}
+
+/** The rank that came last, alone. */
+export function lastOf(collective: Collective): Member | null {
+  if (collective.late <= 0) return null;
+  return collective.ranks.find(({ rank }) => rank === collective.last_rank) ?? null;
+}
+
+/** `Collective 13 of 21` */
+export function numberWords({ number, of }: Collective): string {
+  return `Collective ${formatCount(number)} of ${formatCount(of)}`;
+}
+
+/** `7 ranks waited 5.49–6.23 ms; the transfer took 1.21 ms` */
+export function waitsWords({ ranks }: Collective): string {
+  const waits = ranks.map(({ wait }) => wait).filter((wait) => wait > 0);
+  const transfers = ranks.map(({ transfer }) => transfer).sort((a, b) => a - b);
+  const transfer = transfers[transfers.length >> 1] ?? 0;
+  const took = `transfer ${formatDuration(transfer)}`;
+  if (waits.length === 0) return `nobody waited, ${took}`;
+  const range = formatRange(Math.min(...waits), Math.max(...waits));
+  return `${formatCount(waits.length)} waited ${range}, ${took}`;
+}
+
+/** How many ranks there are: a warning where the job has more. */
+export function rankFacts({ ranks, ranks_of_job: ofJob = "" }: Scene): Child {
+  return ofJob === "" ? plural(ranks.length, "rank") : h("span", { class: "hta-warn-text" }, ofJob);
+}

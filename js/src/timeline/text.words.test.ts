@@ -1,0 +1,206 @@
+import { describe, expect, test } from "vitest";
+import { fakeJob } from "../../dev/fake_job";
+import type { Stats } from "../protocol/decode";
+import { EVERYTHING } from "../protocol/selection";
+import type { Scene } from "../protocol/source";
+import { rangesText } from "../ui/formats";
+import type { Words } from "../ui/text";
+import {
+  cutWords,
+  plain,
+  rowsWords,
+  searchWords,
+  selectionHead,
+  selectionWords,
+  spanText,
+  viewWords,
+} from "./text";
+
+const { scene } = fakeJob(3, 2);
+const [start, end] = scene.range;
+
+/** Thin spaces as plain ones, so that the expected text can be read. */
+const text = (words: Words | string): string =>
+  (typeof words === "string" ? words : plain(words)).replace(/[\u2009\u202f]/g, " ");
+
+function stats(more: Partial<Stats> = {}): Stats {
+  return {
+    start,
+    end,
+    ranks: [0, 1, 2],
+    data: [1000, 1000, 1000],
+    span: [1000, 1000, 1000],
+    compute: [200, 200, 110],
+    communication: [100, 100, 100],
+    exposed: [50, 50, 50],
+    memory: [10, 10, 10],
+    idle: [740, 740, 830],
+    kinds: {},
+    ...more,
+  };
+}
+
+describe("the view in words", () => {
+  test("the whole job, with its shares", () => {
+    const job: Scene = { ...scene, range: [0, 824e6] };
+    expect(text(viewWords(job.range, job, stats()))).toBe(
+      "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
+        "and idle 77 % of each GPU span.",
+    );
+  });
+
+  test("an export is not the whole job", () => {
+    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
+    const words = viewWords([60e6, 81e6], { ...scene, range: [60e6, 81e6], part }, stats());
+    expect(text(words)).toMatch(/^Whole export, 21\.0 ms\./u);
+  });
+
+  test.each([
+    [59e6, 4e6, "begins 1.00 ms before the export's window"],
+    [80e6, 3e6, "ends 2.00 ms after the export's window"],
+    [59e6, 40e6, "begins 1.00 ms before and ends 18.0 ms after the export's window"],
+    [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
+    [61e6, 4e6, ""],
+  ])("an event from %d on for %d ns that an export cut says so", (start, dur, words) => {
+    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
+    const exported: Scene = { ...scene, range: [60e6, 81e6], part };
+    expect(cutWords({ start, dur }, exported).replaceAll("\u2009", " ")).toBe(words);
+    expect(cutWords({ start, dur }, scene)).toBe("");
+  });
+
+  test("one rank speaks in the singular, nothing communicated is not said", () => {
+    const one: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
+    const words = viewWords(
+      scene.range,
+      one,
+      stats({ communication: [0, 0, 0], exposed: [0, 0, 0] }),
+    );
+    expect(text(words)).toContain("The GPU computes 20 % and idles 74 % of the GPU span.");
+  });
+
+  test("devices are called what their files call them", () => {
+    const ranks = scene.ranks.map((rank) => ({
+      ...rank,
+      tracks: rank.tracks.map((track) =>
+        track.role === "stream" ? { ...track, process: "MTIA 17" } : track,
+      ),
+    }));
+    expect(text(viewWords(scene.range, { ...scene, ranks }, stats()))).toContain("MTIAs compute");
+  });
+
+  test("shares are of the devices' spans, not of the ranks' data", () => {
+    const before = stats({ span: [500, 500, 500], idle: [240, 240, 330] });
+    expect(text(viewWords(scene.range, scene, before))).toContain("idle 54 %");
+    const none = stats({ span: [0, 0, 0], idle: [0, 0, 0] });
+    expect(text(viewWords(scene.range, scene, none))).toContain("No GPU works here");
+  });
+
+  test("a rank without data does not thin the shares", () => {
+    const words = text(viewWords(scene.range, scene, stats({ span: [1000, 0, 0] })));
+    expect(words).toContain("compute");
+    expect(words).toContain("20 %");
+  });
+
+  test("a window is named by its ends and its length", () => {
+    expect(text(viewWords([451.32e6, 453.36e6], scene, null))).toBe("451.32–453.36 ms (2.04 ms).");
+  });
+
+  test("a step that fills the view is named", () => {
+    const step = scene.steps[0];
+    if (step === undefined) throw new Error("the job has no step");
+    const words = viewWords([step.start, step.start + step.dur], scene, null);
+    expect(text(words)).toBe("ProfilerStep#4 in view, 263 ms.");
+  });
+
+  test("no device is not an idle device", () => {
+    const cpu: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary: [] })) };
+    expect(text(viewWords(scene.range, cpu, stats()))).toContain("No GPU events in these files.");
+    expect(text(viewWords(scene.range, cpu, stats()))).not.toContain("0 %");
+  });
+
+  test("calls of MPI are no device's, and the rest is not idle", () => {
+    const summary = [{ lane: 0, role: "comm" as const, label: "MPI" }];
+    const mpi: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary })) };
+    const words = text(viewWords(scene.range, mpi, stats()));
+    expect(words).toContain("Ranks are in MPI 10 % and elsewhere 77 % of the time.");
+    expect(words).not.toContain("GPU");
+  });
+
+  test("beyond the job", () => {
+    expect(text(viewWords([end + 10, end + 20], scene, stats()))).toContain("Outside the job");
+  });
+});
+
+describe("spans", () => {
+  test.each([
+    [[0, 824e6], "0–824 ms"],
+    [[1.5e9, 1.6e9], "1.500–1.600 s"],
+    [[10, 90], "10–90 ns"],
+    [[-5e6, 34e6], "−5.0 to 34.0 ms"],
+  ] as const)("%o", (span, expected) => {
+    expect(text(spanText(span))).toBe(expected);
+  });
+
+  test("single nanoseconds can be told apart", () => {
+    expect(text(spanText([451_974_999, 451_975_400]))).toBe("451.974999–451.975400 ms");
+  });
+});
+
+describe("selections", () => {
+  test("ranks read as ranges", () => {
+    expect(rangesText([0, 1, 2, 3, 5])).toBe("0–3, 5");
+    expect(rangesText([7, 6])).toBe("6, 7");
+    expect(rangesText([0, 2, 4, 6, 8, 10])).toBe("0, 2, …, 10 (6)");
+  });
+
+  test("rows are all, some, or tracks of some", () => {
+    const keys = ["GPU 0 · stream 7"];
+    expect(rowsWords(EVERYTHING, scene)).toBe("all 3 ranks");
+    expect(rowsWords({ ...EVERYTHING, ranks: [1] }, scene)).toBe("rank 1");
+    expect(rowsWords({ ...EVERYTHING, ranks: [0, 1], tracks: keys }, scene)).toBe(
+      "ranks 0, 1, GPU 0 · stream 7",
+    );
+    expect(rowsWords({ ...EVERYTHING, tracks: ["a", "b"] }, scene)).toBe("all 3 ranks, 2 tracks");
+  });
+
+  test("windows, events and queries have different heads", () => {
+    const window = { ...EVERYTHING, start_ns: 163e6, end_ns: 350e6 };
+    expect(text(selectionHead(window, scene))).toBe("Selection 163–350 ms (187 ms)");
+    expect(
+      selectionHead(
+        {
+          ...EVERYTHING,
+          ids: [
+            [0, 1],
+            [0, 2],
+          ],
+        },
+        scene,
+      ),
+    ).toBe("2 selected events");
+    expect(selectionHead({ ...EVERYTHING, query: "dur_ns > 5" }, scene)).toBe("Events by query");
+    const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1 };
+    const words = selectionWords(window, scene, {
+      events: 15775,
+      kinds: [
+        { ...row, kind: "annotation", sum: 1.8e9 },
+        { ...row, kind: "communication" },
+        { ...row, kind: "compute", sum: 102e6 },
+      ],
+      names: [],
+      names_total: 0,
+    });
+    expect(text(words)).toBe(
+      "Selection 163–350 ms (187 ms) on all 3 ranks: 15 775 events, 102 ms compute, " +
+        "95.0 ms communication.",
+    );
+  });
+});
+
+test("the search says where it is", () => {
+  const hits = { text: "wgrad", index: 2, total: 120, inView: 10 };
+  expect(text(searchWords(hits))).toBe(
+    "Search wgrad: hit 2 of 120, 10 in view · Enter next · Esc leave",
+  );
+  expect(text(searchWords({ ...hits, total: 0 }))).toBe("No name matches wgrad.");
+});

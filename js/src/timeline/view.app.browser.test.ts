@@ -1,0 +1,312 @@
+/** The whole view in a real browser: what it says, follows, refuses, and leaves behind. */
+
+import { describe, expect, test, vi } from "vitest";
+import { freshState, withProblems } from "../../dev/app_harness";
+import { AppSource } from "../../dev/app_source";
+import { fakeJob } from "../../dev/fake_job";
+import { drag, length, mount, pick, pointer, ready, viewOf } from "../../test/app_view";
+import { createStage } from "../stage/stage";
+import { TimelineApp } from "./view";
+
+describe("what is said", () => {
+  test("the view in words, the job in the toolbar, the truth on the badge", async () => {
+    const view = mount();
+    await ready(view);
+    expect(view.text(".hta-said")).toMatch(/^Whole job, \d+ ms\. GPUs compute \d+ %/);
+    expect(view.text(".hta-name")).toContain("made-up job3 ranks · ");
+    expect(view.text(".hta-badge .hta-if-wide")).toBe("made up");
+    const share = view.text(".hta-chips .hta-chip .hta-share");
+    expect(share).toMatch(/^\d/);
+  });
+
+  test("one request brings the shares for the stage and the toolbar", async () => {
+    const view = mount();
+    await ready(view);
+    expect(view.source.asked.filter(({ op }) => op === "stats")).toHaveLength(1);
+  });
+});
+
+describe("the state", () => {
+  test("W zooms in at the middle and tells the state, one undo takes it back", async () => {
+    const view = mount();
+    await ready(view);
+    view.root.focus();
+    view.press("w");
+    await expect.poll(() => viewOf(view)).not.toBeNull();
+    await expect
+      .poll(() => length(viewOf(view)) / length(view.job.scene.range))
+      .toBeCloseTo(1 / 1.35, 2);
+    expect(viewOf(view).every(Number.isInteger)).toBe(true);
+    await expect
+      .poll(() => (view.state.get("_history") as { past: unknown[] }).past.length)
+      .toBe(1);
+    view.press("z", { ctrlKey: true });
+    expect(view.state.get("view")).toBeNull();
+    await expect.poll(() => view.text(".hta-said")).toContain("Whole job");
+  });
+
+  test("what Python sets is shown and not written back", async () => {
+    const view = mount();
+    await ready(view);
+    const saves = view.state.saves;
+    view.state.set("view", [10_000_000, 20_000_000]);
+    await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
+    view.state.set("color", "name");
+    expect(view.find(".hta-color").getAttribute("aria-pressed")).toBe("true");
+    view.state.set("search", "AllReduce");
+    await expect.poll(() => view.text(".hta-count")).toBe("27");
+    expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce");
+    expect(view.state.saves).toBe(saves);
+    expect(view.state.get("view")).toEqual([10_000_000, 20_000_000]);
+  });
+
+  test("a key that comes before the view has set out for what Python asked still counts", async () => {
+    const view = mount();
+    await ready(view);
+    view.root.focus();
+    view.state.set("view", [10_000_000, 30_000_000]);
+    view.press("z");
+    await expect.poll(() => viewOf(view)).toEqual(view.job.scene.range);
+    await expect.poll(() => view.text(".hta-said")).toContain("Whole job");
+  });
+
+  test("another state is followed after a link", async () => {
+    const view = mount();
+    await ready(view);
+    const other = freshState();
+    other.values.search = "gemm";
+    view.app.attach(other);
+    await expect
+      .poll(() => (view.find(".hta-search input") as HTMLInputElement).value)
+      .toBe("gemm");
+    view.state.set("search", "old");
+    expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("gemm");
+    view.press("c");
+    expect(other.get("color")).toBe("name");
+    expect(view.state.get("color")).toBe("kind");
+  });
+});
+
+describe("failures", () => {
+  test("a failed request speaks where its answer would stand", async () => {
+    const view = mount((_, source) =>
+      source.broken.set("event", "byte 12: gzip stream is cut off"),
+    );
+    await ready(view);
+    pick(view, "AllReduce");
+    await expect.poll(() => view.text(".hta-failure")).toContain("byte 12: gzip stream is cut off");
+    view.source.broken.clear();
+    view.find(".hta-failure button").click();
+    await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
+  });
+
+  test("what the drawing lacks is said above it and can be tried again", async () => {
+    const view = mount((_, source) => source.broken.set("stats", "rank-3.json.gz was replaced"));
+    await expect.poll(() => view.text(".hta-error-strip")).toContain("rank-3.json.gz was replaced");
+    view.source.broken.clear();
+    [...view.root.querySelectorAll<HTMLElement>(".hta-error-strip button")][0]?.click();
+    await ready(view);
+    expect(view.find(".hta-error-strip").hidden).toBe(true);
+  });
+
+  test("a broken search expression marks the field", async () => {
+    const view = mount();
+    await ready(view);
+    view.state.set("search", "/(");
+    await expect.poll(() => view.text(".hta-count")).toBe("not searchable");
+    expect(view.find(".hta-search input").getAttribute("aria-invalid")).toBe("true");
+  });
+
+  test("an export reports what it wrote, and why it could not", async () => {
+    const view = mount();
+    await ready(view);
+    view.root.focus();
+    view.press("x");
+    expect((view.find(".hta-path") as HTMLInputElement).value).toBe("made-up-job-window.json.gz");
+    view.find(".hta-primary").click();
+    await expect
+      .poll(() => view.text(".hta-result"))
+      .toContain("Wrote made-up-job-window.json.gz: 1 234 events");
+    view.source.broken.set("export", "No space left on device");
+    view.find(".hta-primary").click();
+    await expect.poll(() => view.text(".hta-result")).toBe("No space left on device");
+    const [first] = view.source.asked.filter(({ op }) => op === "export");
+    expect(first?.request).toMatchObject({ clip: false, counters: false, scrub: false });
+    expect(first?.request.selection).toMatchObject({ start_ns: 0, ranks: null });
+  });
+
+  test("no track left is said, with the way back", async () => {
+    const view = mount();
+    await ready(view);
+    view.find('button[aria-label="Filter tracks"]').click();
+    const input = view.find(".hta-filter input") as HTMLInputElement;
+    input.value = "tpu";
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    expect(view.text(".hta-card")).toContain("No track matches");
+    view.find(".hta-card button").click();
+    expect(view.find(".hta-card").hidden).toBe(true);
+  });
+});
+
+test("no name in a trace becomes markup", async () => {
+  const evil = '<img src=x onerror="globalThis.pwned = true">';
+  const view = mount((job, source) => {
+    source.rename = (name) => `${name} ${evil}`;
+    Object.assign(job.scene, withProblems(job.scene), { title: evil });
+    job.scene.truth = {
+      level: "warn",
+      text: evil,
+      problems: [{ kind: evil, count: 1, detail: evil, rank: 0, file: evil }],
+    };
+    job.scene.ranks.forEach((rank) => Object.assign(rank, { label: evil, host: evil, file: evil }));
+    job.scene.ranks[0]!.truncated = evil;
+    for (const track of job.scene.ranks.flatMap((rank) => rank.tracks)) {
+      Object.assign(track, { label: evil, process: evil });
+    }
+  });
+  await ready(view);
+  pick(view, "cudaLaunchKernel");
+  await expect.poll(() => view.text(".hta-details")).toContain("Inside");
+  expect(view.text(".hta-details h3")).toBe(`cudaLaunchKernel ${evil}`);
+  view.state.set("search", evil);
+  await expect.poll(() => view.text(".hta-said")).toContain(evil);
+  drag(view, [300, 110], [600, 200]);
+  await expect.poll(() => view.text(".hta-table-names")).toContain(evil);
+  view.find(".hta-badge:not(.hta-kernel)").click();
+  expect(view.text(".hta-problems")).toContain(evil);
+  view.root.focus();
+  view.press("x");
+  view.press("Escape");
+  pointer(view, "pointermove", 30, 110);
+  await expect.poll(() => view.text(".hta-tooltip")).toContain(evil);
+  pointer(view, "pointermove", 400, 110);
+  view.source.broken.set("event", evil);
+  view.root.focus();
+  view.press(".");
+  expect(view.root.querySelector("img")).toBeNull();
+  expect((globalThis as { pwned?: boolean }).pwned).toBeUndefined();
+});
+
+describe("hosts", () => {
+  test("a shadow root holds it as well", async () => {
+    const host = document.body.appendChild(document.createElement("div"));
+    const shadow = host.attachShadow({ mode: "open" });
+    const view = mount(() => {}, shadow);
+    await ready(view);
+    view.root.focus();
+    view.press("/");
+    expect(shadow.activeElement).toBe(view.find(".hta-search input"));
+    view.press("Escape");
+    expect(shadow.activeElement).toBe(view.root);
+    view.press("c");
+    expect(view.state.get("color")).toBe("name");
+  });
+
+  test("the theme is the host's, and follows it", async () => {
+    document.body.dataset.jpThemeLight = "false";
+    const view = mount();
+    expect(view.root.dataset.theme).toBe("dark");
+    expect(getComputedStyle(view.root).backgroundColor).toBe("rgb(20, 24, 31)");
+    document.body.dataset.jpThemeLight = "true";
+    await expect.poll(() => view.root.dataset.theme).toBe("light");
+    delete document.body.dataset.jpThemeLight;
+  });
+
+  test("nothing is cut at 700 px", async () => {
+    const view = mount();
+    view.root.parentElement!.style.width = "700px";
+    await expect.poll(() => view.root.classList.contains("hta-narrow")).toBe(true);
+    const bar = view.find(".hta-toolbar");
+    const edge = view.root.getBoundingClientRect().right;
+    for (const node of bar.querySelectorAll("button:not([hidden])")) {
+      expect(node.getBoundingClientRect().right).toBeLessThanOrEqual(edge);
+    }
+    expect(bar.scrollWidth).toBeLessThanOrEqual(bar.clientWidth);
+    expect(view.find(".hta-more").hidden).toBe(false);
+    view.find(".hta-more").click();
+    const sheet = view.find(".hta-popover").getBoundingClientRect();
+    expect(sheet.right).toBeLessThanOrEqual(edge);
+    view.find(".hta-menu .hta-chip").click();
+    expect(view.find(".hta-menu .hta-chip").getAttribute("aria-pressed")).toBe("false");
+  });
+
+  test("every button has a name", async () => {
+    const view = mount();
+    await ready(view);
+    pick(view, "AllReduce");
+    await expect.poll(() => view.text(".hta-details")).toContain("Arguments");
+    for (const node of view.root.querySelectorAll("button:not([hidden])")) {
+      const name = node.getAttribute("aria-label") ?? node.textContent;
+      expect(name?.trim(), node.outerHTML).not.toBe("");
+    }
+    expect(view.root.getAttribute("role")).toBe("application");
+    await expect.poll(() => view.root.getAttribute("aria-activedescendant")).not.toBeNull();
+    const cell = view.root.getAttribute("aria-activedescendant") ?? "";
+    expect(document.getElementById(cell)?.textContent).toContain("AllReduce");
+  });
+});
+
+test("a hundred mounts leave nothing behind", async () => {
+  const kept: { signal: AbortSignal | null }[] = [];
+  const add = EventTarget.prototype.addEventListener;
+  const remove = EventTarget.prototype.removeEventListener;
+  const outside = (target: unknown): boolean =>
+    target === window ||
+    target === document ||
+    target === document.body ||
+    target instanceof MediaQueryList;
+  const records = new Map<unknown, { signal: AbortSignal | null }>();
+  vi.spyOn(EventTarget.prototype, "addEventListener").mockImplementation(function (
+    this: EventTarget,
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: AddEventListenerOptions | boolean,
+  ) {
+    if (outside(this)) {
+      const record = { signal: typeof options === "object" ? (options.signal ?? null) : null };
+      kept.push(record);
+      records.set(listener, record);
+    }
+    add.call(this, type, listener, options);
+  });
+  vi.spyOn(EventTarget.prototype, "removeEventListener").mockImplementation(function (
+    this: EventTarget,
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: EventListenerOptions | boolean,
+  ) {
+    const record = records.get(listener);
+    if (outside(this) && record !== undefined) kept.splice(kept.indexOf(record), 1);
+    remove.call(this, type, listener, options);
+  });
+  const job = fakeJob(1, 1);
+  const source = new AppSource(job);
+  const state = freshState();
+  try {
+    for (let at = 0; at < 100; at += 1) {
+      const end = new AbortController();
+      const box = document.body.appendChild(document.createElement("div"));
+      new TimelineApp(box, {
+        scene: job.scene,
+        source,
+        state,
+        height: 300,
+        signal: end.signal,
+        makeStage: createStage,
+      });
+      if (at % 10 === 0) {
+        box.firstElementChild?.querySelector<HTMLElement>(".hta-more")?.click();
+        await new Promise(requestAnimationFrame);
+      }
+      end.abort();
+      expect(box.childElementCount).toBe(0);
+      box.remove();
+    }
+    expect(state.listenerCount).toBe(0);
+    expect(source.listenerCount).toBe(0);
+    expect(kept.length).toBeGreaterThan(0);
+    expect(kept.filter(({ signal }) => signal === null || !signal.aborted)).toEqual([]);
+  } finally {
+    vi.restoreAllMocks();
+  }
+});

@@ -1,0 +1,435 @@
+/** One view of a timeline: creates its parts and puts them into the page. */
+
+import { ObservedSource } from "../connection/answering";
+import { type Key, KEYS, type Model, Shared } from "../connection/store";
+import { LaneIndex } from "../protocol/scene";
+import {
+  asError,
+  isAbort,
+  type Scene,
+  type Source,
+  type Span,
+  type Stage,
+  type ThemeName,
+} from "../protocol/source";
+import { aria, focused, h } from "../ui/dom";
+import { detectTheme, markWidth, watchBoxes, watchTheme } from "../ui/host";
+import type { Words } from "../ui/text";
+import { applyTheme } from "../ui/theme";
+import { Tooltip } from "../ui/tooltip";
+import { Commands } from "./commands";
+import { AccessGrid, type Context, ErrorStrip, throttle } from "./context";
+import { Hover } from "./hover";
+import { listenToKeys, PANEL_HELP } from "./keys";
+import { kindsOf, Legend } from "./legend";
+import { listenToWheel } from "./motion";
+import { Led, Navigation } from "./navigation";
+import { HelpSheet } from "./panels/help";
+import { Dock, PanelControl } from "./panels/panels";
+import { Pointer } from "./pointer";
+import { Folding, PinButton, Rows } from "./rows";
+import { Search, SearchBox } from "./search";
+import { Picking } from "./selected_event";
+import { type KernelSays, StatusLine, ViewFacts } from "./status";
+import { searchWords } from "./text";
+import { FilterBox, Toolbar } from "./toolbar";
+
+// One view of a timeline: puts the parts together and into a page.
+
+export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
+
+interface AppOptions {
+  scene: Scene;
+  source: Source;
+  state: Model;
+  height: number;
+  signal: AbortSignal;
+  makeStage: MakeStage;
+  /** Fold like ranks; null or left out: only where there are many. */
+  folded?: boolean | null;
+  /** The user has folded or unfolded them. */
+  keepFolded?: (folded: boolean) => void;
+  /** As one of several linked panels: where its status line goes, and what others look after. */
+  part?: Part;
+}
+
+interface Part {
+  /** What its toolbar is called; "Timeline" without it. */
+  title?: string;
+  status: HTMLElement;
+  theme: ThemeName;
+  /** What the status of the source means here; null for the usual. */
+  kernelSays(): KernelSays | null;
+  openProblems(): void;
+}
+
+const LEAST_STAGE_PX = 96;
+/** Requests without a place of their own for an error. */
+const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
+
+export class TimelineApp {
+  private readonly root: HTMLElement;
+  private readonly frame: HTMLElement;
+  private readonly ctx: Context;
+  private readonly parts: Parts;
+  private readonly strip = new ErrorStrip();
+  private readonly printGrid: () => void;
+  private readonly partTitle: string | undefined;
+  /** For whoever lets two timelines move together. */
+  readonly led: Led;
+
+  constructor(host: HTMLElement, options: AppOptions) {
+    const { signal, scene } = options;
+    this.partTitle = options.part?.title;
+    this.root = h("div", {
+      class: options.part === undefined ? "hta-root" : "hta-root hta-part",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "trace timeline",
+      "data-lm-suppress-shortcuts": "true",
+    });
+    this.frame = h("div", { class: "hta-stage-frame" });
+    host.append(this.root);
+    const theme = options.part?.theme ?? detectTheme(this.root);
+    applyTheme(this.root, theme);
+    this.root.append(this.frame);
+    this.height = options.height;
+
+    const source = new ObservedSource(options.source);
+    const shared = new Shared(signal);
+    shared.attach(options.state);
+    const stage = options.makeStage(scene, source, theme);
+    this.frame.append(stage.el);
+    const ctx: Context = {
+      root: this.root,
+      stage,
+      source,
+      shared,
+      signal,
+      isPart: options.part !== undefined,
+      scene,
+      lanes: new LaneIndex(scene),
+    };
+    this.ctx = ctx;
+
+    const { folded = null, keepFolded = () => {}, part } = options;
+    this.parts = makeParts(ctx, this.frame, {
+      folded,
+      keepFolded,
+      openProblems: part === undefined ? null : () => part.openProblems(),
+      kernelSays: () => part?.kernelSays() ?? null,
+      showAllRanks: () => this.showAllRanks(),
+      fail: (title, error) => this.fail(title, error),
+    });
+    this.led = this.parts.led;
+    this.printGrid = throttle(250, signal, () =>
+      this.parts.grid.print(this.parts.picking.brief, shared.state.pinned),
+    );
+
+    const { dock, facts, grid, pin, status, tip, toolbar } = this.parts;
+    this.frame.append(pin.el, facts.card.el, tip.el);
+    this.root.prepend(toolbar.el, this.strip.el);
+    this.root.append(dock.el, grid.el);
+    (options.part?.status ?? this.root).append(status.el);
+
+    this.listen();
+    this.showScene();
+    this.show(new Set<Key>(KEYS), false);
+    this.setWidth(this.root.clientWidth);
+    this.parts.facts.renew();
+    if (!ctx.isPart) watchTheme(this.root, signal, (name) => this.setTheme(name));
+    signal.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  /** Follow another shared state from now on. */
+  attach(state: Model): void {
+    this.ctx.shared.attach(state);
+  }
+
+  /** Show another job in the same place. */
+  setScene(scene: Scene): void {
+    const { ctx } = this;
+    ctx.scene = scene;
+    ctx.lanes = new LaneIndex(scene);
+    ctx.source.forget();
+    ctx.stage.setScene(scene);
+    this.showScene();
+    this.parts.rows.renew();
+    this.parts.folding.renew();
+    this.parts.picking.renew();
+    this.parts.panels.renew();
+    this.parts.search.follow();
+    this.parts.nav.follow(ctx.shared.state.view, false);
+    this.parts.facts.renew();
+  }
+
+  /** Fold like ranks, or show all, as Python says. */
+  setFolded(folded: boolean): void {
+    this.parts.folding.set(folded, false);
+  }
+
+  /** Height of the drawing in which every row has room. */
+  get naturalHeight(): number {
+    return this.ctx.stage.contentHeight();
+  }
+
+  /** Called with the window in view, also while it moves. */
+  onView(listener: (view: Span) => void): void {
+    this.ctx.stage.onView(listener);
+    listener(this.ctx.stage.view());
+  }
+
+  /** What linked panels say of the selection; null for nothing. */
+  saySelection(words: Words | null): void {
+    this.parts.status.say("area", words);
+  }
+
+  /** Say something at the side of the status line; "" for nothing. */
+  sayAside(text: string): void {
+    this.parts.status.setAside(text);
+  }
+
+  /** Say something for a moment. */
+  flash(words: Words): void {
+    this.parts.status.flash(words);
+  }
+
+  openExport(): void {
+    this.parts.panels.openExport();
+    this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  openHelp(): void {
+    this.parts.commands.run("help");
+    this.root.scrollIntoView({ block: "nearest" });
+  }
+
+  openProblems(): void {
+    this.parts.panels.openProblems();
+  }
+
+  /** Write down a gesture that is still settling: an undo from elsewhere then undoes it. */
+  settle(): void {
+    this.ctx.shared.flush();
+  }
+
+  /** The view as an SVG picture, with a sentence above it. */
+  toSvg(headline = ""): Promise<string> {
+    return this.parts.panels.svg(headline);
+  }
+
+  /** Height of the drawing; toolbar, status line and panels come on top. */
+  get height(): number {
+    return Number.parseFloat(this.frame.style.height);
+  }
+
+  set height(height: number) {
+    this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
+  }
+
+  setTheme(name: ThemeName): void {
+    applyTheme(this.root, name);
+    this.ctx.stage.setTheme(name);
+  }
+
+  private listen(): void {
+    const { ctx } = this;
+    const { nav, folding, picking, pointer, search, status } = this.parts;
+    const { shared, source, signal } = ctx;
+    shared.onChange((keys) => this.show(keys, true));
+    shared.onHistory(() => this.parts.toolbar.setHistory(shared.canUndo, shared.canRedo));
+    source.onStatus((now) => status.setKernel(now), signal);
+    source.onFailure((op, error) => {
+      if (DRAWING_OPS.has(op)) this.fail("The timeline is not complete", error);
+    });
+    nav.moved.on(() => this.parts.hover.moved());
+    search.changed.on(() => this.saySearch());
+    picking.event.on(() => {
+      this.printGrid();
+      // A hit that was stepped to is what the search says; any other event speaks for itself.
+      const { brief } = picking;
+      if (brief !== null && !search.isAt(brief)) status.say("search", null);
+    });
+    this.parts.rows.changed.on(() => this.printGrid());
+    folding.changed.on(() => this.showFolding());
+    const hold = (): void => folding.hold(picking.rank, shared.state.selection);
+    picking.event.on(hold);
+    picking.selection.on(hold);
+    picking.selection.on(() => this.showRanks());
+    listenToWheel({
+      ctx,
+      nav,
+      hasFocus: () => this.root.contains(focused(this.root)),
+      hint: () => status.flash([{ key: "Ctrl" }, " + scroll to zoom"]),
+    });
+    listenToKeys({
+      root: this.root,
+      signal,
+      press: (match, id) => this.parts.commands.press(match, id),
+      release: (id) => this.parts.commands.motion.release(id),
+      releaseAll: () => this.parts.commands.motion.releaseAll(),
+      setSpace: (held) => {
+        pointer.space = held;
+      },
+      anyKey: () => status.setHint(false),
+      focus: (inside) => status.setHint(inside),
+    });
+    watchBoxes([this.root], () => this.setWidth(this.root.clientWidth), signal);
+  }
+
+  /** Show what the shared state says. */
+  private show(keys: ReadonlySet<Key>, animate: boolean): void {
+    const { state, canUndo, canRedo } = this.ctx.shared;
+    if (keys.has("view")) this.parts.nav.follow(state.view, animate);
+    if (keys.has("color")) {
+      this.ctx.stage.setColor(state.color);
+      this.parts.toolbar.setColor(state.color);
+    }
+    if (keys.has("pinned")) this.parts.rows.push();
+    this.showRanks();
+    if (keys.has("search")) this.parts.search.follow();
+    if (keys.has("selection") || keys.has("selected_event")) {
+      this.parts.picking.follow({
+        event: keys.has("selected_event"),
+        selection: keys.has("selection"),
+      });
+    }
+    this.parts.toolbar.setHistory(canUndo, canRedo);
+  }
+
+  /** In a dashboard: only the ranks that another panel selected. */
+  private showRanks(): void {
+    const { isPart, scene, shared } = this.ctx;
+    if (!isPart) return;
+    const { selection, ranks_from: from } = shared.state;
+    const ranks = from === "timeline" ? null : (selection?.ranks ?? null);
+    this.parts.rows.showOnly(ranks);
+    this.parts.status.setRanks(ranks?.length ?? scene.ranks.length, scene.ranks.length);
+  }
+
+  private showAllRanks(): void {
+    this.ctx.shared.set({ ranks_from: "timeline" });
+    this.showRanks();
+  }
+
+  private showScene(): void {
+    const { scene } = this.ctx;
+    this.parts.toolbar.setScene(
+      scene,
+      this.ctx.isPart ? (this.partTitle ?? "Timeline") : scene.title,
+    );
+    this.parts.legend.setKinds(kindsOf(scene));
+    this.parts.status.setTruth(scene.truth);
+    this.parts.status.setEmbedded(scene.embedded);
+    this.showFolding();
+    aria(this.root, "label", `${scene.title}, ${scene.ranks.length} ranks, ${scene.events} events`);
+    this.printGrid();
+  }
+
+  private showFolding(): void {
+    this.parts.toolbar.setFolding(this.parts.folding.offered, this.parts.folding.on);
+  }
+
+  /** Width 0 means hidden: nothing is known of the room then. */
+  private setWidth(width: number): void {
+    if (width === 0) return;
+    markWidth(this.root, width);
+    this.parts.toolbar.setWidth(width);
+  }
+
+  private saySearch(): void {
+    const { hits, text } = this.parts.search;
+    this.parts.status.say("search", hits === null || text === "" ? null : searchWords(hits));
+  }
+
+  /** Say in the widget what went wrong. */
+  fail(title: string, error: unknown): void {
+    if (isAbort(error) || this.ctx.signal.aborted) return;
+    this.strip.show(title, asError(error).message, [
+      {
+        text: "Try again",
+        press: () => {
+          this.strip.hide();
+          this.ctx.source.forget();
+          this.ctx.stage.invalidate();
+          this.parts.facts.renew();
+        },
+      },
+    ]);
+  }
+
+  private close(): void {
+    this.ctx.stage.destroy();
+    this.parts.status.el.remove();
+    this.root.remove();
+  }
+}
+
+// Makes the parts of a timeline, each with what it needs of the others.
+
+interface AssemblyWays {
+  folded: boolean | null;
+  keepFolded(folded: boolean): void;
+  /** Null where the timeline has a panel of its own for them. */
+  openProblems: (() => void) | null;
+  /** Null for what status lines say as a rule. */
+  kernelSays(): KernelSays | null;
+  showAllRanks(): void;
+  fail(title: string, error: unknown): void;
+}
+
+type Parts = ReturnType<typeof makeParts>;
+
+function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
+  const { fail } = ways;
+  const focus = (): void => ctx.root.focus({ preventScroll: true });
+  const dock = new Dock(focus);
+  const help = new HelpSheet(frame, focus, ctx.isPart ? [PANEL_HELP] : []);
+  const nav = new Navigation(ctx);
+  const rows = new Rows(ctx);
+  const folding = new Folding(ctx, rows, ways.folded, ways.keepFolded, (error) =>
+    fail("Ranks that are alike cannot be found", error),
+  );
+  const picking = new Picking(ctx, nav, rows);
+  const search = new Search(ctx, picking);
+  const status: StatusLine = new StatusLine(ctx, {
+    openProblems: ways.openProblems ?? (() => panels.openProblems()),
+    showAllRanks: ways.showAllRanks,
+    kernelSays: ways.kernelSays,
+  });
+  const panels = new PanelControl(ctx, dock, nav, picking, search, status);
+  const tip = new Tooltip(frame);
+  const pin = new PinButton(ctx, rows);
+  const hover = new Hover(ctx, tip, rows, (row, point) => pin.show(row, point));
+  const legend = new Legend(ctx, ctx.signal);
+  const searchBox = new SearchBox(ctx, search, focus, (error) => fail("The search failed", error));
+  const filter = new FilterBox(ctx, rows);
+  const parts = { ctx, nav, rows, folding, picking, status, hover };
+  const pointer = new Pointer({
+    ...parts,
+    focus,
+    stays: (node) => pin.el.contains(node),
+    failed: (error) => fail("The event cannot be found", error),
+  });
+  const commands = new Commands({
+    ...parts,
+    search,
+    pointer,
+    help,
+    focusSearch: () => searchBox.focus(),
+    openExport: () => panels.openExport(),
+    closePanel: () => dock.close(),
+    fail,
+  });
+  const led = new Led(ctx, nav, hover);
+  const toolbar = new Toolbar(legend, searchBox, filter, (command) => commands.run(command));
+  const facts = new ViewFacts(
+    { ctx, nav, rows, folding, status, legend },
+    { showAllRows: () => filter.clear(), back: () => void commands.run("undo") },
+  );
+  const grid = new AccessGrid(ctx);
+  return {
+    ...{ nav, rows, folding, picking, search, hover, pointer, commands, led },
+    ...{ toolbar, legend, status, panels, dock, tip, pin, facts, grid },
+  };
+}

@@ -1,0 +1,206 @@
+/** Theme, size and visibility of a widget within its host. */
+
+import type { ThemeName } from "../protocol/source";
+import { toggle } from "./dom";
+
+// Light or dark, as the host shows itself.
+
+const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
+const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
+
+/** What an element says of its theme by the ways that hosts are known to use, or null. */
+function said(node: HTMLElement): ThemeName | null {
+  const jupyter = node.dataset.jpThemeLight;
+  if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
+  const code = node.dataset.vscodeThemeKind;
+  if (code !== undefined) {
+    if (code.endsWith("light")) return "light";
+    return "dark";
+  }
+  const words = [
+    node.dataset.theme ?? "",
+    node.dataset.colorScheme ?? "",
+    node.getAttribute("theme") ?? "",
+    node.className,
+  ];
+  for (const word of words) {
+    if (typeof word !== "string") continue;
+    if (DARK_WORD.test(word)) return "dark";
+    if (LIGHT_WORD.test(word)) return "light";
+  }
+  return null;
+}
+
+export function detectTheme(el: HTMLElement): ThemeName {
+  for (let node: Node | null = el.parentNode; node !== null; node = up(node)) {
+    const theme = node instanceof HTMLElement ? said(node) : null;
+    if (theme !== null) return theme;
+  }
+  return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+function up(node: Node): Node | null {
+  return node instanceof ShadowRoot ? node.host : node.parentNode;
+}
+
+/** Calls back on every change of the host's theme until the signal. */
+export function watchTheme(
+  el: HTMLElement,
+  signal: AbortSignal,
+  changed: (theme: ThemeName) => void,
+): void {
+  let theme = detectTheme(el);
+  const look = (): void => {
+    const now = detectTheme(el);
+    if (now === theme) return;
+    theme = now;
+    changed(now);
+  };
+  const observer = new MutationObserver(look);
+  for (const node of [document.body, document.documentElement]) {
+    observer.observe(node, {
+      attributes: true,
+      attributeFilter: [
+        "class",
+        "theme",
+        "data-theme",
+        "data-color-scheme",
+        "data-jp-theme-light",
+        "data-vscode-theme-kind",
+      ],
+    });
+  }
+  const media = window.matchMedia("(prefers-color-scheme: dark)");
+  media.addEventListener("change", look, { signal });
+  signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+}
+
+// The size of an element and the density of its display, whenever one of them changes.
+
+interface Size {
+  width: number;
+  height: number;
+  dpr: number;
+}
+
+/** Null while the element is hidden: outputs out of sight have no size. */
+export function sizeOf(el: HTMLElement): Size | null {
+  const { clientWidth: width, clientHeight: height } = el;
+  if (width === 0 || height === 0) return null;
+  return { width, height, dpr: window.devicePixelRatio || 1 };
+}
+
+export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSignal): void {
+  watchBoxes([el], onChange, signal);
+  watchDensity(onChange, signal);
+}
+
+/** Hear once of all elements whose size changed, and of what size they have at first. */
+export function watchBoxes(
+  elements: readonly Element[],
+  onChange: () => void,
+  signal: AbortSignal,
+): void {
+  const resizes = new ResizeObserver(onChange);
+  for (const el of elements) resizes.observe(el);
+  signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
+}
+
+/** A query matches one density only: after each change the next one is asked for. */
+function watchDensity(onChange: () => void, signal: AbortSignal): void {
+  const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+  const changed = () => {
+    onChange();
+    watchDensity(onChange, signal);
+  };
+  query.addEventListener("change", changed, { once: true, signal });
+}
+
+// Whether somebody can see an element: near enough to the window, in a page that is in front.
+
+/** As far beyond the window an element counts as seen: as high as the window itself. */
+const MARGIN = "100% 0px";
+
+export class InSight {
+  /** Null as long as the browser has not said. */
+  private near: boolean | null;
+
+  /** `onChange` hears when it comes into sight and when it goes. */
+  constructor(el: Element, onChange: () => void, signal: AbortSignal) {
+    this.near = typeof IntersectionObserver === "undefined" ? true : null;
+    let before = this.now;
+    const look = (): void => {
+      if (this.now === before) return;
+      before = this.now;
+      onChange();
+    };
+    document.addEventListener("visibilitychange", look, { signal });
+    if (this.near === true) return;
+    const observer = new IntersectionObserver(
+      (entries) => {
+        this.near = entries.at(-1)?.isIntersecting ?? this.near;
+        look();
+      },
+      { rootMargin: MARGIN },
+    );
+    observer.observe(el);
+    signal.addEventListener("abort", () => observer.disconnect(), { once: true });
+  }
+
+  get now(): boolean {
+    return this.near === true && document.visibilityState !== "hidden";
+  }
+
+  /** It is known that nobody can. */
+  get isOut(): boolean {
+    return this.near !== null && !this.now;
+  }
+}
+
+// What there is room for, as classes for the styles.
+
+/** Below this width chips and search fold into a button each. */
+export const NARROW_PX = 900;
+/** Below this width the hint of keys has no room, and badges are brief. */
+export const TIGHT_PX = 760;
+/** From this width on the tables of totals have all their columns. */
+const ROOMY_PX = 1060;
+/** From this width on the colour mode is written out. */
+const WIDE_PX = 1280;
+
+export function markWidth(root: HTMLElement, width: number): void {
+  toggle(root, "hta-narrow", width < NARROW_PX);
+  toggle(root, "hta-tight", width < TIGHT_PX);
+  toggle(root, "hta-roomy", width >= ROOMY_PX);
+  toggle(root, "hta-wide", width >= WIDE_PX);
+}
+
+// Which panels can be seen: nothing is asked for the others.
+
+export class Sight {
+  private readonly seen = new Set<Element>();
+  private readonly observer: IntersectionObserver;
+
+  constructor(changed: () => void, signal: AbortSignal) {
+    this.observer = new IntersectionObserver(
+      (entries) => {
+        for (const { target, isIntersecting } of entries) {
+          if (isIntersecting) this.seen.add(target);
+          else this.seen.delete(target);
+        }
+        changed();
+      },
+      // A little beyond the window, so that scrolling finds numbers and not their absence.
+      { rootMargin: "200px" },
+    );
+    signal.addEventListener("abort", () => this.observer.disconnect(), { once: true });
+  }
+
+  watch(el: Element): void {
+    this.observer.observe(el);
+  }
+
+  isSeen(el: Element): boolean {
+    return this.seen.has(el);
+  }
+}

@@ -1,0 +1,356 @@
+/** Measure, cut and wrap text; sentences of notes. */
+
+import type { PanelFrame } from "../protocol/source";
+import { formatCount } from "./formats";
+import { FONT_FAMILY } from "./theme";
+
+// How wide texts are, and how they fit.
+
+type Weight = "normal" | "bold";
+
+const MOST = 4000;
+const widths = new Map<string, number>();
+let pen: CanvasRenderingContext2D | null | undefined;
+
+/** Width in CSS px; letters are guessed where there is no canvas, as in tests without a browser. */
+export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
+  const key = `${weight[0]}${size} ${text}`;
+  const known = widths.get(key);
+  if (known !== undefined) return known;
+  pen ??= document.createElement("canvas").getContext("2d");
+  let width = text.length * size * 0.58;
+  if (pen !== null) {
+    pen.font = `${weight} ${size}px ${FONT_FAMILY}`;
+    width = pen.measureText(text).width;
+  }
+  if (widths.size > MOST) widths.clear();
+  widths.set(key, width);
+  return width;
+}
+
+/** Lines no wider than `room`; words that have no room alone are broken. */
+export function wrapped(
+  text: string,
+  room: number,
+  weight: Weight = "normal",
+  size = 11,
+): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (let word of text.split(" ")) {
+    if (line !== "" && textWidth(`${line} ${word}`, weight, size) > room) {
+      lines.push(line);
+      line = "";
+    }
+    while (word.length > 1 && textWidth(word, weight, size) > room) {
+      let end = word.length - 1;
+      while (end > 1 && textWidth(word.slice(0, end), weight, size) > room) end -= 1;
+      lines.push(word.slice(0, end));
+      word = word.slice(end);
+    }
+    line = line === "" ? word : `${line} ${word}`;
+  }
+  lines.push(line);
+  return lines;
+}
+
+/** Leaves the middle out where there is no room: names of matrix products differ at their ends. */
+export function shortened(text: string, room: number, weight: Weight = "normal"): string {
+  if (textWidth(text, weight) <= room) return text;
+  const letters = Array.from(text);
+  const cut = (kept: number): string => {
+    const head = Math.ceil(kept * 0.6);
+    return `${letters.slice(0, head).join("")}…${letters.slice(letters.length - kept + head).join("")}`;
+  };
+  let [low, high] = [1, letters.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (textWidth(cut(middle), weight) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return cut(low);
+}
+
+/** Names as they fit; those that differ only where they are cut are numbered. */
+export function fitted(names: readonly string[], room: number): string[] {
+  const met = new Map<string, number>();
+  return names.map((name) => {
+    const short = shortened(name, room);
+    const count = (met.get(short) ?? 0) + 1;
+    met.set(short, count);
+    if (count === 1 || short === name) return short;
+    const end = ` (${count})`;
+    return shortened(name, room - textWidth(end)) + end;
+  });
+}
+
+// Short names of rows, told apart where several are the same: as Python's `charts/data.py`.
+
+/** Longer parts of names say nothing at a glance; such rows are numbered. */
+const LONGEST = 28;
+
+export function toldApart(labels: readonly string[], names: readonly string[]): string[] {
+  const told = [...labels];
+  for (const rows of same(told)) {
+    const words = differences(rows.map((row) => names[row]!));
+    rows.forEach((row, at) => {
+      if (words[at] !== "") told[row] = `${labels[row]!} (${words[at]!})`;
+    });
+  }
+  const taken = new Set(told);
+  for (const rows of same(told)) {
+    let number = 1;
+    for (const row of rows.slice(1)) {
+      const plain = told[row]!;
+      while (taken.has(told[row]!)) {
+        number += 1;
+        told[row] = `${plain} (${number})`;
+      }
+      taken.add(told[row]!);
+    }
+  }
+  return told;
+}
+
+function same(labels: readonly string[]): number[][] {
+  const rows = new Map<string, number[]>();
+  labels.forEach((label, row) => rows.set(label, [...(rows.get(label) ?? []), row]));
+  return [...rows.values()].filter((each) => each.length > 1);
+}
+
+/** Of each name the words in which it differs from the others, as few as needed. */
+function differences(names: readonly string[]): string[] {
+  const words = names.map((name) =>
+    Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
+  );
+  const chosen = names.map(() => "");
+  const longest = Math.max(...words.map((each) => each.length));
+  for (let place = 0; place < longest; place += 1) {
+    const open = same(chosen);
+    if (open.length === 0) break;
+    for (const rows of open) {
+      const here = new Map(rows.map((row) => [row, words[row]![place] ?? ""]));
+      if (new Set(here.values()).size < 2) continue;
+      for (const row of rows) {
+        const more = [chosen[row]!, here.get(row)!].filter((each) => each !== "").join(", ");
+        if (more.length <= LONGEST) chosen[row] = more;
+      }
+    }
+  }
+  return chosen;
+}
+
+// Which rows have words, where rows are closer together than lines of text.
+
+/**
+ * Every `every`th row, after the late ones and those stated as facts, unless a neighbour has words.
+ */
+export function labelledRows(
+  rows: number,
+  every: number,
+  ...first: readonly (ReadonlySet<number> | undefined)[]
+): ReadonlySet<number> {
+  const taken = new Set<number>();
+  const isFree = (row: number): boolean => {
+    for (let at = row - every + 1; at < row + every; at += 1) if (taken.has(at)) return false;
+    return true;
+  };
+  for (const marked of first) {
+    for (const row of [...(marked ?? [])].sort((a, b) => a - b)) if (isFree(row)) taken.add(row);
+  }
+  for (let row = 0; row < rows; row += every) if (isFree(row)) taken.add(row);
+  return taken;
+}
+
+// Which part of a text fits a mark. A label is drawn whole, cut with "…" or not at all.
+
+const ELLIPSIS = "…";
+/** A cut label must keep this many characters, else it says nothing. */
+const FEWEST = 4;
+/** Marks narrower than this carry no label. */
+export const LABEL_FROM_PX = 26;
+const CACHED_TEXTS = 20_000;
+
+interface Measured {
+  /** Width of the first n characters, for n from 0 to the length. */
+  readonly prefix: Float32Array;
+  readonly cut: (string | undefined)[];
+}
+
+/**
+ * Measures by summing the advances of single characters, so that fitting a label costs a binary
+ * search and no call into the canvas. Kerning is left out, which errs by less than a pixel.
+ */
+export class TextFitter {
+  private readonly advances = new Map<string, number>();
+  private readonly texts = new Map<string, Measured>();
+
+  constructor(private readonly measure: (text: string) => number) {}
+
+  width(text: string): number {
+    const { prefix } = this.measured(text);
+    return prefix[prefix.length - 1]!;
+  }
+
+  /** The longest form of `text` that is at most `room` wide; "" where too little fits. */
+  fit(text: string, room: number): string {
+    const measured = this.measured(text);
+    const { prefix, cut } = measured;
+    const length = prefix.length - 1;
+    if (prefix[length]! <= room) return text;
+    const left = room - this.advance(ELLIPSIS);
+    let low = 0;
+    let high = length;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (prefix[middle]! <= left) low = middle;
+      else high = middle - 1;
+    }
+    if (low < FEWEST) return "";
+    let label = cut[low];
+    if (label === undefined) {
+      label = Array.from(text).slice(0, low).join("").trimEnd() + ELLIPSIS;
+      cut[low] = label;
+    }
+    return label;
+  }
+
+  private advance(character: string): number {
+    let width = this.advances.get(character);
+    if (width === undefined) {
+      width = this.measure(character);
+      this.advances.set(character, width);
+    }
+    return width;
+  }
+
+  private measured(text: string): Measured {
+    const known = this.texts.get(text);
+    if (known !== undefined) return known;
+    const characters = Array.from(text);
+    const prefix = new Float32Array(characters.length + 1);
+    for (let i = 0; i < characters.length; i += 1) {
+      prefix[i + 1] = prefix[i]! + this.advance(characters[i]!);
+    }
+    const measured: Measured = { prefix, cut: [] };
+    if (this.texts.size >= CACHED_TEXTS) this.texts.clear();
+    this.texts.set(text, measured);
+    return measured;
+  }
+}
+
+// The words below titles: the same as Python's charts have (`charts/figure.py`,
+// `charts/rows.py`).
+
+export function sentences(...parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(" · ");
+}
+
+export function noteOf(frame: PanelFrame): string {
+  const note = frame.attrs.note;
+  return typeof note === "string" ? note : "";
+}
+
+/**
+ * The kinds with no matching event, but for those that the job has none of, which the page lists once;
+ * ranks without numbers, and the frame's note.
+ */
+export function unmatched(
+  frame: PanelFrame,
+  kinds: readonly string[] = ["compute", "communication", "memory"],
+): string {
+  const matched = (frame.attrs.matched ?? {}) as Record<string, unknown>;
+  const absent = frame.attrs.absent_kinds;
+  const wanted = Array.isArray(absent) ? kinds.filter((kind) => !absent.includes(kind)) : kinds;
+  const none = Object.keys(matched).filter((key) => matched[key] === 0 && wanted.includes(key));
+  const words = none.map((key) => key.replaceAll("_", " ")).join(" and no ");
+  const leftOut = ranksIn(frame, "left_out");
+  const missing = ranksIn(frame, "missing_ranks").filter((rank) => !leftOut.includes(rank));
+  return sentences(
+    none.length > 0 ? `no ${words} events matched` : "",
+    missing.length > 0 ? `nothing on ${listed(missing)}` : "",
+    leftOutWords(frame),
+    noteOf(frame),
+  );
+}
+
+/** Of which ranks a saved page holds no single events, so that figures are without them. */
+export function leftOutWords(frame: PanelFrame): string {
+  const ranks = ranksIn(frame, "left_out");
+  return ranks.length > 0 ? `without ${listed(ranks)}: not in this page` : "";
+}
+
+export function ranksIn(frame: PanelFrame, attribute: string): number[] {
+  const ranks = frame.attrs[attribute];
+  return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
+}
+
+/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
+export function listed(ranks: readonly number[], most = 3): string {
+  const runs: [number, number][] = [];
+  for (const rank of [...ranks].sort((a, b) => a - b)) {
+    const open = runs.at(-1);
+    if (open !== undefined && rank === open[1] + 1) open[1] = rank;
+    else runs.push([rank, rank]);
+  }
+  const shown = runs.slice(0, most);
+  const words = shown.map(([low, high]) =>
+    low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`,
+  );
+  const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
+  const more = left > 0 ? ` and ${formatCount(left)} more` : "";
+  return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
+}
+
+/** Which rows have least and most, where there are more than `least` of them. */
+export function extremes(
+  names: readonly string[],
+  values: readonly number[],
+  words: (value: number) => string,
+  least = 16,
+): string {
+  if (values.length <= least) return "";
+  let [low, high] = [-1, -1];
+  values.forEach((value, at) => {
+    if (!Number.isFinite(value)) return;
+    if (low < 0 || value < values[low]!) low = at;
+    if (high < 0 || value > values[high]!) high = at;
+  });
+  if (low < 0) return "";
+  const [lower, upper] = [words(values[low]!), words(values[high]!)];
+  if (lower === upper) return `${lower} on each`;
+  return `${lower} (${names[low]}) to ${upper} (${names[high]})`;
+}
+
+export function prefixed(word: string, text: string): string {
+  return text === "" ? "" : word + text;
+}
+
+/** Up to `most` + 1 round positions from `start` to `end`, 0 among them. */
+export function niceTicks(end: number, most = 3, start = 0): number[] {
+  const span = Math.max(Math.abs(end), Math.abs(start));
+  if (!(span > 0)) return [0];
+  const rough = span / most;
+  const scale = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough * 0.85)!;
+  const found: number[] = [];
+  const last = Math.floor(end / step + 1e-9);
+  for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) found.push(at * step + 0);
+  return found;
+}
+
+/** The middle value; NaN of none. */
+export function median(values: readonly number[]): number {
+  const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
+  if (sorted.length === 0) return NaN;
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+export function sum(values: readonly number[]): number {
+  return values.reduce((all, value) => all + value, 0);
+}
+
+/** A piece of a sentence: plain, strong, or a key. */
+export type Piece = string | { strong: string } | { key: string };
+export type Words = Piece[];
