@@ -9,7 +9,7 @@ import type { Brush, ChartPanel, Chosen, PanelFrame } from "../protocol/source";
 import { heatmapFrame } from "./grid";
 
 const LIBRARIES = import.meta.glob<string>(
-  "../../../../.venv/lib/*/site-packages/bokeh/server/static/js/bokeh.min.js",
+  "../../../.venv/lib/*/site-packages/bokeh/server/static/js/bokeh.min.js",
   { query: "?raw", import: "default", exhaustive: true },
 );
 
