@@ -1,4 +1,4 @@
-"""The plan of ranks, and the step as Kineto files."""
+"""Plan the ranks of a job, and write their Kineto files from the program of a step."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from hta_widgets.demo.program import (
 )
 from hta_widgets.errors import TraceError
 
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
-
-
-def host_name(rank: int) -> str:
-    """Name of the host that runs a rank."""
-    return f"gpu-node-{rank // RANKS_A_HOST:02d}"
+_COUNTED_BYTES = 1 << 20  # smaller allocations have no counter sample
+_FIRST_CORRELATION = 20_480
 
 
 def thread_ids(rank: int) -> dict[int, int]:
-    """Operating system's ids of a rank's threads; the main thread's is the process's."""
+    """Return the ids of a rank's threads; the main thread's is also the process's."""
     pid = 40_100 + 173 * (rank % RANKS_A_HOST) + 7 * (rank // RANKS_A_HOST)
     return {MAIN: pid, AUTOGRAD: pid + 61, PINNER: pid + 58}
 
 
 def micros(time_ns: int) -> str:
-    """Write a time as Kineto does: µs with three decimals."""
+    """Return a time as Kineto writes it: µs with three decimals."""
     return f"{time_ns // 1000}.{time_ns % 1000:03d}"
 
 
 def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> str:
-    """Write all up to the first event."""
+    """Return the file's text up to the first event."""
     properties = [
         {
             "id": device,
@@ -89,7 +89,7 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
         '  "profile_memory": 1',
         '  "record_shapes": 1',
         f'  "trace_id": "{trace_id}"',
-        f'  "host_name": "{host_name(rank)}"',
+        f'  "host_name": "gpu-node-{rank // RANKS_A_HOST:02d}"',
         '  "displayTimeUnit": "ms"',
         f'  "baseTimeNanoseconds": {BASE_NS}',
         '  "traceEvents": [\n',
@@ -98,7 +98,10 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
 
 
 def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
-    """Write what names processes and threads, the profiler's own span, and the closing keys."""
+    """Return the names of processes and threads, the profiler's span and the file's end.
+
+    Also the number of records, and of complete events.
+    """
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
     ts = micros(start_ns)
@@ -146,10 +149,6 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
     return text, len(records), 1
 
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True)
 class Group:
     """A process group."""
@@ -179,11 +178,11 @@ class Plan:
     straggler: int | None
     factor: float
     speed: Floats  # cost factor by rank
-    skew_ns: Ints  # what a rank's clock shows too much
-    start_ns: Floats  # when its first step begins
-    record_from_ns: Ints  # when its profiler starts to record
-    written: tuple[int, ...]  # ranks that leave a file
-    #: the process groups of each way of grouping: "world" reduces gradients, "tensor" splits work
+    skew_ns: Ints  # error of a rank's clock
+    start_ns: Floats  # start of its first step
+    record_from_ns: Ints  # start of its profile
+    written: tuple[int, ...]  # ranks with a file
+    #: the process groups of each partition: "world" reduces gradients, "tensor" splits work
     groups: dict[str, tuple[Group, ...]]
 
     @classmethod
@@ -201,11 +200,26 @@ class Plan:
         missing: Sequence[int],
         uneven_us: float,
     ) -> Plan:
-        """Draw all that the seed decides, after checking what the caller asked for."""
+        """Check the arguments of `write_demo`, and draw the ranks' clocks and starts."""
         if tensor_ranks is None:
             tensor_ranks = 2 if ranks >= 4 and ranks % 2 == 0 else 1
         written = tuple(rank for rank in range(ranks) if rank not in set(missing))
-        _check(ranks, steps, tensor_ranks, factor, written)
+        if ranks < 1 or steps < 1:
+            raise TraceError(
+                f"a job needs ranks and steps, not {ranks} and {steps}",
+                remedy="Give at least 1 of each.",
+            )
+        if tensor_ranks < 1 or ranks % tensor_ranks:
+            raise TraceError(
+                f"{ranks} ranks cannot be split into groups of {tensor_ranks}",
+                remedy="Choose tensor_ranks that divides ranks, or 1.",
+            )
+        if factor <= 0:
+            raise TraceError(
+                f"the factor {factor} is no slowdown", remedy="Give a positive factor."
+            )
+        if not written:
+            raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
         outside = [rank for rank in missing if not 0 <= rank < ranks]
         if outside or (straggler is not None and straggler < 0):
             raise TraceError(
@@ -215,7 +229,7 @@ class Plan:
         if straggler is not None:
             straggler = min(straggler, ranks - 1) if ranks > 1 else None
         rng = np.random.default_rng([seed, 0])
-        # Healthy ranks differ by the noise of each step alone: none is slow by chance of the seed.
+        # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
         speed = np.ones(ranks)
         if straggler is not None:
             speed[straggler] = factor
@@ -237,18 +251,11 @@ class Plan:
             _groups(ranks, tensor_ranks, strided=strided),
         )
 
-    def partitions(self) -> dict[str, Ints]:
-        """Return the members of all groups, (groups, members) for each way of grouping."""
-        return {
-            way: np.array([group.ranks for group in groups], np.int64)
-            for way, groups in self.groups.items()
-        }
-
     def groups_of(self, rank: int) -> dict[str, Group]:
-        """Return the groups that a rank is in, by way of grouping."""
+        """Return a rank's group in each partition."""
         return {
-            way: next(group for group in groups if rank in group.ranks)
-            for way, groups in self.groups.items()
+            partition: next(group for group in groups if rank in group.ranks)
+            for partition, groups in self.groups.items()
         }
 
     def configs_of(self, rank: int) -> list[dict[str, Any]]:
@@ -258,15 +265,15 @@ class Plan:
         return [group.config() for group in groups.values()]
 
     def names_of(self, rank: int) -> dict[str, str]:
-        """Return what stands in a template's marks for this rank."""
+        """Return the values of a template's marks for a rank."""
         threads = thread_ids(rank)
         names = {f"TID{which}": str(tid) for which, tid in threads.items()}
         names |= {"PID": str(threads[0]), "DEV": str(rank % RANKS_A_HOST), "RANK": str(rank)}
-        for way, group in self.groups_of(rank).items():
-            names[f"SIZE_{way}"] = str(len(group.ranks))
-            names[f"NAME_{way}"] = group.name
-            names[f"DESC_{way}"] = group.description
-            names[f"RANKS_{way}"] = str(list(group.ranks))
+        for partition, group in self.groups_of(rank).items():
+            names[f"SIZE_{partition}"] = str(len(group.ranks))
+            names[f"NAME_{partition}"] = group.name
+            names[f"DESC_{partition}"] = group.description
+            names[f"RANKS_{partition}"] = str(list(group.ranks))
         return names
 
 
@@ -287,49 +294,22 @@ def _groups(ranks: int, tensor_ranks: int, *, strided: bool) -> dict[str, tuple[
     return groups
 
 
-def _check(
-    ranks: int, steps: int, tensor_ranks: int, factor: float, written: Sequence[int]
-) -> None:
-    if ranks < 1 or steps < 1:
-        raise TraceError(
-            f"a job needs ranks and steps, not {ranks} and {steps}",
-            remedy="Give at least 1 of each.",
-        )
-    if tensor_ranks < 1 or ranks % tensor_ranks:
-        raise TraceError(
-            f"{ranks} ranks cannot be split into groups of {tensor_ranks}",
-            remedy="Choose tensor_ranks that divides ranks, or 1.",
-        )
-    if factor <= 0:
-        raise TraceError(f"the factor {factor} is no slowdown", remedy="Give a positive factor.")
-    if not written:
-        raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
-
-
-_COUNTED_BYTES = 1 << 20  # smaller allocations give no counter sample
-_FIRST_CORRELATION = 20_480
-
-
-@dataclass(slots=True)
-class _Record:
-    """Text of one record and the numbers that fill it: (tick, tick before, constant, a step)."""
-
-    text: str
-    holes: list[tuple[int, int, int, int]]
-
-
 @dataclass(slots=True)
 class StepTemplate:
-    """Records of one step; `%` of their text and their numbers gives the file's bytes."""
+    """Records of one step: texts with ``%d``, and the numbers to fill in.
+
+    A hole is a time (tick, tick to subtract or -1, 0 for its µs or 1 for its ns digits, 0), or a
+    number (-1, -1, value in the first step, increase per step).
+    """
 
     records: list[bytes]
-    first: Ints  # time index that says when the record begins
+    first: Ints  # tick at which each record begins
     offsets: Ints  # holes of record i: offsets[i]:offsets[i+1]
     holes: Ints  # (holes, 4)
     complete: npt.NDArray[np.bool_]  # whether the record is a complete event
 
     def of_rank(self, names: dict[str, str]) -> StepTemplate:
-        """Fill in what a rank is called, its devices and its groups."""
+        """Replace the marks of devices, threads and groups by a rank's names."""
         joined = b"\0".join(self.records)
         for mark, value in names.items():
             joined = joined.replace(f"@{mark}@".encode(), value.encode())
@@ -341,18 +321,14 @@ class StepTemplate:
         counts = np.diff(self.offsets)[kept]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         rows = np.repeat(self.offsets[kept] - offsets[:-1], counts) + np.arange(offsets[-1])
+        records = [self.records[i] for i in kept]
         return StepTemplate(
-            [self.records[i] for i in kept],
-            self.first[kept],
-            offsets,
-            self.holes[rows],
-            self.complete[kept],
+            records, self.first[kept], offsets, self.holes[rows], self.complete[kept]
         )
 
     def fill(self, times_ns: Ints, step: int) -> bytes:
-        """Write the step."""
+        """Return the text of a step."""
         tick, before, constant, stride = self.holes.T
-        # A hole is either a point or a length in time, in its µs or its ns digits, or a number.
         time = times_ns[tick] - np.where(before >= 0, times_ns[before], 0)
         part = np.where(constant == 0, time // 1000, time % 1000)
         numbers = np.where(tick >= 0, part, constant + step * stride)
@@ -360,33 +336,26 @@ class StepTemplate:
 
 
 class _Writer:
-    """Collects the holes of the record that is being written, in the order of its text."""
+    """Writes records, and collects the holes of each in the order of its text."""
 
     def __init__(self, program: Program, nodes: int, first_step: int) -> None:
         self.program, self.nodes, self.first_step = program, nodes, first_step
-        self.holes: list[tuple[int, int, int, int]] = []
-        self.records: list[_Record] = []
-        self.ticks = len(program.costs) + len(program.side_costs)
+        self.records: list[str] = []
+        self.holes: list[list[tuple[int, int, int, int]]] = [[]]
+        self.starts = len(program.costs) + len(program.side_costs)  # ticks of the device's events
+        self.ends = self.starts + len(program.device)
 
-    def starts(self, device: int) -> int:
-        return self.ticks + device
-
-    def ends(self, device: int) -> int:
-        return self.ticks + len(self.program.device) + device
-
-    def add(self, text: str) -> None:
-        self.records.append(_Record(f"  {text},\n", self.holes))
-        self.holes = []
+    # --- parts of records -------------------------------------------------------------------------
 
     def time(self, tick: int, before: int = -1) -> str:
-        self.holes += [(tick, before, 0, 0), (tick, before, 1, 0)]
+        self.holes[-1] += [(tick, before, 0, 0), (tick, before, 1, 0)]
         return "%d.%03d"
 
     def span(self, start: int, end: int) -> str:
         return f'"ts": {self.time(start)}, "dur": {self.time(end, start)}'
 
     def number(self, constant: int, stride: int) -> str:
-        self.holes.append((-1, -1, constant, stride))
+        self.holes[-1].append((-1, -1, constant, stride))
         return "%d"
 
     def external(self, external: int) -> str:
@@ -401,25 +370,6 @@ class _Writer:
         raw = re.sub(r"@SEQ(\d+)@", lambda m: self.number(int(m[1]), self.nodes), raw)
         return re.sub("@STEP@", lambda _: self.number(self.first_step, 1), raw)
 
-    # --- records --------------------------------------------------------------------------------
-
-    def host(self, event: HostEvent) -> None:
-        name = self.text(event.name)
-        head = (
-            f'{{\n    "ph": "X", "cat": "{event.category}", "name": "{name}", "pid": @PID@, '
-            f'"tid": @TID{event.thread}@,\n    {self.span(event.start, event.end)},\n'
-            f'    "args": {{\n      "External id": {self.external(event.external)}, '
-        )
-        if event.category == "cuda_runtime":
-            correlation = self.correlation(event.correlation)
-            self.add(f'{head}"cbid": {event.callback}, "correlation": {correlation}\n    }}\n  }}')
-            return
-        extra = self.text(event.details)
-        if event.collective is not None:
-            extra = self.collective(event.collective)
-        middle = f'"Record function id": 0,{" " + extra + "," if extra else ""}'
-        self.add(f'{head}{middle} "Ev Idx": {self.external(event.external - 1)}\n    }}\n  }}')
-
     def collective(self, what: Collective) -> str:
         stride = self.program.sequences[what.partition]
         return (
@@ -432,93 +382,111 @@ class _Writer:
             f'"Seq": {self.number(what.sequence + 1, stride)}'
         )
 
+    # --- records ----------------------------------------------------------------------------------
+
+    def add(self, text: str) -> None:
+        self.records.append(f"  {{\n    {text}\n  }},\n")
+        self.holes.append([])
+
+    def complete(self, category: str, name: str, place: str, span: str, args: str) -> None:
+        head = f'"ph": "X", "cat": "{category}", "name": "{name}", {place}'
+        self.add(f'{head},\n    {span},\n    "args": {{\n      {args}\n    }}')
+
+    def flow(self, phase: str, category: str, number: str, place: str, time: str) -> None:
+        binding = ', "bp": "e"' if phase == "f" else ""
+        self.add(
+            f'"ph": "{phase}", "id": {number}, {place}, "ts": {time},\n'
+            f'    "cat": "{category}", "name": "{category}"{binding}'
+        )
+
+    def host(self, event: HostEvent) -> None:
+        name, span = self.text(event.name), self.span(event.start, event.end)
+        args = f'"External id": {self.external(event.external)}, '
+        if event.category == "cuda_runtime":
+            args += f'"cbid": {event.callback}, "correlation": '
+            args += self.correlation(event.correlation)
+        else:
+            extra = self.collective(event.collective) if event.collective else ""
+            extra = extra or self.text(event.details)
+            args += f'"Record function id": 0,{" " + extra + "," if extra else ""} "Ev Idx": '
+            args += self.external(event.external - 1)
+        self.complete(event.category, name, _host(event.thread), span, args)
+
     def device(self, index: int, event: DeviceEvent) -> None:
-        work = event.work
+        work, place = event.work, _device(event.stream)
+        name = self.text(work.name)
+        span = self.span(self.starts + index, self.ends + index)
         queued = ' "queued": 0,' if work.category == "kernel" else ""
-        text = (
-            f'{{\n    "ph": "X", "cat": "{work.category}", "name": "{self.text(work.name)}", '
-            f'"pid": @DEV@, "tid": {event.stream},\n    '
-            f"{self.span(self.starts(index), self.ends(index))},\n"
-            f'    "args": {{\n      "External id": {self.external(event.external)},{queued} '
+        args = (
+            f'"External id": {self.external(event.external)},{queued} '
             f'"device": @DEV@, "context": 1, "stream": {event.stream}, '
             f'"correlation": {self.correlation(event.correlation)},\n'
             f"      {self.text(work.details)}"
         )
         if event.graph_node >= 0:
-            text += f', "graph id": 1, "graph node id": {event.graph_node}'
-        if event.collective is not None:
-            text += f",\n      {self.collective(event.collective)}"
-        self.add(f"{text}\n    }}\n  }}")
-        self.add(
-            f'{{\n    "ph": "f", "id": {self.correlation(event.correlation)}, "pid": @DEV@, "tid": '
-            f'{event.stream}, "ts": {self.time(self.starts(index))},\n'
-            '    "cat": "ac2g", "name": "ac2g", "bp": "e"\n  }'
-        )
-
-    def launch_flow(self, event: HostEvent) -> None:
-        self.add(
-            f'{{\n    "ph": "s", "id": {self.correlation(event.correlation)}, "pid": @PID@, "tid": '
-            f'@TID{event.thread}@, "ts": {self.time(event.start)},\n'
-            '    "cat": "ac2g", "name": "ac2g"\n  }'
-        )
-
-    def grad_flow(self, number: int, phase: str, event: HostEvent) -> None:
-        flows = len(self.program.flows)
-        binding = ', "bp": "e"' if phase == "f" else ""
-        self.add(
-            f'{{\n    "ph": "{phase}", "id": {self.number(number + 1, flows)}, "pid": @PID@, '
-            f'"tid": @TID{event.thread}@, "ts": {self.time(event.start)},\n'
-            f'    "cat": "fwdbwd", "name": "fwdbwd"{binding}\n  }}'
-        )
+            args += f', "graph id": 1, "graph node id": {event.graph_node}'
+        if index in self.program.collectives:
+            args += f",\n      {self.collective(self.program.collectives[index])}"
+        self.complete(work.category, name, place, span, args)
+        number = self.correlation(event.correlation)
+        self.flow("f", "ac2g", number, place, self.time(self.starts + index))
 
     def annotation(self, note: Annotation) -> None:
-        self.add(
-            f'{{\n    "ph": "X", "cat": "gpu_user_annotation", "name": "{self.text(note.name)}", '
-            f'"pid": @DEV@, "tid": {note.stream},\n    '
-            f"{self.span(self.starts(note.first), self.ends(note.last))},\n"
-            f'    "args": {{\n      "External id": {self.external(note.external)}\n    }}\n  }}'
-        )
+        name = self.text(note.name)
+        span = self.span(self.starts + note.first, self.ends + note.last)
+        args = f'"External id": {self.external(note.external)}'
+        self.complete("gpu_user_annotation", name, _device(note.stream), span, args)
 
     def wait(self, wait: Wait) -> None:
-        call = wait.call
-        self.add(
-            f'{{\n    "ph": "X", "cat": "cuda_sync", "name": "{wait.name}", "pid": @DEV@, '
-            f'"tid": {wait.stream},\n    {self.span(call.start, call.end)},\n'
-            f'    "args": {{\n      "External id": {self.external(call.external)}, '
-            f'"cuda_sync_kind": "{wait.name}", "stream": {wait.stream}, '
-            f'"correlation": {self.correlation(call.correlation)}, "device": @DEV@, "context": 1\n'
-            "    }\n  }"
+        span = self.span(wait.call.start, wait.call.end)
+        args = (
+            f'"External id": {self.external(wait.call.external)}, '
+            f'"cuda_sync_kind": "{wait.name}", "stream": {wait.stream}, "correlation": '
+            f'{self.correlation(wait.call.correlation)}, "device": @DEV@, "context": 1'
         )
+        self.complete("cuda_sync", wait.name, _device(wait.stream), span, args)
 
     def memory(self, instant: Instant) -> None:
         self.add(
-            '{\n    "ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]",\n'
-            f'    "pid": @PID@, "tid": @TID{instant.thread}@, "ts": {self.time(instant.tick)},\n'
+            '"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]",\n'
+            f'    {_host(instant.thread)}, "ts": {self.time(instant.tick)},\n'
             f'    "args": {{\n      "Total Reserved": {instant.reserved_bytes}, '
             f'"Total Allocated": {instant.allocated_bytes}, "Bytes": {instant.size_bytes}, '
-            f'"Addr": {instant.address}, "Device Id": @DEV@, "Device Type": 1\n    }}\n  }}'
+            f'"Addr": {instant.address}, "Device Id": @DEV@, "Device Type": 1\n    }}'
         )
         if abs(instant.size_bytes) >= _COUNTED_BYTES:
             self.add(
-                f'{{\n    "ph": "C", "name": "GPU @DEV@ memory (bytes)", "pid": @DEV@, "tid": 0, '
-                f'"ts": {self.time(instant.tick)},\n    "args": {{ '
-                f'"allocated": {instant.allocated_bytes}, '
-                f'"reserved": {instant.reserved_bytes} }}\n  }}'
+                '"ph": "C", "name": "GPU @DEV@ memory (bytes)", '
+                f'{_device(0)}, "ts": {self.time(instant.tick)},\n'
+                f'    "args": {{ "allocated": {instant.allocated_bytes}, '
+                f'"reserved": {instant.reserved_bytes} }}'
             )
+
+
+def _host(thread: int) -> str:
+    return f'"pid": @PID@, "tid": @TID{thread}@'
+
+
+def _device(stream: int) -> str:
+    return f'"pid": @DEV@, "tid": {stream}'
 
 
 def step_template(program: Program, nodes: int, first_step: int = 0) -> StepTemplate:
     """Write the records of a step's program, in the order in which Kineto lists them."""
     writer = _Writer(program, nodes, first_step)
     launched = {event.correlation for event in program.device}
-    ends = {flow.source: (n, "s") for n, flow in enumerate(program.flows)}
-    ends |= {flow.target: (n, "f") for n, flow in enumerate(program.flows)}
+    flows = {source: (n, "s") for n, (source, _) in enumerate(program.flows)}
+    flows |= {target: (n, "f") for n, (_, target) in enumerate(program.flows)}
     for index, event in enumerate(program.host):
         writer.host(event)
+        place = _host(event.thread)
         if event.correlation in launched:
-            writer.launch_flow(event)
-        if index in ends:
-            writer.grad_flow(*ends[index], event)
+            number = writer.correlation(event.correlation)
+            writer.flow("s", "ac2g", number, place, writer.time(event.start))
+        if index in flows:
+            flow, phase = flows[index]
+            number = writer.number(flow + 1, len(program.flows))
+            writer.flow(phase, "fwdbwd", number, place, writer.time(event.start))
     for instant in program.instants:
         writer.memory(instant)
     for index, work in enumerate(program.device):
@@ -527,17 +495,11 @@ def step_template(program: Program, nodes: int, first_step: int = 0) -> StepTemp
         writer.annotation(note)
     for wait in program.waits:
         writer.wait(wait)
-    return _compiled(writer.records)
-
-
-def _compiled(records: list[_Record]) -> StepTemplate:
-    counts = [len(record.holes) for record in records]
+    holes = writer.holes[:-1]
     return StepTemplate(
-        records=[record.text.encode() for record in records],
-        first=np.array(
-            [next(h[0] for h in record.holes if h[0] >= 0) for record in records], np.int64
-        ),
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        holes=np.array([hole for record in records for hole in record.holes], np.int64),
-        complete=np.array(['"ph": "X"' in record.text for record in records]),
+        records=[record.encode() for record in writer.records],
+        first=np.array([next(hole[0] for hole in own if hole[0] >= 0) for own in holes], np.int64),
+        offsets=np.cumsum([0, *map(len, holes)]),
+        holes=np.concatenate([np.array(own, np.int64) for own in holes]),
+        complete=np.array(['"ph": "X"' in record for record in writer.records]),
     )

@@ -1,4 +1,4 @@
-"""A made-up job with known truth."""
+"""Write a training job as Kineto files: simulate its ranks, and gather the truth about them."""
 
 from __future__ import annotations
 
@@ -21,28 +21,21 @@ from hta_widgets.demo.program import (
     Model,
     Program,
     checked_changes,
-    told_changes,
     training_step,
+    truth_of_changes,
 )
 from hta_widgets.errors import TraceError
 
+Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
 
 _LAUNCH_LATENCY_NS = 1_300.0
 _STREAM_GAP_NS = 950.0
 _WAKE_NS = 2_200.0
-_RECORDING = 1.8  # how much longer the host takes while it is being profiled
-
-
-@dataclass(frozen=True, slots=True)
-class Ranks:
-    """What differs from rank to rank."""
-
-    speed: Floats  # cost factor of host and device
-    start_ns: Floats  # when the rank's first step begins
-    #: every way of grouping the ranks for collectives: (groups, members)
-    partitions: dict[str, Ints]
+_RECORDING = 1.8  # the profiler's slowdown of the host
+_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the job's start: 60 days
+_MARGIN_NS = 400_000  # the profiler's span exceeds the steps by this much on both sides
+_FILES_AT_ONCE = 200  # below the usual limit of open files
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +48,25 @@ class StepTimes:
     end_ns: Ints  # (collectives, ranks)
 
 
-def simulate(
-    program: Program, ranks: Ranks, steps: int, rng: np.random.Generator
-) -> Iterator[StepTimes]:
-    """Yield the times of each step, one after the other."""
-    begin = ranks.start_ns
-    for _ in range(steps):
-        run = _Run(program, ranks, begin, rng)
+def simulate(program: Program, plan: Plan) -> Iterator[StepTimes]:
+    """Yield the times of each step."""
+    rng = np.random.default_rng([plan.seed, 1])
+    begin = plan.start_ns
+    for _ in range(plan.steps):
+        run = _Run(program, plan, begin, rng)
         yield run.times()
         begin = run.ticks[:, len(program.costs) - 1]
 
 
 class _Run:
-    """One step in the making."""
+    """One step of all ranks, from `begin`."""
 
     def __init__(
-        self, program: Program, ranks: Ranks, begin: Floats, rng: np.random.Generator
+        self, program: Program, plan: Plan, begin: Floats, rng: np.random.Generator
     ) -> None:
-        self.program, self.ranks, self.rng = program, ranks, rng
+        self.program, self.plan, self.rng = program, plan, rng
         count = len(begin)
-        pace = (ranks.speed * rng.lognormal(0.0, 0.008, count))[:, None]
+        pace = (plan.speed * rng.lognormal(0.0, 0.008, count))[:, None]
         wobble = np.full(len(program.costs), 0.12)
         wobble[program.restless] = 0.3
         noise = rng.standard_normal((count, len(program.costs)))
@@ -89,20 +81,18 @@ class _Run:
         self.launches = np.array([event.launch for event in program.device])
         self.collectives: list[int] = []
         for (kind, stream), items in groupby(program.items, lambda item: (item.kind, item.stream)):
-            for_now = list(items)
+            numbers = [item.number for item in items]
             if kind == "launch":
-                self._launch(stream, np.array([item.device for item in for_now]))
-            elif kind == "wait":
-                for item in for_now:
-                    self.free[stream] = np.maximum(
-                        self.free[stream], self.free.get(item.other, begin)
-                    )
-            elif kind == "collective":
-                for item in for_now:
-                    self._collective(stream, item.device)
-            else:
-                for item in for_now:
-                    self._synchronize(stream, item.other)
+                self._launch(stream, np.array(numbers))
+                continue
+            for number in numbers:
+                if kind == "wait":
+                    other = self.free.get(number, begin)
+                    self.free[stream] = np.maximum(self.free[stream], other)
+                elif kind == "collective":
+                    self._collective(stream, number)
+                else:
+                    self._synchronize(stream, number)
         side = np.asarray(program.side_costs) * pace
         side = side * rng.lognormal(0.0, 0.1, side.shape)
         self.side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
@@ -122,12 +112,14 @@ class _Run:
         self.free[stream] = self.ends[:, device[-1]]
 
     def _collective(self, stream: int, device: int) -> None:
-        event, what = self.program.device[device], self.program.collective_of(device)
-        groups = self.ranks.partitions[what.partition]
+        partition = self.program.collectives[device].partition
+        groups = np.array([group.ranks for group in self.plan.groups[partition]])
         arrival = np.maximum(
             self._ready(np.array([device]))[:, 0], self.free[stream] + _STREAM_GAP_NS
         )
-        transfer = event.work.base_ns * self.rng.lognormal(0.0, 0.04, len(groups))
+        transfer = self.program.device[device].work.base_ns * self.rng.lognormal(
+            0.0, 0.04, len(groups)
+        )
         self.starts[:, device] = arrival
         self.ends[groups, device] = (arrival[groups].max(axis=1) + transfer)[:, None]
         self.free[stream] = self.ends[:, device].copy()
@@ -151,12 +143,8 @@ class _Run:
         )
 
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-
 class _Totals:
-    """Waits and last arrivals by rank."""
+    """Sums of waits and last arrivals by rank."""
 
     def __init__(self, ranks: int) -> None:
         self.wait_ns = np.zeros(ranks, np.int64)
@@ -184,7 +172,7 @@ class _Totals:
 
 
 class Truth:
-    """Gathers the truth while a job runs."""
+    """Sums and lists of what happened, filled while a job runs."""
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program
@@ -195,9 +183,9 @@ class Truth:
         self.written = np.isin(np.arange(plan.ranks), plan.written)
 
     def add(self, step: int, times: StepTimes) -> None:
-        """Take in the collectives of one step."""
+        """Add the collectives of one step."""
         for position, device in enumerate(times.collectives):
-            what = self.program.collective_of(device)
+            what = self.program.collectives[device]
             arrival_ns = times.arrival_ns[position]
             seen = self.written & (arrival_ns >= self.plan.record_from_ns)
             for group in self.plan.groups[what.partition]:
@@ -222,12 +210,12 @@ class Truth:
                 )
 
     def count(self, rank: int, records: int, events: int) -> None:
-        """Count what a rank's file holds."""
+        """Count the records of a rank's file, and the complete events among them."""
         self.records[rank] += records
         self.events[rank] += events
 
     def as_dict(self, zero_ns: int, files: dict[int, str]) -> dict[str, Any]:
-        """Return everything, as JSON writes it."""
+        """Return the truth as JSON values."""
         plan = self.plan
         return {
             "ranks": plan.ranks,
@@ -254,11 +242,6 @@ class Truth:
         }
 
 
-_JOB_NS = 5_184_000_000_000_000  # from baseTimeNanoseconds to the job's start: 60 days
-_MARGIN_NS = 400_000  # the profiler's own span begins and ends this much beside the steps
-_FILES_AT_ONCE = 200  # below what systems let a process hold open
-
-
 def write_demo(
     directory: str | Path,
     *,
@@ -277,43 +260,42 @@ def write_demo(
     format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
     truth_path: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Write one Kineto file a rank of a data-parallel training job, and the truth about it.
+    """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
 
     A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
-    and waits for the device to read the loss. Gradients are reduced bucket by bucket beside the
+    and waits for the device to read the loss. Gradients are reduced bucket by bucket during the
     backward pass. A collective ends on all its members at once, a transfer time after the last
-    has arrived.
-    The same arguments give the same bytes.
+    arrival. The same arguments give the same bytes.
 
     Parameters
     ----------
     directory : path-like
-        Where the files ``rank-0.json.gz`` … go; made if it is not there.
+        Folder of the files ``rank-0.json.gz`` …; created if missing.
     ranks, steps : int
         Size of the job.
     seed : int
-        Of all noise, which is drawn anew in each step.
+        Seed of all noise.
     straggler : int or None, default 5
-        The slow rank; the last one if there are fewer, none if None.
+        The slow rank; the last rank if there are fewer, no rank if None.
     factor : float, default 1.25
         How many times longer the straggler's host and kernels take.
     skew_us : float, default 200
-        Clocks are off by up to this much; rank 0's is right.
+        Largest error of a clock; rank 0's clock is right.
     tensor_ranks : int, optional
         Neighbours that split sequences among them and gather them again in every layer, in process
         groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
     strided : bool, default False
         Reduce gradients among the ranks of the same place in their tensor group, not among all.
     missing : sequence of int
-        Ranks that take part but leave no file.
+        Ranks that take part but write no file.
     uneven_us : float, default 0
-        Recording begins up to this much after the job, differently on each rank; what began
-        before is not in the file.
+        Recording begins up to this much after the job, differently on each rank; earlier events
+        are not in the file.
     events_per_step : int, optional
         Roughly how many records a rank writes in a step; decides the number of layers. The default
         is 12 layers, about 5 000 records.
     changes : iterable of str, optional
-        What this job does otherwise than the usual one, to be found by comparing the two:
+        Differences from the usual job, to be found by comparing the two:
         ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
         ``"fused_kernel"``: one kernel does what two do in the backward pass of layer norms;
         ``"moved_collective"``: the first bucket of gradients is reduced last; ``"extra_copy"``:
@@ -321,24 +303,24 @@ def write_demo(
     format : {"json.gz", "json"}
         Compressed or plain.
     truth_path : path-like, optional
-        Where the truth goes. Default ``<directory>_truth.json``, beside the directory, because
-        profilers take every JSON file in it for a trace.
+        File of the truth, by default ``<directory>_truth.json`` beside the directory, in which
+        every JSON file is a trace.
 
     Returns
     -------
     dict
-        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (what
-        its clock shows too much), ``wait_us_total``, ``imposed_wait_us`` (what the others waited
-        where it came last), ``last_arrivals``, and ``records`` and ``events`` (complete events)
-        in its file. ``collectives`` is their number; ``observed`` has the same figures over what
-        the files hold. ``collective_list`` has members, arrivals and end of each, ns since
-        ``zero_ns``, the job's start on the true clock. ``changes`` says what a comparison with the
-        usual job should find.
+        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (the
+        error of its clock), ``wait_us_total``, ``imposed_wait_us`` (the others' waits when it
+        arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
+        file. ``collectives`` is their number; ``observed`` has the same figures over the events
+        in the files. ``collective_list`` has members, arrivals and end of each, ns since
+        ``zero_ns``, the job's start on the true clock. ``changes`` lists what a comparison with
+        the usual job should find.
 
     Raises
     ------
     TraceError
-        If the job cannot be.
+        If the arguments describe no possible job.
 
     Examples
     --------
@@ -373,15 +355,12 @@ def write_demo(
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
-    known["changes"] = told_changes(injected)
-    path = Path(truth_path) if truth_path is not None else _beside(folder)
+    known["changes"] = truth_of_changes(injected)
+    path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
+    if truth_path is not None:
+        path = Path(truth_path)
     path.write_text(json.dumps(known), encoding="utf-8")
     return known | {"truth_path": str(path)}
-
-
-def _beside(folder: Path) -> Path:
-    folder = folder.resolve()
-    return folder.with_name(f"{folder.name}_truth.json")
 
 
 def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
@@ -389,13 +368,12 @@ def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeNam
     model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
     if events_per_step is None:
         return replace(model, changes=changes)
-    two, three = (_records(replace(model, layers=layers)) for layers in (2, 3))
+    two, three = (
+        len(step_template(*training_step(replace(model, layers=layers))).records)
+        for layers in (2, 3)
+    )
     layers = 2 + round((events_per_step - two) / (three - two))
     return replace(model, layers=max(1, layers), changes=changes)
-
-
-def _records(model: Model) -> int:
-    return len(step_template(*training_step(model)).records)
 
 
 def _write(
@@ -407,8 +385,6 @@ def _write(
     truth: Truth,
 ) -> None:
     """Run the whole job, and write the files of some of its ranks."""
-    physics = Ranks(plan.speed, plan.start_ns, plan.partitions())
-    rng = np.random.default_rng([plan.seed, 1])
     own_ns = _JOB_NS + plan.skew_ns
     first_pass = plan.written[0] in files
     with ExitStack() as stack:
@@ -417,7 +393,7 @@ def _write(
         for rank, file in out.items():
             head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
             file.write(head.encode())
-        for step, times in enumerate(simulate(program, physics, plan.steps, rng)):
+        for step, times in enumerate(simulate(program, plan)):
             if first_pass:
                 truth.add(step, times)
             for rank, file in out.items():
@@ -442,6 +418,6 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield raw
             return
-        # Neither a time nor a name in the header: the same job gives the same bytes.
+        # No time or name in the header, so the same job gives the same bytes.
         with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
             yield cast("IO[bytes]", packed)

@@ -1,13 +1,13 @@
-"""MPI profiles and time lines."""
+"""Write MPI jobs with known truth, as mpitrace records them: profiles and a time line."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,114 +26,19 @@ from hta_widgets.formats.mpi.model import (
     bin_bounds,
 )
 
-#: Sizes of what is reduced in a step with MPI, and of what the first step broadcasts.
-GRADIENT_BYTES = (1152, 128, 73728, 256, 4718592, 512, 5120, 40)
-NEGOTIATION_BYTES = 8
-NEGOTIATIONS = 12
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+#: Sizes of the tensors that a step reduces with MPI and that the first step broadcasts.
+_GRADIENT_BYTES = (1152, 128, 73728, 256, 4718592, 512, 5120, 40)
+_NEGOTIATION_BYTES = 8
+_NEGOTIATIONS = 12
 _STEP_NS = 12_000_000
 _START_NS = 400_000
 _LATENCY_NS = 9_000
 _BYTES_PER_NS = 1.2
 
-
-@dataclass(slots=True)
-class Calls:
-    """All calls of a job; one row per call, one column per rank. Times are the job's own."""
-
-    routine: list[int] = field(default_factory=list)
-    size_bytes: list[int] = field(default_factory=list)
-    root: list[int] = field(default_factory=list)
-    begin_ns: list[Ints] = field(default_factory=list)
-    end_ns: list[Ints] = field(default_factory=list)
-
-    def add(self, name: str, size_bytes: int, root: int, begin_ns: Ints, end_ns: Ints) -> None:
-        """Append one call of all ranks."""
-        self.routine.append(ROUTINES.index(f"MPI_{name}"))
-        self.size_bytes.append(size_bytes)
-        self.root.append(root)
-        self.begin_ns.append(begin_ns.copy())
-        self.end_ns.append(end_ns.copy())
-
-
-class _Job:
-    """Ranks that go from call to call."""
-
-    def __init__(self, ranks: int, rng: np.random.Generator) -> None:
-        self.calls = Calls()
-        self.now = _START_NS + rng.integers(0, 100_000, ranks)
-        self._rng = rng
-        self._ranks = ranks
-
-    def _some(self, least: int, most: int) -> Ints:
-        return self._rng.integers(least, most, self._ranks)
-
-    def local(self, name: str) -> None:
-        begin = self.now + self._some(500, 3_000)
-        self.now = begin + self._some(0, 800)
-        self.calls.add(name, -1, -1, begin, self.now)
-
-    def meet(self, name: str, size_bytes: int) -> None:
-        """Let all wait for all."""
-        begin = self.now + self._some(800, 2_500)
-        moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
-        self.now = int(begin.max()) + moved + self._some(300, 6_000)
-        self.calls.add(name, size_bytes, -1, begin, self.now)
-
-    def from_root(self, name: str, size_bytes: int) -> None:
-        """Let all wait for rank 0, which waits for nobody."""
-        begin = self.now + self._some(800, 2_500)
-        moved = _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
-        self.now = np.maximum(begin, int(begin[0]) + moved) + self._some(300, 3_000)
-        self.now[0] = int(begin[0]) + moved
-        self.calls.add(name, size_bytes, 0, begin, self.now)
-
-    def to_root(self, name: str, size_bytes: int) -> None:
-        """Let rank 0 wait for all, which wait for nobody."""
-        begin = self.now + self._some(800, 2_500)
-        self.now = begin + self._some(700, 2_000)
-        self.now[0] = int(begin.max()) + _LATENCY_NS
-        self.calls.add(name, size_bytes, 0, begin, self.now)
-
-
-def run_job(
-    ranks: int,
-    steps: int,
-    slow_rank: int | None,
-    factor: float,
-    rng: np.random.Generator,
-    *,
-    gpu: bool,
-) -> Calls:
-    """Train for some steps as Horovod does: compute, negotiate, reduce."""
-    job = _Job(ranks, rng)
-    for name in ("Comm_rank", "Comm_size"):
-        job.local(name)
-    for _ in range(2):
-        job.meet("Allgather", 4)
-    job.meet("Barrier", -1)
-    for size in GRADIENT_BYTES[:3] if gpu else GRADIENT_BYTES:
-        job.from_root("Bcast", size)
-    for step in range(steps):
-        compute = rng.normal(_STEP_NS, 0.03 * _STEP_NS, ranks).clip(0.8 * _STEP_NS)
-        if slow_rank is not None:
-            compute[slow_rank] *= factor
-        job.now = job.now + np.rint(compute).astype(np.int64)
-        if step % 4 == 0:
-            job.to_root("Gather", 4)
-            job.to_root("Gatherv", 0)
-            job.from_root("Bcast", 4)
-            job.from_root("Bcast", 25)
-        for _ in range(NEGOTIATIONS):
-            job.meet("Allreduce", NEGOTIATION_BYTES)
-        for size in () if gpu else GRADIENT_BYTES:
-            job.meet("Allreduce", size)
-    return job.calls
-
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-#: mpitrace keeps differences of seconds since 1970, which leaves steps of a quarter microsecond.
+#: mpitrace keeps differences of seconds since 1970, so times are multiples of 0.25 µs.
 _EPOCH_S = 1_600_000_000.0
 _RECORD = [
     ("begin_s", "f8"),
@@ -147,165 +52,352 @@ _RECORD = [
     ("callers_caller", "u4"),
     ("is_io", "i4"),
 ]
+#: mpitrace prints the histogram for jobs of at least this many ranks.
 _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
+_WIDE, _NARROW = "-" * 71, "-" * 65
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What ranks run on, by rank."""
+def write_mpi_job(
+    directory: str | Path,
+    *,
+    ranks: int = 8,
+    steps: int = 30,
+    slow_rank: int | None = 3,
+    factor: float = 2.5,
+    hosts: int = 2,
+    seed: int = 0,
+    traces: bool = True,
+    files: Literal["all", "default"] = "all",
+    gpu: bool = False,
+    swapped: bool = False,
+    job: int = 90001,
+    truth_path: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write mpitrace's profiles and time line of a data-parallel training job, and the truth.
 
-    host: Sequence[str]
-    cpu: Ints
-    rss_mib: Floats
-    switches: Ints
-    user_share: Floats
-    #: when each rank leaves the barrier within MPI_Init, in the job's time
-    zero_ns: Ints
+    Ranks compute, negotiate as Horovod does with twelve all-reduces of 8 bytes a step, and reduce
+    gradients. The same arguments give the same bytes.
+
+    Parameters
+    ----------
+    directory : path-like
+        Folder of ``mpi_profile.<job>.<rank>`` and ``<job>.trc``; created if missing. Earlier files
+        of the same job in it are deleted.
+    ranks, steps : int
+        Size of the job.
+    slow_rank : int or None, default 3
+        The rank that computes longer; the last rank if there are fewer, no rank if None.
+    factor : float, default 2.5
+        How many times longer.
+    hosts : int, default 2
+        Number of hosts that the ranks are spread over, in order.
+    seed : int
+        Seed of all noise.
+    traces : bool, default True
+        Whether to write the time line as well.
+    files : {"all", "default"}
+        Profiles of all ranks, or, as is mpitrace's default, of rank 0 and of the ranks with the
+        least, the median and the most time in MPI.
+    gpu : bool, default False
+        Whether gradients go through another library, so that MPI only negotiates.
+    swapped : bool, default False
+        Whether the time line is written in the other byte order, as SWAP_BYTES=yes does.
+    job : int
+        Number of the batch job.
+    truth_path : path-like, optional
+        File of the truth, by default ``DIR_truth.json`` beside the directory.
+
+    Returns
+    -------
+    dict
+        The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
+        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), ``calls`` and
+        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
+        the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
+        ``files`` and ``truth_path``.
+
+    Raises
+    ------
+    TraceError
+        If the arguments describe no possible job.
+
+    Examples
+    --------
+    >>> truth = write_mpi_job("runs/mpi", ranks=4, steps=5)  # doctest: +SKIP
+    >>> hw.load("runs/mpi")  # doctest: +SKIP
+    """
+    possible = min(ranks, steps, hosts) >= 1 and hosts <= ranks and factor > 0
+    if not possible or files not in ("all", "default"):
+        raise TraceError(
+            "no such job",
+            remedy="Give at least one rank, step and host, no more hosts than ranks, "
+            'a positive factor, and files="all" or "default".',
+        )
+    slow = None if slow_rank is None else min(slow_rank, ranks - 1)
+    rng = np.random.default_rng(seed)
+    calls = _run(ranks, steps, slow, factor, rng, gpu=gpu)
+    per_host = -(-ranks // hosts)
+    host = [f"node{rank // per_host + 1:02d}" for rank in range(ranks)]
+    rss_mib = rng.uniform(1500, 1900, ranks).round(3)
+    switches = rng.integers(8_000, 12_000, ranks)
+    user_share = rng.uniform(0.9, 0.99, ranks).round(3)
+    zero_ns = rng.integers(0, 150_000, ranks)  # when each rank leaves MPI_Init: its clock's start
+    end_ns = calls.end_ns[-1].max() + rng.integers(100_000, 200_000, ranks)
+    begin_s, end_s = (
+        (_EPOCH_S + times / 1e9) - (_EPOCH_S + zero_ns / 1e9)
+        for times in (calls.begin_ns, calls.end_ns)
+    )
+    spent_s = end_s - begin_s
+    comm_s, elapsed_s = spent_s.sum(axis=0), (end_ns - zero_ns) / 1e9
+    columns = (
+        np.arange(ranks) % per_host,
+        comm_s,
+        elapsed_s,
+        elapsed_s * user_share,  # MPI polls, so a processor is busy while it waits
+        elapsed_s * (1 - user_share),
+        rss_mib,
+        switches,
+    )
+    values = zip(*(column.tolist() for column in columns), strict=True)
+    rows = [RankRow(rank, host[rank], *row) for rank, row in enumerate(values)]
+    profiles = _profiles(calls, spent_s, rows, str(job))
+
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"):
+        old.unlink(missing_ok=True)
+    names = []
+    for profile in profiles:
+        if files == "all" or profile.rank == 0 or profile.roles:
+            names.append(f"mpi_profile.{job}.{profile.rank}")
+            (folder / names[-1]).write_text(profile_text(profile), "utf-8", newline="\n")
+    if traces:
+        names.append(f"{job}.trc")
+        records = _records(calls, begin_s, end_s, ">" if swapped else "<")
+        (folder / names[-1]).write_bytes(records.tobytes())
+    truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
+    reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
+    small = reduced[reduced <= _NEGOTIATION_BYTES]
+    numbers, counts = np.unique(calls.routine, return_counts=True)
+    truth = {
+        "job": str(job),
+        "ranks": ranks,
+        "steps": steps,
+        "slow_rank": slow,
+        "factor": factor,
+        "gpu": gpu,
+        "hosts": host,
+        "comm_s": comm_s.tolist(),
+        "elapsed_s": elapsed_s.tolist(),
+        "zero_ns": (zero_ns - zero_ns[0]).tolist(),
+        "calls": {
+            ROUTINES[number]: count
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)
+        },
+        "events": len(calls.routine) * ranks,
+        "negotiation": {
+            "calls": len(small),
+            "share_of_calls": len(small) / len(reduced),
+            "share_of_bytes": int(small.sum()) / int(reduced.sum()),
+        },
+        "waits": _waits(calls),
+        "files": names,
+        "truth_path": str(truth_file),
+    }
+    truth_file.write_text(json.dumps(truth, indent=1), "utf-8")
+    return truth
 
 
-def line_records(calls: Calls, machine: Machine, *, swapped: bool) -> npt.NDArray[np.void]:
+# --- the job --------------------------------------------------------------------------------------
+
+
+class _Calls(NamedTuple):
+    """Calls of a job by number, and their times by call and rank on the job's clock."""
+
+    routine: Ints
+    size_bytes: Ints
+    root: Ints
+    begin_ns: Ints
+    end_ns: Ints
+
+
+class _Job:
+    """Ranks that make one MPI call after the other."""
+
+    def __init__(self, ranks: int, rng: np.random.Generator) -> None:
+        self.calls: list[tuple[int, int, int, Ints, Ints]] = []
+        self.now = _START_NS + rng.integers(0, 100_000, ranks)
+        self._rng = rng
+
+    def _some(self, least: int, most: int) -> Ints:
+        return self._rng.integers(least, most, len(self.now))
+
+    def _call(self, name: str, size_bytes: int, root: int, begin: Ints, end: Ints) -> None:
+        self.calls.append((ROUTINES.index(f"MPI_{name}"), size_bytes, root, begin, end))
+        self.now = end
+
+    def local(self, name: str) -> None:
+        """Return at once."""
+        begin = self.now + self._some(500, 3_000)
+        self._call(name, -1, -1, begin, begin + self._some(0, 800))
+
+    def meet(self, name: str, size_bytes: int) -> None:
+        """Let all ranks wait for all."""
+        begin = self.now + self._some(800, 2_500)
+        moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
+        self._call(name, size_bytes, -1, begin, int(begin.max()) + moved + self._some(300, 6_000))
+
+    def from_root(self, name: str, size_bytes: int) -> None:
+        """Let the other ranks wait for rank 0."""
+        begin = self.now + self._some(800, 2_500)
+        sent = int(begin[0]) + _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
+        end = np.maximum(begin, sent) + self._some(300, 3_000)
+        end[0] = sent
+        self._call(name, size_bytes, 0, begin, end)
+
+    def to_root(self, name: str, size_bytes: int) -> None:
+        """Let rank 0 wait for the other ranks."""
+        begin = self.now + self._some(800, 2_500)
+        end = begin + self._some(700, 2_000)
+        end[0] = int(begin.max()) + _LATENCY_NS
+        self._call(name, size_bytes, 0, begin, end)
+
+
+def _run(
+    ranks: int,
+    steps: int,
+    slow_rank: int | None,
+    factor: float,
+    rng: np.random.Generator,
+    *,
+    gpu: bool,
+) -> _Calls:
+    """Train for some steps as Horovod does: compute, negotiate, reduce."""
+    job = _Job(ranks, rng)
+    for name in ("Comm_rank", "Comm_size"):
+        job.local(name)
+    for _ in range(2):
+        job.meet("Allgather", 4)
+    job.meet("Barrier", -1)
+    for size in _GRADIENT_BYTES[:3] if gpu else _GRADIENT_BYTES:
+        job.from_root("Bcast", size)
+    for step in range(steps):
+        compute = rng.normal(_STEP_NS, 0.03 * _STEP_NS, ranks).clip(0.8 * _STEP_NS)
+        if slow_rank is not None:
+            compute[slow_rank] *= factor
+        job.now = job.now + np.rint(compute).astype(np.int64)
+        if step % 4 == 0:
+            job.to_root("Gather", 4)
+            job.to_root("Gatherv", 0)
+            job.from_root("Bcast", 4)
+            job.from_root("Bcast", 25)
+        for _ in range(_NEGOTIATIONS):
+            job.meet("Allreduce", _NEGOTIATION_BYTES)
+        for size in () if gpu else _GRADIENT_BYTES:
+            job.meet("Allreduce", size)
+    return _Calls(*map(np.array, zip(*job.calls, strict=True)))
+
+
+def _numbers(names: frozenset[str]) -> list[int]:
+    return [ROUTINES.index(name) for name in names]
+
+
+def _waits(calls: _Calls) -> dict[str, list[int]]:
+    """Return waits by rank over the calls in which all ranks meet."""
+    meeting = np.isin(calls.routine, _numbers(COLLECTIVES - ROOT_SENDS - ROOT_RECEIVES))
+    begin = calls.begin_ns[meeting]
+    waits, last = begin.max(axis=1)[:, None] - begin, begin.argmax(axis=1)
+    imposed = np.bincount(last, weights=waits.sum(axis=1), minlength=begin.shape[1])
+    return {
+        "wait_ns": waits.sum(axis=0).tolist(),
+        "imposed_ns": imposed.astype(np.int64).tolist(),
+        "last": np.bincount(last, minlength=begin.shape[1]).tolist(),
+    }
+
+
+# --- its files ------------------------------------------------------------------------------------
+
+
+def _records(
+    calls: _Calls, begin_s: Floats, end_s: Floats, byte_order: str
+) -> npt.NDArray[np.void]:
     """Return the records of a time line, rank by rank."""
-    begin, end = _seconds(calls, machine)
-    count, ranks = begin.shape
-    order = ">" if swapped else "<"
-    found = np.zeros((ranks, count), np.dtype([(name, f"{order}{kind}") for name, kind in _RECORD]))
-    routine = np.array(calls.routine)
-    root = np.array(calls.root)
-    sends = np.isin(routine, [ROUTINES.index(name) for name in ROOT_SENDS])
-    found["begin_s"], found["end_s"] = begin.T, end.T
-    found["rank"] = np.arange(ranks)[:, None]
-    found["routine"] = routine
-    found["source"] = np.where(sends, root, -1)
-    found["target"] = np.where(sends, -1, root)
+    rank = np.arange(begin_s.shape[1])[:, None]
+    fields = [(name, f"{byte_order}{kind}") for name, kind in _RECORD]
+    found = np.zeros((len(rank), len(calls.routine)), np.dtype(fields))
+    sends = np.isin(calls.routine, _numbers(ROOT_SENDS))
+    found["begin_s"], found["end_s"] = begin_s.T, end_s.T
+    found["rank"] = rank
+    found["routine"] = calls.routine
+    found["source"] = np.where(sends, calls.root, -1)
+    found["target"] = np.where(sends, -1, calls.root)
     found["bytes"] = calls.size_bytes
-    # Programs are loaded elsewhere in each process; only differences of addresses are alike.
-    base = 0x5500_0000 + 0x1000 * np.arange(ranks)[:, None]
-    found["caller"] = base + 0x2000 + 16 * routine
+    # Each process loads the program at another address: only differences of addresses are equal.
+    base = 0x5500_0000 + 0x1000 * rank
+    found["caller"] = base + 0x2000 + 16 * calls.routine
     found["callers_caller"] = base + 0x1A0
-    return found.reshape(-1)
+    return found
 
 
-def _seconds(calls: Calls, machine: Machine) -> tuple[Floats, Floats]:
-    """Return when each call begins and ends by the rank's own clock, a call a row."""
-    zero = _EPOCH_S + machine.zero_ns / 1e9
-    begin = (_EPOCH_S + np.array(calls.begin_ns) / 1e9) - zero
-    return begin, (_EPOCH_S + np.array(calls.end_ns) / 1e9) - zero
-
-
-def profiles(
-    calls: Calls, machine: Machine, job: str, elapsed_ns: Ints
-) -> tuple[list[MpiProfile], Floats]:
-    """Return every rank's profile, and its time in MPI unrounded."""
-    begin, end = _seconds(calls, machine)
-    spent = end - begin
-    comm = spent.sum(axis=0)
-    elapsed = elapsed_ns / 1e9
-    rows = [_rank_row(rank, machine, comm, elapsed) for rank in range(len(comm))]
-    roles = _roles(comm)
+def _profiles(
+    calls: _Calls, spent_s: Floats, rows: list[RankRow], job: str
+) -> Iterator[MpiProfile]:
+    comm_s = spent_s.sum(axis=0)
+    order = np.argsort(comm_s, kind="stable").tolist()
+    extremes = order[0], order[(len(order) - 1) // 2], order[-1]
+    roles = {"minimum": extremes[0], "maximum": extremes[2], "median": extremes[1]}
+    histogram: tuple[tuple[float, int], ...] = ()
+    if len(rows) >= _HISTOGRAM_FROM:
+        edges = np.linspace(comm_s.min(), comm_s.max(), _HISTOGRAM_BINS)
+        place = np.abs(comm_s[:, None] - edges[None, :]).argmin(axis=1)
+        counts = np.bincount(place, minlength=_HISTOGRAM_BINS)
+        histogram = tuple(zip(edges.tolist(), counts.tolist(), strict=True))
     summary = Summary(
         tuple(rows),
-        _histogram(comm),
+        histogram,
         (),
-        tuple((float(comm[rank]), rank) for rank in _extremes(comm)),
-        (float(machine.rss_mib.max()), int(machine.rss_mib.argmax())),
-        (float(elapsed.max()), int(elapsed.argmax())),
+        tuple((rows[rank].comm_s, rank) for rank in extremes),
+        max(((row.rss_mib, row.rank) for row in rows), key=itemgetter(0)),
+        max(((row.elapsed_s, row.rank) for row in rows), key=itemgetter(0)),
     )
-    found = []
-    for rank, row in enumerate(rows):
-        routines, sizes = _tables(calls, spent[:, rank])
-        found.append(
-            MpiProfile(
-                job,
-                rank,
-                len(rows),
-                ("MPI_Init()", "MPI_Finalize()"),
-                roles.get(rank, ()),
-                comm_s=float(comm[rank]),
-                elapsed_s=float(elapsed[rank]),
-                user_s=row.user_s,
-                system_s=row.system_s,
-                rss_mib=row.rss_mib,
-                routine_rows=routines,
-                size_rows=sizes,
-                summary=summary if rank == 0 else None,
-            )
+    for row in rows:
+        routines, sizes = _tables(calls, spent_s[:, row.rank])
+        yield MpiProfile(
+            job,
+            row.rank,
+            len(rows),
+            ("MPI_Init()", "MPI_Finalize()"),
+            tuple(role for role, rank in roles.items() if rank == row.rank),
+            comm_s=row.comm_s,
+            elapsed_s=row.elapsed_s,
+            user_s=row.user_s,
+            system_s=row.system_s,
+            rss_mib=row.rss_mib,
+            routine_rows=routines,
+            size_rows=sizes,
+            summary=summary if row.rank == 0 else None,
         )
-    return found, comm
 
 
-def _rank_row(rank: int, machine: Machine, comm: Floats, elapsed: Floats) -> RankRow:
-    # MPI polls, so a processor is busy while it waits.
-    busy = float(elapsed[rank])
-    share = float(machine.user_share[rank])
-    return RankRow(
-        rank,
-        machine.host[rank],
-        int(machine.cpu[rank]),
-        float(comm[rank]),
-        busy,
-        busy * share,
-        busy * (1 - share),
-        float(machine.rss_mib[rank]),
-        int(machine.switches[rank]),
-    )
-
-
-def _extremes(comm: Floats) -> tuple[int, int, int]:
-    """Return the ranks with the least, the (lower) median and the most time in MPI."""
-    order = np.argsort(comm, kind="stable")
-    return int(order[0]), int(order[(len(comm) - 1) // 2]), int(order[-1])
-
-
-def _roles(comm: Floats) -> dict[int, tuple[str, ...]]:
-    least, middle, most = _extremes(comm)
-    roles: dict[int, tuple[str, ...]] = {}
-    for rank, role in ((least, "minimum"), (most, "maximum"), (middle, "median")):
-        roles[rank] = (*roles.get(rank, ()), role)
-    return roles
-
-
-def _histogram(comm: Floats) -> tuple[tuple[float, int], ...]:
-    if len(comm) < _HISTOGRAM_FROM:
-        return ()
-    edges = np.linspace(float(comm.min()), float(comm.max()), _HISTOGRAM_BINS)
-    place = np.abs(comm[:, None] - edges[None, :]).argmin(axis=1)
-    counts = np.bincount(place, minlength=_HISTOGRAM_BINS)
-    return tuple(zip(edges.tolist(), counts.tolist(), strict=True))
-
-
-def _tables(calls: Calls, spent: Floats) -> tuple[tuple[RoutineRow, ...], tuple[SizeRow, ...]]:
-    """Add one rank's calls up by routine, and by bin where bytes were moved."""
-    routine, size = np.array(calls.routine), np.array(calls.size_bytes)
+def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[RoutineRow, ...], tuple[SizeRow, ...]]:
+    """Return one rank's calls by routine, and by bin of size for routines that move bytes."""
+    size = calls.size_bytes
+    high = np.array([bin_bounds(one)[1] for one in size.tolist()])
     routines: list[RoutineRow] = []
     sizes: list[SizeRow] = []
-    for number in np.unique(routine).tolist():
-        mine = routine == number
-        name, count = ROUTINES[number], int(mine.sum())
-        total = int(size[mine & (size > 0)].sum())
-        routines.append(RoutineRow(name, count, total / count, float(spent[mine].sum())))
-        if not total:
-            continue
-        high = np.array([bin_bounds(one)[1] for one in size.tolist()])
-        for edge in np.unique(high[mine]).tolist():
-            those = mine & (high == edge)
-            number_of = int(those.sum())
-            sizes.append(
-                SizeRow(
-                    name,
-                    number_of,
-                    int(size[those].sum()) / number_of,
-                    float(spent[those].sum()),
-                )
-            )
+    for number in np.unique(calls.routine).tolist():
+        own = calls.routine == number
+        name, count, total = ROUTINES[number], int(own.sum()), int(size[own].clip(0).sum())
+        routines.append(RoutineRow(name, count, total / count, float(spent_s[own].sum())))
+        for edge in np.unique(high[own]).tolist() if total else ():
+            part = own & (high == edge)
+            mean = int(size[part].sum()) / int(part.sum())
+            sizes.append(SizeRow(name, int(part.sum()), mean, float(spent_s[part].sum())))
     return tuple(routines), tuple(sizes)
 
 
-_WIDE, _NARROW = "-" * 71, "-" * 65
-_TEXT_HISTOGRAM_FROM = 33
-
-
 def profile_text(profile: MpiProfile) -> str:
-    """Return the file of one rank; the sections that are off by default are left out."""
+    """Return the file of one rank, without the sections that are off by default."""
     return "".join(f"{line}\n" for line in _lines(profile))
 
 
@@ -372,7 +464,7 @@ def _summary(of: Summary) -> Iterator[str]:
         for name, time_s in zip(("minimum", "average", "maximum"), of.io_s, strict=True):
             yield f"  {name} MPI-IO time = {time_s:.3f} seconds"
     yield ""
-    if of.histogram and len(of.ranks) >= _TEXT_HISTOGRAM_FROM:
+    if of.histogram and len(of.ranks) >= _HISTOGRAM_FROM:
         yield "Histogram of times spent in MPI"
         yield "    time-bin    #ranks"
         for edge_s, ranks in of.histogram:
@@ -385,184 +477,8 @@ def _summary(of: Summary) -> Iterator[str]:
         "   size(MiB)    switches"
     )
     for row in of.ranks:
-        yield _rank(row, width)
-
-
-def _rank(row: RankRow, width: int) -> str:
-    return (
-        f"{row.rank:6d} {row.host:>{width}} {row.cpu:6d} {row.comm_s:10.2f}  "
-        f"{row.elapsed_s:10.2f}  {row.user_s:10.2f}  {row.system_s:10.2f}  {row.rss_mib:10.2f}  "
-        f"{row.switches:10d}"
-    )
-
-
-_ROOTED = ROOT_SENDS | ROOT_RECEIVES
-
-
-def write_mpi_job(
-    directory: str | Path,
-    *,
-    ranks: int = 8,
-    steps: int = 30,
-    slow_rank: int | None = 3,
-    factor: float = 2.5,
-    hosts: int = 2,
-    seed: int = 0,
-    traces: bool = True,
-    files: Literal["all", "default"] = "all",
-    gpu: bool = False,
-    swapped: bool = False,
-    job: int = 90001,
-    truth_path: str | Path | None = None,
-) -> dict[str, Any]:
-    """Write mpitrace's profiles and time line of a data-parallel training job, and the truth.
-
-    Ranks compute, negotiate as Horovod does with twelve all-reduces of 8 bytes a step, and reduce
-    gradients. The same arguments give the same bytes.
-
-    Parameters
-    ----------
-    directory : path-like
-        Where ``mpi_profile.<job>.<rank>`` and ``<job>.trc`` go; made if it is not there, and
-        emptied of such files of the same job.
-    ranks, steps : int
-        Size of the job.
-    slow_rank : int or None, default 3
-        Computes longer; the last one if there are fewer, none if None.
-    factor : float, default 2.5
-        How many times longer.
-    hosts : int, default 2
-        Ranks are spread over so many hosts, in order.
-    seed : int
-        Of all noise.
-    traces : bool, default True
-        Whether to write the time line as well.
-    files : {"all", "default"}
-        Profiles of all ranks, or as mpitrace does unless told otherwise: of rank 0 and of those
-        with the least, the median and the most time in MPI.
-    gpu : bool, default False
-        Whether gradients go through another library, so that MPI only negotiates.
-    swapped : bool, default False
-        Whether the time line is written in the other byte order, as SWAP_BYTES=yes does.
-    job : int
-        The batch job's number.
-    truth_path : path-like, optional
-        By default beside the directory: ``DIR_truth.json``.
-
-    Returns
-    -------
-    dict
-        The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), ``calls`` and
-        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
-        ``files`` and ``truth_path``.
-
-    Raises
-    ------
-    TraceError
-        For a job that cannot be.
-
-    Examples
-    --------
-    >>> truth = write_mpi_job("runs/mpi", ranks=4, steps=5)  # doctest: +SKIP
-    >>> hw.load("runs/mpi")  # doctest: +SKIP
-    """
-    possible = min(ranks, steps, hosts) >= 1 and hosts <= ranks and factor > 0
-    if not possible or files not in ("all", "default"):
-        raise TraceError(
-            "no such job",
-            remedy="Give at least one rank, step and host, no more hosts than ranks, "
-            'a positive factor, and files="all" or "default".',
+        yield (
+            f"{row.rank:6d} {row.host:>{width}} {row.cpu:6d} {row.comm_s:10.2f}  "
+            f"{row.elapsed_s:10.2f}  {row.user_s:10.2f}  {row.system_s:10.2f}  "
+            f"{row.rss_mib:10.2f}  {row.switches:10d}"
         )
-    slow = None if slow_rank is None else min(slow_rank, ranks - 1)
-    rng = np.random.default_rng(seed)
-    calls = run_job(ranks, steps, slow, factor, rng, gpu=gpu)
-    machine = _machine(ranks, hosts, rng)
-    last = np.array(calls.end_ns[-1]).max() + rng.integers(100_000, 200_000, ranks)
-    told, comm = profiles(calls, machine, str(job), last - machine.zero_ns)
-
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in (*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"):
-        old.unlink(missing_ok=True)
-    kept = [profile for profile in told if files == "all" or profile.rank == 0 or profile.roles]
-    names = [f"mpi_profile.{job}.{profile.rank}" for profile in kept]
-    for name, profile in zip(names, kept, strict=True):
-        (folder / name).write_text(profile_text(profile), "utf-8", newline="\n")
-    if traces:
-        names.append(f"{job}.trc")
-        (folder / names[-1]).write_bytes(line_records(calls, machine, swapped=swapped).tobytes())
-    truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
-    truth = {
-        "job": str(job),
-        "ranks": ranks,
-        "steps": steps,
-        "slow_rank": slow,
-        "factor": factor,
-        "gpu": gpu,
-        "hosts": list(machine.host),
-        "comm_s": comm.tolist(),
-        "elapsed_s": [profile.elapsed_s for profile in told],
-        "zero_ns": (machine.zero_ns - machine.zero_ns[0]).tolist(),
-        "calls": _counts(calls),
-        "events": len(calls.routine) * ranks,
-        "negotiation": _negotiation(calls),
-        "waits": _waits(calls),
-        "files": names,
-        "truth_path": str(truth_file),
-    }
-    truth_file.write_text(json.dumps(truth, indent=1), "utf-8")
-    return truth
-
-
-def _machine(ranks: int, hosts: int, rng: np.random.Generator) -> Machine:
-    per_host = -(-ranks // hosts)
-    return Machine(
-        [f"node{rank // per_host + 1:02d}" for rank in range(ranks)],
-        np.arange(ranks) % per_host,
-        rng.uniform(1500, 1900, ranks).round(3),
-        rng.integers(8_000, 12_000, ranks),
-        rng.uniform(0.9, 0.99, ranks).round(3),
-        rng.integers(0, 150_000, ranks),
-    )
-
-
-def _counts(calls: Calls) -> dict[str, int]:
-    """Return how often each rank calls each routine."""
-    return {ROUTINES[number]: calls.routine.count(number) for number in sorted(set(calls.routine))}
-
-
-def _negotiation(calls: Calls) -> dict[str, float]:
-    number = ROUTINES.index("MPI_Allreduce")
-    sizes = [
-        size
-        for size, routine in zip(calls.size_bytes, calls.routine, strict=True)
-        if routine == number
-    ]
-    small = [size for size in sizes if size <= 8]
-    return {
-        "calls": len(small),
-        "share_of_calls": len(small) / len(sizes),
-        "share_of_bytes": sum(small) / sum(sizes),
-    }
-
-
-def _waits(calls: Calls) -> dict[str, list[int]]:
-    """Return by rank the waits of calls in which all meet, and who kept the others waiting."""
-    meeting = [
-        place
-        for place, number in enumerate(calls.routine)
-        if ROUTINES[number] in COLLECTIVES and ROUTINES[number] not in _ROOTED
-    ]
-    begin = np.array([calls.begin_ns[place] for place in meeting])
-    waits = begin.max(axis=1)[:, None] - begin
-    last = begin.argmax(axis=1)
-    ranks = begin.shape[1]
-    return {
-        "wait_ns": waits.sum(axis=0).tolist(),
-        "imposed_ns": np.bincount(last, weights=waits.sum(axis=1), minlength=ranks)
-        .astype(np.int64)
-        .tolist(),
-        "last": np.bincount(last, minlength=ranks).tolist(),
-    }

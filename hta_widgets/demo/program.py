@@ -1,4 +1,4 @@
-"""One training step."""
+"""Describe one training step: the host's calls and the work that they launch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from hta_widgets.errors import TraceError
 
@@ -15,6 +15,19 @@ _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0
 _NVLINK_BYTES_PER_NS = 230.0
 _MULTIPROCESSORS = 108
+
+#: Kernels of layer norms, by their part of the backward pass.
+_LAYER_NORM = {
+    "": "vectorized_layer_norm_kernel<c10::BFloat16, float>(int, float, c10::BFloat16 const*,"
+    " c10::BFloat16 const*, c10::BFloat16 const*, float*, float*, c10::BFloat16*)",
+    "input": "layer_norm_grad_input_kernel_vectorized<c10::BFloat16, float>(c10::BFloat16 const*,"
+    " c10::BFloat16 const*, float const*, float const*, c10::BFloat16 const*, c10::BFloat16*, int)",
+    "gamma": "GammaBetaBackwardCUDAKernel<c10::BFloat16, float>(long, long, c10::BFloat16 const*,"
+    " c10::BFloat16 const*, float const*, float const*, c10::BFloat16*, c10::BFloat16*)",
+    "fused": "layer_norm_backward_fused_kernel<c10::BFloat16, float>(c10::BFloat16 const*,"
+    " c10::BFloat16 const*, float const*, float const*, c10::BFloat16 const*, c10::BFloat16*,"
+    " c10::BFloat16*, int)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +83,10 @@ def reduce(operation: str, size_bytes: int) -> Work:
 
 def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
     """Normalise layers; `backward` is "", "input", "gamma" or "fused", which does both."""
-    size_bytes = rows * width * 4
-    if backward == "fused":
-        name = (
-            "void at::native::(anonymous namespace)::layer_norm_backward_fused_kernel"
-            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
-            " float const*, c10::BFloat16 const*, c10::BFloat16*, c10::BFloat16*, int)"
-        )
-        return _kernel(name, 2_500 + 1.9 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
-    if backward == "input":
-        name = (
-            "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized"
-            "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
-            " float const*, c10::BFloat16 const*, c10::BFloat16*, int)"
-        )
-    elif backward == "gamma":
-        name = (
-            "void at::native::(anonymous namespace)::GammaBetaBackwardCUDAKernel<c10::BFloat16,"
-            " float>(long, long, c10::BFloat16 const*, c10::BFloat16 const*, float const*,"
-            " float const*, c10::BFloat16*, c10::BFloat16*)"
-        )
-    else:
-        name = (
-            "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16,"
-            " float>(int, float, c10::BFloat16 const*, c10::BFloat16 const*, c10::BFloat16 const*,"
-            " float*, float*, c10::BFloat16*)"
-        )
-    return _kernel(name, 2_500 + 1.4 * size_bytes / _BYTES_PER_NS, (rows, 1, 1), 128)
+    name = f"void at::native::(anonymous namespace)::{_LAYER_NORM[backward]}"
+    passes = 1.9 if backward == "fused" else 1.4
+    base_ns = 2_500 + passes * (rows * width * 4) / _BYTES_PER_NS
+    return _kernel(name, base_ns, (rows, 1, 1), 128)
 
 
 def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> Work:
@@ -133,33 +123,27 @@ def multi_tensor(functor: str, size_bytes: int) -> Work:
 
 
 def nccl(operation: str, size_bytes: int, ranks: int) -> Work:
-    """Communicate; the duration is the transfer that follows the last arrival."""
+    """Communicate over a ring; the duration is the transfer that follows the last arrival."""
     name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
     share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
-    transfer_ns = collective_transfer_ns(size_bytes, share)
-    return _kernel(name, transfer_ns, (24, 1, 1), 544)
-
-
-def collective_transfer_ns(size_bytes: int, share: float) -> float:
-    """Return the time of a ring that moves `share` of the message over each link."""
-    return 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS
+    return _kernel(name, 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS, (24, 1, 1), 544)
 
 
 def copy(direction: str, size_bytes: int) -> Work:
-    """Copy; `direction` is "HtoD (Pinned -> Device)" or the like."""
+    """Copy in a direction such as "HtoD (Pinned -> Device)"."""
     speed = _BYTES_PER_NS / 2 if direction.startswith("DtoD") else _PCIE_BYTES_PER_NS
-    base_ns = 1_200 + size_bytes / speed
-    details = (
-        f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'  # B/ns
-    )
-    return Work(f"Memcpy {direction}", "gpu_memcpy", base_ns, details)
+    return _move(f"Memcpy {direction}", "gpu_memcpy", size_bytes, 1_200 + size_bytes / speed)
 
 
 def memset(size_bytes: int) -> Work:
     """Clear memory of the device."""
-    base_ns = 1_100 + size_bytes / _BYTES_PER_NS
-    details = f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {size_bytes / base_ns:.6f}'
-    return Work("Memset (Device)", "gpu_memset", base_ns, details)
+    return _move("Memset (Device)", "gpu_memset", size_bytes, 1_100 + size_bytes / _BYTES_PER_NS)
+
+
+def _move(name: str, category: str, size_bytes: int, base_ns: float) -> Work:
+    rate = size_bytes / base_ns  # B/ns is GB/s
+    details = f'"bytes": {size_bytes}, "memory bandwidth (GB/s)": {rate:.6f}'
+    return Work(name, category, base_ns, details)
 
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
@@ -189,7 +173,7 @@ _TRUTH: dict[ChangeName, dict[str, Any]] = {
 
 
 def checked_changes(changes: Iterable[ChangeName], *, ranks: int) -> frozenset[ChangeName]:
-    """Return the changes asked for, after checking that the job can have them."""
+    """Return the requested changes; raise if the job cannot have them."""
     asked = {str(changes)} if isinstance(changes, str) else set(map(str, changes))
     unknown = sorted(asked - set(CHANGES))
     if unknown:
@@ -201,7 +185,7 @@ def checked_changes(changes: Iterable[ChangeName], *, ranks: int) -> frozenset[C
     return frozenset(name for name in CHANGES if name in asked)
 
 
-def told_changes(changes: frozenset[ChangeName]) -> list[dict[str, Any]]:
+def truth_of_changes(changes: frozenset[ChangeName]) -> list[dict[str, Any]]:
     """Return the truth about changes."""
     return [{"injected": name, **_TRUTH[name]} for name in CHANGES if name in changes]
 
@@ -225,10 +209,10 @@ _CALLBACK = {
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What the process group is told."""
+    """A call of a process group."""
 
-    partition: str  # which way of grouping the ranks: "world" or "tensor"
-    name: str  # as c10d calls it
+    partition: str  # "world" or "tensor": which process group of each rank
+    name: str  # c10d's
     in_elements: int
     out_elements: int
     dtype: str
@@ -262,7 +246,6 @@ class DeviceEvent:
     external: int
     correlation: int
     graph_node: int = -1
-    collective: Collective | None = None
 
 
 @dataclass(slots=True)
@@ -278,7 +261,7 @@ class Annotation:
 
 @dataclass(slots=True)
 class Wait:
-    """A record of category cuda_sync: what the device or the host waited for."""
+    """A record of category cuda_sync: a wait for a stream or the device."""
 
     name: str
     stream: int
@@ -286,16 +269,8 @@ class Wait:
 
 
 @dataclass(slots=True)
-class Flow:
-    """From a forward operator to its backward node; both are host events."""
-
-    source: int
-    target: int
-
-
-@dataclass(slots=True)
 class Instant:
-    """The allocator hands out (or takes back, negative) memory."""
+    """An allocation of memory, or a release of a negative size."""
 
     tick: int
     thread: int
@@ -305,33 +280,37 @@ class Instant:
     address: int
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One thing that happens to streams, in the host's order."""
+class Item(NamedTuple):
+    """An action on a stream, in the host's order.
 
-    kind: str  # "launch", "collective", "wait" (stream for another) or "sync" (host for a stream)
+    `number` is the device event of a "launch" or "collective", the other stream of a "wait" between
+    streams, or the tick of the host's "sync" with a stream.
+    """
+
+    kind: str
     stream: int
-    device: int = -1  # device event of a launch or collective
-    other: int = -1  # stream waited for, or tick of a sync
+    number: int
 
 
 @dataclass(slots=True)
 class Program:
-    """Everything of one step, in the order in which the host does it."""
+    """The events of one step, in the host's order, at numbered ticks."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of a second line of ticks, numbered on from the first, and the tick where it starts
+    #: costs of a second thread's ticks, numbered after the first's, and the tick where it starts
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
-    #: ticks whose cost varies much more than others': the data loader's
+    #: ticks whose cost varies much more than that of others: the data loader's
     restless: list[int] = field(default_factory=list)
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    flows: list[Flow] = field(default_factory=list)
+    #: host events of forward operators and of their backward nodes
+    flows: list[tuple[int, int]] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
+    collectives: dict[int, Collective] = field(default_factory=dict)  # by device event
     externals: int = 0
     correlations: int = 0
     sequences: dict[str, int] = field(default_factory=dict)  # collectives a step, by partition
@@ -414,12 +393,8 @@ class Program:
         self.host.append(event)
         return event
 
-    def link(self, source: int, target: int) -> None:
-        """Draw the arrow from a forward operator to its backward node."""
-        self.flows.append(Flow(source, target))
-
     def join(self, other: Program, anchor: int) -> None:
-        """Add a thread that runs beside, from tick `anchor` on; the last thing to do."""
+        """Add a thread that starts at tick `anchor`; to be called last."""
         ticks = len(self.costs)
         self.side_costs, self.side_anchor = other.costs, anchor
         for event in other.host:
@@ -436,23 +411,23 @@ class Program:
         call = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync"}.get(
             work.category, "cudaLaunchKernel"
         )
-        self._enqueue([work], self._call(call, cost_ns), stream)
+        self._enqueue("launch", work, stream, self._call(call, cost_ns))
 
     def launch_graph(self, works: Sequence[Work]) -> None:
         """Launch a captured graph: one call, one correlation, many kernels."""
-        self._enqueue(works, self._call("cudaGraphLaunch", 11_000), COMPUTE, graph=True)
+        call = self._call("cudaGraphLaunch", 11_000)
+        for node, work in enumerate(works):
+            self._enqueue("launch", work, COMPUTE, call, node)
 
     def _enqueue(
-        self, works: Sequence[Work], call: HostEvent, stream: int, *, graph: bool = False
+        self, kind: str, work: Work, stream: int, call: HostEvent, graph_node: int = -1
     ) -> None:
-        for node, work in enumerate(works):
-            event = DeviceEvent(work, stream, call.end, call.external, call.correlation)
-            event.graph_node = node if graph else -1
-            self.items.append(Item("launch", stream, len(self.device)))
-            self.device.append(event)
+        self.items.append(Item(kind, stream, len(self.device)))
+        launch = DeviceEvent(work, stream, call.end, call.external, call.correlation, graph_node)
+        self.device.append(launch)
 
     def collective(self, work: Work, what: Collective, stream: int, api: tuple[str, str]) -> None:
-        """Run a collective on a communication stream, after what `COMPUTE` has in its queue."""
+        """Run a collective on a communication stream, after the queue of `COMPUTE`."""
         operator, annotation = api
         with (
             self.op(operator, before=4_500, after=1_500),
@@ -460,45 +435,35 @@ class Program:
         ):
             with self.annotation(annotation, stream):
                 self.wait(stream, COMPUTE)
+                self.collectives[len(self.device)] = what
                 call = self._call("cudaLaunchKernelExC", 7_500)
-                event = DeviceEvent(work, stream, call.end, call.external, call.correlation)
-                event.collective = what
-                self.items.append(Item("collective", stream, len(self.device)))
-                self.device.append(event)
+                self._enqueue("collective", work, stream, call)
             self._call("cudaEventRecord", 700)
 
-    def collective_of(self, device: int) -> Collective:
-        """Return the collective that a device event is."""
-        what = self.device[device].collective
-        if what is None:
-            raise ValueError(f"device event {device} is no collective")
-        return what
-
     def next_sequence(self, partition: str) -> int:
-        """Count the collectives of a partition."""
+        """Return the number of the next collective of a partition."""
         number = self.sequences.get(partition, 0)
         self.sequences[partition] = number + 1
         return number
 
     def wait(self, stream: int, on: int) -> None:
-        """Let a stream wait for all that another has in its queue."""
+        """Let a stream wait for the queue of another."""
         self._call("cudaEventRecord", 800)
         self._call("cudaStreamWaitEvent", 700)
-        self.items.append(Item("wait", stream, other=on))
+        self.items.append(Item("wait", stream, on))
 
     def synchronize(self) -> None:
         """Let the host wait for the whole device."""
         call = self._call("cudaDeviceSynchronize", 2_500)
-        self.items.append(Item("sync", COMPUTE, other=call.end))
+        self.items.append(Item("sync", COMPUTE, call.end))
         self.waits.append(Wait("Context Sync", DEVICE, call))
 
     def read_back(self, work: Work) -> None:
         """Copy to pageable memory, which returns when the copy is done, and wait for it."""
         call = self._call("cudaMemcpyAsync", 3_000)
-        event = DeviceEvent(work, COMPUTE, call.start, call.external, call.correlation)
-        self.items.append(Item("launch", COMPUTE, len(self.device)))
-        self.device.append(event)
-        self.items.append(Item("sync", COMPUTE, other=call.end))
+        self._enqueue("launch", work, COMPUTE, call)
+        self.device[-1].launch = call.start
+        self.items.append(Item("sync", COMPUTE, call.end))
         call = self._call("cudaStreamSynchronize", 1_900)
         self.waits.append(Wait("Stream Sync", COMPUTE, call))
 
@@ -565,22 +530,22 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What the backward pass has to do for one thing that the forward pass did."""
+    """The backward half of a forward operator."""
 
-    name: str  # of autograd's node; empty for work that has none
+    name: str  # autograd's; empty for a collective, which has no node
     op: int  # the forward operator, a host event
-    backward: Callable[[], int]  # returns how many parameters got their gradient
+    backward: Callable[[], int]  # returns the number of parameters whose gradients it computed
 
 
 @dataclass(slots=True)
 class Operators:
-    """Writes operators into a step's program, and remembers their backward halves on a tape."""
+    """Adds operators to a step's program, and their backward halves to a tape."""
 
     program: Program
     model: Model
     tape: list[Node] = field(default_factory=list)
     ready: int = 0  # parameters whose gradients wait for their bucket
-    #: a reduction that is put off, and whether one was
+    #: a reduction that is postponed, and whether one was
     held: Callable[[], None] | None = None
     has_held: bool = False
 
@@ -780,7 +745,7 @@ class Operators:
         self.tape.append(Node("", -1, self.reduce_gradients))
 
     def reduce_gradients(self) -> int:
-        """Reduce one bucket over all ranks, beside the rest of the backward pass."""
+        """Reduce one bucket over all ranks, during the rest of the backward pass."""
         p, m = self.program, self.model
         count, self.ready = self.ready, 0
         if count == 0:
@@ -801,7 +766,7 @@ class Operators:
         p.collective(work, what, GRADIENTS, ("c10d::allreduce_", "nccl:all_reduce"))
 
     def reduce_held(self) -> None:
-        """Run the reduction that was put off, if any."""
+        """Run the postponed reduction, if any."""
         held, self.held = self.held, None
         if held is not None:
             held()
@@ -931,7 +896,7 @@ def _node(program: Program, node: Node, number: int) -> int:
         program.op(evaluate + node.name, before=2_100, after=1_100, details=numbers),
         program.op(node.name, before=1_800, details=numbers) as index,
     ):
-        program.link(node.op, index)
+        program.flows.append((node.op, index))
         parameters = node.backward()
     if parameters:
         accumulate = "torch::autograd::AccumulateGrad"
