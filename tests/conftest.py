@@ -1,4 +1,4 @@
-"""Fixtures of all tests: where things lie, and what of it is there."""
+"""Fixtures of all tests: paths to shared data, and markers for tests that need it."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from support.examples import examples
 
 REPO = Path(__file__).resolve().parent.parent
 
-# Shared machines are slow at times, which says nothing about the code: no deadlines.
+# Shared machines are sometimes slow for reasons other than the code: no deadlines.
 # In CI a change is judged by the same examples each time; elsewhere each run looks at new ones.
 hypothesis.settings.register_profile(
     "default", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))

@@ -105,7 +105,7 @@ def perfetto_url(perfetto_dir):
 
 @pytest.fixture
 def perfetto(perfetto_url, new_context):
-    """`perfetto(path)` opens a file in Perfetto's UI and gives what it says is wrong with it.
+    """`perfetto(path)` opens a file in Perfetto's UI and returns the errors that it shows.
 
     `perfetto.query(sql)` asks about the trace that was opened last.
     """

@@ -100,7 +100,7 @@ def test_a_thousand_ranks_are_drawn_a_pixel_each_in_their_true_colours(page, tmp
     compute = tuple(bytes.fromhex(charts.LIGHT.kind["compute"][1:]))
     column = [picture.getpixel((200, down)) for down in range(picture.height)]
     assert column.count(compute) == 1024
-    # Between half of the scale, where the others end, and where this rank ends.
+    # Between half of the scale (the end of the others) and the end of this rank.
     beyond = [picture.getpixel((420, down)) for down in range(picture.height)]
     assert beyond.count(compute) == 1
 

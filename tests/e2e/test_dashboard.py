@@ -78,7 +78,7 @@ def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
     plot = dash.panel("heatmap").locator(".hta-chart-plot")
     plot.scroll_into_view_if_needed()
     height = plot.bounding_box()["height"]
-    # Rows of 16 px above the axis of 22 px: those of ranks 2 to 4.
+    # Rows of 16 px above the axis of 22 px: ranks 2 to 4.
     top = height - 22 - 8 * 16
     drag(plot, (400, top + 2 * 16 + 4), (520, top + 4 * 16 + 8))
     kernel.wait_for("dash.selection.ranks == (2, 3, 4)")

@@ -63,7 +63,7 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     dash.undo()
     kernel.wait_for("dash.selection.is_everything")
 
-    # The status line says so while the data for a dead kernel is on its way.
+    # The status line shows it while the data for a dead kernel is on its way.
     expect(dash.root).not_to_contain_text("page data", timeout=60_000)
     lab.end_sessions()
     dash.click_bar("breakdown", 3)

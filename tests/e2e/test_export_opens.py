@@ -1,4 +1,4 @@
-"""What we export opens in Perfetto's own UI, and it has nothing to complain about."""
+"""Exported files open in Perfetto's own UI without errors."""
 
 import pytest
 
@@ -40,7 +40,7 @@ _COUNTERS = """
 
 
 def _samples(traces, rank):
-    """How many samples each counter has, derived ones too; Perfetto adds the series' name."""
+    """Count the samples of each counter, derived ones too; Perfetto adds the series' name."""
     frame = with_counters(traces)[rank].counters.astype({"name": str, "series": str})
     return (frame["name"].str.partition("[")[0] + " " + frame["series"]).value_counts().to_dict()
 
@@ -99,7 +99,7 @@ def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):
 
 
 def test_arrows_leave_from_launches(shared, perfetto, tmp_path):
-    """Of a file whose flows and events write thread ids in two ways, a part has them in one."""
+    """A part of a file with two notations of thread ids has one notation."""
     traces = hw.load(shared / REAL["resnet50"], progress=False)
     report = export_trace(traces, tmp_path / "window.json", list(_windows(traces))[1])
     perfetto(report.path)

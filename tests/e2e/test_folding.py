@@ -1,4 +1,4 @@
-"""Folding ranks that are alike, and who comes last, in a real JupyterLab."""
+"""Folding similar ranks, and the row of the last rank, in a real JupyterLab."""
 
 import pytest
 from playwright.sync_api import expect
@@ -7,10 +7,10 @@ from support.browser import click
 import hta_widgets.analysis
 
 if not hasattr(hta_widgets.analysis, "rank_clusters"):
-    pytest.skip("this version cannot tell which ranks are alike", allow_module_level=True)
+    pytest.skip("this version cannot group similar ranks", allow_module_level=True)
 
 GUTTER, MARGIN = 164, 128
-LAST_RANKS = 32 + 4 + 20 + 32 + 8  # the middle of the row that says who comes last
+LAST_RANKS = 32 + 4 + 20 + 32 + 8  # the middle of the row of last ranks
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_like_ranks_fold_from_the_page_and_from_python(root, page, kernel):
         "ranks 0–4, 6, 7, folded into rank 0, closed",
         "rank 5, closed",
     ])  # fmt: skip
-    # What Python selects is never hidden.
+    # Python's selection is never hidden.
     kernel("tl.selected_event = (3, 100)")
     expect(rows).to_have_count(3)
     kernel("tl.selected_event = None")

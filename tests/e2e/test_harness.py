@@ -63,8 +63,8 @@ def test_theme_and_screenshot(notebook, theme, screenshot):
 def test_errors_come_back(notebook, kernel):
     with pytest.raises(AssertionError, match="ZeroDivisionError"):
         notebook("1 / 0")
-    with pytest.raises(AssertionError, match="name 'nobody' is not defined"):
-        kernel("nobody")
+    with pytest.raises(AssertionError, match="name 'absent' is not defined"):
+        kernel("absent")
     with pytest.raises(AssertionError, match=r"not within 0\.2 s: 1 > 2"):
         kernel.wait_for("1 > 2", seconds=0.2)
 

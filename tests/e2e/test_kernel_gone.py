@@ -1,4 +1,4 @@
-"""What a live view answers while its kernel is silent, after it was shut down, after it died."""
+"""Answers of a live view while its kernel is silent, was shut down or has died."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ def state(page):
 
 
 def holding_data(page):
-    """Wait until the page holds the job; give what the kernel says meanwhile."""
+    """Wait until the page shows the job; return the kernel's output in the meantime."""
     expect(page.get_by_text("live probe")).to_be_visible()
     page.wait_for_function("liveProbe.state().offline.state === 'ready'", timeout=60_000)
     answers = [page.evaluate(ASK, asked) for asked in (PANELS, LANES)]
@@ -77,7 +77,7 @@ def answers_alone(page, known):
 def test_a_silent_kernel_and_one_that_is_shut_down(notebook, kernel, probe):
     page = notebook(probe)
     known = holding_data(page)
-    # A cell that runs need not keep a kernel from answering: newer ones do so beside it.
+    # A running cell need not keep a kernel from answering: newer kernels answer meanwhile.
     process = kernel.value("os.getpid()")
     os.kill(process, signal.SIGSTOP)
     try:

@@ -68,6 +68,6 @@ def test_a_dashboard_renders_brushes_and_tells_python(
         said = page.get_by_text("Python has ranks")
         expect(said).to_contain_text("ranks (5,)")
         expect(said).to_contain_text(f"{events} events")
-        # What Python selects, the page shows.
+        # The page shows Python's selection.
         dash.undo()
         dash.shows_ranks(8)

@@ -140,7 +140,7 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, repo, s
         page.goto(f"file://{view.save_html(tmp_path / 'odd.html')}")
         dash = Dash(page, traces)
         expect(dash.root, name).to_contain_text(words, timeout=20_000)
-        # What has nothing is listed below instead.
+        # Panels without data are listed below instead.
         assert [panel for panel in PANELS if panel not in view.panels] == silent, name
         left_out = page.locator(".hta-dash-left-out")
         if silent:
@@ -156,8 +156,8 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, repo, s
                 expect(pane.locator(".hta-name-row").first, f"{panel}, {name}").to_be_visible()
             else:
                 drawn = pane.locator("canvas").locator("visible=true").first
-                told = pane.get_by_text(re.compile(r"^(No |Never)")).locator("visible=true").first
-                expect(drawn.or_(told).first, f"{panel}, {name}").to_be_visible(timeout=20_000)
+                empty = pane.get_by_text(re.compile(r"^(No |Never)")).locator("visible=true").first
+                expect(drawn.or_(empty).first, f"{panel}, {name}").to_be_visible(timeout=20_000)
         assert page.get_by_role("alert").count() == 0, name
         assert page.get_by_text("cannot be").count() == 0, name
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

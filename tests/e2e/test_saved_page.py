@@ -15,9 +15,9 @@ from hta_widgets.export.page import save_html
 from hta_widgets.live.job import TileEngine
 
 GUTTER, MARGIN = 164, 128
-LAST_RANKS = 32 + 4 + 20 + 16 + 8  # the middle of the row that says who comes last
-HEAD = 32 + 4 + 20 + 32 + 2  # overview, axis, steps and who comes last
-PITCH = 57  # of a folded rank with one thread, where there is room for when it comes
+LAST_RANKS = 32 + 4 + 20 + 16 + 8  # the middle of the row of last ranks
+HEAD = 32 + 4 + 20 + 32 + 2  # overview, axis, steps and last ranks
+PITCH = 57  # of a folded rank with one thread, with room for its lateness
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 GEMM = "void gemm_kernel<float, 128>(float*)"
 HOSTILE = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -69,7 +69,7 @@ class Saved:
         self.page, self.path, self.view = page, path, view
         self.console: list[str] = []
         self.requests: list[str] = []
-        # What a test reads of a canvas, Chromium comments on.
+        # Chromium warns about tests that read a canvas.
         page.on("console", lambda said: "readback" in said.text or self.console.append(said.text))
         page.on("request", lambda request: self.requests.append(request.url))
         page.goto(path.as_uri())

@@ -7,12 +7,12 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import click, drag, hover, wheel
 
 GUTTER, MARGIN = 164, 128
-HEAD = 32 + 20 + 48  # overview, axis; steps, phases, who comes last
+HEAD = 32 + 20 + 48  # overview, axis; steps, phases, last ranks
 NARROW = 900  # below, the gutter is slimmer and the margin gone
 
 
 class Screen:
-    """Where things are on a timeline as drawn."""
+    """Positions on a timeline as drawn."""
 
     def __init__(self, page: Page, root: Locator, kernel) -> None:
         self.page, self.root, self.kernel = page, root, kernel

@@ -40,7 +40,7 @@ class Seen:
         return self.root.locator(".hta-headline")
 
     def axis(self, side):
-        """Where and how long a timeline's view is, as its status line says it."""
+        """Return start and length of a timeline's view, as in its status line."""
         return self.root.locator(".hta-diff-side .hta-said").nth(side).inner_text()
 
     def window(self, side):
@@ -51,7 +51,7 @@ class Seen:
         return self.root.locator(".hta-stage").nth(side)
 
     def point(self, side, name):
-        """Move over a timeline until the pair of such an event is told."""
+        """Move over a timeline until the status line names the pair of such an event."""
         self.lane(side).scroll_into_view_if_needed()
         box = self.lane(side).bounding_box()
         said = self.root.locator(".hta-diff-pair")
@@ -62,10 +62,10 @@ class Seen:
                 self.page.wait_for_timeout(70)
                 # A busy kernel takes its time to say what the partner of an event is.
                 for _ in range(6):
-                    told = said.inner_text()
-                    if re.search(name, told):
-                        return told
-                    if not told.startswith("Point at") or not tip.is_visible():
+                    text = said.inner_text()
+                    if re.search(name, text):
+                        return text
+                    if not text.startswith("Point at") or not tip.is_visible():
                         break
                     self.page.wait_for_timeout(70)
         raise AssertionError(f"no {name} on side {side}")
@@ -95,10 +95,10 @@ def moves_together(seen):
         seen.page.wait_for_timeout(100)
     assert lengths[0]
     assert lengths[0] == lengths[1]
-    # Before all calls are matched, nobody knows a partner.
+    # Before all calls are matched, no partner is known.
     expect(seen.root.locator(".hta-diff-keys")).not_to_contain_text("matching calls")
-    told = seen.point(0, r"→")
-    assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", told), told
+    text = seen.point(0, r"→")
+    assert re.search(r"[\d.]+.(ns|µs|ms) → [\d.]+.(ns|µs|ms) [+−±]", text), text
 
 
 def goes_back_from_what_is_chosen(seen):
@@ -199,7 +199,7 @@ def colours_say_what_became_of_events(seen):
 
 
 def lies_beside_where_there_is_room(seen):
-    """Both timelines beside each other, as linked as before; stacked, and so said, in less room."""
+    """Side by side both timelines stay linked; a narrow page stacks them and reports it."""
     seen.root.locator("[data-arrange=beside]").click()
     sides = seen.root.locator(".hta-diff-side")
 
@@ -225,7 +225,7 @@ def lies_beside_where_there_is_room(seen):
 
 
 def nothing_is_cut_off(seen):
-    """The names of both runs stand whole in the toolbar, with all that may stand beside them."""
+    """The names of both runs are shown in full in the toolbar, next to its other items."""
     page = seen.page
     size = page.viewport_size
     for width in (700, 1100, 1800):
@@ -245,7 +245,7 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
     ranks.select_option("rank 1")
     expect(seen.root.locator(".hta-diff-waterfall h3")).to_contain_text("on rank 1")
     expect(seen.root.locator(".hta-diff-held")).to_contain_text("with a kernel only")
-    # What it holds of all ranks only says so in its place.
+    # Parts that exist only for all ranks show a note instead.
     expect(seen.headline).to_contain_text("of all ranks")
     for part in ("changes", "icicle"):
         expect(seen.root.locator(f".hta-diff-{part} h3")).to_contain_text("of all ranks")
@@ -279,7 +279,7 @@ def test_a_saved_page_compares_without_kernel_or_network(
     expect(falls).to_have_count(len(diff.waterfall(both)))
     moves_together(seen)
     screenshot(page, "diff_saved")
-    # What is selected on one side has its details on both.
+    # A selection on one side has its details on both.
     page.mouse.down()
     page.mouse.up()
     expect(seen.root.locator(".hta-diff-side").get_by_text("Duration", exact=True)).to_have_count(2)
@@ -356,7 +356,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     expect(seen.root.locator("[data-base=collectives]")).to_have_attribute("aria-pressed", "true")
     seen.root.get_by_role("button", name="Linked").click()
     kernel.wait_for("view.coupled is False")
-    # What the page wrote last is on its way for a quarter of a second.
+    # The page's last writes are on their way for a quarter of a second.
     page.wait_for_timeout(600)
     kernel("kept = view.right.view; view.left.zoom_to(10_000_000, 12_000_000)")
     page.wait_for_timeout(500)
@@ -369,7 +369,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     assert kernel.value(f"view.export({str(out)!r}).events > 1000")
     assert hw.load(out, progress=False, cache=False).ranks == [0, 1, 1000, 1001]
 
-    # Of one pair of ranks all is of that pair, and a change marks its calls on these alone.
+    # With one pair of ranks everything is about that pair, and a change marks only its calls.
     kernel("view.pair = 1")
     expect(seen.headline).to_contain_text("on rank 1")
     for part in ("changes", "icicle"):
@@ -382,7 +382,7 @@ def test_jupyterlab_couples_both_timelines_and_python(
     kernel("view.pair = None")
     expect(seen.headline).not_to_contain_text("on rank 1")
 
-    # The page keeps what it needs, and says who answers when the kernel is gone.
+    # The page keeps its data, and reports that no kernel answers.
     kernel.wait_for("view._offline.join(0)")
     page.wait_for_timeout(4000)
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.shutdown()")

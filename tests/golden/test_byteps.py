@@ -109,7 +109,7 @@ def test_events_and_stages_of_a_worker(rank_of, golden, file):
     kinds = set(traces.problems.query("rank == @rank")["kind"])
     assert ("truncated" in kinds) == (expected["status"] == "truncated")
     stages = analysis.byteps_stages(traces, ranks=[rank])
-    # The reference takes who pushes for the root; without servers it is who coordinates nobody.
+    # The reference takes the pusher as root; without servers, the coordinator of no other process.
     alone = file == "real_core_single_worker/traces/1"
     assert stages["root"].unique().tolist() == [expected["root"] or alone]
     found = {

@@ -1,4 +1,4 @@
-"""Jobs of which the truth is known: clocks, arrivals, the straggler and its cost."""
+"""Generated jobs with a known truth: clocks, arrivals, the straggler and its cost."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_the_straggler_is_named(made):
 
 
 def test_two_sampled_ranks_of_many(shared):
-    """Nothing but times tells which of the kernels of this sampled trace belong together."""
+    """Only times show which kernels of this sampled trace belong together."""
     folder = shared / "traces/hta_tests/trace_filter"
     if not folder.is_dir():
         pytest.skip(f"no trace at {folder}")

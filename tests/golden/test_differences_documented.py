@@ -1,4 +1,4 @@
-"""What tests list as different from HTA stands in the document on differences, with its numbers."""
+"""Differences from HTA that tests list are in the document on differences, with their numbers."""
 
 import importlib.util
 import math
@@ -20,7 +20,7 @@ def tables(module):
 
 
 def listed():
-    """Each difference: trace, file, and the numbers that tell it (None: there is no such row)."""
+    """List each difference: trace, file, and its numbers (None: a row that is missing)."""
     for module in ("test_hta_breakdowns", "test_hta_facade"):
         for (name, file), (_, theirs, ours, _) in tables(module)["DIFFERENCES"].items():
             yield name, file, theirs, ours

@@ -54,7 +54,7 @@ def hta(hta_python):
 
 
 def _known(traces, selection):
-    """What HTA should find of each rank: by name, how many complete events and how many µs."""
+    """Return what HTA should find per rank: by name, the number of complete events and their µs."""
     found = {}
     for rank, trace in traces.items():
         events = trace.events if selection is None else trace.events[selection.mask(trace)]

@@ -44,7 +44,7 @@ STATS = {
 
 
 # --- numbers by name, HTA's and ours --------------------------------------------------------------
-# Each pair gives {what: microseconds or share}, so that differences can be told one by one.
+# Each pair gives {name: microseconds or share}, so that differences can be listed one by one.
 
 
 def hta_temporal(name, file):
@@ -157,7 +157,7 @@ CASES = [(name, file) for file in FILES for name in golden.names(file)]
 
 
 def differing(expected, got, close):
-    """What is in one alone, or differs by more than `close`, with both numbers."""
+    """Return entries of one side only, or that differ by more than `close`, with both numbers."""
     found = {}
     for key in {**expected, **got}:
         a, b = expected.get(key, np.nan), got.get(key, np.nan)
@@ -169,11 +169,11 @@ def differing(expected, got, close):
 # --- as we count ----------------------------------------------------------------------------------
 
 SYNC = (
-    "rows of cuda_sync are waits, not work; HTA counts them as busy, also those of the whole"
+    "rows of cuda_sync are waits, not work; HTA counts them as busy, also in the total"
     " context, whose stream 4294967295 means none"
 )
 WAIT = "Stream Wait Event is a wait, not a kernel; HTA 0.5.0 takes it for one that computes"
-MTIA = "event_wait, event_record and event_reset are no work; HTA counts them as kernels"
+MTIA = "event_wait, event_record and event_reset do no work; HTA counts them as kernels"
 TRITON = "Triton's cpu_op row is a host event; HTA takes it for a kernel, for its stream arg"
 OVERLAP = "kernels of the stream overlap; HTA adds negative gaps, here they have no length"
 
@@ -185,7 +185,7 @@ MTIA_TRACE = "hta_tests__mtia_inference_trace"
 TRITON_TRACE = "hta_tests__triton_example"
 DIFF_TEST = "hta_tests__trace_diff__test"
 
-#: Every deliberate difference: one line a file, with one of its numbers, HTA's and ours, in us.
+#: Every deliberate difference: one line per file, with one number, HTA's and ours, in us.
 DIFFERENCES = {
     (ALEXNET, "temporal_breakdown.csv"): (
         (0, "non_compute_ns"), 55690, 55511, SYNC),
@@ -280,7 +280,7 @@ def seen_by_hta(name):
 
 @pytest.fixture
 def classes():
-    """Give the taxonomy HTA's classes of what is no device work here."""
+    """Give the taxonomy HTA's classes of events that are not device work here."""
 
     def give(file):
         taxonomy.add("compute", "^event_", category="mtia_ccp_events")

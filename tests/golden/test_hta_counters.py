@@ -71,7 +71,7 @@ def as_hta_knows(name, calls=frozenset(QUEUED)):
 
 
 def off_by_ns(name):
-    """How far HTA's times may be off: nothing on whole microseconds, else less than one."""
+    """Return the error allowed in HTA's times: none on whole microseconds, else less than one."""
     return 0 if golden.resolution_ns(name) % US == 0 else US
 
 
@@ -174,7 +174,7 @@ def test_queue_length_summary(name):
         ]  # fmt: skip
         # Values of changes at one instant, or of one microsecond, are in any order.
         ties = len(moments) - len({-(-time // US) for time, _ in moments})
-        # Of two that change places, one value differs, by 2: so much shifts mean and deviation.
+        # When two swap places, one value differs by 2, which shifts mean and deviation.
         of_mean, of_std = 2 * ties / len(moments), 2 * (ties / max(len(moments) - 1, 1)) ** 0.5
         assert row["mean"] == pytest.approx(their["mean"], rel=1e-9, abs=of_mean + 1e-9)
         assert row["std"] == pytest.approx(their["std"], rel=1e-9, abs=of_std + 1e-9)

@@ -51,7 +51,7 @@ def asked(case):
     annotation, _, instance = case.rpartition(".")
     if annotation == "FULL":
         return "", 0
-    # HTA was asked for the second forward pass; only the name of the table says so.
+    # HTA ran on the second forward pass; only the name of the table shows it.
     return (annotation, int(instance)) if "ProfilerStep" in annotation else (FORWARD, 1)
 
 

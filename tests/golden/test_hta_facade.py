@@ -55,7 +55,7 @@ def cells(frame, keys, columns=None):
 
 
 def differing(expected, got, close):
-    """What is in one alone, or differs by more than `close`, with both values."""
+    """Return rows of one side only, or that differ by more than `close`, with both values."""
     found = {}
     for key in {**expected, **got}:
         a, b = expected.get(key, np.nan), got.get(key, np.nan)
@@ -182,7 +182,7 @@ def operator_delays(facade):
 KERNEL_KEYS = ("rank", "kernel_type", "name")
 LAUNCH_KEYS = ("rank", "correlation")
 
-#: The call, how both frames are told apart row by row, and half a unit of HTA's last digit.
+#: The call, the key of a row in both frames, and half a unit of HTA's last digit.
 FILES = {
     "temporal_breakdown.csv": (temporal, by("rank"), 0.00501),
     "comm_comp_overlap.csv": (overlap, by("rank"), 0.00501),
@@ -280,10 +280,10 @@ RESNET = "kineto__resnet50_num_workers_0_a"
 #: Which events are device work is the question of `test_hta_breakdowns`, where each of these
 #: stands with both numbers.
 OTHER_WORK = {
-    ALEXNET: "waits on a stream (cuda_sync) are no work, and Stream Wait Event is no kernel",
-    EVENT_SYNC: "waits on a stream (cuda_sync) are no work",
+    ALEXNET: "waits on a stream (cuda_sync) do no work, and Stream Wait Event is not a kernel",
+    EVENT_SYNC: "waits on a stream (cuda_sync) do no work",
     MULTI_STREAM: "Stream Wait Event is a wait, not a kernel",
-    SIMPLE_ADD: "waits on a stream (cuda_sync) are no work, and Stream Wait Event is no kernel",
+    SIMPLE_ADD: "waits on a stream (cuda_sync) do no work, and Stream Wait Event is not a kernel",
     MTIA: "event_wait and event_record are waits; and HTA adds lengths of -1",
     TRITON: "Triton's operator is a host event, though it has a stream",
     TEST: "kernels of a stream overlap: gaps are not negative",
@@ -300,13 +300,13 @@ WORK = {
     "gpu_kernel_breakdown_nomem.kernels.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
 }
 
-TIES = "where a launch and a start fall on one instant, the launch comes first; HTA: in any order"
+TIES = "if a launch and a start coincide, the launch comes first; HTA: in any order"
 GRAPHS = "graph launches enter queues; HTA leaves them out"
 CALLS = "device work that other calls than HTA's dozen launch enters queues; HTA leaves it out"
 ROUNDED = "copies that its rounding leaves without length, or -1 long, take 1 us in HTA, or less"
 UNSTATED = "copies whose rate the file does not state are left out, and counted; HTA takes 0"
 WAYS = "MTIA's copies say in their args which way and how much; HTA calls them unknown, at 0 GB/s"
-RESIDUE = "HTA also counts what its sums leave where nothing is copied, such as 1e-15 GB/s"
+RESIDUE = "HTA also counts residues of its sums when nothing is copied, such as 1e-15 GB/s"
 STREAM_0 = "stream 0 is a stream: its events are of a step"
 THREADS = "HTA takes the operator that began last on any thread"
 
@@ -347,8 +347,8 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize(("name", "file"), CASES)
 def test_numbers_are_htas_or_the_difference_is_told(name, file):
-    call, told, close = FILES[file]
-    expected, got = told(expected_of(name, file)), told(call(seen_by_hta(name)))
+    call, keyed, close = FILES[file]
+    expected, got = keyed(expected_of(name, file)), keyed(call(seen_by_hta(name)))
     if file.startswith("blocked"):
         # HTA keeps one of a rank's streams.
         assert expected.keys() <= got.keys()
@@ -371,11 +371,11 @@ def _known(value):
 
 
 def test_the_tables_of_differences_have_no_stale_lines():
-    told = set(DIFFERENCES) | {(name, file) for file, names in WORK.items() for name in names}
-    assert told <= set(CASES)
+    documented = set(DIFFERENCES) | {(name, file) for file, names in WORK.items() for name in names}
+    assert documented <= set(CASES)
 
 
-# --- what is no table -----------------------------------------------------------------------------
+# --- results that are not tables ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", golden.names("profiler_steps.json"))
@@ -431,7 +431,7 @@ def test_all_steps_are_htas_if_asked_for(name):
 
 
 def test_the_slow_rank_of_a_job_of_known_truth_is_named(shared):
-    # HTA's rule leaves out who comes last, whose kernel is short: it names ranks 0 and 2.
+    # HTA's rule skips the last rank, whose kernel is short: it names ranks 0 and 2.
     truth = json.loads((shared / "traces/made/ddp_8rank_truth.json").read_text("utf-8"))
     facade = hw.TraceAnalysis(trace_dir=shared / "traces/made/ddp_8rank")
     assert facade.get_potential_stragglers(num_candidates=1) == [truth["slow"]]

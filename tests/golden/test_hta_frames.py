@@ -1,4 +1,4 @@
-"""Frames against those of HTA itself, run beside us, cell by cell."""
+"""Frames against the installed HTA's, cell by cell."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ NAMES = [
     "hta_tests__with_gpu_user_annotation",
     *DIFFERENCES,
 ]
-#: HTA counts `end` from another instant than `ts`, and numbers symbols anew in each run.
+#: HTA counts `end` from another instant than `ts`, and renumbers symbols in each run.
 APART = {"end", "name", "cat"}
 
 
@@ -63,8 +63,8 @@ def test_frames_are_htas(name, theirs):
             # HTA rounds starts up and ends down.
             close = 2 if fine and column in ("ts", "dur") else 1e-6
             differing = ~_same(got[column], expected[column], close)
-            told, count, _ = DIFFERENCES.get(name, ("", 0, ""))
-            assert differing.sum() == (count if column == told else 0), column
+            differs, count, _ = DIFFERENCES.get(name, ("", 0, ""))
+            assert differing.sum() == (count if column == differs else 0), column
 
 
 EDIT = """

@@ -45,7 +45,7 @@ def analyzer(demo):
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
-    """What is written without a place named goes here."""
+    """Change into a folder for files that are written without a path."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -77,7 +77,7 @@ def test_kernels_and_delays_of_operators(name):
     moved = {operator: (int(row.hta), int(row.ours)) for operator, row in found.iterrows()}
     listed = {key[1]: key[3:] for key in OTHER_DELAYS if key[0] == name}
     if listed.get("aten::mm"):
-        # Sums over its rows: seven more occurrences than HTA tells.
+        # Sums over its rows: seven more occurrences than in HTA.
         hta, ours = moved.pop("aten::mm")
         assert ours - hta == listed.pop("aten::mm")[1]
     assert moved == listed

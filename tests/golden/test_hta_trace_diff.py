@@ -251,7 +251,7 @@ WITHOUT_DIFFERENCE = ("call_stack", "cpu_only", "critical_path__cuda_event_sync"
 
 @pytest.fixture(scope="module")
 def asked(shared, hta_python):
-    """What HTA itself says of traces against themselves, all steps of the first rank."""
+    """Compare traces with themselves in HTA, all steps of the first rank."""
     names = sorted({name for name, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE))
     folders = {name: str(shared / "traces/hta_tests" / name) for name in names}
     answer = subprocess.run(
@@ -260,8 +260,8 @@ def asked(shared, hta_python):
         capture_output=True,
         text=True,
     )
-    told = json.loads(answer.stdout)
-    return {name: told[folder] for name, folder in folders.items()}
+    replies = json.loads(answer.stdout)
+    return {name: replies[folder] for name, folder in folders.items()}
 
 
 @pytest.mark.slow
@@ -278,14 +278,14 @@ def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
     assert events == (differs[:2] if differs else (events[0], events[0]))
     # HTA cuts both ends of an event to whole microseconds, which takes up to 2 of them.
     whole = golden.resolution_ns(f"hta_tests__{name}") == 1000
-    alike = 0
+    equal = 0
     for key in expected.keys() & got.keys():
         (count, time), ours = expected[key], got[key]
         if count == ours[0]:
-            alike += 1
+            equal += 1
             assert abs(ours[1] - time) <= (0 if whole else 2 * count)
     if differs is None:
-        assert alike == len(expected) == len(got)
+        assert equal == len(expected) == len(got)
     elif differs[2] == _COPIES:
         assert expected.keys() == got.keys()
-        assert alike >= len(got) - 10
+        assert equal >= len(got) - 10

@@ -41,32 +41,32 @@ def load(name):
 
 
 def reference(name):
-    told = json.loads((GOLDEN / "formats" / name).read_text("utf-8"))
+    truth = json.loads((GOLDEN / "formats" / name).read_text("utf-8"))
     parts = name.removesuffix(".json").split("__")
     folder = "seed" if parts[0] == "seed" else parts[1]
-    return told, load(f"{folder}/{parts[-1]}")
+    return truth, load(f"{folder}/{parts[-1]}")
 
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_routines_and_sizes_are_those_of_the_reference(name):
-    told, traces = reference(name)
+    truth, traces = reference(name)
     (trace,) = traces.values()
     profile = trace.profile
-    assert (profile.rank, profile.ntasks) == (told["rank"], told["ntasks"])
-    assert (profile.comm_s, profile.elapsed_s) == (told["comm"], told["elapsed"])
+    assert (profile.rank, profile.ntasks) == (truth["rank"], truth["ntasks"])
+    assert (profile.comm_s, profile.elapsed_s) == (truth["comm"], truth["elapsed"])
     table = mpi_routines(traces)
     moved = table[~table.is_io].set_index("routine")
-    assert list(moved.index) == list(told["routine"])
-    for routine, of in told["routine"].items():
+    assert list(moved.index) == list(truth["routine"])
+    for routine, of in truth["routine"].items():
         row = moved.loc[routine]
         assert (row.calls, row.avg_bytes, row.time_s) == (of["calls"], of["avg"], of["time"])
         assert row.share_of_time == pytest.approx(of["share_time"], abs=5e-7)
-    assert moved.bytes.sum() == pytest.approx(told["bytes_total"], abs=0.1 * moved.calls.sum())
-    assert moved.time_s.sum() == pytest.approx(told["sum_routine_time"], abs=1e-9)
+    assert moved.bytes.sum() == pytest.approx(truth["bytes_total"], abs=0.1 * moved.calls.sum())
+    assert moved.time_s.sum() == pytest.approx(truth["sum_routine_time"], abs=1e-9)
     sizes = mpi_message_sizes(traces)
     for routine in ("MPI_Allreduce", "MPI_Bcast"):
-        if routine in told:
-            check_sizes(sizes[sizes.routine == routine], told[routine], profile)
+        if routine in truth:
+            check_sizes(sizes[sizes.routine == routine], truth[routine], profile)
 
 
 def check_sizes(bins, of, profile):
@@ -96,8 +96,8 @@ def check_sizes(bins, of, profile):
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_ranks_and_imbalance_are_those_of_the_reference(name):
-    told, traces = reference(name)
-    of = told["table"]
+    truth, traces = reference(name)
+    of = truth["table"]
     ranks, uneven = mpi_ranks(traces), mpi_imbalance(traces)
     assert len(ranks) == of["n"]
     assert sorted(set(ranks.host)) == of["hosts"]
@@ -125,7 +125,7 @@ def test_ranks_and_imbalance_are_those_of_the_reference(name):
 
 
 def test_negotiation_on_processors_and_on_gpus():
-    """What the seed document says of its two tables, and what it leaves out."""
+    """The two tables of the seed document, and what it leaves out."""
     cpu, gpu = load("seed/seed_cpu16.txt"), load("seed/seed_gpu8.txt")
     (on_cpu,) = mpi_negotiation(cpu).itertuples()
     assert (on_cpu.calls, on_cpu.bytes, on_cpu.time_s) == (7428, 59424.0, 5.696)
@@ -184,16 +184,16 @@ def test_own_runs(case, comm, elapsed, time_s, mean_us, least, mean, most, other
 
 
 def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
-    """Of 0.80 s rank 0 spends 0.59 in MPI and the others 0.62 to 0.66, 0.64 in the middle."""
+    """Rank 0 spends 0.59 of 0.80 s in MPI and the others 0.62 to 0.66, 0.64 in the median."""
     traces = load("np8_subcomm")
     (row,) = mpi_imbalance(traces).itertuples()
     assert (row.straggler_rank, row.stands_out, row.is_straggler) == (0, True, False)
     assert row.lost_share == pytest.approx(0.05 / 0.80)
     assert "may be chance: no rank is a straggler" in row.explanation
     assert mpi_stragglers(traces) == set()
-    told = headline(traces)
-    assert told.findings == []
-    (*_, fact) = [text_of(parts) for parts in told.sentences]
+    truth = headline(traces)
+    assert truth.findings == []
+    (*_, fact) = [text_of(parts) for parts in truth.sentences]
     assert fact.replace("\u2009", " ") == (
         "Rank 0 spends 6.3 % of the run less in MPI than the others, maybe by chance."
     )

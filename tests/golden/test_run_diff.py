@@ -43,7 +43,7 @@ def test_a_run_differs_in_nothing_from_itself(name):
         hd.icicle(diff, "host"),
     ):  # fmt: skip
         columns = [c for c in frame if c.startswith("diff_") or c.endswith("_diff_ns")]
-        # Of means of nothing, NaN.
+        # The mean of nothing is NaN.
         assert ((frame[columns] == 0) | frame[columns].isna()).all(axis=None)
     assert (hd.names(diff, device="all")["change"] == "same").all()
     for by in ("kind", "cause", "operator", "kernel"):
@@ -130,7 +130,7 @@ def test_steps_of_two_real_jobs(pair):
     texts = [
         found.text.replace("\u2009", " ").replace("\u202f", " ") for found in hd.findings(pair)
     ]
-    # What shared/design/diff.png says of them (its last digits are those of an earlier rule).
+    # Text of shared/design/diff.png (its last digits follow an earlier rule).
     assert texts[:5] == [
         "After takes 279 ms longer over 6 steps: 465 ms → 744 ms, +60 %: compute grows by 266 ms.",
         (
@@ -146,7 +146,7 @@ def test_steps_of_two_real_jobs(pair):
     ]
     assert texts[-2] == "Different rank: 3 → 1."
     assert any(text.startswith("CompiledFunction is new: 1 a step") for text in texts)
-    # A name that is slower in one place and faster in another is told with its place.
+    # A name that is slower in one place and faster in another is reported with its place.
     twice = [text for text in texts if text.startswith("nccl:all_to_all")]
     assert [text.split(" on the")[0] for text in twice] == [
         "nccl:all_to_all in record_param_comms is slower",
@@ -157,10 +157,10 @@ def test_steps_of_two_real_jobs(pair):
 def test_turned_round_two_real_jobs_tell_the_same():
     sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
     there, back = assert_mirrored(*sides)
-    told = [
+    texts = [
         next(one.text for one in hd.findings(both) if one.kind == "pace") for both in (there, back)
     ]
-    words = [text.replace("\u2009", " ") for text in told]
+    words = [text.replace("\u2009", " ") for text in texts]
     assert words[0].startswith("12 operators are slower alike, +60 % in the median: +4.96 ms")
     assert words[1].startswith("12 operators are faster alike, −37 % in the median: −4.96 ms")
 
@@ -188,7 +188,7 @@ def test_names_of_two_real_jobs(pair):
 
 def test_ranks_and_steps_of_one_job():
     traces = golden.whole("made__ddp_8rank")
-    # Rank 5 is slower by its factor, everywhere: that is told once.
+    # Rank 5 is slower by its factor, everywhere: this is reported once.
     diff = hd.compare(traces.select(ranks=[0]), traces.select(ranks=[5]))
     found = hd.pairs(diff)
     assert not set(found["status"]) & {"added", "removed", "moved", "replaced"}

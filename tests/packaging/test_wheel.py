@@ -1,4 +1,4 @@
-"""What is shipped: built once, complete, and of use on a machine without Node."""
+"""The wheel: built once, complete, and usable on a machine without Node."""
 
 import importlib.util
 import json
@@ -77,7 +77,7 @@ def dist(repo, built, tmp_path_factory) -> Path:
     # Whatever asks for Node on the way finds none that works.
     broken = tmp_path_factory.mktemp("bin")
     for tool in ("node", "npm"):
-        (broken / tool).write_text(f"#!/bin/sh\necho 'nobody should need {tool}' >&2\nexit 1\n")
+        (broken / tool).write_text(f"#!/bin/sh\necho 'must not call {tool}' >&2\nexit 1\n")
         (broken / tool).chmod(0o755)
     env = {"PATH": f"{broken}:/usr/bin:/bin"} | pip_environment()
     run(sys.executable, "-m", "build", "--outdir", folder, repo, env=env)
@@ -85,7 +85,7 @@ def dist(repo, built, tmp_path_factory) -> Path:
 
 
 def pip_environment() -> dict[str, str]:
-    """What pip's own configuration needs of the environment, and nothing else of it."""
+    """Return the environment that pip's own configuration needs, and nothing else of it."""
     kept = ("PIP_", "SSL_", "REQUESTS_", "HTTP", "http", "NO_PROXY", "no_proxy", "HOME", "TMPDIR")
     return {name: value for name, value in os.environ.items() if name.startswith(kept)}
 

@@ -31,7 +31,7 @@ ONE = st.tuples(
     st.one_of(st.none(), st.tuples(st.integers(1, 70), st.integers(0, 9))),  # launch call
 )
 WORK = st.lists(ONE, min_size=1, max_size=14)
-#: No two start at once, so that it is told which comes first.
+#: No two start at the same time, so that their order is defined.
 APART = st.lists(ONE, min_size=1, max_size=14, unique_by=lambda one: one[1])
 WINDOW = st.one_of(st.none(), st.tuples(st.integers(0, 50), st.integers(1, 40)))
 
@@ -49,7 +49,7 @@ def made(folder, work, *others, more=()):
         events.append(MAKE[kind](start, start + length, stream=stream, launch=correlation))
         if launch is not None:
             at, lasts = launch
-            # On threads of their own; every other one beside the call that waits.
+            # On threads of their own; every other one during the waiting call.
             thread = 1 if number % 2 else 100 + number
             events.append(call(at, at + lasts, correlation, tid=thread))
     return load(folder, [*events, *more], *others)
@@ -180,7 +180,7 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay
         event(*DOES[what], start, end, pid=10, tid=tid)
         for what, start, end, tid in does[1 : 1 + len(host)]
     ]
-    # Of threads that launch work.
+    # Threads that launch work.
     does = [one for one in does if one[3] in launching.values()]
 
     def doing(instant, tid):
@@ -256,7 +256,7 @@ TIMES = {
     rank_time_heatmap: ["rank"],
     _totals_by_name: ["kind", "name"],
 }
-#: Instants, and what is no time that adds up.
+#: Instants, and values that are not finite times.
 NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
 
 

@@ -1,4 +1,4 @@
-"""What operators cost on random trees of calls, against plain recursion."""
+"""Costs of operators on random trees of calls, against plain recursion."""
 
 from __future__ import annotations
 

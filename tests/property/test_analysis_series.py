@@ -45,7 +45,7 @@ def job_of(folder, launches):
 
 
 def waiting(launches, stream, time, *, once=False):
-    """How many wait at an instant: by event, or by launch."""
+    """Count the waiting items at an instant: by event, or by launch."""
     count = 0
     for start, _, kernels in launches:
         begins = [begin for begin, on in kernels if on == stream]

@@ -1,4 +1,4 @@
-"""Whatever job the demo makes up, analyses find what its truth says."""
+"""Analyses of generated jobs against the truth that the generator writes."""
 
 import tempfile
 from collections import Counter

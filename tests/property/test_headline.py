@@ -1,4 +1,4 @@
-"""What a headline says of shares can be true, and is what the timeline says."""
+"""Shares in a headline are possible, and equal the timeline's."""
 
 import re
 import tempfile
@@ -46,7 +46,7 @@ def steps(lasting):
 def check(found):
     said = str(found)
     assert all(float(number) <= 100 for number in SHARE.findall(said)), said
-    # Who is red on the page is named, however long the run around its steps is.
+    # The red rank on the page is named, however long the run around its steps is.
     least = {"operator": 0, "waiting": 0}
     assert all(least.get(one.kind, 0.02) <= one.share <= 1 for one in found.findings), said
     for one in found.to_json()["findings"]:

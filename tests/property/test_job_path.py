@@ -80,7 +80,7 @@ def simulated(phases, transfers, skews):
 def test_the_path_is_the_longest_phase_of_each(job):
     phases, transfers, skews = job
     ranks, end = simulated(phases, transfers, skews)
-    # Without collectives nothing tells clocks that are off from ranks that are late.
+    # Without collectives, clock offsets cannot be distinguished from late ranks.
     assume(transfers or not any(skews))
     with tempfile.TemporaryDirectory() as folder:
         traces = load(Path(folder), *ranks)

@@ -1,4 +1,4 @@
-"""Whatever MPI job the demo makes up, readers and analyses find what its truth says."""
+"""Readers and analyses of generated MPI jobs against the truth that the generator writes."""
 
 import tempfile
 from pathlib import Path

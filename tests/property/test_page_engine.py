@@ -406,7 +406,7 @@ def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
     kept = sorted(set(zip(exact["slice_start"][long], exact["slice_id"][long], strict=True)))
     assert kept
     assert sorted(set(zip(found["slice_start"], found["slice_id"], strict=True))) == kept
-    # What is spread evenly is neither more nor less than there was.
+    # An even spread keeps the sum.
     cells = 65535 * len(found["busy"])
     assert found["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
 

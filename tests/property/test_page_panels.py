@@ -86,7 +86,7 @@ def brushes(rng, pair, *, count):
         return {"start_ns": start, "end_ns": start + rng.choice((0, 1, high // 50, high // 3))}
 
     def edge():
-        # Edges that coincide with those of events.
+        # Edges that coincide with edges of events.
         trace = rng.choice(list(traces.values()))
         if not len(trace):
             return {}
@@ -196,7 +196,7 @@ def test_a_demo_job_with_phases(tmp_path, saved):
 
 
 def test_a_reopened_window(tmp_path, saved):
-    """Its figures are those of the window, whatever reaches beyond it, also where nothing runs."""
+    """Its figures cover the window only, whatever reaches beyond it, also if nothing runs."""
     write_demo(tmp_path / "job", ranks=3, steps=2)
     whole = hw.load(tmp_path / "job", progress=False, cache=False)
     for start, end in ((12_000_000, 25_000_000), (0, 9_000_000), (36_000_000, 37_000_000)):

@@ -1,4 +1,4 @@
-"""What is found by sorted indices is what looking at every event finds."""
+"""Sorted indices find the same events as a scan of every event."""
 
 import importlib
 import tempfile

@@ -1,4 +1,4 @@
-"""What must hold of any two runs: sums, one partner each, and ways there and back."""
+"""Properties of any comparison of two runs: sums, unique partners, symmetry."""
 
 import itertools
 import tempfile
@@ -22,7 +22,7 @@ from hta_widgets.diff.trees import aligned_places, mixed
 LEVELS = ("kind", "cause", "operator", "kernel")
 
 
-#: Details of events are read from the files when they are asked for.
+#: Details of events are read from the files on first access.
 FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -191,7 +191,7 @@ def worth(a, b, ha, hb, pairs):
 
 
 def best(a, b, ha, hb):
-    """What the best pairing is worth, by the plain recursion."""
+    """Return the value of the best pairing, by plain recursion."""
     table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, j in itertools.product(range(len(a)), range(len(b))):
         gain = 3 if ha[i] == hb[j] else 2 if a[i] == b[j] else 0

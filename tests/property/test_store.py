@@ -44,7 +44,7 @@ def test_a_part_of_a_set_is_saved_as_the_part_that_it_is(seed):
         again = hw.load(part.save(folder / "part.store"), progress=False)
         assert_same(part, again)
         assert_same_exports(part, again, folder)
-        # And what came from a store is saved once more, also onto itself.
+        # A trace loaded from a store is saved again, also onto itself.
         again.save(folder / "part.store")
         assert_same(part, hw.load(folder / "part.store", progress=False))
 

@@ -30,7 +30,7 @@ def is_local(url: str) -> bool:
 
 @dataclass
 class Guard:
-    """Remembers what pages ask for beyond this machine, and exceptions that nobody caught."""
+    """Records requests of pages beyond this machine, and exceptions that were not caught."""
 
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)

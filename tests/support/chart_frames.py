@@ -395,7 +395,7 @@ def stragglers_by_step() -> pd.DataFrame:
 
 
 def rank_clusters() -> pd.DataFrame:
-    """Ranks 0, 1 and 3 are alike; rank 2 is an outlier."""
+    """Ranks 0, 1 and 3 are similar; rank 2 is an outlier."""
     return pd.DataFrame(
         {
             "rank": [0, 1, 2, 3],
@@ -501,7 +501,7 @@ def rank_time(ranks=(0, 3), bins=4) -> pd.DataFrame:
 
 
 def byteps_gradients() -> pd.DataFrame:
-    """Two tensors of two workers, of whom the second waits less."""
+    """Two tensors of two workers; the second worker waits less."""
     rows = [(0, "byteps.a", 40, 30), (0, "<b>", 20, 10), (1, "byteps.a", 25, 5), (1, "<b>", 12, 2)]
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""What a chart shows, read from its models."""
+"""Texts and marks of a chart, read from its models."""
 
 import pandas as pd
 from bokeh.models import HBar, Plot, Title

@@ -1,4 +1,4 @@
-"""What Python's charts make of the dashboard's frames, for the page's to agree with.
+"""Python's charts of the dashboard's frames, as vectors for the page's charts.
 
 Run ``python tests/support/chart_vectors.py`` after a change of `hta_widgets.charts`; a test checks
 that the file is what this writes.

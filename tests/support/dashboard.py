@@ -77,13 +77,13 @@ class Dash:
         for name in names:
             panel = self.panel(name)
             panel.scroll_into_view_if_needed()
-            # Panels ask for numbers when they come into sight; they hear of it a frame later.
+            # Panels request numbers when they come into sight, a frame later.
             self.page.evaluate(_FRAMES)
             expect(panel).not_to_contain_text("Adding up", timeout=30_000)
             expect(panel).to_have_attribute("aria-busy", "false", timeout=30_000)
 
     def shows_ranks(self, count: int) -> None:
-        """Check how many ranks the timeline says that it shows; it is silent of all."""
+        """Check the timeline's number of shown ranks; the text is empty if all are shown."""
         said = self.root.get_by_text(re.compile(r"of \d+ ranks? shown"))
         if count == len(self.traces):
             expect(said).to_be_hidden()
@@ -130,7 +130,7 @@ class Dash:
     def undo(self) -> None:
         self.root.get_by_role("button", name="Undo").first.click()
 
-    # --- what it says -----------------------------------------------------------------------------
+    # --- texts ------------------------------------------------------------------------------------
 
     @property
     def code(self) -> str:
@@ -138,7 +138,7 @@ class Dash:
 
     @property
     def selection(self) -> Selection:
-        """What the dashboard says is selected, from the code that it offers."""
+        """Return the dashboard's selection, from the code that it offers."""
         found = re.search(r"traces\.select\(.*\)", self.code, re.DOTALL)
         return eval(found[0], {"traces": self.traces, "hw": hw})
 

@@ -40,7 +40,7 @@ def whole(name: str) -> hw.TraceSet:
 
 @functools.cache
 def kept(name: str) -> hw.TraceSet:
-    """What HTA looks at: without the last step."""
+    """Return the trace as HTA sees it: without the last step."""
     return without_last_step(whole(name))
 
 

@@ -29,7 +29,7 @@ def rounded_trace(trace: Trace) -> Trace:
     dur = np.array([_decimal(time) for time in table.dur_ns.tolist()])
     start = np.ceil(ts).astype(np.int64) * 1000 - base
     end = np.floor(ts + dur).astype(np.int64) * 1000 - base
-    # Also of a table whose columns are read when asked for.
+    # Also of a table whose columns are read on first access.
     columns = {field.name: getattr(table, field.name) for field in fields(EventTable)}
     columns |= {"start_ns": start, "dur_ns": end - start}
     return replace(trace, _table=EventTable(**columns))

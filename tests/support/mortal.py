@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hta_widgets.readers.load import read_trace
 
-#: Names a file; it is made by whoever dies.
+#: Names a file that the dying process creates.
 FLAG = "HTA_WIDGETS_TEST_FLAG"
 
 

@@ -48,7 +48,7 @@ _THEME = "name => jupyterapp.commands.execute('apputils:change-theme', { theme: 
 
 
 def write_notebook(lab: Lab, name: str, cells: tuple[str, ...]) -> None:
-    """Write a notebook of code cells where the server sees it."""
+    """Write a notebook of code cells into the server's folder."""
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in cells],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},

@@ -10,7 +10,7 @@ import numpy as np
 
 from hta_widgets.tiles.cells import unpack
 
-#: What views share where nobody has touched them.
+#: State that views share before any change.
 NO_STATE = {"view": None, "selection": None, "selected_event": None}
 
 SCRIPT = Path(__file__).with_suffix(".mjs")

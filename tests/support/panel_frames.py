@@ -30,7 +30,7 @@ def plain(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def job_frames() -> dict[str, Any]:
-    """Of the eight ranks that train together, of which one is slow."""
+    """Return the frames of eight ranks that train together; one of them is slow."""
     engine = PanelEngine(hw.load(JOB, progress=False))
     heatmap = rank_time_heatmap(engine.traces, metric="waiting", bins=142)
     frames = {panel: plain(engine.frame(panel, None)) for panel in PANELS}
@@ -38,7 +38,7 @@ def job_frames() -> dict[str, Any]:
 
 
 def made_frames(ranks: int) -> dict[str, Any]:
-    """Of so many ranks, the last but three of which keeps the others waiting."""
+    """Return the frames of `ranks` ranks; the others wait for the last but three."""
     return {panel: plain(frame) for panel, frame in made(ranks).items()}
 
 

@@ -46,7 +46,7 @@ def query(page: Page, sql: str) -> list[list[Any]]:
 
 
 def import_errors(page: Page) -> dict[str, int]:
-    """What went wrong at import by the trace processor's own count; the UI shows the sum in red."""
+    """Return the import errors that the trace processor counts; the UI shows their sum in red."""
     rows = query(
         page,
         "SELECT name, sum(value) FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"

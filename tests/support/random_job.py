@@ -30,7 +30,7 @@ ARGS = [
 
 
 def write_job(folder: Path, seed: int, ranks: int = 2, events: int = 120, calls: int = 24) -> Path:
-    """Write one file a rank; equal seeds write equal jobs. `calls`: collectives of all ranks."""
+    """Write one file per rank; equal seeds write equal jobs. `calls`: collectives of all ranks."""
     rng = random.Random(seed)
     matched = _collectives(random.Random(seed + 1000), ranks, calls)
     for rank in range(ranks):

@@ -1,4 +1,4 @@
-"""Whether lanes are indexed alike, and whether those that a file holds are those of its events."""
+"""Compare indices of lanes with each other, and stored lanes with their events."""
 
 from dataclasses import fields, is_dataclass
 
@@ -27,7 +27,7 @@ def assert_same_lane(one, other, place="lane"):
 
 
 def fresh_lanes(table):
-    """Index the folded lanes of a table anew."""
+    """Index the folded lanes of a table again."""
     device = device_rows(table)
     return {ref: folded_lane(table, ref, device) for ref in folded(table)}
 

@@ -1,4 +1,4 @@
-"""Whether two sets answer everything alike."""
+"""Compare two trace sets through their public interface."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ SMALL = ("instants", "asyncs", "counters", "flows")
 
 
 def assert_same(one, other):
-    """Compare all that users can ask of two sets, but for exports."""
+    """Compare all public results of two sets, except exports."""
     for name in ("ranks", "format", "formats", "origin_ns", "clock", "start_ns", "end_ns"):
         assert getattr(other, name) == getattr(one, name), name
     pd.testing.assert_frame_equal(other.summary(), one.summary())

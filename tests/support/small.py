@@ -47,7 +47,7 @@ ORIGIN = event("cpu_op", "aten::origin", 0, 1, pid=10, tid=9)
 
 
 def load(folder: Path, *ranks: list[dict]) -> hw.TraceSet:
-    """Write one file a rank, into a new folder in `folder`, and load them."""
+    """Write one file per rank, into a new folder in `folder`, and load them."""
     folder = Path(tempfile.mkdtemp(dir=folder))
     paths = {}
     for rank, events in enumerate(ranks):

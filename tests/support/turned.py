@@ -13,7 +13,7 @@ TURNED = {
 
 
 def changes_of(both, *, turned):
-    """The rows of `hta_widgets.diff.changes`, those of one turned round as the other has them."""
+    """Return the rows of `changes`; those of a swapped comparison are swapped back."""
     sides = ("after", "before") if turned else ("before", "after")
     return sorted(
         (
@@ -31,7 +31,7 @@ def changes_of(both, *, turned):
 
 
 def pairs_of(both, *, turned):
-    """Which event has which partner and status, in the same way."""
+    """Return each event's partner and status, in the same way."""
     frame = hd.pairs(both)
     sides = ("after", "before") if turned else ("before", "after")
     status = frame["status"].astype(str)

@@ -13,7 +13,7 @@ MARK = re.compile(r"<!-- (generated|end): ([\w-]+) -->")
 def report(repo):
     sys.path.insert(0, str(repo / "benchmarks"))
     try:
-        import _report  # noqa: PLC0415 - scripts are no package
+        import _report  # noqa: PLC0415 - scripts are not a package
 
         yield _report
     finally:

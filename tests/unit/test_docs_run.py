@@ -64,7 +64,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, m
         for line, code in found:
             if "import torch" in code and importlib.util.find_spec("torch") is None:
                 continue
-            # Lines of a failure are those of the page.
+            # Lines of a failure are line numbers of the page.
             exec(compile("\n" * line + code, page, "exec"), names)
     finally:
         taxonomy.reset()
@@ -72,7 +72,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, m
 
 @pytest.fixture(scope="module")
 def pictures(repo):
-    """What makes the pictures, and what they said when they were made."""
+    """The scripts that make the pictures, and the texts of the pictures at that time."""
     pytest.importorskip("playwright", reason="Playwright is not installed")
     path = repo / "scripts/pictures.py"
     spec = importlib.util.spec_from_file_location("pictures", path)
@@ -82,7 +82,7 @@ def pictures(repo):
 
 
 def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
-    """`make screenshots` makes them anew."""
+    """`make screenshots` renews them."""
     made, texts = pictures
     job, slower, byteps, mpi = made.jobs(tmp_path)
     for traces, names in (

@@ -44,7 +44,7 @@ HOSTS = [
 
 @pytest.fixture(scope="module")
 def files() -> list[Path]:
-    """What git has or would take."""
+    """List the files that git tracks or would add."""
     if not (REPO / ".git").exists() or shutil.which("git") is None:
         pytest.skip("not a checkout, or no git to ask")
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]

@@ -45,7 +45,7 @@ def imports(file: str) -> Iterator[tuple[str, int, bool]]:
     """Every imported name in full, its line, and whether it is imported with the module."""
     tree = ast.parse(MODULES[file].read_text("utf-8"))
     top_level = set(map(id, tree.body))
-    # What a package declares for type checkers alone is not imported.
+    # Imports for type checkers only are not run.
     declared = {
         id(node)
         for block in tree.body

@@ -64,7 +64,7 @@ def kind_of(events, a, b):
 
 
 def cell_of(events, a, b):
-    """What a cell says: exact time, the four columns, and the longest event's position."""
+    """Return a cell: exact time, the four columns, and the longest event's position."""
     inside = [i for i, e in enumerate(events) if overlaps(e, a, b)]
     if not inside:
         return None
@@ -84,7 +84,7 @@ def cell_of(events, a, b):
 
 
 def tile_of(lane, level, index):
-    """One tile as sparse cells and positions of its slices; None where it is empty."""
+    """Return one tile as sparse cells and positions of its slices; None if it is empty."""
     events, cell = lane["events"], 1 << level
     first = index * CELLS
     cells = []
@@ -103,7 +103,7 @@ def tile_of(lane, level, index):
 
 
 def counter_tile_of(lane, level, index, end):
-    """Smallest and largest value in each cell of a step function; None where it has none."""
+    """Return min and max in each cell of a step function; None if a cell has no value."""
     samples, cell = lane["samples"], 1 << level
     first = index * CELLS
     cells = []
@@ -623,7 +623,7 @@ def stats_cases():
     )
 
 
-# --- who waits for whom -----------------------------------------------------------------------
+# --- waits between ranks ----------------------------------------------------------------------
 
 
 def covers(intervals, t):
@@ -632,7 +632,7 @@ def covers(intervals, t):
 
 
 def runs(owner_at, low, high):
-    """``[start, dur, owner]`` of the longest stretches of one owner; None is nobody."""
+    """``[start, dur, owner]`` of the longest stretches of one owner; None: no owner."""
     found, since, owner = [], low, None
     for t in range(low, high + 1):
         now = owner_at(t) if t < high else None
@@ -646,7 +646,7 @@ def runs(owner_at, low, high):
 def lateness_case(name, why, calls, windows, clocks=None, compute=None, late=()):
     """`calls`: of each collective ``{rank: (start, dur)}``, or ``{rank: (start, dur, track)}``.
 
-    `clocks`: by rank, what is to be added to its starts to compare them with those of others;
+    `clocks`: by rank, the offset to add to its starts to compare them with others;
     `late`: whom the others wait for, in the whole job.
     """
     clocks, compute = clocks or {}, compute or {}
@@ -829,7 +829,7 @@ def lateness_cases():
     )
 
 
-# --- who comes late ---------------------------------------------------------------------------
+# --- late ranks -------------------------------------------------------------------------------
 
 
 def ribbon_case(name, why, calls, windows, clocks=None, names=None):
@@ -865,7 +865,7 @@ def ribbon_case(name, why, calls, windows, clocks=None, names=None):
     ends = []
     for mine, wait in jobs:
         came_last = [one for one in mine if one["wait"] == 0]
-        # Of several at once the event is that of the highest rank.
+        # Of several at the same time, the event of the highest rank.
         alone = len(mine) > 1 and len(came_last) == 1
         ends.append({**came_last[-1], "wait": wait, "who": came_last[-1]["rank"] if alone else -1})
     known = sorted({one["name"] for one in entries})
@@ -941,7 +941,7 @@ def ribbon_cases():
         [
             {0: 0, 1: 10},
             {0: 20, 1: 30},
-            # Together, out of order: nobody is late, and the call after it comes before it.
+            # Together, out of order: no rank is late, and the call after it comes before it.
             {0: 70, 1: 70},
             {0: 50, 1: 60},
             {0: 100, 1: 90},

@@ -150,7 +150,7 @@ def test_parts_add_up(name, job):
     whole = call(name, job)
     if "rank" not in whole:
         return
-    if name == "byteps_pulls":  # of pulls beside those of other workers
+    if name == "byteps_pulls":  # among pulls by other workers
         return
     rows = sum(len(call(name, job, ranks=[rank])) for rank in job.ranks)
     assert rows == len(whole)

@@ -42,7 +42,7 @@ def test_offsets_of_one_group(tmp_path):
     assert frame.collectives.tolist() == [9, 9, 9, 9]
     assert frame.part.tolist() == [0, 0, 0, 0]
     assert frame.drift_ppm.isna().all()
-    # Of the others' ends, those of ranks 1 to 3 are 250, -180 and 40 µs off, and so on.
+    # The ends of ranks 1 to 3 are 250, -180 and 40 µs off the others', and so on.
     assert frame.recorded_residual_ns[1] > 200 * US
     assert "note" not in frame.attrs
 

@@ -92,7 +92,7 @@ def test_scatter_from_step_to_step_is_allowed_for():
 
 
 def test_what_may_be_waiting_tells_no_ranks_apart():
-    # Of 200 ns nobody knows whether they are waiting, as the other rank's file is missing.
+    # 200 ns may or may not be waiting, as the other rank's file is missing.
     unknown = {"exposed_wait_ns": 0.0, "unmatched_exposed_ns": 200.0}
     assert found(features({}, {}, unknown)).why == ["", "", ""]
     assert found(features({}, {}, {"exposed_wait_ns": 0.0})).is_outlier[2]
@@ -103,7 +103,7 @@ def test_too_many_clusters_widen_the_tolerance():
     assert found(features(*different)).cluster.max() == 8
     few = found(features(*different), most=3)
     assert few.cluster.max() <= 2
-    # Nine ranks, 6 % of a step apart each: three in a row are alike within a step of 6 %.
+    # Nine ranks, 6 % of a step apart each: three consecutive ones are within a step of 6 %.
     assert few.tolerance == pytest.approx(0.05 * 1.5)
     assert (few.distance <= 1).all()
 
@@ -193,9 +193,9 @@ def test_one_rank_no_steps_no_device_nothing(tmp_path):
     hosts = rank_clusters(load(tmp_path, [event("cpu_op", "a", 1, 9)], [], [call(3, 90)]))
     assert hosts["cluster"].tolist() == [0, 0, 0]
     assert "no steps" in hosts.attrs["note"]
-    nobody = rank_clusters(load(tmp_path, [kernel(5, 9)]), ranks=[])
-    assert nobody.empty
-    assert nobody.dtypes.to_dict() == alone.dtypes.to_dict()
+    empty = rank_clusters(load(tmp_path, [kernel(5, 9)]), ranks=[])
+    assert empty.empty
+    assert empty.dtypes.to_dict() == alone.dtypes.to_dict()
 
 
 @pytest.mark.parametrize("wrong", [{"tolerance": 0}, {"max_clusters": 0}])

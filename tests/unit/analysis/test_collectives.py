@@ -1,4 +1,4 @@
-"""Collectives over ranks: which belong together, who waits, and what moves how fast."""
+"""Collectives over ranks: matching, waits and bandwidths."""
 
 import json
 
@@ -13,12 +13,12 @@ PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"
 
 
 def rows(frame, **columns):
-    """Rows as tuples of the columns asked for."""
+    """Rows as tuples of the given columns."""
     return list(zip(*(frame[name].tolist() for name in columns["of"]), strict=True))
 
 
 def members(frame):
-    """Which (rank, arrival in µs) each collective has."""
+    """Return the (rank, arrival in µs) of each collective."""
     return [
         sorted(zip(part["rank"], part.arrival_ns // US, strict=True))
         for _, part in frame.groupby("collective")
@@ -206,7 +206,7 @@ def test_sequence_numbers_decide(tmp_path):
 
 @pytest.mark.parametrize("skew", [0, 3_000, -250_000])
 def test_without_numbers_what_one_rank_did_not_record_shows_in_the_ends(tmp_path, skew):
-    """All contents are alike, and intervals differ: only the right place makes ends agree."""
+    """All contents are equal, and intervals differ: only the right place makes ends agree."""
     ends = [1000, 1900, 3500, 4100, 6000, 7300, 8100]
     first = [collective((end - 200) * US, end * US) for end in ends]
     second = [collective((end - 150 + skew) * US, (end + skew) * US) for end in ends[2:]]

@@ -146,7 +146,7 @@ def test_a_side_may_be_a_rank_or_a_selection(before, after):
     assert diff_ops(before[0], after[0]).equals(whole)
     cut = before.select("category == 'kernel'", start_ns=5_000, end_ns=55_000)
     frame = diff_ops(cut, after.select("category == 'kernel'"))
-    # Of the kernels at 3..11 and 53..62 µs the window keeps 6 and 2 µs.
+    # The window keeps 6 and 2 µs of the kernels at 3..11 and 53..62 µs.
     assert rows(frame)["gemm<float>"] == (2, 2, 8_000, 10_000, "same")
     narrowed = diff_ops(cut, after, selection=after.select("kind == 'compute'"), window=(0, 55_000))
     assert narrowed.equals(frame)

@@ -231,7 +231,7 @@ def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
         call(100, 110, name="cudaStreamWaitEvent"),
         kernel(50_000, 51_000, launch=2, stream=20), call(200, 210, 2),
         kernel(151_000, 152_000, launch=3), call(220, 230, 3),
-        # Another thread's wait says nothing.
+        # Another thread's wait has no effect.
         call(240, 250, name="cudaStreamWaitEvent", tid=3),
         kernel(192_000, 193_000, launch=4), call(260, 270, 4),
     ]  # fmt: skip

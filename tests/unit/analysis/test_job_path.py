@@ -23,7 +23,7 @@ def step(start, end, number=0):
     return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)
 
 
-def told(frame):
+def path_rows(frame):
     return [
         (rank, start, dur, str(bound), str(via))
         for rank, start, dur, bound, via in zip(
@@ -61,7 +61,7 @@ def job(tmp_path):
 
 def test_the_path_changes_over_where_the_last_rank_arrives(job):
     frame = job_critical_path(job)
-    assert told(frame) == [
+    assert path_rows(frame) == [
         # From the start of the call on the kernel is late.
         (1, 100, 120, "gpu_kernel_launch_overhead", "launch"),
         (1, 220, 400, "gpu_compute_bound", "event"),
@@ -97,12 +97,12 @@ def test_its_events_can_be_selected(job):
 
 def test_a_window_starts_in_what_runs_at_its_end(job):
     frame = job_critical_path(job, window=(300, 650))
-    # Of both ranks rank 0 ended something last, and is in the collective, which it waits in.
+    # Rank 0 ended the last event, and is in the collective in which it waits.
     assert adds_up(frame)
     assert frame.attrs["span_ns"] == (300, 650)
     later = job_critical_path(job, window=(400, 800))
-    assert told(later)[-1] == (0, 700, 100, "gpu_compute_bound", "unknown")
-    assert told(later)[0] == (1, 400, 220, "gpu_compute_bound", "event")
+    assert path_rows(later)[-1] == (0, 700, 100, "gpu_compute_bound", "unknown")
+    assert path_rows(later)[0] == (1, 400, 220, "gpu_compute_bound", "event")
 
 
 def test_clocks_that_are_off_are_fitted(tmp_path):
@@ -125,7 +125,7 @@ def test_clocks_that_are_off_are_fitted(tmp_path):
     assert frame.attrs["clock"] == "fitted"
     assert frame.attrs["residual_ns"] == 0
     compute = frame[frame["bound_by"] == "gpu_compute_bound"]
-    assert [(rank, dur) for rank, _, dur, _, _ in told(compute)] == [
+    assert [(rank, dur) for rank, _, dur, _, _ in path_rows(compute)] == [
         (1, 400), (0, 1900), (1, 1900), (0, 2500),
     ]  # fmt: skip
 
@@ -227,8 +227,8 @@ def test_clocks_that_contradict_each_other_are_told(tmp_path):
     assert adds_up(frame)
     assert frame.attrs["clock_overlap_ns"] == 100
     assert frame.attrs["jumps"] == 1
-    assert told(frame)[-2:] == [
-        # Of the 1000 that rank 0 computed, 100 would be counted twice.
+    assert path_rows(frame)[-2:] == [
+        # 100 of the 1000 that rank 0 computed would be counted twice.
         (0, 4000, 900, "gpu_compute_bound", "event"),
         (1, 4900, 1100, "gpu_compute_bound", "collective"),
     ]

@@ -35,7 +35,7 @@ def job(tmp_path):
         # the driver call inside the runtime call launches; the kernel counts once
         call(400, 480, 5), call(410, 440, 5, name="cuLaunchKernelEx"),
         nccl(500, 900, correlation=5),
-        # a wait is no work; a kernel without a call is counted
+        # a wait does no work; a kernel without a call is counted
         call(600, 610, 6, name="cudaStreamWaitEvent"),
         event("cuda_sync", "Stream Wait Event", 620, 630, tid=7, stream=7, correlation=6),
         kernel(950, 960, name="orphan"),

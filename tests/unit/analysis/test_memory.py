@@ -43,7 +43,7 @@ EVENTS = [
 
 
 def used(frame):
-    """What is in use at each instant, without zeros."""
+    """Return the memory in use at each instant, without zeros."""
     return {
         row["time_ns"]: {key: value for key, value in row.items() if value and key != "time_ns"}
         for row in frame.to_dict("records")
@@ -298,7 +298,7 @@ def test_what_pytorch_traces_hold_adds_up(recorded):
     assert len(frame) == len(records) > 10
     assert sorted(frame["bytes"]) == sorted(event["args"]["Bytes"] for event in records)
     assert set(frame["device"]) == {"cpu"}
-    # What the allocator says changes by what the events say.
+    # The allocator's totals change with the sizes of the events.
     steps = np.diff(frame["total_allocated_bytes"])
     assert steps.tolist() == frame["bytes"].tolist()[1:]
     assert "aten::empty" in set(frame["operator"])

@@ -31,7 +31,7 @@ def load(path):
 
 
 def profiles(folder, comm, elapsed=10.0, hosts=("a",), job=1):
-    """Write rank 0's profile of a job, whose table says how long each rank was in MPI."""
+    """Write rank 0's profile of a job; its table lists each rank's time in MPI."""
     folder.mkdir(exist_ok=True)
     rows = [
         RankRow(rank, hosts[rank * len(hosts) // len(comm)], 0, time, elapsed, 1, 1, 100, 5)
@@ -136,7 +136,7 @@ def test_two_runs_compare_by_rank(tmp_path):
     note = mpi_compare(one, two).attrs["note"]
     assert "ranks 0 of 2 only" in note
     assert "differ in size" in note
-    # A folder of two jobs of which nobody asked for one.
+    # A folder of two jobs, opened without the name of one.
     both = hw.load([*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()], cache=False)
     assert mpi_imbalance(both).job.tolist() == ["1", "2"]
     assert "2 jobs" in mpi_compare(both, two).attrs["note"]
@@ -231,7 +231,7 @@ def test_sizes_count_what_all_ranks_bring(tmp_path):
 
 
 def test_ranks_that_call_unequally_often_are_not_matched(tmp_path):
-    """Communicators are not recorded: nothing tells who of them meets whom."""
+    """Communicators are not recorded, so it is unknown which ranks meet."""
     traces = line(
         tmp_path,
         (0, ALLREDUCE, 1, 2, 8, -1),
@@ -269,8 +269,8 @@ def test_the_made_up_straggler_is_found_in_both_inputs(tmp_path):
         (row,) = mpi_imbalance(traces).itertuples()
         assert (row.straggler_rank, row.is_straggler, row.ranks) == (4, True, 6)
     assert mpi_ranks(texts).host.tolist() == truth["hosts"]
-    told = mpi_ranks(lines).comm_s
-    assert told.tolist() == pytest.approx(truth["comm_s"], abs=1e-6)
+    seconds = mpi_ranks(lines).comm_s
+    assert seconds.tolist() == pytest.approx(truth["comm_s"], abs=1e-6)
     blamed = stragglers(lines).set_index("rank")
     assert blamed.index[blamed.is_straggler].tolist() == [4]
     assert blamed.cause[4] == "host work"

@@ -1,4 +1,4 @@
-"""What operators launch, after what delays and in which sequences, by hand."""
+"""Kernels, launch delays and kernel sequences of operators, calculated by hand."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_under_operators_of_a_name(tmp_path):
     assert len(operator_kernels(traces, "linear")) == 4
     assert len(operator_kernels(traces, "linear", exact=True)) == 0
     assert len(operator_kernels(traces, "aten::copy_", exact=True)) == 1
-    # Of two names that match, the inner one.
+    # If two names match, the inner one counts.
     assert set(operator_kernels(traces, "aten::")["operator"]) == {"aten::addmm", "aten::copy_"}
     nothing = operator_kernels(traces, "aten::nothing")
     assert "aten::nothing" in nothing.attrs["note"]
@@ -79,7 +79,7 @@ def test_times_are_cut_and_delays_are_not(tmp_path):
 
 def test_delays_of_first_launches(tmp_path):
     frame = operator_launch_delays(load(tmp_path, EVENTS))
-    # The copy's call is no kernel launch.
+    # The copy's call does not launch a kernel.
     assert frame.to_numpy().tolist() == [[0, "aten::addmm", "a -> b", 2, 20.0, 170.0]]
     assert list(frame.columns) == [
         "rank", "operator", "kernel_sequence", "occurrence_count",

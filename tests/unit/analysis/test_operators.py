@@ -1,4 +1,4 @@
-"""What operators cost, by hand."""
+"""Costs of operators, calculated by hand."""
 
 import pytest
 from support.small import call, copy, event, kernel, load
@@ -71,7 +71,7 @@ def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_pat
     launched = operator_kernels(traces)
     assert launched.operator.tolist() == ["aten::mm", "Region"]
     assert operator_kernels(traces, "Region").dur_ns.tolist() == [150_000, 50_000]
-    # What a call is asked for by the frame's own name is the frame's.
+    # An argument with the name of a column of the frame means that column.
     assert operator_kernels(traces, "next").dur_ns.tolist() == [150_000, 50_000, 100_000]
 
 

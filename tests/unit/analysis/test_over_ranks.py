@@ -98,7 +98,7 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
         expected, found = function(in_memory, **options), function(stored, **options)
         pd.testing.assert_frame_equal(found, expected)
         assert found.attrs == expected.attrs
-    # Where one walk is within another, the ranks of both.
+    # If one walk is within another, the ranks of both.
     assert max(held) <= 2
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
 
@@ -139,7 +139,7 @@ def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, k
     with ThreadPoolExecutor(2) as executor:
         traces.executor = executor
         if closed:
-            # What cannot run there any more runs here.
+            # Work that cannot run there any more runs here.
             executor.shutdown()
         for name in ("temporal_breakdown", "step_times", "stragglers", "rank_clusters"):
             function = getattr(analysis, name)

@@ -1,4 +1,4 @@
-"""What analyses work on: ranks that are there, windows that meet."""
+"""Scopes of analyses: the ranks that exist, and the intersection of windows."""
 
 import pytest
 from support.random_job import write_job

@@ -26,7 +26,7 @@ def job(tmp_path):
     fast = [
         step(4, 1000, 2000), call(1010, 1020, 1), call(1030, 1040, 2),
         kernel(1100, 1300, launch=1), nccl(1300, 1800, launch=2, **GROUP),
-        # Computes a while beside the collective, of which it waits for from 1300 to 1600.
+        # Computes for a while during the collective, which it waits for from 1300 to 1600.
         call(1050, 1060, 3), kernel(1350, 1450, launch=3, stream=9),
         step(5, 2000, 3000), call(2010, 2020, 4), kernel(2100, 2200, launch=4),
     ]  # fmt: skip

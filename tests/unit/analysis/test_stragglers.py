@@ -68,7 +68,7 @@ def test_scores_lateness_and_imposed_waits(tmp_path):
     assert frame.collectives.tolist() == [3, 3, 3, 3]
     assert frame.score.tolist() == pytest.approx([0, 0, 2 / 3, 0])
     waits = (500 + 490 + 480) + (40 * 3)
-    # Of those that come at once the lowest is charged.
+    # If several come at the same time, the lowest is charged.
     assert frame.imposed_wait_ns.tolist() == [600 * US, 0, waits * US, 0]
     assert frame.wait_ns.tolist() == [540 * US, 830 * US, 300 * US, 520 * US]
     # Medians are 15, 150 and 0 µs.

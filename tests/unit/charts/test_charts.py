@@ -1,4 +1,4 @@
-"""What each chart draws, from frames that are written out by hand."""
+"""Each chart's marks and texts, from small frames."""
 
 import inspect
 import logging
@@ -535,11 +535,11 @@ def test_rows_of_one_short_name_are_told_apart():
     assert sorted(_labels(durations)) == ["add (Half)", "add (float)"]
 
     changed = frames.diff()[:3].assign(name=[*ADDS, "aten::add"], kind=["compute"] * 2 + ["op"])
-    told = ["add (float)", "add (Half)", "aten::add"]
-    assert _labels(charts.diff_ops(changed, width=1200)) == told
+    labels = ["add (float)", "add (Half)", "aten::add"]
+    assert _labels(charts.diff_ops(changed, width=1200)) == labels
     same = changed.assign(name="add", kind=["compute", "compute", "op"])
-    told = ["add (compute)", "add (compute) (2)", "add (op)"]
-    assert _labels(charts.diff_ops(same, width=1200)) == told
+    labels = ["add (compute)", "add (compute) (2)", "add (op)"]
+    assert _labels(charts.diff_ops(same, width=1200)) == labels
 
     patterns = [f"aten::add|{each}" for each in ADDS]
     sequences = charts.frequent_kernel_sequences(

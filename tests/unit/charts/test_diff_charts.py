@@ -12,7 +12,7 @@ def test_bars_of_a_waterfall_begin_where_the_one_above_ends():
     assert data["diff_ns"].tolist() == [400, -200, 50, 250]
     assert data["low"].tolist() == [0, 200, 200, 0]
     assert data["high"].tolist() == [400, 400, 250, 250]
-    # What does not change is no part of it; the whole is.
+    # An unchanged name has no bar; the total has one.
     assert data["label"].tolist()[-1] == "in all"
     assert data["before_ns"].tolist()[-1] == 950
     assert right_of(figure)[1:] == ["+400 ns", "\u2212200 ns", "+50 ns", "+250 ns"]

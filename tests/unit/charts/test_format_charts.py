@@ -1,4 +1,4 @@
-"""What the charts of BytePS and MPI show, from frames that are written out by hand."""
+"""The charts of BytePS and MPI, from small frames."""
 
 import pytest
 from support import chart_frames as frames

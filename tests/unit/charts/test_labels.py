@@ -1,4 +1,4 @@
-"""How rows with the same short name are told apart."""
+"""Labels of rows that have the same short name."""
 
 from hta_widgets.charts.data import told_apart
 
@@ -10,19 +10,19 @@ def test_labels_that_differ_stay():
 
 
 def test_kinds_tell_apart_first():
-    told = told_apart(["add"] * 3, ["aten::add", "add", "k<add>"], ["operator", "x", "compute"])
-    assert told == ["add (operator)", "add (x)", "add (compute)"]
+    labels = told_apart(["add"] * 3, ["aten::add", "add", "k<add>"], ["operator", "x", "compute"])
+    assert labels == ["add (operator)", "add (x)", "add (compute)"]
 
 
 def test_of_one_kind_the_first_word_that_differs_does():
     names = [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)]
-    told = told_apart(["add"] * 3, names, ["compute"] * 3)
-    assert told == ["add (float, 1)", "add (Half)", "add (float, 2)"]
+    labels = told_apart(["add"] * 3, names, ["compute"] * 3)
+    assert labels == ["add (float, 1)", "add (Half)", "add (float, 2)"]
 
 
 def test_a_kind_that_two_share_is_followed_by_a_word():
-    told = told_apart(["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"])
-    assert told == ["a (operator)", "a (compute, int)", "a (compute, long)"]
+    labels = told_apart(["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"])
+    assert labels == ["a (operator)", "a (compute, int)", "a (compute, long)"]
 
 
 def test_a_longer_name_says_what_it_has_more():

@@ -149,7 +149,7 @@ def test_many_collectives_share_cells_and_keep_the_longest_wait():
     assert (longest["collective"], longest["rank"], longest["wait_ns"]) == (700, 0, 5000)
     assert longest["left"] == 699
     assert data["right"].max() == 1002
-    # What all waits add up to does not change.
+    # The sum of all waits does not change.
     assert right_of(figure)[1] == "7.00 µs"
 
 
@@ -238,8 +238,8 @@ def test_the_straggler_comes_first_with_its_cause():
     said = words_of(figure)
     assert "rank 1 is late" in said
     assert "the others wait 90.0\u2009µs together" in said
-    nobody = frames.stragglers().assign(is_straggler=False)
-    assert "none of 2 ranks is a straggler" in words_of(charts.stragglers(nobody))
+    without = frames.stragglers().assign(is_straggler=False)
+    assert "none of 2 ranks is a straggler" in words_of(charts.stragglers(without))
 
 
 def test_many_ranks_share_a_row_but_no_straggler_does():

@@ -63,7 +63,7 @@ def test_items_have_no_script_and_no_rows(panel):
 
 @pytest.mark.parametrize("panel", CHART_PANELS)
 def test_a_sheet_has_all_marks_whatever_a_frame_has(panel):
-    """What is brushed may have causes, kinds or waits that the job's first frame had not."""
+    """A window may have causes, kinds or waits that are missing from the job's first frame."""
 
     def marks(figure):
         return [(type(each.glyph).__name__, each.name) for each in figure.renderers]
@@ -107,7 +107,7 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     assert content["names"] == ["step", "forward", "data loading"]
     far = [*zip(*(column["texts"] for column in content["columns"][:2]), strict=True)]
     assert far[1:] == [("rank 2 +79.5\u2009ns", "+20\u2009%"), ("rank 3 +7\u2009ns", "+70\u2009%")]
-    assert marks == [0, 2], "nobody is named, and rank 2 alone stands out: in two steps of a phase"
+    assert marks == [0, 2], "no rank is named, and only rank 2 stands out: in two steps of a phase"
     assert content["x_end"] == pytest.approx(79.5 * 1.08 * 1.04), "the farthest dot is on the scale"
     frame.attrs["late_ranks"] = [2]
     _, marks = drawn(frame)
@@ -117,7 +117,7 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     assert marks == [0, 8], "a rank stated as a fact is in ink, next to the dots that stand out"
     short["dur_ns"] *= 10
     _, marks = drawn(pd.concat([frames.phases(), short], ignore_index=True))
-    assert marks == [0, 4], "where it costs 7 % of a step, rank 3 stands out as well"
+    assert marks == [0, 4], "if it costs 7 % of a step, rank 3 stands out as well"
 
 
 def test_one_rank_is_compared_with_its_own_steps():

@@ -69,7 +69,7 @@ def test_nothing_to_draw_shows_nothing(notebook):
 def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
     figures.show("comm_comp_overlap", FRAME)
     html = notebook.outputs[0]["text/html"]
-    # What HTML loads from elsewhere; BokehJS' own text may hold addresses.
+    # Addresses that HTML loads from; BokehJS' own text may hold others.
     assert not re.search(r"<(script|link|iframe)[^>]+(src|href)=", html)
     item = json.loads(re.search(r"const item = (\{.*?\}); let tries", html)[1])
     assert f'<div id="{item["target_id"]}">' in html

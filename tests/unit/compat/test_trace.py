@@ -182,7 +182,7 @@ def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
     assert edited.get_idle_time_breakdown(visualize=False)[0]["rank"].unique().tolist() == [1]
     assert edited.t.ranks == [0, 1]
     edited.t.traces = {0: edited.t.get_trace(1)}
-    assert busy(edited) == {0: 2}  # the same events, as both files are alike
+    assert busy(edited) == {0: 2}  # the same events, as both files are equal
 
 
 def test_what_is_dropped_before_ranks_are_aligned_stays_dropped(edited, tmp_path):

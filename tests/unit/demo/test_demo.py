@@ -47,7 +47,7 @@ def demo(tmp_path_factory):
 
 
 def _job_ns(truth, document):
-    """What to take from a file's times for ns since the job's start on the file's own clock."""
+    """Return the offset between a file's times and ns since the job's start on the file's clock."""
     return truth["zero_ns"] - document["baseTimeNanoseconds"]
 
 
@@ -196,10 +196,10 @@ def test_gradients_are_reduced_beside_the_backward_pass(demo):
         for event, start, end in _events(document):
             if event.get("cat") == "kernel" and event["tid"] in spans:
                 spans[event["tid"]].append((start, end))
-        beside = sum(
+        overlap = sum(
             max(0, min(e, end) - max(s, start)) for s, e in spans[20] for start, end in spans[7]
         )
-        assert beside > 0.3 * sum(e - s for s, e in spans[20])
+        assert overlap > 0.3 * sum(e - s for s, e in spans[20])
 
 
 def _collectives(documents, truth):
@@ -326,7 +326,7 @@ def test_one_rank_trains_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"ranks": 0}, "at least 1"),
         ({"steps": 0}, "at least 1"),
@@ -338,6 +338,6 @@ def test_one_rank_trains_alone(tmp_path):
         ({"format": "parquet"}, "json.gz"),
     ],
 )
-def test_impossible_jobs_are_refused(tmp_path, arguments, says):
-    with pytest.raises(TraceError, match=says):
+def test_impossible_jobs_are_refused(tmp_path, arguments, message):
+    with pytest.raises(TraceError, match=message):
         write_demo(tmp_path / "job", **arguments)

@@ -30,7 +30,7 @@ def gaps(found):
 def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     found = hd.align(pair, "steps")
     slots = found.slots
-    # What follows a step belongs to its slot: the second of before goes on to 330.
+    # Work after a step belongs to its slot: the second step of before goes on to 330.
     assert slots["common_start_ns"].tolist() == [10, 160, 380]
     assert slots["common_end_ns"].tolist() == [160, 360, 430]
     assert slots["delta_ns"].tolist() == [50, -80, 0]

@@ -15,7 +15,7 @@ from hta_widgets.diff.changes import how_replaced
 from hta_widgets.diff.pairs import moments
 
 
-def told(diff):
+def changes_of(diff):
     return {
         (row.change, row.name_)
         for row in hd.changes(diff).rename(columns={"name": "name_"}).itertuples()
@@ -28,7 +28,7 @@ def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
     diff = hd.compare(before, after)
     expected = {(one["change"], one["name"]) for one in truth["changes"]}
     assert len(expected) == len(CHANGES)
-    assert told(diff) == expected
+    assert changes_of(diff) == expected
     frame = hd.changes(diff).set_index("name")
     slow = frame.loc["aten::gelu"]
     assert slow["measure"] == "device and host"
@@ -59,7 +59,7 @@ def test_each_injected_change_is_found_and_nothing_else(jobs, seeds):
 def test_one_change_alone_is_found_alone(jobs, change):
     (before, _), (after, truth) = jobs(0), jobs(4, [change])
     expected = {(one["change"], one["name"]) for one in truth["changes"]}
-    assert told(hd.compare(before, after)) == expected
+    assert changes_of(hd.compare(before, after)) == expected
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -129,7 +129,7 @@ def test_two_runs_of_one_job_differ_in_nothing(jobs, seeds):
 
 def test_the_reverse_of_a_change_is_found_as_such(changed):
     before, after, _ = changed
-    assert told(hd.compare(after, before)) == {
+    assert changes_of(hd.compare(after, before)) == {
         ("faster", "aten::gelu"),
         ("replaced", "aten::native_layer_norm_backward"),
         ("moved", "c10d::allreduce_"),
@@ -204,8 +204,8 @@ def test_what_happens_in_few_steps_is_no_change(tmp_path):
     before = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=())))
     twice = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=(1, 2))))
     thrice = load(tmp_path, steps(4, lambda s, n: body(s, n, extra=(1, 2, 3))))
-    assert told(hd.compare(before, twice)) == set()
-    assert told(hd.compare(before, thrice)) == {("added", "aten::zero_")}
+    assert changes_of(hd.compare(before, twice)) == set()
+    assert changes_of(hd.compare(before, thrice)) == {("added", "aten::zero_")}
 
 
 def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
@@ -223,16 +223,18 @@ def test_of_one_step_only_its_calls_tell_what_is_noise(tmp_path):
         )
 
     # One call: nothing is known but that such a thing may happen to any.
-    assert told(hd.compare(side(100_000), side(130_000))) == set()
-    assert told(hd.compare(side(10_000), side(100_000))) == {("slower", "aten::mm")}
+    assert changes_of(hd.compare(side(100_000), side(130_000))) == set()
+    assert changes_of(hd.compare(side(10_000), side(100_000))) == {("slower", "aten::mm")}
     # As long as that, but no matter: less than 5 % of the step.
-    assert told(hd.compare(side(4_000), side(40_000))) == set()
+    assert changes_of(hd.compare(side(4_000), side(40_000))) == set()
     # Four calls, all of them longer, or one of them alone.
-    alike = hd.compare(side(*[50_000] * 4), side(70_000, 72_000, 71_000, 69_000))
-    assert told(alike) == {("slower", "aten::mm")}
+    diff = hd.compare(side(*[50_000] * 4), side(70_000, 72_000, 71_000, 69_000))
+    assert changes_of(diff) == {("slower", "aten::mm")}
     # Student's t of 20, 22, 21 and 19 µs is 20.5 / (1.291 / 2) = 31.8: p = 6.9e-5 by tables.
-    assert hd.changes(alike)["p_value"].tolist() == pytest.approx([6.9e-5], rel=0.02)
-    assert told(hd.compare(side(*[50_000] * 4), side(150_000, 50_000, 50_100, 49_000))) == set()
+    assert hd.changes(diff)["p_value"].tolist() == pytest.approx([6.9e-5], rel=0.02)
+    assert (
+        changes_of(hd.compare(side(*[50_000] * 4), side(150_000, 50_000, 50_100, 49_000))) == set()
+    )
 
 
 def test_work_without_a_known_operator_is_told_by_its_own_name(tmp_path):

@@ -1,4 +1,4 @@
-"""Where the difference comes from, against sums made by hand."""
+"""Explanations of a difference, against sums made by hand."""
 
 import numpy as np
 import pytest
@@ -190,7 +190,7 @@ def test_steps_and_their_kinds(tmp_path):
         "that may be chance (p 0.043)."
     )
     assert hd.changes(slower).attrs["note"].startswith("the steps changed, but no single")
-    # In another order they are no partners.
+    # In another order they are not partners.
     turned = hd.compare(side(*lengths), side(*more), steps={0: 0, 1: 1})
     assert hd.steps(turned).attrs["p_value"] > 0.05
     noise = hd.compare(side(100, 140, 105, 100), side(110, 105, 130, 115))
@@ -214,30 +214,30 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
             ]
         return load(tmp_path, records)
 
-    def told(before, after):
+    def texts(before, after):
         found = hd.findings(hd.compare(before, after))
         return [one.text.replace("\u2009", " ") for one in found if one.kind == "composition"]
 
     before = side(300, 302, 298)
     less = side(200, 203, 197)
-    (text,) = told(before, less)
+    (text,) = texts(before, less)
     assert text == (
         "The steps take as long, but exposed communication shrinks by 300 ns (−33 %) "
         "and idle time of the device grows by 300 ns (+33 %), over 3 steps."
     )
     found = hd.findings(hd.compare(less, before))
     assert (found[0].kind, found[0].diff_ns) == ("composition", 300)
-    assert told(before, before) == []
+    assert texts(before, before) == []
     # 4.5 % of the step; and 10 %, which three steps that scatter so do not tell from chance.
-    assert told(before, side(255, 257, 253)) == []
-    assert told(before, side(100, 280, 220)) == []
-    # One step tells nothing of chance: 21 % and 19 % of it.
-    assert told(side(300), side(90))[0].startswith("The step takes as long, but exposed")
-    assert told(side(300), side(110)) == []
+    assert texts(before, side(255, 257, 253)) == []
+    assert texts(before, side(100, 280, 220)) == []
+    # One step gives no estimate of chance: 21 % and 19 % of it.
+    assert texts(side(300), side(90))[0].startswith("The step takes as long, but exposed")
+    assert texts(side(300), side(110)) == []
     # Steps that differ have a headline and kinds instead.
     longer = hd.findings(hd.compare(before, side(200, 203, 197, length=2000)))
     assert longer[0].kind == "headline"
-    assert told(before, side(200, 203, 197, length=2000)) == []
+    assert texts(before, side(200, 203, 197, length=2000)) == []
 
 
 def test_names_by_count_and_time(pair):

@@ -107,7 +107,7 @@ def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
         traces, truth = job(write_byteps_job, seed=1, slow_worker=None, servers=servers)
         truths.append(truth)
         sides.append(traces)
-    # Of all steps, which the truth is of.
+    # Of all steps, as in the truth.
     diff = hd.compare(*(traces.select("step < 4") for traces in sides))
     whole = hd.compare(*sides)
     assert whole.step_count == diff.step_count == 4
@@ -195,7 +195,7 @@ def test_other_mpi_ranks_stand_beside_each_other_in_order(job, lines):
     assert hd.tables(by_hand)["mpi_ranks"]["rank"].tolist() == ["0 → 5", "1 → 4"]
     uneven = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[4]))
     assert hd.tables(uneven)["mpi_ranks"]["rank"].tolist() == ["0 → 4", "1"]
-    # Where a rank is on both sides, numbers tell rows apart, as before.
+    # If a rank is on both sides, numbers distinguish rows, as before.
     shared = hd.compare(traces.select(ranks=[0, 1]), traces.select(ranks=[0, 1]))
     assert hd.tables(shared)["mpi_negotiation"]["rank"].tolist() == [0, 1]
 
@@ -220,7 +220,7 @@ def test_mpi_ranks_find_each_other_whatever_else_their_folders_hold(job):
     assert [one.text for one in apart.cautions if one.kind == "rank"] == ["different rank: 0 → 5"]
 
 
-# --- unlike, and alike ----------------------------------------------------------------------------
+# --- different and similar runs -------------------------------------------------------------------
 
 
 def test_unlike_formats_are_refused_in_words(job):
@@ -240,8 +240,8 @@ def test_waiting_that_is_too_short_for_profiles_is_told_of_time_lines(job):
         mpi(job, ranks=8, steps=5, seed=seed, slow_rank=rank, factor=1.25)
         for seed, rank in ((1, None), (2, None), (3, 5))
     )
-    told = dict(said(hd.compare(calm, slow)))
-    assert told["waiting"].startswith("Ranks wait longer for each other: ")
+    texts = dict(said(hd.compare(calm, slow)))
+    assert texts["waiting"].startswith("Ranks wait longer for each other: ")
     assert dict(said(hd.compare(slow, calm)))["waiting"].startswith("Ranks wait less")
     assert said(hd.compare(calm, other)) == []
 

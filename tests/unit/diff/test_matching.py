@@ -1,4 +1,4 @@
-"""Which event is which, against pairs told by hand."""
+"""Matching of events, against pairs chosen by hand."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_a_call_put_between_others_of_its_name_shifts_none(tmp_path):
     added = [name for name, status in found if status == "added"]
     assert added == ["aten::linear", "aten::bias", "gemm"]
     assert sum(status == "same" for _, status in found) == 9
-    # Work has its operator's partner, and the path says whose it is.
+    # Work has its operator's partner, and its path names the operator.
     same = frame[(frame["name"] == "gemm") & (frame["status"] == "same")]
     assert set(same["path"]) == {"aten::linear > aten::addmm"}
     assert (frame.loc[frame["status"] == "added", ["before_id", "before_ns"]] == [-1, 0]).all(
@@ -137,7 +137,7 @@ def test_a_pair_is_changed_beyond_what_its_likes_differ_by(tmp_path):
             layer(program, work="gemm", length=length)
         return program.whole()
 
-    # Eleven kernels of one path, all between 100 and 110 % of before, but for one.
+    # Eleven kernels of one path, all but one between 100 and 110 % of before.
     before = [1000] * 11
     after = [1000, 1100, 1000, 1090, 1010, 1100, 1000, 1100, 1000, 1080, 1600]
     _, frame = statuses(tmp_path, side(before), side(after))

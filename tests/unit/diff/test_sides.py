@@ -1,4 +1,4 @@
-"""What is compared with what: ranks, steps, windows, and what is said of it."""
+"""The sides of a comparison: ranks, steps and windows, and the findings about them."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_ranks_pair_by_number_by_hand_or_as_the_only_ones(tmp_path):
 def test_representatives_pair_by_size_of_their_clusters(jobs):
     traces, truth = jobs(0)
     diff = hd.compare(traces, traces, ranks="representative")
-    # One rank is slow; the others are alike, and one of them stands for all.
+    # One rank is slow; the others are similar, and one of them represents all.
     assert truth["straggler"] == 3
     assert len(diff.rank_pairs) == 2
     assert diff.rank_pairs[0][0] in {0, 1, 2}
@@ -95,7 +95,7 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     diff = hd.compare(traces.select("step == 1"), traces.select("step == 3"))
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [3])
     assert (hd.waterfall(diff)["diff_ns"] == 0).all()
-    # Of a window the steps that it holds whole.
+    # The steps that a window contains completely.
     diff = hd.compare(
         traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
     )
@@ -170,7 +170,7 @@ def test_nothing_to_compare(tmp_path):
         # It has no device work either, which needs no saying.
         assert [caution.kind for caution in one.cautions if caution.kind != "steps"] == ["empty"]
         assert one.cautions[0].text.startswith(text)
-        assert any(told.text.lower().startswith(text) for told in hd.findings(one))
+        assert any(finding.text.lower().startswith(text) for finding in hd.findings(one))
     with pytest.raises(hw.TraceError, match="no ranks before"):
         hd.compare(traces.subset(ranks=[]), traces)
     with pytest.raises(hw.TraceError, match="belongs to no traces"):

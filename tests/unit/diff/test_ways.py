@@ -93,7 +93,7 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
         assert (one["diff_ns"] == -other["diff_ns"]).all()
         assert (one["before_ns"] == other["after_ns"]).all()
         each = [hd.waterfall(there, by, step=k) for k in range(there.step_count)]
-        # Of several ranks, means of single steps are rounded by themselves.
+        # With several ranks, means of single steps are rounded separately.
         assert abs(sum(one["diff_ns"].sum() for one in each) - bars["diff_ns"].sum()) <= len(each)
     steps = hd.steps(there)
     kinds = [name for name in steps if name.endswith("_diff_ns")]

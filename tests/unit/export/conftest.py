@@ -1,4 +1,4 @@
-"""Small traces, written as text so that every digit and every type is what the test says."""
+"""Small traces, written as text so that every digit and type is exactly the test's."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Traces with derived counters: what is added, where it goes, and that it comes back."""
+"""Exports with derived counters: their series, their place, and a second load."""
 
 import pytest
 

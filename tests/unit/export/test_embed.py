@@ -1,4 +1,4 @@
-"""What a page holds, and how it is written down."""
+"""The contents of a saved page and their encoding."""
 
 import base64
 import json
@@ -89,7 +89,7 @@ def test_ranks_that_matter_come_first():
     }
     assert _by_importance(list(range(8)), scene, state) == [6, 4, 1, 3, 0, 2, 5, 7]
     assert _by_importance([0, 1, 2], scene, {"selection": None}) == [2, 0, 1]
-    # Who is selected, who is waited for, whose steps are shown.
+    # The selected rank, the rank waited for, the rank whose steps are shown.
     state = {"selection": {"ranks": [1]}}
     assert _by_importance(list(range(6)), scene, state, late=[5, 1]) == [1, 5, 2, 0, 3, 4]
 
@@ -133,15 +133,15 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
     for share in (0.99, 0.7, *np.linspace(0.6, 0, 13)):
         room = size(whole) * share
         made = embed(engine, engine.scene(), state, room + _fixed(engine))
-        told = made.scene["embedded"]
-        seen.append((len(told["ranks_full"]), len(told["ranks_args"])))
-        assert set(told["ranks_args"]) <= set(told["ranks_full"])
-        if told["ranks_full"]:
-            assert 1 in told["ranks_full"]
+        embedded = made.scene["embedded"]
+        seen.append((len(embedded["ranks_full"]), len(embedded["ranks_args"])))
+        assert set(embedded["ranks_args"]) <= set(embedded["ranks_full"])
+        if embedded["ranks_full"]:
+            assert 1 in embedded["ranks_full"]
             assert size(made) <= room
-        assert (told["level"] == "all") == (len(told["ranks_full"]) == 3)
+        assert (embedded["level"] == "all") == (len(embedded["ranks_full"]) == 3)
         for rank in made.scene["ranks"]:
-            assert ("overview_level" in rank) == (rank["rank"] not in told["ranks_full"])
+            assert ("overview_level" in rank) == (rank["rank"] not in embedded["ranks_full"])
     assert seen == sorted(seen, reverse=True)
     assert seen[0][0] == 3
     assert seen[0][1] < 3
@@ -167,7 +167,7 @@ def test_a_rank_without_its_rows_cannot_be_opened(engine):
 
 @pytest.fixture
 def front_end(tmp_path, monkeypatch):
-    """A front end of a few bytes, which nobody has to build."""
+    """A front end of a few bytes, which needs no build."""
     folder = tmp_path / "static"
     folder.mkdir()
     for name in ("page.js", "timeline.js", "state.js", "timeline.css"):

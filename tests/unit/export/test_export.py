@@ -1,4 +1,4 @@
-"""Which records an export holds, and that they are the file's own."""
+"""The records of an export: which ones, and that they equal the file's."""
 
 import json
 from decimal import Decimal
@@ -243,15 +243,15 @@ def test_a_directory_takes_the_same_ranks_again_and_refuses_others(small, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("no/such/folder.json", "does not exist"),
         ("trace.parquet", r"\.json or \.json\.gz"),
     ],
 )
-def test_places_that_cannot_be_written_are_named(small, tmp_path, name, says):
+def test_places_that_cannot_be_written_are_named(small, tmp_path, name, message):
     traces, _ = small
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(TraceError, match=message):
         export_trace(traces, tmp_path / name)
 
 
@@ -266,7 +266,7 @@ def test_a_file_in_the_way_of_a_directory(small, tmp_path):
 def test_nothing_selected_is_an_error_and_writes_nothing(small, tmp_path):
     traces, _ = small
     with pytest.raises(TraceError, match="holds no events"):
-        export_trace(traces, tmp_path / "out.json", "name == 'nobody'")
+        export_trace(traces, tmp_path / "out.json", "name == 'absent'")
     assert not (tmp_path / "out.json").exists()
 
 

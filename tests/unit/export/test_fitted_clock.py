@@ -1,4 +1,4 @@
-"""Exports on the fitted clock: all times of a rank move, exactly alike, and nothing else does."""
+"""Exports on the fitted clock: all times of a rank move by one offset, and nothing else does."""
 
 import json
 from collections import Counter
@@ -66,7 +66,7 @@ def kind(request):
 
 @pytest.fixture
 def job(trace_file, load, kind):
-    """Two ranks, of which the second's clock is ahead."""
+    """Load two ranks; the second rank's clock is ahead."""
     base_ns, first_ns = BASES[kind]
     keys = {"baseTimeNanoseconds": base_ns} if base_ns else {}
     for rank in (0, 1):
@@ -117,7 +117,7 @@ def test_all_times_are_those_of_the_fitted_clock_when_loaded_again(job, form, lo
     back = load(form)
     assert back.ranks == [0, 1]
     for rank in (0, 1):
-        # What is loaded counts from its earliest event.
+        # Loaded times count from the earliest event.
         expected = times_of(fitted, rank) - fitted.start_ns
         assert times_of(back, rank).tolist() == expected.tolist()
         old = job[rank].events.drop(columns="start_ns")
@@ -145,7 +145,7 @@ def test_records_keep_all_but_their_times(job, kind, tmp_path, document):
         old_rest, old_ts = by_time_without(own.pop("traceEvents"))
         new_rest, new_ts = by_time_without(written.pop("traceEvents"))
         assert new_rest == old_rest
-        # Where nobody knows what zero is, no time goes below it.
+        # If the meaning of zero is unknown, no time goes below it.
         lift = 0 if kind == "epoch" else FIRST
         offset = rank * AHEAD - lift
         assert old_ts[0] == new_ts[0] == 0, "a name has no time"
@@ -223,14 +223,14 @@ def test_offsets_add_up_and_survive_scrubbing(job, kind, tmp_path, load):
     again = first.with_clock("fitted")
     export_trace(again, tmp_path / "2", clock="set", scrub=True)
     back = load(export_trace(load(tmp_path / "2"), tmp_path / "3.json", scrub=True).path)
-    told = [back[rank].metadata["hta_widgets"] for rank in (0, 1)]
-    assert told == [{"clock": "fitted", "offset_ns": offset - lift} for offset in (0, AHEAD)]
+    noted = [back[rank].metadata["hta_widgets"] for rank in (0, 1)]
+    assert noted == [{"clock": "fitted", "offset_ns": offset - lift} for offset in (0, AHEAD)]
     for rank in (0, 1):
         pd.testing.assert_frame_equal(back[rank].events, first[rank].events)
 
 
 def test_clocks_that_have_nothing_in_common_become_one(trace_file, load, tmp_path):
-    """Else whoever reads the files would line them up by their first events again."""
+    """Otherwise readers of the files would align them by their first events again."""
     for rank, (base_ns, first_ns) in enumerate((BASES["epoch"], BASES["boot"])):
         keys = {"baseTimeNanoseconds": base_ns} if base_ns else {}
         records = records_of(rank, first_ns)
@@ -309,5 +309,5 @@ def test_a_made_job_comes_back_on_the_fitted_clock(shared, tmp_path, load):
         for rank in back:
             expected = fitted[rank].events.start_ns - fitted.start_ns
             assert np.array_equal(back[rank].events.start_ns, expected)
-            told = back[rank].metadata["hta_widgets"]
-            assert told == {"clock": "fitted", "offset_ns": offsets[rank]}
+            noted = back[rank].metadata["hta_widgets"]
+            assert noted == {"clock": "fitted", "offset_ns": offsets[rank]}

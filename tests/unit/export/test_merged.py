@@ -1,4 +1,4 @@
-"""Several ranks in one file: what docs/merged-format.md says, and that loading gives them back."""
+"""Several ranks in one file, as docs/merged-format.md describes it, and loading them again."""
 
 import json
 
@@ -52,7 +52,7 @@ def two(trace_file, load):
             kernel(20 + rank, 5),
             *arrow(10 + rank, 20 + rank, 5),
             {"ph": "i", "s": "g", "name": "end", "pid": "", "tid": "", "ts": 90},
-            {"ph": "X", "name": "nobody's", "ts": 50, "dur": 1},
+            {"ph": "X", "name": "unowned", "ts": 50, "dur": 1},
         ]
         trace_file(
             records,

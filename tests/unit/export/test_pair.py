@@ -44,8 +44,8 @@ def test_it_loads_again_with_both_sides_apart(runs, tmp_path):
             assert (np.diff(again.table.start_ns) == np.diff(trace.table.start_ns)).all()
             assert again.args(5) == trace.args(5)
             assert len(again.flows) == len(trace.flows)
-    told = back[1001].metadata["hta_widgets"]
-    assert (told["side"], told["label"], told["rank"]) == ("after", "new", 1)
+    noted = back[1001].metadata["hta_widgets"]
+    assert (noted["side"], noted["label"], noted["rank"]) == ("after", "new", 1)
     starts = [min(first_step(back[rank]) for rank in ranks) for ranks in ((0, 1), (1000, 1001))]
     assert starts[0] == starts[1]
 
@@ -59,7 +59,7 @@ def test_the_comparison_is_that_of_the_runs(runs, tmp_path):
     assert pairs(found).attrs["matched"] == pairs(expected).attrs["matched"]
     columns = ["cause", "before_ns", "after_ns"]
     assert waterfall(found)[columns].equals(waterfall(expected)[columns])
-    # Written once more, it is the same.
+    # Written again, it is the same.
     again = hw.load(export_trace(back, tmp_path / "again.json").path, cache=False, progress=False)
     for rank in back:
         assert again[rank].start_ns == back[rank].start_ns

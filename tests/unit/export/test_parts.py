@@ -1,4 +1,4 @@
-"""Exports that are opened again: they know of which part of a job they are."""
+"""Loaded exports record which part of a job they contain."""
 
 from pathlib import Path
 

@@ -75,7 +75,7 @@ def test_a_window_comes_back_with_its_events_args_and_flows(traces, tmp_path):
         }
         got = set(back[rank].flows.astype({"kind": str}).itertuples(index=False, name=None))
         assert got == expected
-        # But for what says that it is a part.
+        # Except the mark that it is a part.
         assert back[rank].metadata.pop("hta_widgets")["part"]["all_events"] is True
         assert back[rank].metadata == {
             key: value for key, value in traces[rank].metadata.items() if key != "traceEvents"

@@ -1,4 +1,4 @@
-"""What tells about people and machines is gone, and nothing else."""
+"""Scrubbing removes data about people and machines, and nothing else."""
 
 import json
 
@@ -19,8 +19,8 @@ SECRETS = [
 
 
 @pytest.fixture
-def told(trace_file, load):
-    """A trace that tells more than it should."""
+def private(trace_file, load):
+    """A trace with personal and machine data."""
     records = [
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
          "args": {"name": "/home/alice/env/bin/python train.py --token tok-123"}},
@@ -51,8 +51,8 @@ def told(trace_file, load):
     )
 
 
-def test_nothing_that_tells_is_left(told, tmp_path, document):
-    report = export_trace(told, tmp_path / "out.json", scrub=True)
+def test_private_data_is_removed(private, tmp_path, document):
+    report = export_trace(private, tmp_path / "out.json", scrub=True)
     text = report.path.read_text()
     document(report.path)
     # Only what the file's keys or paths tell is known to be a name; "bob" stands in such a path.
@@ -60,8 +60,8 @@ def test_nothing_that_tells_is_left(told, tmp_path, document):
     assert left == []
 
 
-def test_what_is_of_use_stays(told, tmp_path, document):
-    written = document(export_trace(told, tmp_path / "out.json", scrub=True).path)
+def test_useful_data_stays(private, tmp_path, document):
+    written = document(export_trace(private, tmp_path / "out.json", scrub=True).path)
     assert set(written) == {
         "schemaVersion",
         "distributedInfo",
@@ -83,8 +83,8 @@ def test_what_is_of_use_stays(told, tmp_path, document):
     assert by_name["void k<a::b/c>(int)"]["args"] == {"stream": 7, "profile": "kept"}
 
 
-def test_without_scrub_all_of_it_stays(told, tmp_path):
-    text = export_trace(told, tmp_path / "out.json").path.read_text()
+def test_without_scrub_all_of_it_stays(private, tmp_path):
+    text = export_trace(private, tmp_path / "out.json").path.read_text()
     assert all(secret in text for secret in SECRETS)
 
 

@@ -1,4 +1,4 @@
-"""Answers made in the background: waited for, asked for again, cancelled."""
+"""Background computations: waiting, asking again, cancelling."""
 
 import contextvars
 import math

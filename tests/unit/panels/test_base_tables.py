@@ -1,4 +1,4 @@
-"""What a page counts from its tables is what the analyses say of the same ranks and window."""
+"""The page's sums over its tables equal the analyses of the same ranks and window."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from hta_widgets.trace.selection import Selection
 
 
 def frames_of(node, repo, traces, brushes):
-    """Of each brush and panel: what the page makes, and what the kernel does."""
+    """Yield for each brush and panel the page's result and the kernel's."""
     panels = [name for name in offered_panels(traces.formats) if "_" in name]
     asked = [(panel, brush) for brush in brushes for panel in panels]
     tables = json.loads(json.dumps(base_tables(traces), allow_nan=False))

@@ -1,4 +1,4 @@
-"""Each panel shows what its analysis says of the same selection."""
+"""Each panel equals its analysis of the same selection."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What matters most in files of BytePS and MPI, against what their makers put into them."""
+"""Headlines of BytePS and MPI files, against the causes that generators put into them."""
 
 import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
@@ -28,16 +28,16 @@ def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
 
 
 def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
-    """60 % of calls have 8 bytes, and 8.5 % of the time: it is those of 2 KiB that cost."""
+    """60 % of calls have 8 bytes, and 8.5 % of the time: the calls of 2 KiB cost the most."""
     _, text = said(shared / "traces/mpitrace/np16_all")
     assert "Allreduce of 1–2\u2009KiB: 5.0\u2009% of calls, 36\u2009% of Allreduce time" in text
     assert "0.02\u2009% of bytes" in text
     _, text = said(shared / "traces/mpitrace/np1_single")
-    assert "Allreduce" not in text, "where times follow bytes, no size is told of"
+    assert "Allreduce" not in text, "if times follow bytes, no size is named"
 
 
 def test_waiting_for_the_root_is_not_waiting_in_queues(tmp_path):
-    """Of a GPU that does not talk to the servers the queue holds the root's PUSH and PULL."""
+    """The queue of a GPU that does not use the servers holds the root's PUSH and PULL."""
     write_byteps_job(tmp_path / "job", workers=2, local_ranks=2, servers=1, steps=2, slow_worker=1)
     for folder, begins in (
         ("0", "% of a gradient's time is waiting for the GPU that talks"),
@@ -49,7 +49,7 @@ def test_waiting_for_the_root_is_not_waiting_in_queues(tmp_path):
         assert "on worker" not in text, "there is one"
         assert hw.load(tmp_path / "job" / "worker1", cache=False)[0].worker == 1
     _, both = said(tmp_path / "job" / "worker1")
-    assert both == text, "the root's figures are those of the worker"
+    assert both == text, "the root's figures equal the worker's"
 
 
 def test_a_single_rank_is_not_compared_with_others(shared):

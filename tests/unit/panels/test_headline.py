@@ -1,4 +1,4 @@
-"""What a job's headline says, and that it says nothing of ranks where none stands out."""
+"""A job's headline; it names no rank if none stands out."""
 
 import json
 
@@ -77,7 +77,7 @@ def slow_job(tmp_path_factory):
 
 
 def test_without_the_file_of_the_slow_rank_nobody_is_named_as_cause(tmp_path, slow_job):
-    """Of the three others one is last, as it is the slow one's neighbour: a fact."""
+    """One of the three others is last, as it is the slow one's neighbour: a fact."""
     assert ranks_named(headline(hw.load(slow_job, cache=False, progress=False))) == {3}
     part = hw.load(slow_job, ranks=[0, 1, 2], cache=False, progress=False)
     hw.export_trace(part, tmp_path / "part.json.gz")
@@ -128,7 +128,7 @@ def names(count: int, length: int, *, start: int = 1000):
 
 
 def test_nothing_stands_out(tmp_path):
-    # The time before the first kernel, 1 % of the run, is nobody's idle time.
+    # The time before the first kernel, 1 % of the run, is not counted as idle time.
     traces = small.load(tmp_path, names(9, 11_000))
     assert said(traces) == "No single cause stands out: compute 100 %."
     assert headline(traces).findings == []

@@ -40,7 +40,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def load_one(write):
-    """Write and load one trace; return it and its problems but for the guess of its rank."""
+    """Write and load one trace; return it and its problems, except the guess of its rank."""
 
     def _load(contents, name="trace.json", **top):
         traces = hw.load(write(contents, name, **top), progress=False)

@@ -1,4 +1,4 @@
-"""Input that is not as it should be: a `TraceError` that helps, or a partial load that says so."""
+"""Bad input: a `TraceError` that helps, or a partial load with reported problems."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ def kinds(problems):
 
 
 @pytest.mark.parametrize(
-    ("contents", "says"),
+    ("contents", "message"),
     [
         (b"", "is empty"),
         (gzip.compress(b"", mtime=0), "is empty"),
@@ -44,9 +44,9 @@ def kinds(problems):
         (b"[", "no trace events"),
     ],
 )
-def test_what_is_no_trace_is_refused_by_name(write, contents, says):
+def test_what_is_no_trace_is_refused_by_name(write, contents, message):
     path = write(contents)
-    with pytest.raises(hw.TraceError, match=says) as caught:
+    with pytest.raises(hw.TraceError, match=message) as caught:
         hw.load(path)
     assert str(path) in str(caught.value)
     assert caught.value.remedy

@@ -167,7 +167,7 @@ def test_a_limit_that_is_no_number(write, monkeypatch):
 
 
 def test_every_flipped_byte_is_found_or_meaningless(write, reads):
-    """Whatever a broken disk does to a copy, what is shown is what the trace file says."""
+    """However a broken disk changes a cache entry, the loaded data equals the trace file's."""
     path = write([event(f"op {i}", i, args={"i": i}) for i in range(3)], "rank-3.json")
     hw.load(path)
     true = hw.load(path, cache=False)

@@ -1,4 +1,4 @@
-"""What copies state of themselves, read at load: from sound files, odd ones and merged ones."""
+"""Arguments of memory copies, read at load: from sound, damaged and merged files."""
 
 import math
 import pickle

@@ -44,7 +44,7 @@ def test_edits_cost_few_events(tmp_path, edits, block_bytes, indent):
         try:
             traces = hw.load(path, cache=False)
         except hw.TraceError:
-            # Only where the damage is in what says that this is a trace.
+            # Only if the damage hits the fields that identify a trace.
             assert min(place for place, _, _ in edits) * len(data) < 40
             return
     trace = next(iter(traces.values()))

@@ -1,4 +1,4 @@
-"""Which files are read, as which ranks, and what is said about the others."""
+"""Discovery of files and their ranks, and the problems reported about the others."""
 
 import importlib
 import json

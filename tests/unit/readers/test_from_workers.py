@@ -1,4 +1,4 @@
-"""What workers read: it waits in files, or is sent where that is not possible."""
+"""Results of workers: they wait in files, or are sent if that is not possible."""
 
 import concurrent.futures
 import contextlib
@@ -69,11 +69,11 @@ def test_who_sees_no_common_folder_sends_and_it_is_said(job, pool, monkeypatch):
 
 def test_a_worker_that_does_not_see_the_files_says_which_and_what_to_do(pool):
     files = [Found("/only/here/rank-0.json")]
-    with pytest.raises(hw.TraceError) as told:
+    with pytest.raises(hw.TraceError) as caught:
         from_workers.read_elsewhere(pool, read_trace, files, [True], None, print)
-    assert told.value.path == "/only/here/rank-0.json"
-    assert "is not there on the worker" in told.value.message
-    assert "same path" in told.value.remedy
+    assert caught.value.path == "/only/here/rank-0.json"
+    assert "is not there on the worker" in caught.value.message
+    assert "same path" in caught.value.remedy
 
 
 def test_so_it_does_where_it_does_not_see_a_store(job, pool, tmp_path):
@@ -120,7 +120,7 @@ def test_workers_take_no_modules_from_where_the_user_works(job, tmp_path):
     folder.mkdir()
     for name in ("json", "queue", "msgspec"):
         (folder / f"{name}.py").write_text("raise SystemExit('not the module')")
-    # As in notebooks, where that folder comes first on the path.
+    # As in notebooks, whose folder comes first on the path.
     script = (
         "import sys; from hta_widgets.workers import WorkerPool\n"
         "sys.path.insert(0, '')\n"

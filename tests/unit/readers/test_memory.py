@@ -1,4 +1,4 @@
-"""A load within a limit: ranks wait on disk, and what cannot fit is told before."""
+"""Loading within a memory limit: ranks wait on disk, and what cannot fit is reported before."""
 
 import warnings
 
@@ -51,12 +51,12 @@ def test_a_load_that_cannot_fit_is_told_before(monkeypatch):
         memory.plan_load(sizes, None, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # What is kept in the cache need not stay; and two of these at a time would not fit.
+        # Cached ranks need not stay in memory; and two of these would not fit together.
         assert memory.plan_load(sizes, None, 2, kept=True) == memory.Plan(1, set_aside=False)
 
 
 def test_the_warning_points_to_the_call(write, monkeypatch):
     monkeypatch.setattr(memory, "_available_bytes", lambda: 10)
-    with pytest.warns(RuntimeWarning, match="of memory and") as told:
+    with pytest.warns(RuntimeWarning, match="of memory and") as caught:
         hw.load(write([event()]), cache=False)
-    assert told[0].filename == __file__
+    assert caught[0].filename == __file__

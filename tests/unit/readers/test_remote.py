@@ -31,7 +31,7 @@ def memory():
 
 @pytest.fixture
 def web(tmp_path):
-    """The URL of a server of the files in tmp_path, and what was asked of it."""
+    """Return the URL of a server of the files in tmp_path, and the list of its requests."""
     asked = []
 
     class Handler(http.server.SimpleHTTPRequestHandler):

@@ -18,7 +18,7 @@ BODIES = {
     12: b'{"ph": "C", "args": {"bad": NaN}}',
     20: b'{"ph": "M", "args": {"name": "a\tb"}}',
 }
-#: As `json` has it; where nothing is said, or no object, there is nothing.
+#: As `json` reads it; without a value, or with another type, the result is empty.
 SAID = {
     3: {"Total": 1.5, "n": 7},
     9: {"b": 123456789012345678901234567890},

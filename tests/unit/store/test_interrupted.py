@@ -18,7 +18,7 @@ from hta_widgets.store import saving
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
-#: Repeats some work in children of its own, of which the first is killed at the first step that
+#: Repeats some work in children; the first is killed at the first step that
 #: touches the disk, the second at the second, and so on until one survives.
 KILL_AT_EACH_STEP = """
 import os, shutil, signal, sys

@@ -1,4 +1,4 @@
-"""Stores: whole or not there, lazy, told by their contents, refused where they cannot be right."""
+"""Stores: complete or absent, lazy, identified by contents, refused if they cannot be right."""
 
 import errno
 import json

@@ -144,7 +144,7 @@ def scene(engine):
 
 @pytest.fixture(scope="session")
 def ask(engine):
-    """Reply, or reply and columns where there are any."""
+    """Return the reply, or the reply and its columns if it has some."""
 
     def ask(op, **request):
         reply, buffer = engine.answer({"rpc": "1", "op": op, **request})

@@ -1,4 +1,4 @@
-"""Groups of like ranks as the page gets them."""
+"""Groups of similar ranks as the page gets them."""
 
 import pandas as pd
 import pytest

@@ -529,5 +529,5 @@ def test_tiles_carry_a_class_for_every_event_and_the_one_with_most_time_for_cell
     of = dict(zip(slices["slice_id"].tolist(), slices["slice_class"].tolist(), strict=True))
     assert of.pop(first) == 3
     assert set(of.values()) == {9}
-    # Of ranks that nobody knows anything of.
+    # Ranks without any data.
     assert set(asked(lane("stream 7", 1), 15)["class"].tolist()) == {255}

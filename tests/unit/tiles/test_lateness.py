@@ -16,7 +16,7 @@ from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.trace.intervals import Intervals
 
 # Three ranks, two calls, in ns. Call 0: rank 2 comes 40 after the median of the others (5), at 50.
-# Call 1: ranks 1 and 2 come together, nobody is last alone.
+# Call 1: ranks 1 and 2 come together, so no single rank is last.
 ARRIVALS = {0: (0, 1000), 1: (10, 1030), 2: (50, 1030)}
 ENDS = (60, 1100)
 

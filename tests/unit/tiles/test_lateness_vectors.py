@@ -25,7 +25,7 @@ def case(request):
 
 @pytest.fixture(params=[0, 12_345])
 def shift(request):
-    """What is between a rank's own times and those that users see."""
+    """Return the difference between a rank's own times and the displayed ones."""
     return request.param
 
 
@@ -48,7 +48,7 @@ def lateness(case, shift):
             for one in entries
         ]
     frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
-    # As `collectives` has it: to the last arrival, also where the event ends before.
+    # As in `collectives`: to the last arrival, also if the event ends before.
     last = frame.groupby("collective")["arrival_ns"].transform("max")
     frame["wait_ns"] = last - frame["arrival_ns"]
     return Lateness(traces, frame, compute, case["late"])

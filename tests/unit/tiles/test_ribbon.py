@@ -96,7 +96,7 @@ def test_the_job_has_a_mark_where_the_last_rank_of_a_collective_comes(within):
     _, found = within(0, 2000, 200)
     assert found["job_time"] == [50, 1030, 1580]
     assert found["job_bin"] == [5, 103, 158]
-    # Call 0: 50 + 40 + 30 by three others. Call 1: 30 + 30, and nobody came last alone.
+    # Call 0: 50 + 40 + 30 by three others. Call 1: 30 + 30, and no single rank was last.
     assert found["job_wait"] == [40, 20, 80]
     assert found["job_rank"] == [2, -1, 3]
     assert found["job_id"] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Which tracks and lanes there are, in which order, and what the strip and the badge say."""
+"""The scene: tracks and lanes with their order, the texts of strip and badge."""
 
 import json
 

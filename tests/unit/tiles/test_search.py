@@ -1,4 +1,4 @@
-"""Which names a search text means, on vectors that the page reads too."""
+"""Names that a search text matches, on vectors that the page reads too."""
 
 from __future__ import annotations
 

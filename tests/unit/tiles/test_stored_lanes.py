@@ -1,4 +1,4 @@
-"""The index that lies beside the columns: the same as a new one, mapped, and nobody's trouble."""
+"""The stored index of lanes: equal to a new one, mapped, and ignored if it is unusable."""
 
 import importlib
 import json
@@ -64,7 +64,7 @@ def every_tile(traces):
 
 
 def counted(traces):
-    """How many lanes the files of a set hold, each compared with its events."""
+    """Count the lanes in the files of a set, each compared with its events."""
     return [assert_kept_lanes_are_right(trace.table) for trace in traces.values()]
 
 
@@ -112,7 +112,7 @@ def test_lanes_that_make_room_come_back(traces, store, monkeypatch):
 
 
 def test_what_is_written_is_what_the_version_says(tmp_path):
-    """On paper; whoever has to change it raises the version, or older stores are misread."""
+    """A change of this layout must raise the version, or older stores are misread."""
     kernels = {"ph": "X", "pid": 0, "tid": 7, "args": {"stream": 7}}
     calls = {"ph": "X", "pid": 1, "tid": 1}
     events = [
@@ -143,7 +143,7 @@ def test_what_is_written_is_what_the_version_says(tmp_path):
     }
 
 
-# --- where it is not as it should be --------------------------------------------------------------
+# --- unusable files -------------------------------------------------------------------------------
 
 
 def broken(folder, column):

@@ -95,7 +95,7 @@ from hta_widgets.trace.names import short_name
         ("torch/nn/modules/module.py(1501): _call_impl", "_call_impl"),
         ("<built-in method conv2d of type object at 0x7f0>", "conv2d"),
         ("Optimizer.step#SGD.step", "SGD.step"),
-        # What says all already.
+        # A name that is complete already.
         ("aten::add_", "aten::add_"),
         ("ProfilerStep#4", "ProfilerStep#4"),
         ("nccl:all_reduce", "nccl:all_reduce"),

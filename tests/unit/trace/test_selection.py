@@ -1,4 +1,4 @@
-"""What is a member of a selection, and that it survives as text."""
+"""Members of a selection, and its round trip through text."""
 
 import json
 import pickle

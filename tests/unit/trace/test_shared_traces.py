@@ -98,7 +98,7 @@ def test_arrows_are_those_of_a_plain_join(loaded):
     )
     assert len(pairs) == len(set(pairs))
     assert expected <= set(pairs)
-    # What is more comes from the file's flow records alone.
+    # The additional flows come from the file's flow records only.
     said = {
         int(number) for number in record[flows.target[launch]][flows.target_record[launch] >= 0]
     }

@@ -1,4 +1,4 @@
-"""What kind an event is: real names of many libraries, and rules that users add."""
+"""Kinds of events: real names of many libraries, and rules that users add."""
 
 import numpy as np
 import pytest

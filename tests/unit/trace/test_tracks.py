@@ -1,4 +1,4 @@
-"""Which rows are a device's, which track they are on, and what the tracks are called."""
+"""Device rows, their tracks, and the tracks' names."""
 
 import numpy as np
 import pytest
@@ -243,7 +243,7 @@ def test_tracks_do_not_see_each_other():
 
 def test_times_too_far_apart_to_lay_tracks_end_to_end():
     far = 1 << 61
-    count = 300  # tracks, so many that they are searched at once where that fits
+    count = 300  # tracks: enough to be searched all together if that fits
     events = [(0, 10)] * count + [(far, far + 5)] * count
     found = lanes(events, tracks=[*range(count)] * 2)
     assert not found.depth.any()

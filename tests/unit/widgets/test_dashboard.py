@@ -28,7 +28,7 @@ def window(traces):
 
 
 def ask(dash, **request):
-    """What the page gets for a request: the reply and its buffer."""
+    """Return the reply to a request, and its buffer."""
     sent = []
     dash.send = lambda content, buffers=None: sent.append((content, buffers))
     dash._handle_custom_msg({"rpc": "1", **request}, [])

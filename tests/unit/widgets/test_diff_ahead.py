@@ -1,4 +1,4 @@
-"""What a comparison's page asks for first is made while it loads; no timeline goes along."""
+"""A comparison's first frames are made while its page loads; no timeline is made."""
 
 import asyncio
 from itertools import pairwise
@@ -86,7 +86,7 @@ def test_what_the_page_shows_is_what_is_made(view, made):
 
 def test_every_answer_has_a_turn_of_its_own(view, made):
     counts = [len(made) for _ in first_answers(view._answers, "steps")]
-    # A kernel that is asked something else meanwhile is free again after a frame or two.
+    # A kernel with another request meanwhile is free again after a frame or two.
     assert max(later - before for before, later in pairwise(counts)) <= 2
 
 

@@ -1,4 +1,4 @@
-"""What became of each event, as the page colours it; which events a change is about."""
+"""The class of each event, as the page colours it; the events of a change."""
 
 import numpy as np
 import pandas as pd
@@ -46,8 +46,8 @@ def test_classes_say_by_how_much_the_longer_is_longer():
             "after_ns": [row[2] for row in rows],
         }
     )
-    told = [CLASSES[code] for code in classes_of_pairs(pairs).tolist()]
-    assert told == [row[3] for row in rows]
+    texts = [CLASSES[code] for code in classes_of_pairs(pairs).tolist()]
+    assert texts == [row[3] for row in rows]
 
 
 def test_every_event_of_a_tile_has_the_class_of_its_pair(view):
@@ -148,9 +148,9 @@ def test_one_pair_of_ranks_has_its_own_figures(view, sides):
         columns = answers.frame(name)["columns"]
         assert columns["before_ns"] == frame["before_ns"].tolist()
         assert columns["after_ns"] == frame["after_ns"].tolist()
-    told = [one.text for one in diff.findings(alone)]
-    assert answers.frame("findings@1")["columns"]["text"] == told
-    assert told != answers.frame("findings")["columns"]["text"]
+    texts = [one.text for one in diff.findings(alone)]
+    assert answers.frame("findings@1")["columns"]["text"] == texts
+    assert texts != answers.frame("findings")["columns"]["text"]
     with pytest.raises(ValueError, match="no pair of ranks 2"):
         answers.frame("names@2")
     with pytest.raises(hw.TraceError, match="no pair of ranks 2"):

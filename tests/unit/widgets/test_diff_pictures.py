@@ -32,7 +32,7 @@ def drawn(view, path, **options):
 
 
 def ink(root, fill):
-    """How much is drawn in a colour: the length of its paths as text."""
+    """Return how much is drawn in a colour: the length of its paths as text."""
     paths = [path.get("d") for path in root.iter(f"{SVG}path") if path.get("fill") == fill]
     return sum(len(path) for path in paths)
 

@@ -1,4 +1,4 @@
-"""Whether a timeline folds like ranks: its default, its trait, and who shares it."""
+"""Folding similar ranks in a timeline: its default, its trait, and views that share it."""
 
 import pytest
 from support.random_job import write_job

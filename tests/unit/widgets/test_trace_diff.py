@@ -77,7 +77,7 @@ def test_both_sides_have_one_history(view):
     assert view.redo()
     assert view.left.view == (10, 2_000)
     assert not view.redo()
-    # What one side undoes by itself is no longer the pair's to undo.
+    # An undo on one side removes the step from the pair's history.
     assert view.left.undo()
     assert view.undo()
     assert view.left.selection.is_everything
@@ -264,8 +264,8 @@ def test_zooming_shows_what_lies_beside_it(view):
     start = int(slots["before_start_ns"][1])
     view.zoom_to(start + 1_000, start + 51_000)
     assert view.left.view == (start + 1_000, start + 51_000)
-    beside = int(slots["after_start_ns"][1])
-    assert view.right.view == (beside + 1_000, beside + 51_000)
+    start = int(slots["after_start_ns"][1])
+    assert view.right.view == (start + 1_000, start + 51_000)
     # One step of the history, whichever side leads.
     assert view.undo()
     assert view.left.view == view.left.whole
@@ -326,12 +326,12 @@ def test_a_smaller_page_holds_less_and_says_so(folders, tmp_path):
         sizes[mb] = path.stat().st_size
         assert sizes[mb] <= mb * 1e6
     assert sizes[1.5] < sizes[25]
-    told = (tmp_path / "1.5.html").read_text("utf-8")
+    page = (tmp_path / "1.5.html").read_text("utf-8")
     whole = (tmp_path / "25.html").read_text("utf-8")
     assert "Before: All events" in whole
-    assert "from 8 files (" in whole  # those of both runs are called alike
-    assert "Before: All events" not in told
-    assert "overview" in told
+    assert "from 8 files (" in whole  # the files of both runs have the same names
+    assert "Before: All events" not in page
+    assert "overview" in page
 
 
 def test_the_page_is_kept_while_the_kernel_lives(view):
