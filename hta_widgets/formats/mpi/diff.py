@@ -1,8 +1,10 @@
-"""Two MPI runs side by side: where the time goes, routines, ranks, imbalance, waiting."""
+"""Comparison of two MPI runs: times, routines, ranks, imbalance, waiting, findings."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,57 +15,49 @@ from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding, is_profiles
 from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.tables import beside, of_sides, rows_of
+from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
 from hta_widgets.formats.mpi.routines import (
-    MpiRank,
     mpi_compare,
     mpi_negotiation,
     mpi_scope,
 )
 from hta_widgets.text import count, duration, duration_delta, plural, share_delta, size
 
-#: What is not spent in a routine.
+#: Name of the time that is not spent in a routine.
 OUTSIDE = "outside of MPI"
 
 
 def mpi_times(diff: Comparison) -> pd.DataFrame:
-    """Return where the difference of the elapsed times comes from: routines, and the rest."""
+    """Return the time in each routine and outside of MPI, which add up to the elapsed times."""
     sides = [_times(side) for side in diff.sides]
-    names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    before, after = (
-        np.array([side.get(name, 0) for name in names], dtype=np.int64) for side in sides
-    )
-    change = after - before
-    order = np.array(
-        sorted(range(len(names)), key=lambda k: (-abs(int(change[k])), names[k])), dtype=np.intp
-    )
-    base = before[order].astype(np.float64)
+    frame = pd.DataFrame(
+        [(name, *(side.get(name, 0) for side in sides)) for name in {**sides[0], **sides[1]}],
+        columns=["routine", "before_ns", "after_ns"],
+    ).astype({"routine": "str", "before_ns": np.int64, "after_ns": np.int64})
+    frame["diff_ns"] = frame["after_ns"] - frame["before_ns"]
+    frame["change_share"] = (frame["diff_ns"] / frame["before_ns"]).where(frame["before_ns"] > 0)
+    order = np.lexsort((frame["routine"], -frame["diff_ns"].abs()))
+    columns: dict[Any, Any] = frame.iloc[order].reset_index(drop=True).to_dict("series")
     return result(
-        {
-            "routine": pd.array([names[k] for k in order.tolist()], dtype="str"),
-            "before_ns": before[order],
-            "after_ns": after[order],
-            "diff_ns": change[order],
-            "change_share": change[order] / np.where(base > 0, base, np.nan),
-        },
-        matched={"routines": len(names)},
-        note="" if names else "no ranks with tables of routines",
-        before_ns=int(before.sum()),
-        after_ns=int(after.sum()),
+        columns,
+        matched={"routines": len(frame)},
+        note="" if len(frame) else "no ranks with tables of routines",
+        before_ns=int(frame["before_ns"].sum()),
+        after_ns=int(frame["after_ns"].sum()),
     )
 
 
 def _times(side: RunSide) -> dict[str, int]:
-    ranks: list[MpiRank] = mpi_scope(side.traces, ranks=side.table_ranks).ranks
-    sums: dict[str, int] = {}
+    """Return the mean time per rank of each routine, and `OUTSIDE`."""
+    ranks = mpi_scope(side.traces, ranks=side.table_ranks).ranks
+    sums = Counter[str]()
     for rank in ranks:
-        inside = 0
-        for row in rank.routines:
-            time = round(row.time_s * 1e9)
-            inside += time
-            sums[row.routine] = sums.get(row.routine, 0) + time
+        times = [(row.routine, round(row.time_s * 1e9)) for row in rank.routines]
+        for routine, time in times:
+            sums[routine] += time
         # Calls of several threads may take longer than the rank.
-        sums[OUTSIDE] = sums.get(OUTSIDE, 0) + max(round(rank.elapsed_s * 1e9) - inside, 0)
+        sums[OUTSIDE] += max(round(rank.elapsed_s * 1e9) - sum(time for _, time in times), 0)
     if not ranks:
         return {}
     means = mean_parts(np.array(list(sums.values()), dtype=np.int64), len(ranks))
@@ -92,15 +86,14 @@ def _compared(diff: Comparison, *, by_size: bool) -> pd.DataFrame:
 
 
 def mpi_rank_times(diff: Comparison) -> pd.DataFrame:
-    """Return what each rank spent in and outside of MPI in both runs."""
+    """Return the time of each rank in and outside of MPI in both runs."""
     sides, note = _each(diff, mpi_ranks, "rank")
-    sides = _in_pairs(diff, sides)
     measures = ["comm_s", "noncomm_s", "elapsed_s", "comm_share", "rss_mib"]
-    return beside(sides, ["rank"], measures, ["host"], note=note)
+    return beside(_in_pairs(diff, sides), ["rank"], measures, ["host"], note=note)
 
 
 def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
-    """Return how uneven the ranks are in both runs, and for whom the others wait."""
+    """Return the imbalance of the ranks in both runs, and the ranks that the others wait for."""
     sides, note = _each(diff, mpi_imbalance, "job")
     sides = [_judged(side, table.tail(1)) for side, table in zip(diff.sides, sides, strict=True)]
     measures = [
@@ -116,7 +109,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
 
 
 def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
-    """Return the row of a job with who is late in it by events where there are, else by totals."""
+    """Return a job's row with its late ranks: by events if there are any, else by totals."""
     named = mpi_stragglers(side.traces)
     late = [sorted(rank for job, rank in named if job == own) for own in table["job"]]
     first = [
@@ -132,15 +125,14 @@ def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def mpi_negotiations(diff: Comparison) -> pd.DataFrame:
-    """Return what messages of a few bytes, with which Horovod negotiates, cost in both runs."""
+    """Return the cost of Horovod's negotiation, messages of a few bytes, in both runs."""
     sides, note = _each(diff, mpi_negotiation, "rank")
-    sides = _in_pairs(diff, sides)
     measures = ["calls", "time_s", "share_of_calls", "share_of_time", "share_of_bytes"]
-    return beside(sides, ["rank"], measures, note=note)
+    return beside(_in_pairs(diff, sides), ["rank"], measures, note=note)
 
 
 def mpi_waits(diff: Comparison) -> pd.DataFrame:
-    """Return how long ranks wait for each other in the collectives of two time lines."""
+    """Return the waiting of ranks for each other in the collectives of two time lines."""
     sides = []
     for side in diff.sides:
         frame = collectives(side.traces, ranks=side.ranks, clock=side.waits.clock)
@@ -151,7 +143,7 @@ def mpi_waits(diff: Comparison) -> pd.DataFrame:
 
 
 def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return rows called by the pairs of ranks that they are of, where no rank is on both sides."""
+    """Label rows by the pair of ranks that they belong to, if no rank is on both sides."""
     own = [_numbers(side) for side in diff.sides]
     compared = [set(one.values()) for one in own]
     if compared[0] & compared[1]:
@@ -159,27 +151,25 @@ def _in_pairs(diff: Comparison, sides: list[pd.DataFrame]) -> list[pd.DataFrame]
     pairs = [(own[0][a], own[1][b]) for a, b in diff.rank_pairs]
     found = []
     for k, (frame, ranks) in enumerate(zip(sides, compared, strict=True)):
-        named = [(pair[k], f"{pair[0]} → {pair[1]}") for pair in pairs]
-        named += [(rank, str(rank)) for rank in sorted(ranks - {rank for rank, _ in named})]
-        # Rank 0's file tells of ranks that are not compared, too.
-        rows = {int(rank): row for row, rank in enumerate(frame["rank"].tolist())}
-        named = [(rank, label) for rank, label in named if rank in rows]
-        chosen = frame.iloc[[rows[rank] for rank, _ in named]]
-        found.append(chosen.assign(rank=[label for _, label in named]))
+        labels = {pair[k]: f"{pair[0]} → {pair[1]}" for pair in pairs}
+        labels |= {rank: str(rank) for rank in sorted(ranks - set(labels))}
+        # Rank 0's file also lists ranks that are not compared.
+        present = set(frame["rank"].tolist())
+        order = [rank for rank in labels if rank in present]
+        chosen = frame.set_index("rank").loc[order].reset_index()
+        found.append(chosen.assign(rank=[labels[rank] for rank in order]))
     return found
 
 
 def _numbers(side: RunSide) -> dict[int, int]:
-    """Return the number that each rank's file states, which tables call it by."""
-    parts = {**side.parts, **side.tabled}
-    stated = {rank: part.trace.stated_rank for rank, part in parts.items()}
-    return {rank: rank if number is None else number for rank, number in stated.items()}
+    """Return the number that each rank's file states, which is its number in tables."""
+    return {rank: mpi_rank(part.trace) for rank, part in {**side.parts, **side.tabled}.items()}
 
 
 def _each(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
-    """Return a table of both sides, one row per key, and what must be said of it."""
+    """Return a table of both sides, one row per key, and a note."""
     found, notes = of_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in found):
         notes.append("of several jobs the last one is shown")
@@ -201,17 +191,17 @@ TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
-#: Of two totals of runs, which do not show how times spread.
-_RELATIVE_ALONE = 0.2
+#: Smallest relative difference of two totals, which do not show how times spread.
+_RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
 _LEAST_NS = 20_000_000  # two of the digits that mpitrace prints of a job's ranks
-#: Waiting, of which one run has little that another has not: of the longer, and of the run.
+#: Smallest difference of waiting times: as a share of the longer, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
 _MOST = 6
 
 
 def findings(diff: Comparison) -> Iterator[Finding]:
-    """Yield changes of routines, numbers of calls, waiting, and who is waited for.
+    """Yield changes of routines, numbers of calls, waiting and stragglers.
 
     A profile does not show how a run spreads: its times must differ by 20 % of the longer, 1 % of
     the run and 20 ms; numbers of calls are exact. Waiting in time lines must differ by half of the
@@ -227,34 +217,38 @@ def findings(diff: Comparison) -> Iterator[Finding]:
 
 def _mpi_totals(diff: Comparison) -> list[Finding]:
     frame = mpi_times(diff)
-    if frame.empty:
-        return []
     before, after = frame.attrs["before_ns"], frame.attrs["after_ns"]
     found: list[Finding] = []
     if _differs(before, after, max(before, after)):
-        way = "longer" if after > before else "less"
+        gap = after - before
         text = (
-            f"After takes {duration(abs(after - before))} {way}: {duration(before)} → "
-            f"{duration(after)}, {share_delta((after - before) / before) if before else 'new'} "
+            f"After takes {duration(abs(gap))} {_way(gap)}: {duration(before)} → "
+            f"{duration(after)}, {share_delta(gap / before) if before else 'new'} "
             "(mean over ranks)."
         )
-        found.append(Finding("headline", text, float(after - before)))
+        found.append(Finding("headline", text, float(gap)))
     for row in rows_of(frame.head(_MOST)):
         if not _differs(row.before_ns, row.after_ns, max(before, after)):
             continue
-        what = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
-        change = f", {share_delta(row.diff_ns / row.before_ns)}" if row.before_ns else ""
-        text = (
-            f"{what} takes {'longer' if row.diff_ns > 0 else 'less'}: {duration(row.before_ns)} → "
-            f"{duration(row.after_ns)} a rank{change}."
-        )
+        subject = "Time outside of MPI" if row.routine == OUTSIDE else row.routine
+        change = _change(row.before_ns, row.after_ns)
+        text = f"{subject} takes {_way(row.diff_ns)}: {change}"
         found.append(Finding("routine", text, float(row.diff_ns)))
     return found
 
 
+def _way(gap: float) -> str:
+    return "longer" if gap > 0 else "less"
+
+
+def _change(before: float, after: float) -> str:
+    change = f", {share_delta((after - before) / before)}" if before else ""
+    return f"{duration(before)} → {duration(after)} a rank{change}."
+
+
 def _differs(before: int, after: int, run: int) -> bool:
     gap = abs(after - before)
-    return gap >= max(_RELATIVE_ALONE * max(before, after), _OF_RUN * run, _LEAST_NS)
+    return gap >= max(_RELATIVE_SINGLE * max(before, after), _OF_RUN * run, _LEAST_NS)
 
 
 def _mpi_calls(diff: Comparison) -> list[Finding]:
@@ -263,14 +257,18 @@ def _mpi_calls(diff: Comparison) -> list[Finding]:
     order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
     found = []
     for row in rows_of(frame.iloc[order].head(_MOST)):
-        sized = f" of {_bytes(row.size_lo, row.size_hi)}" if row.size_hi >= 0 else ""
+        single = row.size_lo in {row.size_hi, 0}
+        sized = (
+            size(row.size_hi) if single else f"{count(row.size_lo)} to {count(row.size_hi)} bytes"
+        )
+        subject = f"{row.routine} of {sized}" if high >= 0 else row.routine
         before, after = _calls(row.before_calls), _calls(row.after_calls)
         if row.before_calls == 0:
-            text = f"{row.routine}{sized} is new: {_noun(after)} a rank"
+            text = f"{subject} is new: {_noun(after)} a rank"
         elif row.after_calls == 0:
-            text = f"{row.routine}{sized} is gone: {_noun(before)} a rank"
+            text = f"{subject} is gone: {_noun(before)} a rank"
         else:
-            text = f"{row.routine}{sized} goes from {before} to {_noun(after)} a rank"
+            text = f"{subject} goes from {before} to {_noun(after)} a rank"
         time_ns = row.diff_time_s * 1e9
         delta = f", {duration_delta(time_ns)}" if abs(time_ns) >= 0.5e6 else ""
         found.append(Finding("calls", f"{text}{delta}.", time_ns))
@@ -279,10 +277,6 @@ def _mpi_calls(diff: Comparison) -> list[Finding]:
         text = f"{plural(left, 'other size')} of messages are called another number of times."
         found.append(Finding("more", text, 0.0))
     return found
-
-
-def _bytes(low: int, high: int) -> str:
-    return size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
 
 
 def _calls(number: float) -> str:
@@ -298,14 +292,10 @@ def _mpi_waiting(diff: Comparison) -> list[Finding]:
     before, after = (float(frame[f"{side}_wait_ns"].sum()) for side in ("before", "after"))
     gap, most = after - before, max(before, after)
     windows = [np.stack(list(side.windows.values())) for side in diff.sides]
-    run_ns = max(float((one[:, :, 1] - one[:, :, 0]).sum(axis=1).mean()) for one in windows)
+    run_ns = max(float(np.diff(one, axis=2).sum(axis=1).mean()) for one in windows)
     if most == 0 or abs(gap) < max(_WAIT * most, _WAIT_OF_RUN * run_ns):
         return []
-    change = f", {share_delta(gap / before)}" if before else ""
-    text = (
-        f"Ranks wait {'longer' if gap > 0 else 'less'} for each other: {duration(before)} → "
-        f"{duration(after)} a rank{change}."
-    )
+    text = f"Ranks wait {_way(gap)} for each other: {_change(before, after)}"
     return [Finding("waiting", text, gap)]
 
 
@@ -314,7 +304,7 @@ def _mpi_straggler(diff: Comparison) -> list[Finding]:
     if len(frame) != 1:
         return []
     row = next(rows_of(frame))
-    # A side that has no such row names nobody.
+    # A side without a row has no stragglers.
     was, now = (set(ranks or ()) for ranks in (row.before_late, row.after_late))
     found = []
     for rank in sorted(now - was):

@@ -1,4 +1,4 @@
-"""Ranks, routines, bins of a job."""
+"""MPI routines, profiles of ranks as mpitrace prints them, and the files of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.trace import Trace
 
-#: Category of calls that work on files, also in files that were exported from time lines.
+#: Category of file operations, also in exported time lines.
 MPI_IO_CATEGORY = "mpi_io"
 
 
@@ -22,7 +22,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(f"MPI_{name}" for name in text.split())
 
 
-#: Name of each routine by its number; those that work on files come last.
+#: Name of each routine by its number; file operations come last.
 ROUTINES = _names(
     """
     Comm_rank Comm_size Send Ssend Rsend Bsend Isend Issend Irsend Ibsend
@@ -51,15 +51,15 @@ ROUTINES = _names(
     """
 )
 
-#: From this number on routines work on files.
+#: Number of the first file operation.
 IO_FROM = ROUTINES.index("MPI_File_close")
 
-#: Rooted collectives by what their root does, of which time lines record the root.
+#: Collectives whose root sends or receives; time lines record the root.
 ROOT_SENDS = frozenset(_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
 ROOT_RECEIVES = frozenset(_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
 
-#: Calls in which all ranks of a communicator meet before they go on. Those that return at once
-#: (I…) and those among neighbours are none.
+#: Calls that synchronise all ranks of a communicator, unlike nonblocking (I…) and neighbourhood
+#: collectives.
 COLLECTIVES = frozenset(
     _names(
         """
@@ -73,15 +73,12 @@ _LAST_BIN = 30
 
 
 def is_io(routine: str) -> bool:
-    """Whether a routine works on files; its time is not communication."""
+    """Whether a routine is a file operation; its time is not communication."""
     return routine.startswith("MPI_File_")
 
 
 def bin_bounds(avg_bytes: float) -> tuple[int, int]:
-    """Return the smallest and the largest size of the bin that an average lies in.
-
-    Profiles do not print bounds. Sizes are binned by powers of two: 0, 1-4, 5-8, 9-16 …
-    """
+    """Return the bounds of the bin of an average size: 0, 1-4, 5-8, 9-16 and so on."""
     if not avg_bytes > 0:
         return 0, 0
     low, high = 1, 4
@@ -144,7 +141,7 @@ class RankRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What happened within one context that the program named."""
+    """Calls within one context that the program named."""
 
     name: str
     call_count: int
@@ -177,7 +174,7 @@ class CallStack:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What rank 0's file says of all ranks."""
+    """The summary of all ranks in rank 0's file."""
 
     ranks: tuple[RankRow, ...] = ()
     histogram: tuple[tuple[float, int], ...] = ()
@@ -228,8 +225,9 @@ class MpiProfile:
         """
         frame = _frame(SizeRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]
-        frame.insert(1, "size_lo", np.array([low for low, _ in bounds], dtype=np.int64))
-        frame.insert(2, "size_hi", np.array([high for _, high in bounds], dtype=np.int64))
+        low, high = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
+        frame.insert(1, "size_lo", low)
+        frame.insert(2, "size_hi", high)
         return frame
 
     @property
@@ -239,17 +237,15 @@ class MpiProfile:
 
     @property
     def histogram(self) -> pd.DataFrame:
-        """How many ranks spent how long in MPI: ``comm_s, ranks``."""
+        """Number of ranks by time in MPI: ``comm_s, ranks``."""
         rows = () if self.summary is None else self.summary.histogram
+        comm_s, ranks = zip(*rows, strict=True) if rows else ((), ())
         return pd.DataFrame(
-            {
-                "comm_s": np.array([row[0] for row in rows], dtype=np.float64),
-                "ranks": np.array([row[1] for row in rows], dtype=np.int64),
-            }
+            {"comm_s": np.array(comm_s, np.float64), "ranks": np.array(ranks, np.int64)}
         )
 
     def communication(self) -> tuple[RoutineRow, ...]:
-        """Return the rows of routines that do not work on files."""
+        """Return the rows of routines that are not file operations."""
         return tuple(row for row in self.routine_rows if not is_io(row.routine))
 
     def __repr__(self) -> str:
@@ -296,40 +292,41 @@ class MpiJob:
 
     @property
     def ntasks(self) -> int:
-        """How many ranks the job has; of time lines alone, how many there are."""
+        """Number of ranks of the job; without profiles, number of time lines."""
         head = self.head
         if head is not None:
             return head.ntasks
         return max((trace.profile.ntasks for trace in self.profiles), default=len(self.lines))
 
 
+def mpi_rank(trace: Trace) -> int:
+    """Return the MPI rank that a file states; without one, the rank in the set."""
+    return trace.rank if trace.stated_rank is None else trace.stated_rank
+
+
 def mpi_jobs(traces: Iterable[Trace]) -> list[MpiJob]:
-    """Group MPI profiles and time lines by the run that they are of, in order of their files."""
+    """Group MPI profiles and time lines by their run, in order of their files."""
     runs: dict[tuple[str, str], list[Trace]] = {}
     for trace in traces:
         if trace.format in MPI_FORMATS or MPI_CATEGORY in trace.table.categories.values:
             folder = str(PurePath(trace.path).parent)
             runs.setdefault((folder, trace.job or ""), []).append(trace)
     seen = Counter(job for _, job in runs)
-    return [
-        MpiJob(
-            job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",
-            _by_rank(trace for trace in members if trace.profile is not None),
-            _by_rank(trace for trace in members if trace.profile is None),
+    jobs = []
+    for (folder, job), members in runs.items():
+        members.sort(key=lambda one: (-1 if one.stated_rank is None else one.stated_rank, one.rank))
+        jobs.append(
+            MpiJob(
+                job if seen[job] == 1 else f"{PurePath(folder).name}/{job}",
+                tuple(trace for trace in members if trace.profile is not None),
+                tuple(trace for trace in members if trace.profile is None),
+            )
         )
-        for (folder, job), members in runs.items()
-    ]
-
-
-def _by_rank(traces: Iterable[Trace]) -> tuple[Trace, ...]:
-    def rank(trace: Trace) -> tuple[int, int]:
-        return (-1 if trace.stated_rank is None else trace.stated_rank, trace.rank)
-
-    return tuple(sorted(traces, key=rank))
+    return jobs
 
 
 def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
-    """Return what of a rank's profile contradicts rank 0's table; empty if nothing does.
+    """Describe how a rank's profile contradicts rank 0's table; return "" if it does not.
 
     Runs within one batch job write files of the same names, but not for the same ranks.
     """
@@ -337,18 +334,14 @@ def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
         return ""
     if profile.ntasks != head.ntasks:
         return f"it is of {profile.ntasks} ranks, rank 0's of {head.ntasks}"
-    row = _row(head.summary.ranks, profile.rank)
+    row = next((row for row in head.summary.ranks if row.rank == profile.rank), None)
     if row is None:
         return "rank 0's table does not list it"
-    for what, own, told, unit in (
+    for what, own, listed, unit in (
         ("communication time", profile.comm_s, row.comm_s, "s"),
         ("elapsed time", profile.elapsed_s, row.elapsed_s, "s"),
         ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
     ):
-        if abs(own - told) > _ROUNDING:
-            return f"its {what} is {own:.3f} {unit}, rank 0's table says {told:.2f} {unit}"
+        if abs(own - listed) > _ROUNDING:
+            return f"its {what} is {own:.3f} {unit}, rank 0's table says {listed:.2f} {unit}"
     return ""
-
-
-def _row(rows: Sequence[RankRow], rank: int) -> RankRow | None:
-    return next((row for row in rows if row.rank == rank), None)

@@ -1,21 +1,20 @@
-"""Routines and message sizes."""
+"""Analyses of MPI calls: routines, message sizes, negotiation, call stacks, two runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, parts, result
+from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
     ROUTINES,
-    CallStack,
     MpiJob,
     MpiProfile,
     RoutineRow,
@@ -24,22 +23,22 @@ from hta_widgets.formats.mpi.model import (
     bin_bounds,
     is_io,
     mpi_jobs,
+    mpi_rank,
     size_class,
 )
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Floats = npt.NDArray[np.float64]
-
+Ints = npt.NDArray[np.int64]
+_NAN = float("nan")
 _CATEGORIES = (MPI_CATEGORY, MPI_IO_CATEGORY)
 
 
 @dataclass(frozen=True, slots=True)
 class MpiRank:
-    """What one rank says of its MPI calls."""
+    """The MPI calls of one rank, from its profile or its time line."""
 
     job: str
     rank: int
@@ -53,7 +52,7 @@ class MpiRank:
 
     @property
     def source(self) -> str:
-        """What the figures are from."""
+        """``"profile"`` or ``"trace"``."""
         return "profile" if self.is_profile else "trace"
 
 
@@ -66,7 +65,7 @@ class MpiScope:
     note: str
 
     def matched(self) -> dict[str, int]:
-        """Return how much there is of each source."""
+        """Return the number of ranks of each source, and of their routines."""
         return {
             "profiles": sum(rank.is_profile for rank in self.ranks),
             "time_lines": sum(not rank.is_profile for rank in self.ranks),
@@ -74,59 +73,46 @@ class MpiScope:
         }
 
 
-def mpi_scope(
-    traces: TraceSet,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-    *,
-    stale: bool = False,
-) -> MpiScope:
-    """Return what the ranks say of their MPI calls.
+def by_events(scope: Scope) -> bool:
+    """Whether the scope selects events, which profiles do not have: they are totals of a run."""
+    return scope.get("selection") is not None or scope.get("window") is not None
 
-    A rank that has both a profile and a time line is told of by its profile, unless events are
-    selected: profiles are totals of a whole run.
+
+def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) -> MpiScope:
+    """Return the MPI calls of each rank.
+
+    A rank with both a profile and a time line is represented by its profile, unless events are
+    selected.
     """
-    chosen = parts(traces, selection, window, ranks)
-    by_events = selection is not None or window is not None
-    jobs = mpi_jobs(part.trace for part in chosen)
-    part_of = {part.rank: part for part in chosen}
-    found: list[MpiRank] = []
+    part_of = {part.rank: part for part in parts(traces, **scope)}
+    jobs = mpi_jobs(part.trace for part in part_of.values())
+    ranks: list[MpiRank] = []
     old: list[str] = []
-    uncut = 0
+    without_events = 0
     for job in jobs:
-        told: set[int] = set()
-        if by_events:
-            uncut += len(job.profiles)
-        else:
-            for trace in job.profiles:
-                if trace.profile.stale and not stale:
-                    old.append(f"{trace.profile.rank} of job {job.name}")
-                    continue
-                told.add(trace.profile.rank)
-                found.append(_of_profile(trace, job))
-        lines = [trace for trace in job.lines if _stated(trace) not in told]
-        found += [_of_line(part_of[trace.rank], job) for trace in lines]
+        profiles = job.profiles
+        if by_events(scope):
+            without_events += len(profiles)
+            profiles = ()
+        elif not stale:
+            old += [f"{t.profile.rank} of job {job.name}" for t in profiles if t.profile.stale]
+            profiles = tuple(trace for trace in profiles if not trace.profile.stale)
+        known = {trace.profile.rank for trace in profiles}
+        own = [_of_profile(trace, job) for trace in profiles]
+        lines = [trace for trace in job.lines if mpi_rank(trace) not in known]
+        own += [_of_line(part_of[trace.rank], job) for trace in lines]
+        ranks += sorted(own, key=lambda one: (one.rank, one.key))
     notes = []
     if not jobs:
         notes.append("no MPI profiles or time lines are loaded or selected")
-    if uncut:
+    if without_events:
         notes.append(
-            f"{uncut} text profiles are left out: they are totals of a whole run, of which no"
-            " events can be selected"
+            f"{without_events} text profiles are left out: they are totals of a whole run, of which"
+            " no events can be selected"
         )
     if old:
         notes.append(f"left out as left over by another run: ranks {', '.join(old)}")
-    return MpiScope(jobs, sorted(found, key=lambda one: _place(jobs, one)), "; ".join(notes))
-
-
-def _place(jobs: list[MpiJob], rank: MpiRank) -> tuple[int, int, int]:
-    names = [job.name for job in jobs]
-    return names.index(rank.job), rank.rank, rank.key
-
-
-def _stated(trace: Trace) -> int:
-    return trace.rank if trace.stated_rank is None else trace.stated_rank
+    return MpiScope(jobs, ranks, "; ".join(notes))
 
 
 def _of_profile(trace: Trace, job: MpiJob) -> MpiRank:
@@ -145,27 +131,32 @@ def _of_profile(trace: Trace, job: MpiJob) -> MpiRank:
 
 
 def _of_line(part: Part, job: MpiJob) -> MpiRank:
-    """Add up the calls of a time line as mpitrace would, in whole nanoseconds."""
+    """Sum the calls of a time line as mpitrace would, in whole nanoseconds."""
     trace, table = part.trace, part.table
     categories = [code for code, name in enumerate(table.categories.values) if name in _CATEGORIES]
     rows = part.rows[np.isin(table.category[part.rows], categories)]
     spent = part.durations(rows)
     size = numbers_of(event_args(trace, rows, ("bytes",))["bytes"])
+    order = {name: number for number, name in enumerate(ROUTINES)}
     routines: list[RoutineRow] = []
     sizes: list[SizeRow] = []
     codes = np.unique(table.name[rows]).tolist()
-    for code in sorted(codes, key=lambda code: _number(table.names[code])):
-        mine = table.name[rows] == code
-        name, calls = table.names[code], int(mine.sum())
-        sized = mine & (size >= 0)
+    for code in sorted(codes, key=lambda code: order.get(table.names[code], len(order))):
+        own = table.name[rows] == code
+        name, calls = table.names[code], int(own.sum())
+        sized = own & (size >= 0)
         total = int(size[sized].sum())
-        routines.append(RoutineRow(name, calls, total / calls, int(spent[mine].sum()) / 1e9))
+        routines.append(RoutineRow(name, calls, total / calls, int(spent[own].sum()) / 1e9))
         if total:
             sizes += _bins(name, size[sized], spent[sized])
-    start, end = _span(part)
+    # Time lines count from MPI_Init, which is before the first call.
+    zero = -trace.zero_ns if trace.format == "mpi-trace" else 0
+    start = zero if part.low is None else part.low
+    last = int(table.end_ns.max()) if len(table) else start
+    end = last if part.high is None else min(part.high, last)
     return MpiRank(
         job.name,
-        _stated(trace),
+        mpi_rank(trace),
         trace.rank,
         job.ntasks,
         False,
@@ -176,189 +167,139 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
     )
 
 
-def _number(routine: str) -> int:
-    """Return a routine's place in profiles; unknown ones come last."""
-    return ROUTINES.index(routine) if routine in ROUTINES else len(ROUTINES)
+def _bins(name: str, size: Ints, spent: Ints) -> list[SizeRow]:
+    sizes, place = np.unique(size, return_inverse=True)
+    high = np.array([bin_bounds(one)[1] for one in sizes.tolist()], dtype=np.int64)[place]
+    sums = pd.DataFrame({"size": size, "time": spent}).groupby(high, sort=True)
+    return [
+        SizeRow(name, calls, total / calls, time / 1e9)
+        for total, time, calls in sums.sum().assign(calls=sums.size()).to_numpy().tolist()
+    ]
 
 
-def _span(part: Part) -> tuple[int, int]:
-    """Return the window; sides that are open end with the rank's own events."""
-    table = part.table
-    # Time lines count from MPI_Init; the first call comes later.
-    zero = -part.trace.zero_ns if part.trace.format == "mpi-trace" else 0
-    first = zero if part.low is None else part.low
-    last = int(table.end_ns.max()) if len(table) else first
-    return first, last if part.high is None else min(part.high, last)
+def divided(part: float, whole: float) -> float:
+    """Divide; NaN if the whole is not positive."""
+    return part / whole if whole > 0 else _NAN
 
 
-def _bins(name: str, size: npt.NDArray[np.int64], spent: npt.NDArray[np.int64]) -> list[SizeRow]:
-    bounds = np.array([bin_bounds(one)[1] for one in np.unique(size).tolist()], dtype=np.int64)
-    high = bounds[np.searchsorted(np.unique(size), size)]
-    found = []
-    for edge in np.unique(high).tolist():
-        mine = high == edge
-        calls = int(mine.sum())
-        found.append(
-            SizeRow(name, calls, int(size[mine].sum()) / calls, int(spent[mine].sum()) / 1e9)
-        )
-    return found
-
-
-def divided(part: Floats, whole: Floats) -> Floats:
-    """Divide; NaN where there is nothing to be a share of."""
-    found: Floats = np.full(len(part), np.nan)
-    np.divide(part, whole, out=found, where=whole > 0)
-    return found
-
-
-_Key = tuple[str, int, int]
-_Figures = dict[_Key, tuple[float, float, float]]
-
-
-def mpi_compare(
-    before: TraceSet,
-    after: TraceSet,
-    *,
-    by_size: bool = True,
-    before_ranks: Iterable[int] | None = None,
-    after_ranks: Iterable[int] | None = None,
+@scoped
+def mpi_routines(
+    traces: TraceSet, *, by: str | None = None, stale: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return one row per routine and bin of sizes of two runs: calls, bytes and time of each.
+    """Return the number and time of the calls of each rank to each MPI routine.
 
-    Figures are means over the ranks that have tables of routines, so that runs of different
-    sizes compare. With one rank file on either side they are that rank's own figures. mpitrace's
-    default of four files holds the ranks with the least and the most time, which is no fair
-    sample; the note says of which ranks figures are.
+    Figures of text profiles are as printed: times to the millisecond, so a routine of 10 000
+    calls of 40 ns shows 0. For a rank without a profile, the events of its time line are summed in
+    the same way. Time in a collective is waiting for the last rank and transferring, which
+    profiles do not separate. `selection` and `window` apply to time lines only: with them, text
+    profiles are left out, and the note lists them.
 
     Parameters
     ----------
-    before, after : TraceSet
-        For example a run on processors and one whose gradients go through NCCL.
-    by_size : bool, default True
-        Whether to tell sizes apart; calls that are in no bin (routines without bytes) are then
-        rows with ``size_lo`` and ``size_hi`` of -1.
-    before_ranks, after_ranks : iterable of int, optional
-        Keys of the sets to use.
+    traces : TraceSet
+    by : {None, "context", "communicator"}
+        Also group by the contexts that the program named, or by the sizes of communicators, in
+        profiles that have them. Default: the table of the whole run.
+    stale : bool, default False
+        Include rank files that another run of the job left over.
+    ranks : iterable of int, optional
+        Keys of the set, which differ from MPI ranks if several jobs are loaded.
 
     Returns
     -------
     DataFrame
-        By the change of time, largest first: ``routine`` (str), with `by_size` ``size_lo,
-        size_hi`` (int64); ``before_calls, after_calls, diff_calls, before_bytes, after_bytes,
-        diff_bytes, before_time_s, after_time_s, diff_time_s, before_mean_us, after_mean_us``
-        (float64, per rank; differences are after less before, means NaN without calls);
-        ``change`` (``"added"``, ``"removed"``, ``"changed"`` or ``"same"``, by calls and bytes).
-        ``.attrs["before_ranks"]``, ``.attrs["after_ranks"]`` list the ranks compared,
-        ``.attrs["before_ntasks"]`` and ``.attrs["after_ntasks"]`` the sizes of the jobs.
+        By job and rank, in the order of the file: ``job`` (str), ``rank`` (int64, the MPI rank);
+        with `by` ``context`` and ``context_calls``, or ``comm_size_lo, comm_size_hi,
+        comm_size_mean``; ``routine`` (str), ``calls`` (int64), ``avg_bytes`` (float64, 0 for
+        routines without a size), ``time_s`` (float64), ``share_of_time`` (of the sum of the rows
+        of this table that are communication; NaN for MPI-IO), ``share_of_comm`` and
+        ``share_of_elapsed`` (of the rank's own totals), ``bytes`` (float64, calls times average),
+        ``mean_us`` (float64), ``is_io`` (bool), ``key`` (int64, the rank in the set), ``source``
+        (``"profile"`` or ``"trace"``).
+
+    Raises
+    ------
+    TraceError
+        For an unknown `by`.
     """
-    left, right = mpi_scope(before, ranks=before_ranks), mpi_scope(after, ranks=after_ranks)
-    sides = [_means(scope.ranks, by_size=by_size) for scope in (left, right)]
-    keys = list(dict.fromkeys([*sides[0], *sides[1]]))
-    nothing = (0.0, 0.0, 0.0)
-    one, other = (
-        np.array([side.get(key, nothing) for key in keys]).reshape(-1, 3) for side in sides
-    )
-    change = np.array([_change(key, sides[0], sides[1]) for key in keys], dtype=object)
-    diff = other - one
-    order = np.lexsort((np.arange(len(keys)), -np.abs(diff[:, 2])))
-    columns: dict[str, Any] = {"routine": pd.Series([key[0] for key in keys], dtype=object)}
-    if by_size:
-        columns["size_lo"] = np.array([key[1] for key in keys], dtype=np.int64)
-        columns["size_hi"] = np.array([key[2] for key in keys], dtype=np.int64)
-    for place, name in enumerate(("calls", "bytes", "time_s")):
-        columns[f"before_{name}"] = one[:, place]
-        columns[f"after_{name}"] = other[:, place]
-        columns[f"diff_{name}"] = diff[:, place]
-    columns["before_mean_us"] = divided(one[:, 2] * 1e6, one[:, 0])
-    columns["after_mean_us"] = divided(other[:, 2] * 1e6, other[:, 0])
-    columns["change"] = pd.Series(change, dtype=object)
-    frame = result(
-        columns,
-        matched={
-            "before_ranks": len(left.ranks),
-            "after_ranks": len(right.ranks),
-            **{kind: int((change == kind).sum()) for kind in ("added", "removed", "changed")},
-            "same": int((change == "same").sum()),
-        },
-        note=_note(left.ranks, right.ranks, (left.note, right.note)),
-        before_ranks=[f"{rank.job}:{rank.rank}" for rank in left.ranks],
-        after_ranks=[f"{rank.job}:{rank.rank}" for rank in right.ranks],
-        before_ntasks=max((rank.ntasks for rank in left.ranks), default=0),
-        after_ntasks=max((rank.ntasks for rank in right.ranks), default=0),
-    )
-    attrs = frame.attrs
-    frame = frame.iloc[order].reset_index(drop=True)
-    frame.attrs = attrs
-    return frame
+    if by not in _LABELS:
+        raise TraceError(
+            f"profiles cannot be split by {by!r}", remedy='Give "context" or "communicator".'
+        )
+    found = mpi_scope(traces, stale=stale, **scope)
+    rows: list[tuple[object, ...]] = []
+    tables = 0
+    for rank in found.ranks:
+        sections: list[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]] = [((), rank.routines)]
+        if by is not None:
+            profile = traces[rank.key].profile if rank.is_profile else None
+            sections = [] if profile is None else list(_sections(profile, by))
+        tables += len(sections)
+        for label, table in sections:
+            total = sum(row.time_s for row in table if not is_io(row.routine))
+            for row in table:
+                io, time = is_io(row.routine), row.time_s
+                shares = (
+                    _NAN if io else divided(time, total),
+                    _NAN if io else divided(time, rank.comm_s),
+                    divided(time, rank.elapsed_s),
+                )
+                means = row.calls * row.avg_bytes, divided(time * 1e6, row.calls)
+                rows.append(
+                    (rank.job, rank.rank, *label, *row, *shares, *means, io, rank.key, rank.source)
+                )
+    note = found.note
+    if by is not None and not tables and not note:
+        switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
+        note = f"no profile tells {by}s apart: mpitrace does so with {switch}"
+    dtypes = {
+        "job": object,
+        "rank": np.int64,
+        **_LABELS[by],
+        "routine": object,
+        "calls": np.int64,
+        **dict.fromkeys(("avg_bytes", "time_s", "share_of_time", "share_of_comm"), np.float64),
+        **dict.fromkeys(("share_of_elapsed", "bytes", "mean_us"), np.float64),
+        "is_io": np.bool_,
+        "key": np.int64,
+        "source": object,
+    }
+    return result(by_column(rows, dtypes), matched=found.matched(), note=note)
 
 
-def _means(ranks: list[MpiRank], *, by_size: bool) -> _Figures:
-    """Return calls, bytes and seconds per rank of each routine and bin."""
-    sums: dict[_Key, np.ndarray] = {}
-
-    def add(key: _Key, calls: int, size: float, time_s: float) -> None:
-        sums.setdefault(key, np.zeros(3))
-        sums[key] += (calls, size, time_s)
-
-    for rank in ranks:
-        # Averages are printed to a tenth of a byte: those of bins add up to less of an error.
-        binned: dict[str, float] = {}
-        for one in rank.sizes:
-            binned[one.routine] = binned.get(one.routine, 0.0) + one.calls * one.avg_bytes
-        for row in rank.routines:
-            if not by_size or row.routine not in binned:
-                size = binned.get(row.routine, row.calls * row.avg_bytes)
-                add((row.routine, -1, -1), row.calls, size, row.time_s)
-        for one in rank.sizes if by_size else ():
-            key = (one.routine, *bin_bounds(one.avg_bytes))
-            add(key, one.calls, one.calls * one.avg_bytes, one.time_s)
-    found: _Figures = {}
-    for key, total in sums.items():
-        calls, size, time_s = (total / len(ranks)).tolist()
-        found[key] = (calls, size, time_s)
-    return found
+#: Columns of the parts that profiles can be split into.
+_LABELS: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "context": {"context": object, "context_calls": np.int64},
+    "communicator": {
+        "comm_size_lo": np.int64,
+        "comm_size_hi": np.int64,
+        "comm_size_mean": np.float64,
+    },
+}
 
 
-def _change(key: _Key, before: _Figures, after: _Figures) -> str:
-    if key not in before:
-        return "added"
-    if key not in after:
-        return "removed"
-    return "same" if before[key][:2] == after[key][:2] else "changed"
+def _sections(
+    profile: MpiProfile, by: str
+) -> Iterator[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]]:
+    if by == "context":
+        for context in profile.contexts:
+            yield (context.name, context.call_count), context.routines
+    else:
+        for one in profile.communicator_bins:
+            yield (one.size_lo, one.size_hi, one.mean_size), one.routines
 
 
-def _note(before: list[MpiRank], after: list[MpiRank], notes: tuple[str, str]) -> str:
-    parts = []
-    for name, ranks in (("before", before), ("after", after)):
-        jobs = {rank.job: rank.ntasks for rank in ranks}
-        if len(jobs) > 1:
-            parts.append(f"{name} holds {len(jobs)} jobs, of which figures are means")
-        elif ranks and len(ranks) < ranks[0].ntasks:
-            listed = ", ".join(str(rank.rank) for rank in ranks[:8])
-            parts.append(
-                f"{name} has tables of routines of ranks {listed} of {ranks[0].ntasks} only"
-            )
-    sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
-    if len(sizes) > 1 and before and after:
-        parts.append("the jobs differ in size: figures are per rank")
-    return "; ".join([*parts, *dict.fromkeys(note for note in notes if note)])
-
-
+@scoped
 def mpi_message_sizes(
-    traces: TraceSet,
-    *,
-    routine: str | None = None,
-    stale: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, routine: str | None = None, stale: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return one row per rank, routine and bin of message sizes.
 
     Bins are mpitrace's: 0 bytes, 1-4, 5-8, 9-16 and so on. Profiles print the average of each bin
-    but not its bounds, which follow from it. What a size means depends on the routine: the whole
-    message of a broadcast or an all-reduce, a rank's own block of a gather, what goes to one rank
-    of an all-to-all.
+    but not its bounds, which follow from it. The meaning of a size depends on the routine: the
+    whole message of a broadcast or an all-reduce, a rank's own block of a gather, the block for one
+    rank of an all-to-all.
 
     Parameters
     ----------
@@ -375,80 +316,78 @@ def mpi_message_sizes(
         ``routine`` (str), ``size_lo, size_hi`` (int64, bytes, both included), ``avg_bytes``
         (float64), ``calls`` (int64), ``time_s`` (float64), ``share_of_calls, share_of_time,
         share_of_bytes`` (float64, of the routine's bins), ``bytes`` (float64, calls times
-        average), ``mean_us`` (float64), ``gb_per_s`` (float64, bytes over time; NaN where the
-        time prints as 0), ``size_class`` (``small`` up to 8 bytes, ``medium`` up to 64 KiB,
+        average), ``mean_us`` (float64), ``gb_per_s`` (float64, bytes over time; NaN if the time
+        prints as 0), ``size_class`` (``small`` up to 8 bytes, ``medium`` up to 64 KiB,
         ``large``), ``key`` and ``source`` as in `mpi_routines`.
 
         Routines that moved no byte have no bins. Small messages are latency and waiting for the
         last rank, not transfer: look at shares of calls, time *and* bytes together.
     """
-    scope = mpi_scope(traces, selection, window, ranks, stale=stale)
-    flat = [
-        (rank, row)
-        for rank in scope.ranks
-        for row in rank.sizes
-        if routine is None or row.routine == routine
-    ]
-    note = scope.note
-    if not flat and not note:
+    found = mpi_scope(traces, stale=stale, **scope)
+    rows: list[tuple[object, ...]] = []
+    for rank in found.ranks:
+        sums = {row.routine: _sums(rank.sizes, row.routine) for row in rank.sizes}
+        for row in rank.sizes:
+            if routine is not None and row.routine != routine:
+                continue
+            calls, total, time = sums[row.routine]
+            size = row.calls * row.avg_bytes
+            rows.append(
+                (
+                    *(rank.job, rank.rank, row.routine, *bin_bounds(row.avg_bytes)),
+                    *(row.avg_bytes, row.calls, row.time_s),
+                    *(divided(row.calls, calls), divided(row.time_s, time), divided(size, total)),
+                    *(size, divided(row.time_s * 1e6, row.calls), divided(size / 1e9, row.time_s)),
+                    *(size_class(row.avg_bytes), rank.key, rank.source),
+                )
+            )
+    note = found.note
+    if not rows and not note:
         note = "no profile tells message sizes" + (f" of {routine}" if routine else "")
-    matched = {**scope.matched(), "bins": len(flat)}
-    return result(_columns(flat), matched=matched, note=note)
-
-
-def _columns(flat: list[tuple[MpiRank, SizeRow]]) -> dict[str, object]:
-    bounds = np.array([bin_bounds(row.avg_bytes) for _, row in flat], np.int64).reshape(-1, 2)
-    calls = np.array([row.calls for _, row in flat], dtype=np.int64)
-    average = np.array([row.avg_bytes for _, row in flat], dtype=np.float64)
-    time = np.array([row.time_s for _, row in flat], dtype=np.float64)
-    owners: dict[tuple[int, str], int] = {}
-    owner = np.array(
-        [owners.setdefault((rank.key, row.routine), len(owners)) for rank, row in flat], np.int64
+    dtypes = {
+        "job": object,
+        "rank": np.int64,
+        "routine": object,
+        "size_lo": np.int64,
+        "size_hi": np.int64,
+        "avg_bytes": np.float64,
+        "calls": np.int64,
+        **dict.fromkeys(("time_s", "share_of_calls", "share_of_time"), np.float64),
+        **dict.fromkeys(("share_of_bytes", "bytes", "mean_us", "gb_per_s"), np.float64),
+        "size_class": object,
+        "key": np.int64,
+        "source": object,
+    }
+    return result(
+        by_column(rows, dtypes), matched={**found.matched(), "bins": len(rows)}, note=note
     )
 
-    def share(values: Floats) -> Floats:
-        sums: Floats = np.bincount(owner, weights=values).astype(np.float64)
-        return divided(values, sums[owner])
 
-    size = calls * average
-    return {
-        "job": pd.Series([rank.job for rank, _ in flat], dtype=object),
-        "rank": np.array([rank.rank for rank, _ in flat], dtype=np.int64),
-        "routine": pd.Series([row.routine for _, row in flat], dtype=object),
-        "size_lo": bounds[:, 0],
-        "size_hi": bounds[:, 1],
-        "avg_bytes": average,
-        "calls": calls,
-        "time_s": time,
-        "share_of_calls": share(calls.astype(np.float64)),
-        "share_of_time": share(time),
-        "share_of_bytes": share(size),
-        "bytes": size,
-        "mean_us": divided(time * 1e6, calls.astype(np.float64)),
-        "gb_per_s": divided(size / 1e9, time),
-        "size_class": pd.Series([size_class(row.avg_bytes) for _, row in flat], dtype=object),
-        "key": np.array([rank.key for rank, _ in flat], dtype=np.int64),
-        "source": pd.Series([rank.source for rank, _ in flat], dtype=object),
-    }
+def _sums(bins: Iterable[SizeRow], *routines: str, most: float = np.inf) -> tuple[float, ...]:
+    """Return calls, bytes and seconds of the bins of some routines of up to `most` bytes."""
+    chosen = [one for one in bins if one.routine in routines and one.avg_bytes <= most]
+    return (
+        sum(one.calls for one in chosen),
+        sum(one.calls * one.avg_bytes for one in chosen),
+        sum(one.time_s for one in chosen),
+    )
 
 
+@scoped
 def mpi_negotiation(
     traces: TraceSet,
     *,
     limit_bytes: int = 8,
     routine: str = "MPI_Allreduce",
     stale: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return one row per rank: what part of a routine is messages of a few bytes.
+    """Return the share of small messages in the calls of each rank to a routine.
 
-    Horovod and its kin agree on which gradients are ready with an all-reduce of 8 bytes in each
-    cycle. On processors that is most of the calls, about half of the time and hardly any of the
-    bytes; where gradients go through NCCL, all of MPI's all-reduces are of this kind. Its time is
-    waiting for the rank that comes last to the negotiation: the same calls take hardly any time
-    when ranks meet in a barrier before (``COLLECTIVE_BARRIER``).
+    Horovod agrees on which gradients are ready with an all-reduce of 8 bytes in each cycle. On
+    CPUs that is most of the calls, about half of the time and few of the bytes; if gradients go
+    through NCCL, all of MPI's all-reduces are of this kind. Its time is waiting for the last rank:
+    the same calls take little time after a barrier (``COLLECTIVE_BARRIER``).
 
     Parameters
     ----------
@@ -468,230 +407,53 @@ def mpi_negotiation(
         ``share_of_elapsed`` (of the rank's totals), ``share_of_routine_time`` (of the time
         printed for the routine, which differs from the sum of its bins by rounding);
         ``routine_calls, routine_time_s``; ``coordination_calls`` (int64) and
-        ``coordination_time_s`` (float64): gathers and broadcasts of up to 4 bytes, which tell
-        who has what; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
+        ``coordination_time_s`` (float64): gathers and broadcasts of up to 4 bytes, which announce
+        the ready gradients; ``key`` and ``source`` as in `mpi_routines`. Ranks that never call the
         routine have no row.
     """
-    scope = mpi_scope(traces, selection, window, ranks, stale=stale)
-    rows = [
-        (rank, found)
-        for rank in scope.ranks
-        if (found := _negotiated(rank, routine, limit_bytes)) is not None
-    ]
-    own = [rank for rank, _ in rows]
-    numbers = np.array([row for _, row in rows], np.float64).reshape(-1, len(_NEGOTIATED))
-    of = dict(zip(_NEGOTIATED, numbers.T, strict=True))
-    note = scope.note
-    if not rows and not note:
-        note = f"no rank calls {routine}"
+    found = mpi_scope(traces, stale=stale, **scope)
+    rows: list[tuple[object, ...]] = []
+    for rank in found.ranks:
+        whole = next((row for row in rank.routines if row.routine == routine), None)
+        if whole is None:
+            continue
+        calls, size, time = _sums(rank.sizes, routine, most=limit_bytes)
+        bins = _sums(rank.sizes, routine)
+        announced = [one for one in rank.sizes if one.avg_bytes > 0]
+        coordination = _sums(announced, "MPI_Gather", "MPI_Bcast", most=4)
+        rows.append(
+            (
+                *(rank.job, rank.rank, calls, size, time, divided(time * 1e6, calls)),
+                *(divided(calls, bins[0]), divided(time, bins[2]), divided(size, bins[1])),
+                *(divided(time, rank.comm_s), divided(time, rank.elapsed_s)),
+                *(divided(time, whole.time_s), whole.calls, whole.time_s),
+                *(coordination[0], coordination[2], rank.key, rank.source),
+            )
+        )
+    dtypes = {
+        "job": object,
+        "rank": np.int64,
+        "calls": np.int64,
+        **dict.fromkeys(("bytes", "time_s", "mean_us", "share_of_calls"), np.float64),
+        **dict.fromkeys(("share_of_time", "share_of_bytes", "share_of_comm"), np.float64),
+        **dict.fromkeys(("share_of_elapsed", "share_of_routine_time"), np.float64),
+        "routine_calls": np.int64,
+        "routine_time_s": np.float64,
+        "coordination_calls": np.int64,
+        "coordination_time_s": np.float64,
+        "key": np.int64,
+        "source": object,
+    }
     return result(
-        {
-            "job": pd.Series([one.job for one in own], dtype=object),
-            "rank": np.array([one.rank for one in own], dtype=np.int64),
-            "calls": of["calls"].astype(np.int64),
-            "bytes": of["bytes"],
-            "time_s": of["time_s"],
-            "mean_us": divided(of["time_s"] * 1e6, of["calls"]),
-            "share_of_calls": divided(of["calls"], of["bin_calls"]),
-            "share_of_time": divided(of["time_s"], of["bin_time_s"]),
-            "share_of_bytes": divided(of["bytes"], of["bin_bytes"]),
-            "share_of_comm": divided(of["time_s"], np.array([one.comm_s for one in own])),
-            "share_of_elapsed": divided(of["time_s"], np.array([one.elapsed_s for one in own])),
-            "share_of_routine_time": divided(of["time_s"], of["routine_time_s"]),
-            "routine_calls": of["routine_calls"].astype(np.int64),
-            "routine_time_s": of["routine_time_s"],
-            "coordination_calls": of["coordination_calls"].astype(np.int64),
-            "coordination_time_s": of["coordination_time_s"],
-            "key": np.array([one.key for one in own], dtype=np.int64),
-            "source": pd.Series([one.source for one in own], dtype=object),
-        },
-        matched={**scope.matched(), "ranks": len(rows)},
-        note=note,
+        by_column(rows, dtypes),
+        matched={**found.matched(), "ranks": len(rows)},
+        note=found.note or ("" if rows else f"no rank calls {routine}"),
         limit_bytes=int(limit_bytes),
     )
 
 
-#: What `_negotiated` returns, in order.
-_NEGOTIATED = (
-    "calls",
-    "bytes",
-    "time_s",
-    "bin_calls",
-    "bin_bytes",
-    "bin_time_s",
-    "routine_calls",
-    "routine_time_s",
-    "coordination_calls",
-    "coordination_time_s",
-)
-
-
-def _negotiated(rank: MpiRank, routine: str, limit_bytes: int) -> tuple[float, ...] | None:
-    row = next((row for row in rank.routines if row.routine == routine), None)
-    if row is None:
-        return None
-    bins = [one for one in rank.sizes if one.routine == routine]
-    small = [one for one in bins if one.avg_bytes <= limit_bytes]
-    told = [
-        one
-        for one in rank.sizes
-        if one.routine in {"MPI_Gather", "MPI_Bcast"} and 0 < one.avg_bytes <= 4
-    ]
-    return (
-        *_sums(small),
-        *_sums(bins),
-        row.calls,
-        row.time_s,
-        _sums(told)[0],
-        _sums(told)[2],
-    )
-
-
-def _sums(bins: list[SizeRow]) -> tuple[float, float, float]:
-    return (
-        sum(one.calls for one in bins),
-        sum(one.calls * one.avg_bytes for one in bins),
-        sum(one.time_s for one in bins),
-    )
-
-
-_Table = tuple[MpiRank, tuple[Any, ...], tuple[RoutineRow, ...]]
-
-_BY = (None, "context", "communicator")
-
-
-def mpi_routines(
-    traces: TraceSet,
-    *,
-    by: str | None = None,
-    stale: bool = False,
-    selection: Selection | None = None,
-    window: tuple[int, int] | None = None,
-    ranks: Iterable[int] | None = None,
-) -> pd.DataFrame:
-    """Return one row per rank and MPI routine: how often it was called and how long it took.
-
-    Figures of text profiles are as printed: times to the millisecond, so a routine of 10 000
-    calls of 40 ns shows 0. Where a rank has no profile, the events of its time line are added up
-    in the same way. Time in a collective is waiting for the last rank and transferring; profiles
-    do not tell them apart.
-
-    Parameters
-    ----------
-    traces : TraceSet
-    by : {None, "context", "communicator"}
-        Also tell apart the contexts that the program named, or the sizes of communicators, of
-        profiles that have them. The default is the table of the whole run.
-    stale : bool, default False
-        Also show rank files that another run of the job left over.
-    selection, window
-        Narrow the events of time lines. They cannot apply to text profiles, which are then left
-        out; the note says so.
-    ranks : iterable of int, optional
-        Keys of the set, which differ from MPI ranks where several jobs are loaded.
-
-    Returns
-    -------
-    DataFrame
-        By job and rank, as the file prints them: ``job`` (str), ``rank`` (int64, the MPI rank);
-        with `by` ``context`` and ``context_calls``, or ``comm_size_lo, comm_size_hi,
-        comm_size_mean``; ``routine`` (str), ``calls`` (int64), ``avg_bytes`` (float64, 0 for
-        routines without a size), ``time_s`` (float64), ``share_of_time`` (of the sum of the rows
-        of this table that are communication; NaN for MPI-IO), ``share_of_comm`` and
-        ``share_of_elapsed`` (of the rank's own totals), ``bytes`` (float64, calls times average),
-        ``mean_us`` (float64), ``is_io`` (bool), ``key`` (int64, the rank in the set), ``source``
-        (``"profile"`` or ``"trace"``).
-
-    Raises
-    ------
-    TraceError
-        For an unknown `by`.
-    """
-    if by not in _BY:
-        raise TraceError(
-            f"profiles cannot be split by {by!r}", remedy='Give "context" or "communicator".'
-        )
-    scope = mpi_scope(traces, selection, window, ranks, stale=stale)
-    tables: list[_Table] = [(rank, (), rank.routines) for rank in scope.ranks]
-    if by is not None:
-        tables = [
-            (rank, label, rows)
-            for rank in scope.ranks
-            if rank.is_profile
-            for label, rows in _sections(traces[rank.key].profile, by)
-        ]
-    labels = {
-        None: (),
-        "context": ("context", "context_calls"),
-        "communicator": ("comm_size_lo", "comm_size_hi", "comm_size_mean"),
-    }[by]
-    note = scope.note
-    if by is not None and not tables and not note:
-        switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
-        note = f"no profile tells {by}s apart: mpitrace does so with {switch}"
-    return result(_routine_columns(tables, labels), matched=scope.matched(), note=note)
-
-
-def _sections(
-    profile: MpiProfile, by: str
-) -> Iterator[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]]:
-    if by == "context":
-        for context in profile.contexts:
-            yield (context.name, context.call_count), context.routines
-    else:
-        for one in profile.communicator_bins:
-            yield (one.size_lo, one.size_hi, one.mean_size), one.routines
-
-
-def _routine_columns(
-    tables: Sequence[_Table],
-    labels: tuple[str, ...],
-) -> dict[str, object]:
-    flat = [(rank, label, row) for rank, label, rows in tables for row in rows]
-    sums = np.array(
-        [
-            total
-            for _, _, rows in tables
-            for total in [sum(row.time_s for row in rows if not is_io(row.routine))] * len(rows)
-        ],
-        dtype=np.float64,
-    )
-    calls = np.array([row.calls for _, _, row in flat], dtype=np.int64)
-    average = np.array([row.avg_bytes for _, _, row in flat], dtype=np.float64)
-    time = np.array([row.time_s for _, _, row in flat], dtype=np.float64)
-    io = np.array([is_io(row.routine) for _, _, row in flat], dtype=bool)
-    comm = np.array([rank.comm_s for rank, _, _ in flat], dtype=np.float64)
-    elapsed = np.array([rank.elapsed_s for rank, _, _ in flat], dtype=np.float64)
-    dtypes = {"context": object, "comm_size_mean": np.float64}
-    return {
-        "job": pd.Series([rank.job for rank, _, _ in flat], dtype=object),
-        "rank": np.array([rank.rank for rank, _, _ in flat], dtype=np.int64),
-        **{
-            name: pd.Series(
-                [label[place] for _, label, _ in flat], dtype=dtypes.get(name, np.int64)
-            )
-            for place, name in enumerate(labels)
-        },
-        "routine": pd.Series([row.routine for _, _, row in flat], dtype=object),
-        "calls": calls,
-        "avg_bytes": average,
-        "time_s": time,
-        "share_of_time": np.where(io, np.nan, divided(time, sums)),
-        "share_of_comm": np.where(io, np.nan, divided(time, comm)),
-        "share_of_elapsed": divided(time, elapsed),
-        "bytes": calls * average,
-        "mean_us": divided(time * 1e6, calls.astype(np.float64)),
-        "is_io": io,
-        "key": np.array([rank.key for rank, _, _ in flat], dtype=np.int64),
-        "source": pd.Series([rank.source for rank, _, _ in flat], dtype=object),
-    }
-
-
 def mpi_call_stacks(
-    traces: TraceSet,
-    *,
-    stale: bool = False,
-    ranks: Iterable[int] | None = None,
+    traces: TraceSet, *, stale: bool = False, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
     """Return one row per call stack and routine, of profiles written with PROFILE_BY_CALL_STACK.
 
@@ -699,7 +461,7 @@ def mpi_call_stacks(
     ----------
     traces : TraceSet
     stale : bool, default False
-        Also show rank files that another run of the job left over.
+        Include rank files that another run of the job left over.
     ranks : iterable of int, optional
         Keys of the set.
 
@@ -708,39 +470,37 @@ def mpi_call_stacks(
     DataFrame
         ``job`` (str), ``rank`` and ``stack`` (int64; the number as printed), ``stack_time_s``
         (float64, MPI-IO included), ``site`` (str, the calling place: file and offset, or the
-        function where the file was translated), ``frames`` (str, all levels from the inside out),
+        function if the file was translated), ``frames`` (str, all levels from the inside out),
         ``routine`` (str), ``calls`` (int64), ``time_s`` (float64), ``share_of_time`` (of all
         stacks of the rank). Addresses differ between ranks, offsets within a file do not, so
         ``frames`` can be grouped by.
     """
-    scope = mpi_scope(traces, None, None, ranks, stale=stale)
-    flat: list[tuple[MpiRank, CallStack, RoutineRow, float]] = []
-    for rank in scope.ranks:
+    found = mpi_scope(traces, stale=stale, ranks=ranks)
+    rows: list[tuple[object, ...]] = []
+    count = 0
+    for rank in found.ranks:
         stacks = traces[rank.key].profile.call_stacks if rank.is_profile else ()
         total = sum(row.time_s for stack in stacks for row in stack.routines)
-        flat += [(rank, stack, row, total) for stack in stacks for row in stack.routines]
-    time = np.array([row.time_s for _, _, row, _ in flat], dtype=np.float64)
-    note = scope.note
-    if not flat and not note:
+        count += len({stack.index for stack in stacks if stack.routines})
+        for stack in stacks:
+            place = stack.index, stack.time_s, _frames(stack.frames[:1]), _frames(stack.frames)
+            for row in stack.routines:
+                call = row.routine, row.calls, row.time_s, divided(row.time_s, total)
+                rows.append((rank.job, rank.rank, *place, *call))
+    note = found.note
+    if not rows and not note:
         note = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
-    return result(
-        {
-            "job": pd.Series([rank.job for rank, _, _, _ in flat], dtype=object),
-            "rank": np.array([rank.rank for rank, _, _, _ in flat], dtype=np.int64),
-            "stack": np.array([stack.index for _, stack, _, _ in flat], dtype=np.int64),
-            "stack_time_s": np.array([stack.time_s for _, stack, _, _ in flat], dtype=np.float64),
-            "site": pd.Series([_frames(stack.frames[:1]) for _, stack, _, _ in flat], dtype=object),
-            "frames": pd.Series([_frames(stack.frames) for _, stack, _, _ in flat], dtype=object),
-            "routine": pd.Series([row.routine for _, _, row, _ in flat], dtype=object),
-            "calls": np.array([row.calls for _, _, row, _ in flat], dtype=np.int64),
-            "time_s": time,
-            "share_of_time": divided(
-                time, np.array([total for _, _, _, total in flat], dtype=np.float64)
-            ),
-        },
-        matched={**scope.matched(), "stacks": len({(r.key, s.index) for r, s, _, _ in flat})},
-        note=note,
-    )
+    dtypes = {
+        "job": object,
+        "rank": np.int64,
+        "stack": np.int64,
+        "stack_time_s": np.float64,
+        **dict.fromkeys(("site", "frames", "routine"), object),
+        "calls": np.int64,
+        "time_s": np.float64,
+        "share_of_time": np.float64,
+    }
+    return result(by_column(rows, dtypes), matched={**found.matched(), "stacks": count}, note=note)
 
 
 def _frames(frames: Sequence[StackFrame]) -> str:
@@ -752,11 +512,124 @@ def _frame(frame: StackFrame) -> str:
         return f"{frame.function} ({frame.source})" if frame.source else frame.function
     if not frame.file:
         return frame.address
-    return f"{frame.file.rpartition('/')[2]}+{_short(frame.offset)}"
-
-
-def _short(offset: str) -> str:
     try:
-        return hex(int(offset, 16))
+        offset = hex(int(frame.offset, 16))
     except ValueError:
-        return offset
+        offset = frame.offset
+    return f"{frame.file.rpartition('/')[2]}+{offset}"
+
+
+# --- two runs -------------------------------------------------------------------------------------
+
+#: A routine and the bounds of a bin, or -1 for all sizes.
+_Key = tuple[str, int, int]
+
+
+def mpi_compare(
+    before: TraceSet,
+    after: TraceSet,
+    *,
+    by_size: bool = True,
+    before_ranks: Iterable[int] | None = None,
+    after_ranks: Iterable[int] | None = None,
+) -> pd.DataFrame:
+    """Return calls, bytes and time of each routine and bin of sizes in two runs.
+
+    Figures are means over the ranks that have tables of routines, so that runs of different
+    sizes compare. With one rank file on either side they are that rank's own figures. mpitrace's
+    default of four files holds the ranks with the least and the most time, which is not a
+    representative sample; the note lists the ranks.
+
+    Parameters
+    ----------
+    before, after : TraceSet
+        For example a run on CPUs and one whose gradients go through NCCL.
+    by_size : bool, default True
+        Whether to separate sizes; calls that are in no bin (routines without bytes) are then
+        rows with ``size_lo`` and ``size_hi`` of -1.
+    before_ranks, after_ranks : iterable of int, optional
+        Keys of the sets to use.
+
+    Returns
+    -------
+    DataFrame
+        By the change of time, largest first: ``routine`` (str), with `by_size` ``size_lo,
+        size_hi`` (int64); ``before_calls, after_calls, diff_calls, before_bytes, after_bytes,
+        diff_bytes, before_time_s, after_time_s, diff_time_s, before_mean_us, after_mean_us``
+        (float64, per rank; differences are after less before, means NaN without calls);
+        ``change`` (``"added"``, ``"removed"``, ``"changed"`` or ``"same"``, by calls and bytes).
+        ``.attrs["before_ranks"]``, ``.attrs["after_ranks"]`` list the ranks compared,
+        ``.attrs["before_ntasks"]`` and ``.attrs["after_ntasks"]`` the sizes of the jobs.
+    """
+    scopes = [mpi_scope(before, ranks=before_ranks), mpi_scope(after, ranks=after_ranks)]
+    one, other = (_means(scope.ranks, by_size=by_size) for scope in scopes)
+    nothing = (0.0, 0.0, 0.0)
+    rows: list[tuple[Any, ...]] = []
+    for key in dict.fromkeys([*one, *other]):
+        old, new = one.get(key, nothing), other.get(key, nothing)
+        change = "changed" if old[:2] != new[:2] else "same"
+        change = "added" if key not in one else "removed" if key not in other else change
+        figures = [value for a, b in zip(old, new, strict=True) for value in (a, b, b - a)]
+        means = [divided(side[2] * 1e6, side[0]) for side in (old, new)]
+        rows.append((*(key if by_size else key[:1]), *figures, *means, change))
+    rows.sort(key=lambda row: -abs(row[-4]))
+    sizes = {"size_lo": np.int64, "size_hi": np.int64} if by_size else {}
+    names = [f"{side}_{n}" for n in _MEASURES for side in ("before", "after", "diff")]
+    names += ["before_mean_us", "after_mean_us"]
+    dtypes = {"routine": object, **sizes, **dict.fromkeys(names, np.float64)}
+    changes = [row[-1] for row in rows]
+    left, right = (scope.ranks for scope in scopes)
+    return result(
+        by_column(rows, {**dtypes, "change": object}),
+        matched={
+            "before_ranks": len(left),
+            "after_ranks": len(right),
+            **{kind: changes.count(kind) for kind in ("added", "removed", "changed", "same")},
+        },
+        note=_note(left, right, [scope.note for scope in scopes]),
+        before_ranks=[f"{rank.job}:{rank.rank}" for rank in left],
+        after_ranks=[f"{rank.job}:{rank.rank}" for rank in right],
+        before_ntasks=max((rank.ntasks for rank in left), default=0),
+        after_ntasks=max((rank.ntasks for rank in right), default=0),
+    )
+
+
+_MEASURES = ("calls", "bytes", "time_s")
+
+
+def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
+    """Return calls, bytes and seconds per rank of each routine and bin."""
+    sums: dict[_Key, npt.NDArray[np.float64]] = {}
+
+    def add(key: _Key, calls: int, size: float, time_s: float) -> None:
+        sums.setdefault(key, np.zeros(3))
+        sums[key] += (calls, size, time_s)
+
+    for rank in ranks:
+        # Averages are printed to a tenth of a byte: the sum over bins has a smaller error.
+        binned = {one.routine: _sums(rank.sizes, one.routine)[1] for one in rank.sizes}
+        for row in rank.routines:
+            if not by_size or row.routine not in binned:
+                size = binned.get(row.routine, row.calls * row.avg_bytes)
+                add((row.routine, -1, -1), row.calls, size, row.time_s)
+        for one in rank.sizes if by_size else ():
+            key = (one.routine, *bin_bounds(one.avg_bytes))
+            add(key, one.calls, one.calls * one.avg_bytes, one.time_s)
+    return {key: tuple((total / len(ranks)).tolist()) for key, total in sums.items()}
+
+
+def _note(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> str:
+    sentences = []
+    for name, ranks in (("before", before), ("after", after)):
+        jobs = {rank.job for rank in ranks}
+        if len(jobs) > 1:
+            sentences.append(f"{name} holds {len(jobs)} jobs, of which figures are means")
+        elif ranks and len(ranks) < ranks[0].ntasks:
+            listed = ", ".join(str(rank.rank) for rank in ranks[:8])
+            sentences.append(
+                f"{name} has tables of routines of ranks {listed} of {ranks[0].ntasks} only"
+            )
+    sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
+    if len(sizes) > 1 and before and after:
+        sentences.append("the jobs differ in size: figures are per rank")
+    return "; ".join([*sentences, *dict.fromkeys(note for note in notes if note)])

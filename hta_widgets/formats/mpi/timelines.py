@@ -21,6 +21,7 @@ from hta_widgets.formats.mpi.model import (
     ROOT_RECEIVES,
     ROOT_SENDS,
     ROUTINES,
+    mpi_rank,
 )
 from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import open_stream, whole_file
@@ -96,7 +97,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
 def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     calls = [_calls(trace, len(traces)) for trace in traces]
     if _all_meet([contents for _, _, contents in calls]):
-        ranks = tuple(sorted(_stated(trace) for trace in traces))
+        ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
         groups = [_of_all(routines, label, ranks) for routines, _, _ in calls]
     else:
         groups = _by_routine(traces, [routines for routines, _, _ in calls], label)
@@ -115,10 +116,6 @@ def _of_all(
     listed = str(list(ranks))
     groups = [GroupName(f"{label} {name}".strip(), ranks, listed, len(ranks)) for name in names]
     return np.array([code.get(name, 0) for name in routines], dtype=np.int64), groups
-
-
-def _stated(trace: Trace) -> int:
-    return trace.rank if trace.stated_rank is None else trace.stated_rank
 
 
 def _calls(trace: Trace, ranks: int) -> tuple[list[str], Ints, list[Hashable]]:
