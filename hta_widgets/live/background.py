@@ -1,7 +1,7 @@
 """One background thread per process, for answers that take long.
 
-A request waits as long as it states (``within_ms``); then the reply is `PENDING` and the page asks
-again. Meanwhile the kernel's main thread answers other requests.
+A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
+Meanwhile the kernel's main thread answers other requests.
 """
 
 from __future__ import annotations
@@ -21,35 +21,34 @@ from hta_widgets.trace.memo import LRU, Cancelled, cancelled, stop_if_cancelled
 
 T = TypeVar("T")
 
-#: The reply while the answer is not there.
+#: The reply while the answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-#: Work is superseded when so many other requests have come since it was last asked for.
-_SUPERSEDED_AFTER = 32
+_SUPERSEDED_AFTER = 32  # later requests for other work, after which work is cancelled
 _NAME = "hta-background"
 
 
 def due(within_ms: float | None) -> float:
-    """Return until when a request waits, on the clock of `time.perf_counter`."""
+    """Return the end of a request's wait, on the clock of `time.perf_counter`."""
     return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
 
 
 class Work(Generic[T]):
-    """A result that is made when it is first asked for, and kept.
+    """A result that is computed on first request, and kept.
 
-    After a failure or `cancel` the next request makes it again.
+    After a failure or `cancel` the next request starts again.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self.last_asked = 0
+        self.last_request = 0
         self._make = make
         self._lock = threading.Lock()
         self._future: Future[T] = Future()
         self._is_queued = self._is_cancelled = False
 
     def by(self, due: float) -> bool:
-        """Wait until `due` for the result, made in the background; return whether it is there."""
+        """Wait until `due` for the result of the background thread; return whether it is ready."""
         if due == math.inf:
-            self.value  # noqa: B018 - made here
+            self.value  # noqa: B018 - computed in this thread
             return True
         with self._lock:
             future, self._is_cancelled = self._future, False
@@ -65,7 +64,7 @@ class Work(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The result; made in this thread, or waited for where another thread is making it."""
+        """The result, computed in this thread unless another thread is computing it."""
         while True:
             future = self._future
             self._run(future)
@@ -74,7 +73,7 @@ class Work(Generic[T]):
                 return future.result()
 
     def cancel(self) -> None:
-        """Stop making it at the next rank."""
+        """Stop the computation at the next rank."""
         self._is_cancelled = True
 
     def _run(self, future: Future[T]) -> None:
@@ -98,7 +97,7 @@ class Work(Generic[T]):
 
 
 def _has_result(future: Future[Any]) -> bool:
-    """Return False where making it was cancelled or interrupted; raise any other error."""
+    """Return False if it was cancelled or interrupted; raise any other error."""
     error = future.exception()
     if error is None or isinstance(error, (Cancelled, KeyboardInterrupt)):
         return error is None
@@ -106,19 +105,19 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class Works:
-    """The last answers to one engine's requests, made or being made."""
+    """The last answers to one engine's requests, ready or in the making."""
 
     def __init__(self, most: int = 16) -> None:
         self._works: LRU[Hashable, Work[Any]] = LRU(most, on_evict=Work.cancel)
-        self._asked = 0
+        self._requests = 0
 
     def get(self, key: Hashable, make: Callable[[], T]) -> Work[T]:
-        """Return the work under `key`, and cancel what is no longer asked for."""
-        self._asked += 1
+        """Return the work under `key`, and cancel superseded work."""
+        self._requests += 1
         work: Work[T] = self._works.of(key, lambda: Work(make))
-        work.last_asked = self._asked
+        work.last_request = self._requests
         for other in self._works.values():
-            if other.last_asked < self._asked - _SUPERSEDED_AFTER:
+            if other.last_request < self._requests - _SUPERSEDED_AFTER:
                 other.cancel()
         return work
 
@@ -141,5 +140,5 @@ def _submit(call: Callable[[], None]) -> None:
 
 def _serve() -> None:
     while True:
-        with suppress(BaseException):  # whoever waits gets it from the future
+        with suppress(BaseException):  # the caller gets it from the future
             _queue.get()()

@@ -1,4 +1,4 @@
-"""Answers about two runs."""
+"""Answer requests about two runs."""
 
 from __future__ import annotations
 
@@ -21,42 +21,56 @@ from hta_widgets.diff.findings import kind_labels
 from hta_widgets.diff.pairs import pairs
 from hta_widgets.diff.tables import makers
 from hta_widgets.live import operations
-from hta_widgets.live.event_classes import CLASSES, Codes, EventClasses, rows_of_change
+from hta_widgets.live.event_classes import (
+    CLASSES,
+    DEVICE,
+    Codes,
+    EventClasses,
+    classes_of_pairs,
+    rows_of_change,
+)
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.names import short_name
 
-#: A minimap is about as many px wide.
-BINS = 600
-_DEVICE = [KINDS.index(kind) for kind in ("compute", "communication", "memory")]
-_SIDES = ("before", "after")
-
 Ints = npt.NDArray[np.int64]
+Ranks = tuple[int, int]  # before and after
+
+BINS = 600  # of the overview; a minimap has about as many px
+_DEVICE = [KINDS.index(kind) for kind in DEVICE]
+MOST_MARKED = 20_000  # events of one call path
+_MOST_CHANGES = 60  # changes whose events a saved page can mark
+#: Tables with a place of their own in the page.
+_OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
+_MOST_NAMES = 2000
+_MOST_NODES = 6000
+_MOST_ROWS = 300
+# Events of both sides.
+_FEW_EVENTS = 250_000  # up to here the page requests all answers together
+_MOST_EVENTS = 1_000_000  # from here on no answers are prepared, which could delay the next cell
+_PAUSE_S = 0.002  # between two prepared answers, for requests of the page
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
     """Return the time of device work of each class in equal parts of both sides."""
     columns: dict[str, Ints] = {}
     attrs: dict[str, int] = {}
-    for place, (word, side) in enumerate(zip(_SIDES, both.sides, strict=True)):
+    for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):
         work = [_device(side, rank, classes.of_rank(place, rank)) for rank in side.parts]
         start, end, code = (np.concatenate(column) for column in zip(*work, strict=True))
         if not len(start):
             continue
-        edges = _edges(int(start.min()), int(end.max()))
-        attrs |= {f"{word}_start_ns": int(edges[0]), f"{word}_end_ns": int(edges[-1])}
+        first, last = int(start.min()), int(end.max())
+        edges = first + (last - first) * np.arange(BINS + 1, dtype=np.int64) // BINS
+        attrs |= {f"{word}_start_ns": first, f"{word}_end_ns": last}
         for one in np.unique(code).tolist():
             of = code == one
             columns[f"{word}_{one}"] = _time_in(start[of], end[of], edges)
     found = pd.DataFrame(columns, index=range(BINS))
     found.attrs.update(attrs)
     return found
-
-
-def _edges(start: int, end: int) -> Ints:
-    return start + (end - start) * np.arange(BINS + 1, dtype=np.int64) // BINS
 
 
 def _device(side: RunSide, rank: int, codes: Codes | None) -> tuple[Ints, Ints, Codes]:
@@ -68,7 +82,7 @@ def _device(side: RunSide, rank: int, codes: Codes | None) -> tuple[Ints, Ints, 
 
 
 def _time_in(start: Ints, end: Ints, edges: Ints) -> Ints:
-    """Return what intervals, which may overlap, take between neighbouring edges."""
+    """Return the time of intervals, which may overlap, between neighbouring edges."""
     first = edges[0]
     time = _before(start - first, edges - first) - _before(end - first, edges - first)
     found: Ints = np.diff(time)
@@ -84,43 +98,33 @@ def _before(marks: Ints, edges: Ints) -> Ints:
     return found
 
 
-#: One before and one after.
-Ranks = tuple[int, int]
-
-#: More events of one call path are not marked.
-MOST_EVENTS = 20_000
-#: More changes have no events to mark in a saved page.
-_MOST_CHANGES = 60
-_DEVICE_COLUMNS = ("compute", "communication", "memory")
-
-
 class PairTable:
     """The pairs of a comparison."""
 
     def __init__(self, diff: Comparison, tree: pd.DataFrame) -> None:
         frame = pairs(diff)
         self._frame, self._changes = frame, changes(diff)
-        self.classes = EventClasses(diff, frame)
         self.statuses = [str(name) for name in frame["status"].cat.categories]
         self.status = frame["status"].cat.codes.to_numpy().astype(np.int64)
         self.rank = [frame[f"{side}_rank"].to_numpy() for side in ("before", "after")]
         self.id = [frame[f"{side}_id"].to_numpy() for side in ("before", "after")]
         self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
         self.node = _nodes(frame, tree)
-        self.start, self.dur = zip(
-            *(
-                _times(side, rank, ids)
-                for side, rank, ids in zip(diff.sides, self.rank, self.id, strict=True)
-            ),
-            strict=True,
-        )
-        self._row_of = [
-            _rows_by_id(side, rank, ids)
-            for side, rank, ids in zip(diff.sides, self.rank, self.id, strict=True)
-        ]
+        self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
+        #: by side and rank the row of each event, -1 for none
+        self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
+        for k, side in enumerate(diff.sides):
+            for rank, part in side.parts.items():
+                rows = np.flatnonzero((self.rank[k] == rank) & (self.id[k] >= 0))
+                ids = self.id[k][rows]
+                row_of = self._row_of[k][rank] = np.full(len(part.table), -1, np.int64)
+                row_of[ids] = rows
+                self.start[k, rows] = part.table.start_ns[ids] + part.trace.shift_ns
+                self.dur[k, rows] = part.table.dur_ns[ids]
+        self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
 
     def partner(self, side: int, rank: int, event: int) -> dict[str, Any]:
-        """Return what became of an event: its status, and rank and id on the other side."""
+        """Return the status of an event, and rank and id of its partner."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
         if row < 0:
@@ -135,9 +139,8 @@ class PairTable:
 
     def ties(self, side: int, start_ns: int, end_ns: int, most: int) -> dict[str, Any]:
         """Return the longest pieces of device work in a window, with their partners."""
-        device = self.is_device
         start, dur = self.start[side], self.dur[side]
-        there = device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
+        there = self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
         rows = np.flatnonzero(there & (self.id[1 - side] >= 0))
         size = np.maximum(self.dur[0][rows], self.dur[1][rows])
         rows = rows[np.argsort(-size, kind="stable")[:most]]
@@ -163,14 +166,14 @@ class PairTable:
             there = rows[self.id[k][rows] >= 0]
             if ranks is not None:
                 there = there[self.rank[k][there] == ranks[k]]
-            there = there[:MOST_EVENTS]
+            there = there[:MOST_MARKED]
             found.append(np.stack([self.rank[k][there], self.id[k][there]], axis=1).tolist())
         return {"events": found}
 
     @property
     def is_device(self) -> npt.NDArray[np.bool_]:
         """Whether each pair is device work."""
-        return np.isin(self.kind, [KINDS.index(kind) for kind in _DEVICE_COLUMNS])
+        return np.isin(self.kind, _DEVICE)
 
     def rows_of_changes(self) -> list[Ints]:
         """Return the pairs of each of the first changes."""
@@ -179,57 +182,17 @@ class PairTable:
 
 
 def _nodes(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
-    """Return the node of each pair, -1 where the tree does not draw its call path."""
-    node = {
-        (path, name): number
-        for number, (path, name) in enumerate(
-            zip(tree["path"].tolist(), tree["name"].tolist(), strict=True)
-        )
-    }
-    paths, names = frame["path"].cat, frame["name"].cat
-    packed = paths.codes.to_numpy().astype(np.int64) * (len(names.categories) + 1)
-    packed += names.codes.to_numpy()
-    distinct, inverse = np.unique(packed, return_inverse=True)
-    path_texts, name_texts = list(paths.categories), list(names.categories)
-    width = len(name_texts) + 1
-    numbers = np.array(
-        [node.get((path_texts[k // width], name_texts[k % width]), -1) for k in distinct.tolist()],
-        dtype=np.int64,
-    )
-    found: Ints = numbers[inverse] if len(numbers) else np.empty(0, np.int64)
+    """Return the node of each pair, -1 if the tree has not its call path."""
+    node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
+    group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
+    keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
+    nodes = np.array([node.get(key, -1) for key in keys], np.int64)
+    found: Ints = nodes[group.to_numpy()]
     return found
-
-
-def _rows_by_id(side: RunSide, rank: Ints, ids: Ints) -> dict[int, Ints]:
-    """Return by rank the row of each event, by its id; -1 for none."""
-    found = {}
-    for number, part in side.parts.items():
-        rows = np.flatnonzero((rank == number) & (ids >= 0))
-        found[number] = np.full(len(part.table), -1, np.int64)
-        found[number][ids[rows]] = rows
-    return found
-
-
-def _times(side: RunSide, rank: Ints, ids: Ints) -> tuple[Ints, Ints]:
-    start, dur = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-    for number, part in side.parts.items():
-        rows = np.flatnonzero((rank == number) & (ids >= 0))
-        start[rows] = part.table.start_ns[ids[rows]] + part.trace.shift_ns
-        dur[rows] = part.table.dur_ns[ids[rows]]
-    return start, dur
-
-
-#: Tables that have a place of their own in the page.
-_OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
-_MOST_NAMES = 2000
-_MOST_NODES = 6000
-_MOST_ROWS = 300
-#: Events of both sides. With more, all answers together take longer than users call an instant.
-_FEW_EVENTS = 250_000
 
 
 class DiffAnswers:
-    """What the page asks of a comparison; made when it is asked for, and kept."""
+    """Answers to the page of a comparison; computed on first request, and kept."""
 
     def __init__(self, both: Comparison, swapped: Any) -> None:
         self.both = both
@@ -241,7 +204,7 @@ class DiffAnswers:
     # --- what is there at once --------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """Return what the page says before any frame is made."""
+        """Return the facts that the page shows before any frame."""
         both = self.both
         ranks = [len(side.ranks) for side in both.sides]
         facts = [
@@ -252,6 +215,7 @@ class DiffAnswers:
         if both.before.has_steps:
             facts.append(plural(both.step_count, "step"))
         alone = [len(both.before_alone), len(both.after_alone)]
+        formats = {part.trace.format for side in both.sides for part in side.parts.values()}
         matched = {"number": "by number", "order": "in their order", "whole": ""}[both.matched_by]
         whole = both.step_count + max(alone)
         return {
@@ -270,12 +234,12 @@ class DiffAnswers:
             "has_events": self.has_events,
             "has_device": self.has_device,
             "is_small": self.is_small,
-            "tables": self.tables if not self.has_events or self._other_format else [],
+            "tables": self.tables if not self.has_events or formats != {"kineto"} else [],
         }
 
     @property
     def has_events(self) -> bool:
-        """Whether there is anything with a time."""
+        """Whether both sides have events, not only totals."""
         return all(any(len(part.trace) for part in side.parts.values()) for side in self.both.sides)
 
     @property
@@ -287,26 +251,18 @@ class DiffAnswers:
 
     @property
     def events(self) -> int:
-        """How many events are compared, of both sides."""
+        """The number of compared events of both sides."""
         parts = (part for side in self.both.sides for part in side.parts.values())
         return sum(len(part.rows) for part in parts)
 
     @property
     def is_small(self) -> bool:
-        """Whether all answers together are a matter of an instant."""
+        """Whether all answers together are fast."""
         return self.events <= _FEW_EVENTS
-
-    @property
-    def _other_format(self) -> bool:
-        return any(
-            part.trace.format != "kineto"
-            for side in self.both.sides
-            for part in side.parts.values()
-        )
 
     @cached_property
     def tables(self) -> list[str]:
-        """Return the names of tables that only some formats have."""
+        """The names of the tables of formats and of `add_table`."""
         return [name for name in makers(self.both) if name not in _OWN_PLACE]
 
     # --- frames -----------------------------------------------------------------------------------
@@ -317,60 +273,61 @@ class DiffAnswers:
         if pair:
             return self.of_pair(int(pair)).frame(name)
         if name not in self._kept:
-            self._kept[name] = self._made(name)
+            self._kept[name] = as_json(self._frame(name))
         return self._kept[name]
 
     def frames(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return several frames; who asks for one that cannot be made by itself hears why."""
+        """Return several frames without those that fail; a request for one frame gets its error."""
         found = {}
         for name in names:
             with suppress(Exception):
                 found[name] = self.frame(name)
         return found
 
-    def _made(self, name: str) -> dict[str, Any]:
-        what, _, rest = name.partition(":")
+    def _frame(self, name: str) -> pd.DataFrame:
+        kind, _, rest = name.partition(":")
         both = self.both
-        if what == "slots":
-            return as_json(self._line(rest).slots)
-        if what == "segments":
-            return as_json(self._line(rest).segments())
-        if what == "lanes":
-            return as_json(mean_lanes(both, self._line("steps")))
-        if what == "waterfall":
+        if kind == "slots":
+            return self._line(rest).slots
+        if kind == "segments":
+            return self._line(rest).segments()
+        if kind == "lanes":
+            return mean_lanes(both, self._line("steps"))
+        if kind == "waterfall":
             level, _, step = rest.partition(":")
             found = diff.waterfall(both, level, step=int(step) if step else None)  # type: ignore[arg-type]
-            return as_json(_with_short(found).head(_MOST_NAMES))
-        if what == "names":
-            return as_json(self._names(int(rest) if rest else None))
-        if what == "steps":
-            return as_json(diff.steps(both))
-        if what == "icicle":
-            return as_json(_with_short(_cut(self.tree)))
-        if what == "findings":
-            told = diff.findings(self._swapped() if rest == "swapped" else both)
-            return as_json(pd.DataFrame(told, columns=["kind", "text", "diff_ns"]))
-        if what == "changes":
-            return as_json(_with_short(diff.changes(both)).head(_MOST_ROWS))
-        if what == "overview":
-            return as_json(self.overview)
-        if what == "table":
+            return _with_short(found).head(_MOST_NAMES)
+        if kind == "names":
+            return self._names(int(rest) if rest else None)
+        if kind == "steps":
+            return diff.steps(both)
+        if kind == "icicle":
+            return _with_short(_cut(self.tree))
+        if kind == "findings":
+            sentences = diff.findings(self._swapped() if rest == "swapped" else both)
+            return pd.DataFrame(sentences, columns=["kind", "text", "diff_ns"])
+        if kind == "changes":
+            return _with_short(diff.changes(both)).head(_MOST_ROWS)
+        if kind == "overview":
+            return self.overview
+        if kind == "table":
             found = makers(both)[rest](both)
             shown = found.head(_MOST_ROWS)
             shown.attrs = {**found.attrs, "rows": len(found)}
-            return as_json(shown)
+            return shown
         raise ValueError(f"a comparison has no frame {name!r}")
 
     def of_pair(self, pair: int) -> DiffAnswers:
-        """Return the answers of one pair of ranks alone."""
-        if not 0 <= pair < len(self.both.rank_pairs):
-            raise ValueError(f"there is no pair of ranks {pair}: {len(self.both.rank_pairs)} are")
+        """Return the answers of one pair of ranks."""
+        count = len(self.both.rank_pairs)
+        if not 0 <= pair < count:
+            raise ValueError(f"no pair of ranks {pair}: they count from 0 to {count - 1}")
         if pair not in self._pairs:
-            turned_pair = self.both.rank_pairs[pair][::-1]
+            swapped_pair = self.both.rank_pairs[pair][::-1]
 
             def swapped() -> Comparison:
                 whole = self._swapped()
-                return one_pair(whole, whole.rank_pairs.index(turned_pair))
+                return one_pair(whole, whole.rank_pairs.index(swapped_pair))
 
             self._pairs[pair] = DiffAnswers(one_pair(self.both, pair), swapped)
         return self._pairs[pair]
@@ -384,29 +341,25 @@ class DiffAnswers:
     def _names(self, step: int | None) -> pd.DataFrame:
         both = self.both if step is None else one_step(self.both, step)
         device: Any = "gpu" if self.has_device else "cpu"
-        found = diff.names(both, device=device, short_names=True)
-        if not len(found):
-            # Of some formats nothing is told apart by device.
+        table = diff.names(both, device=device, short_names=True)
+        if not len(table):
+            # Some formats do not separate host and device.
             device = "all"
-            found = diff.names(both, device=device, short_names=True)
-        rows = len(found)
-        found = found.head(_MOST_NAMES)
-        full = diff.names(both, device=device)["name"].tolist()
+            table = diff.names(both, device=device, short_names=True)
         members: dict[str, list[str]] = {}
-        for name in full:
+        for name in diff.names(both, device=device)["name"].tolist():
             members.setdefault(short_name(name), []).append(name)
-        attrs = dict(found.attrs)
-        found = found[
+        found = table.head(_MOST_NAMES)[
             ["name", "kind", "before_count", "after_count", "before_ns", "after_ns", "diff_ns",
              "change", "replaced_by"]
         ].copy()  # fmt: skip
         found["members"] = [members.get(name, [name]) for name in found["name"].tolist()]
-        found.attrs = {**attrs, "device": device, "names": rows}
+        found.attrs = {**table.attrs, "device": device, "names": len(table)}
         return found
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the work that is compared: of devices, else of hosts."""
+        """The call paths of the compared device work, or of the hosts without any."""
         found = diff.icicle(self.both, "device" if self.has_device else "host")
         return found if len(found) else diff.icicle(self.both, "host")
 
@@ -414,7 +367,7 @@ class DiffAnswers:
 
     @cached_property
     def pair_table(self) -> PairTable:
-        """Which event's partner is which."""
+        """The pairs of events."""
         return PairTable(self.both, self.tree)
 
     @cached_property
@@ -423,11 +376,11 @@ class DiffAnswers:
         return class_overview(self.both, self.pair_table.classes)
 
     def classes_of(self, side: int, rank: int) -> Codes | None:
-        """Return what became of each event of a rank, as a class; None where that is not known."""
+        """Return the class of each event of a rank; None if the rank is not compared."""
         return self.pair_table.classes.of_rank(side, rank)
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer what only a comparison knows."""
+        """Answer one request about the comparison."""
         return answer(request, self)
 
     def _on_frame(self, request: operations.Frame) -> Answer:
@@ -466,15 +419,9 @@ class DiffAnswers:
 
 def one_step(both: Comparison, step: int) -> Comparison:
     """Return the comparison of one pair of steps."""
-    places = np.array([step])
+    before, after = (side.of_steps(np.array([step])) for side in both.sides)
     none = np.empty(0, np.int64)
-    return replace(
-        both,
-        before=both.before.of_steps(places),
-        after=both.after.of_steps(places),
-        before_alone=none,
-        after_alone=none,
-    )
+    return replace(both, before=before, after=after, before_alone=none, after_alone=none)
 
 
 def one_pair(both: Comparison, pair: int) -> Comparison:
@@ -488,7 +435,7 @@ def one_pair(both: Comparison, pair: int) -> Comparison:
 
 
 def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
-    """Return the node of another tree that is called alike on the same path; -1 for none."""
+    """Return the node of another tree with the same name and path; -1 for none."""
     if node < 0:
         return -1
     path, name = tree["path"].iloc[node], tree["name"].iloc[node]
@@ -497,7 +444,7 @@ def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
 
 
 def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:
-    """Return `hta_widgets.diff.lanes.lanes` as means over the pairs of ranks."""
+    """Return `hta_widgets.diff.align.lanes` as means over the pairs of ranks."""
     count = len(both.rank_pairs)
     parts = [lanes(both, line, pair=pair) for pair in range(count)]
     if count == 1:
@@ -510,41 +457,29 @@ def mean_lanes(both: Comparison, line: diff.Alignment) -> pd.DataFrame:
 
 
 def _with_short(frame: pd.DataFrame) -> pd.DataFrame:
-    if "name" in frame:
-        attrs = dict(frame.attrs)
-        frame = frame.assign(short=[short_name(name) for name in frame["name"].tolist()])
-        frame.attrs = attrs
-    return frame
+    if "name" not in frame:
+        return frame
+    return frame.assign(short=[short_name(name) for name in frame["name"].tolist()])
 
 
 def _cut(tree: pd.DataFrame) -> pd.DataFrame:
-    """Leave out what would be too small to see, and how it is called from outside."""
-    attrs = dict(tree.attrs)
+    """Return the largest nodes of a call tree, without the columns that the page does not show."""
     size = np.maximum(tree["before_ns"].to_numpy(), tree["after_ns"].to_numpy())
     if len(tree) > _MOST_NODES:
-        floor = float(np.sort(size)[-_MOST_NODES])
-        # A node is at least as large as those below it: what is left is a tree.
-        tree = tree[size >= floor]
-    tree = tree[
+        # A node is at least as large as those below it, so the rest is still a tree.
+        tree = tree[size >= np.sort(size)[-_MOST_NODES]]
+    return tree[
         ["node", "parent", "depth", "name", "kind", "before_count", "after_count", "before_ns",
          "after_ns", "status"]
     ]  # fmt: skip
-    tree.attrs = attrs
-    return tree
-
-
-#: Of both sides. Of more, one answer may keep the next cell waiting for too long.
-_MOST_EVENTS = 1_000_000
-#: Between two answers the kernel takes what it was asked, one request in each round of its loop.
-_PAUSE_S = 0.002
 
 
 def first_answers(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> Iterator[None]:
-    """Make what `js/src/compare/charts.ts` asks for at first, one answer at a time.
+    """Compute the first frames that `js/src/compare/charts.ts` requests, one per iteration.
 
-    They are kept, so that the page's own asking costs no more than the way there and back.
+    They are kept, so that the page's requests only fetch them.
     """
     shown = answers if pair is None else answers.of_pair(pair)
     yield
@@ -555,7 +490,7 @@ def first_answers(
     for name in ("waterfall:kind", "steps", *lanes, "names", "changes", findings, "icicle"):
         yield
         shown.frame(name)
-    # The page unfolds the largest kind.
+    # The page expands the largest kind.
     largest = shown.frame("waterfall:kind")["columns"]["kind"][:1]
     yield
     shown.frame("waterfall:cause" if largest == ["idle"] else "waterfall:operator")
@@ -566,10 +501,10 @@ def first_answers(
 def answer_ahead(
     answers: DiffAnswers, base: str, *, swapped: bool = False, pair: int | None = None
 ) -> None:
-    """Begin with `first_answers`, each in a turn of its own of the kernel's event loop.
+    """Start `first_answers` in the kernel's event loop, one per callback, while the page loads.
 
-    A page takes a while to load, in which the kernel has nothing else to do; what it is asked
-    meanwhile comes in between. Where no such loop runs, and of large runs, the page asks first.
+    Requests of the page are answered in between. Without a running loop, or for large runs, nothing
+    is prepared.
     """
     if not answers.has_events or answers.events > _MOST_EVENTS:
         return
@@ -579,11 +514,11 @@ def answer_ahead(
         return
     work = first_answers(answers, base, swapped=swapped, pair=pair)
 
-    def turn() -> None:
+    def advance() -> None:
         try:
             next(work)
-        except Exception:  # noqa: BLE001 - the page asks for it itself, and hears why it fails
+        except Exception:  # noqa: BLE001 - the page requests it again, and gets the error
             return
-        loop.call_later(_PAUSE_S, turn)
+        loop.call_later(_PAUSE_S, advance)
 
-    loop.call_soon(turn)
+    loop.call_soon(advance)

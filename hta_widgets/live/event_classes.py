@@ -1,34 +1,41 @@
-"""What a comparison says of every event, as a code that timelines have a colour for."""
+"""Classes of events in a comparison, as codes that timelines colour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.diff.compare import Comparison
-
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.uint8]
 
-_DEVICE = ("compute", "communication", "memory")
+#: By code, as in `js/src/facts/event_classes.ts`. Numbers of slower and faster: less than a third
+#: longer than the other, less than twice as long, longer.
+CLASSES: tuple[str, ...] = (
+    "same", "slower_1", "slower_2", "slower_3", "faster_1", "faster_2", "faster_3",
+    "only_here", "moved", "replaced", "not_compared",
+)  # fmt: skip
+_THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
+
+DEVICE = ("compute", "communication", "memory")
 
 
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Ints:
-    """Return the rows of `pairs` that a change is about.
+    """Return the rows of `pairs` that belong to a change.
 
-    Operators of its name, as far as their calls are what it says, and the device work that belongs
-    to them: of what came, went or moved all work below, of slower and faster ones what they
-    launched themselves, of replaced work that alone.
+    These are the changed operators of its name with their device work: all work below for added,
+    removed and moved ones, the work they launched for slower and faster ones; for replaced work
+    only the work.
     """
     word, name = str(change["change"]), str(change["name"])
     status = pairs["status"].to_numpy()
     named = _of_texts(pairs["name"], lambda text: text == name)
-    device = pairs["kind"].isin(_DEVICE).to_numpy()
+    device = pairs["kind"].isin(DEVICE).to_numpy()
     launched = device & _of_texts(
         pairs["path"], lambda text: text == name or text.endswith(_BETWEEN + name)
     )
@@ -45,53 +52,30 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Ints:
 
 
 def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Flags:
-    """Return where a category holds; asked once for each distinct text."""
-    asked = np.array([holds(text) for text in column.cat.categories], dtype=np.bool_)
-    codes = column.cat.codes.to_numpy()
-    found: Flags = asked[codes] & (codes >= 0) if len(asked) else np.zeros(len(codes), np.bool_)
+    """Return which rows have a category for which `holds` is true."""
+    # The last entry is for missing values, -1.
+    flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
+    found: Flags = flags[column.cat.codes.to_numpy()]
     return found
 
 
-Codes = npt.NDArray[np.uint8]
-
-#: By code, the same as in `js/src/facts/event_classes.ts`. The first number of slower and faster
-#: is for less than a third longer than the other, the second for less than twice as long.
-CLASSES: tuple[str, ...] = (
-    "same",
-    "slower_1",
-    "slower_2",
-    "slower_3",
-    "faster_1",
-    "faster_2",
-    "faster_3",
-    "only_here",
-    "moved",
-    "replaced",
-    "not_compared",
-)
-
-_THIRD, _TWICE = 4 / 3, 2.0
-
-
 class EventClasses:
-    """A class for every event of both sides."""
+    """A class for every event of both sides; `rows` has the pair of each event by side and rank."""
 
-    def __init__(self, both: Comparison, pairs: pd.DataFrame) -> None:
-        self.of_pairs = classes_of_pairs(pairs)
-        self._rank_pairs = both.rank_pairs
-        self._by_rank: list[dict[int, Codes]] = []
-        for word, side in zip(("before", "after"), both.sides, strict=True):
-            rank, ids = pairs[f"{word}_rank"].to_numpy(), pairs[f"{word}_id"].to_numpy()
-            found = {}
-            for number, part in side.parts.items():
-                codes = np.full(len(part.table), CLASSES.index("not_compared"), np.uint8)
-                rows = np.flatnonzero((rank == number) & (ids >= 0))
-                codes[ids[rows]] = self.of_pairs[rows]
-                found[number] = codes
-            self._by_rank.append(found)
+    def __init__(
+        self,
+        of_pairs: Codes,
+        rows: Sequence[Mapping[int, Ints]],
+        rank_pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        self.of_pairs = of_pairs
+        self._rank_pairs = rank_pairs
+        # The last entry is for events without a pair, -1.
+        codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
+        self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
     def of_rank(self, side: int, rank: int) -> Codes | None:
-        """Return the class of each event of a rank, by id; None of ranks that are not compared."""
+        """Return the class of each event of a rank, by id; None if the rank is not compared."""
         return self._by_rank[side].get(rank)
 
     def counts(self) -> dict[str, Any]:
@@ -113,16 +97,12 @@ class EventClasses:
 def classes_of_pairs(pairs: pd.DataFrame) -> Codes:
     """Return the class of each pair."""
     before, after = pairs["before_ns"].to_numpy(), pairs["after_ns"].to_numpy()
-    statuses = list(pairs["status"].cat.categories)
     ratio = np.maximum(before, after) / np.maximum(np.minimum(before, after), 1)
     size = (ratio >= _THIRD).astype(np.int64) + (ratio >= _TWICE)
-    changed = np.where(
-        after > before, CLASSES.index("slower_1") + size, CLASSES.index("faster_1") + size
-    )
-    alone = {"added": "only_here", "removed": "only_here"}
-    class_of = np.array(
-        [CLASSES.index(alone.get(name, name)) if name != "changed" else -1 for name in statuses]
-    )
+    changed = size + np.where(after > before, CLASSES.index("slower_1"), CLASSES.index("faster_1"))
+    names = {"added": "only_here", "removed": "only_here", "changed": "slower_1"}
+    statuses = pairs["status"].cat.categories
+    class_of = np.array([CLASSES.index(names.get(name, name)) for name in statuses])
     found = class_of[pairs["status"].cat.codes.to_numpy()]
-    codes: Codes = np.where(found < 0, changed, found).astype(np.uint8)
+    codes: Codes = np.where(pairs["status"] == "changed", changed, found).astype(np.uint8)
     return codes

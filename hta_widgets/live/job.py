@@ -1,7 +1,8 @@
-"""Answers about one job."""
+"""Answer requests about one job."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
@@ -37,12 +38,17 @@ from hta_widgets.trace.traceset import TraceSet
 T = TypeVar("T")
 
 MOST_FRAMES = 100
+# Memory for indexed lanes: enough for each event once, within limits.
+BYTES_PER_EVENT = 24
+LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+_MOST_ANSWERS = 16  # that are kept or computed at a time
+NO_WAITS = "there is no communication between ranks on their devices"
 
 
 def _matched(traces: TraceSet) -> Work[None]:
-    """Return the work of matching a set's collectives; most answers are about waits as well.
+    """Return the work of matching a set's collectives, which most answers need for waits.
 
-    It is shared by timeline and panels, and a new selection does not cancel it.
+    Timeline and panels share it, and a new selection does not cancel it.
     """
 
     def match() -> None:
@@ -55,7 +61,7 @@ class PanelEngine:
     """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Pages are answered at once, whatever a cluster is busy with.
+        # Pages are answered here, not by a busy cluster.
         self.traces = traces.on(None)
         keep_for_pages()
         self._kept: LRU[Hashable, pd.DataFrame] = LRU(MOST_FRAMES)
@@ -65,7 +71,7 @@ class PanelEngine:
     def frame(
         self, panel: str, selection: Selection | None = None, *, top: int | None = None
     ) -> pd.DataFrame:
-        """Return what a panel shows."""
+        """Return the frame of a panel."""
         found = self._frame(panel, selection, top).copy()
         if panel in MARKED:
             named = self._headline.value
@@ -84,11 +90,11 @@ class PanelEngine:
         return found
 
     def headline(self) -> dict[str, Any]:
-        """Return what matters most in the whole job, as the page takes it."""
+        """Return the headline of the whole job as JSON."""
         return self._headline.value.to_json()
 
     def headline_by(self, due: float) -> dict[str, Any] | None:
-        """Return the same, or None where it is not there by `due`."""
+        """Return the headline, or None if it is not computed until `due`."""
         is_made = _matched(self.traces).by(due) and self._headline.by(due)
         return self.headline() if is_made else None
 
@@ -97,21 +103,18 @@ class PanelEngine:
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, due: float) -> bool:
-        """Return whether `frame` has what a panel shows at once, by `due`."""
+        """Return whether the frame of a panel is computed until `due`."""
         return self._frame_by(due, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
-        """Return what a panel shows; nobody may change it.
-
-        Most brushes leave some panels as they were: those that write what was brushed.
-        """
+        """Return the frame of a panel, shared: do not change it."""
         key, make = self._work(panel, selection, top)
         return self._kept.of(key, make)
 
     def _frame_by(
         self, due: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
-        """Return the same, or None where it is not there by `due`."""
+        """Return the frame of a panel, or None if it is not computed until `due`."""
         key, make = self._work(panel, selection, top)
         found = self._kept.get(key)
         if found is None and (made := self._made_by(due, key, make)) is not None:
@@ -123,19 +126,21 @@ class PanelEngine:
     ) -> tuple[Hashable, Callable[[], pd.DataFrame]]:
         known = panels()
         if panel not in known:
-            raise ValueError(f"there is no panel {panel!r}; the panels are {', '.join(known)}")
+            raise ValueError(f"no panel {panel!r}; the panels are {', '.join(known)}")
         chosen = self._of(panel, selection)
         key = (panel, top, taxonomy.version(), chosen)
         make = known[panel].frame or MAKERS[panel]
         return key, lambda: make(self.traces, chosen, top)
 
     def _made_by(self, due: float, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return what is made, or None where it is not there by `due`."""
+        """Return a result, or None if it is not computed until `due`."""
+        if due == math.inf:
+            return make()
         work = self._works.get(key, make)
         return work.value if _matched(self.traces).by(due) and work.by(due) else None
 
     def stop(self) -> None:
-        """Cancel what is being made, as where the page is closed; asked again, it begins again."""
+        """Cancel all work, for example when the page is closed; later requests start it again."""
         self._works.clear()
         _matched(self.traces).cancel()
         self._headline.cancel()
@@ -145,15 +150,11 @@ class PanelEngine:
 
     def _on_panels(self, request: operations.Panels) -> Answer:
         selection, panels = Selection.from_json(request.selection), request.panels
-        if request.within_ms is None:
-            frames = {one: as_json(self._frame(one, selection, request.top)) for one in panels}
-            return {"panels": frames}, None
         until = due(request.within_ms)
         found: dict[str, Any] = {}
         for at, panel in enumerate(panels):
-            if at and time.perf_counter() >= until:
-                return {"panels": found, "left": panels[at:]}, None
-            frame = self._frame_by(until, panel, selection, request.top)
+            is_late = at and time.perf_counter() >= until
+            frame = None if is_late else self._frame_by(until, panel, selection, request.top)
             if frame is None:
                 return {"panels": found, "left": panels[at:]}, None
             found[panel] = as_json(frame)
@@ -168,49 +169,33 @@ class PanelEngine:
         selection = self._of("heatmap", Selection.from_json(request.selection))
 
         def binned() -> pd.DataFrame:
+            scope: Any = {"selection": selection, "window": (start, end)}
             return analysis.rank_time_heatmap(
-                self.traces,
-                metric=metric,
-                bins=bins,
-                clock=CLOCK,
-                selection=selection,
-                window=(start, end),
+                self.traces, metric=metric, bins=bins, clock=CLOCK, **scope
             )
 
-        if request.within_ms is None:
-            frame: pd.DataFrame | None = binned()
-        else:
-            key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
-            frame = self._made_by(due(request.within_ms), key, binned)
+        key = ("heatmap", taxonomy.version(), metric, start, end, bins, selection)
+        frame = self._made_by(due(request.within_ms), key, binned)
         if frame is None:
             return dict(PENDING), None
         values = np.ascontiguousarray(frame["value_ns"].to_numpy(np.float64)).astype("<f8")
         kept = ("matched", "note", "span_ns")
-        attrs = {key: frame.attrs[key] for key in kept if key in frame.attrs}
         reply = {
             "ranks": frame["rank"].to_numpy()[::bins].tolist(),
             "start": start,
             "end": end,
             "bins": bins,
             "exact": True,
-            "attrs": attrs,
+            "attrs": {key: frame.attrs[key] for key in kept if key in frame.attrs},
         }
         return reply, values.tobytes()
 
 
-#: What indexed lanes may take: enough for each event once, within limits.
-BYTES_PER_EVENT = 24
-LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-#: So many answers are made at a time, or kept: several pages may ask.
-_MOST_ANSWERS = 16
-NO_WAITS = "there is no communication between ranks on their devices"
-
-
 class TileEngine:
-    """Tiles, figures and details of a job, made when they are asked for."""
+    """Tiles, figures and details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Pages are answered at once, whatever a cluster is busy with.
+        # Pages are answered here, not by a busy cluster.
         self.traces = traces = traces.on(None)
         self.job: Job = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -223,20 +208,20 @@ class TileEngine:
         self._device = Work(lambda: DeviceTimes.of(list(self._indices.values())))
         self._matched = Work(self._match)
         self._ribbons = Work(lambda: Ribbon(self.lateness))
-        self._alike = Work(self._cluster)
+        self._clusters = Work(self._cluster)
         self._answers = Works(_MOST_ANSWERS)
         self._search = Search(list(self._indices.values()))
         self._searchable = Work(self._search.prepare)
-        #: Gives a rank's events a class each, which tiles tell where the page asks for it.
+        #: returns the class of each event of a rank, for tiles that are requested with classes
         self.classes_of: Callable[[int], Classes | None] | None = None
 
     def scene(self) -> dict[str, Any]:
-        """Return what does not change with the view, as JSON values."""
+        """Return the JSON values that do not change with the view."""
         return self._scene
 
     @property
     def index_bytes(self) -> int:
-        """What the lanes that are indexed now take; beyond a limit the oldest go."""
+        """The memory of the indexed lanes; beyond a limit the oldest are dropped."""
         return self._budget.lanes.used
 
     @cached_property
@@ -290,7 +275,7 @@ class TileEngine:
         if request.selection is None:
             if not self._searchable.by(due(request.within_ms)):
                 return dict(PENDING), None
-            # Matched here: only the main thread can leave an expression that backtracks forever.
+            # Not in the background: only the main thread can interrupt a regular expression.
             hits = self._search.hits(request.text)
 
         def made() -> Answer:
@@ -337,11 +322,11 @@ class TileEngine:
         return self._ribbons.value.within(request.start, request.end, request.bins, request.ranks)
 
     def _on_clusters(self, request: operations.Clusters) -> Answer:
-        if not self._alike.by(due(request.within_ms)):
+        if not self._clusters.by(due(request.within_ms)):
             return dict(PENDING), None
-        return self._alike.value, None
+        return self._clusters.value, None
 
-    # --- what requests name -----------------------------------------------------------------------
+    # --- lanes, rows and collectives --------------------------------------------------------------
 
     def _of_lane(self, lane: int) -> RankIndex:
         return self._indices[self.job.of_lane(lane).rank]
@@ -359,7 +344,7 @@ class TileEngine:
 
     @property
     def lateness(self) -> Lateness:
-        """The matched collectives; found when they are first asked for."""
+        """The matched collectives, computed on first access."""
         return self._matched.value
 
     def _match(self) -> Lateness:
@@ -377,7 +362,7 @@ class TileEngine:
 
         return clusters(rank_clusters(self.traces))
 
-    # --- what takes long --------------------------------------------------------------------------
+    # --- background -------------------------------------------------------------------------------
 
     def _in_background(self, request: Request, make: Callable[[], Answer]) -> Answer:
         until, request.within_ms = due(request.within_ms), None
@@ -385,10 +370,10 @@ class TileEngine:
         return work.value if work.by(until) else (dict(PENDING), None)
 
     def stop(self) -> None:
-        """Cancel what is being made, as where the page is closed; asked again, it begins again."""
+        """Cancel all work, for example when the page is closed; later requests start it again."""
         self._answers.clear()
         works: tuple[Work[Any], ...] = (
-            self._searchable, self._device, self._matched, self._ribbons, self._alike,
+            self._searchable, self._device, self._matched, self._ribbons, self._clusters,
         )  # fmt: skip
         for work in works:
             work.cancel()

@@ -1,6 +1,6 @@
-"""Requests of pages: their types, the check of what arrives, and the replies' way back.
+"""Requests of pages: their types, their check, and the way of the replies.
 
-`scripts/protocol.py` writes the types of the page and the requests in docs/protocol.md from these.
+`scripts/protocol.py` writes the page's types and the requests in docs/protocol.md from them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Cell(_Window, tag="cell", kw_only=True):
 
 
 class SearchText(Request, tag="search", kw_only=True):
-    """How many events match a text."""
+    """Count the events that match a text."""
 
     text: str
 
@@ -97,7 +97,7 @@ class Find(Request, tag="find", kw_only=True):
 
 
 class Marks(_Window, tag="marks", kw_only=True):
-    """Where events begin that match a text or a selection."""
+    """Starts of events that match a text or a selection, in bins."""
 
     bins: int
     lanes: Lanes
@@ -137,7 +137,7 @@ class Collective(Request, tag="collective", kw_only=True):
 
 
 class RibbonOf(_Window, tag="ribbon", kw_only=True):
-    """How late each rank arrives at collectives, in bins."""
+    """Lateness of each rank at collectives, in bins."""
 
     bins: int
     ranks: list[int] | None = None
@@ -253,7 +253,7 @@ class ChangeEvents(Request, tag="change_events", kw_only=True):
 
 
 class ClassesOf(Request, tag="classes", kw_only=True):
-    """How many events were added, removed, changed and so on."""
+    """Count the events that were added, removed, changed and so on."""
 
 
 class ExportPair(Request, tag="export_pair", kw_only=True):
@@ -275,7 +275,7 @@ OPERATIONS: dict[str, type[Request]] = {
 
 
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
-    """Answer a request by the first of `answerers` that has its method, such as ``_on_tiles``."""
+    """Answer a request by the first of `answerers` with a method for it, such as ``_on_tiles``."""
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
     for one in answerers if kind else ():
@@ -304,29 +304,27 @@ class _Messenger(Protocol):
 
 
 def serve(widget: _Messenger, answer: Callable[[dict[str, Any]], Answer]) -> None:
-    """Answer every ``{"rpc", "op", …}`` message of `widget` with `answer`, errors included.
+    """Answer every ``{"rpc", "op", …}`` message of `widget` with `answer`.
 
-    A failure must reach the page: what a message handler raises is seen by nobody.
+    Errors are sent as replies, because Jupyter does not show errors of message handlers.
     """
 
     def handle(_widget: Any, content: Any, _buffers: list[Any]) -> None:
         if not isinstance(content, dict) or "rpc" not in content:
             return
-        token = content["rpc"]
+        token, error = content["rpc"], None
         try:
             reply, buffer = answer(content)
             buffers = [] if buffer is None else [buffer]
             widget.send({"rpc": token, "ok": True, "reply": reply}, buffers)
         except KeyboardInterrupt:
-            # Who stops the kernel stops this; the page must not wait on for it.
-            widget.send({"rpc": token, "ok": False, "error": {"message": "Interrupted."}})
-        except TraceError as error:
-            widget.send({"rpc": token, "ok": False, "error": {"message": str(error)}})
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
-            message = f"{type(error).__name__}: {error}"
+            error = {"message": "Interrupted."}
+        except TraceError as failure:
+            error = {"message": str(failure)}
+        except Exception as failure:  # noqa: BLE001 - the page must get any error
             detail = traceback.format_exc(limit=-6)
-            widget.send(
-                {"rpc": token, "ok": False, "error": {"message": message, "detail": detail}}
-            )
+            error = {"message": f"{type(failure).__name__}: {failure}", "detail": detail}
+        if error is not None:
+            widget.send({"rpc": token, "ok": False, "error": error})
 
     widget.on_msg(handle)

@@ -92,7 +92,7 @@ def panel_of(name: str) -> Panel:
     of_analysis = (one for one in known.values() if one.analysis == name and name)
     found = known.get(name) or next(of_analysis, None)
     if found is None:
-        raise ValueError(f"there is no panel {name!r}; the panels are {', '.join(known)}")
+        raise ValueError(f"no panel {name!r}; the panels are {', '.join(known)}")
     return found
 
 
@@ -182,7 +182,7 @@ def _check(names: Iterable[str]) -> None:
             if shown is not None:
                 guess = f" The panel of {name} is {shown!r}."
             raise TraceError(
-                f"there is no panel {name!r}",
+                f"no panel {name!r}",
                 remedy=f"The panels are {', '.join(known)}.{guess}",
             )
         if name in seen:

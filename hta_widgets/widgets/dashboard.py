@@ -1,4 +1,4 @@
-"""Dashboard."""
+"""The dashboard of a job: linked panels, a headline and the timeline."""
 
 from __future__ import annotations
 
@@ -43,24 +43,31 @@ from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
     LinkedView,
     as_traces,
+    asset,
     bokeh_asset,
     bokeh_module,
     in_marimo,
 )
 
+#: The traits that a saved page shows unchanged.
+_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about", "_tables")
+
 
 @cache
 def figure_items(panel: str) -> dict[str, Any]:
-    """Return a panel's sheet as ``{"light": item, "dark": item}``; empty if it is no chart."""
-    kept = _place(panel)
+    """Return a panel's figure as ``{"light": item, "dark": item}``; empty if it has none.
+
+    Items are kept on disk, for the installed Bokeh and this code.
+    """
+    stamp = repr((panel, code_stamp("bokeh", "*.py", "charts/*.py")))
+    path = cache_folder() / "charts" / f"{hashlib.sha256(stamp.encode()).hexdigest()[:40]}.json"
     with contextlib.suppress(OSError, ValueError):
-        items = json.loads(kept.read_text("utf-8"))
+        items = json.loads(path.read_text("utf-8"))
         if isinstance(items, dict) and set(items) == {"light", "dark"}:
             return items
     from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
@@ -69,51 +76,30 @@ def figure_items(panel: str) -> dict[str, Any]:
         text = json.dumps(panel_items(panel), separators=(",", ":"))
     except ValueError:
         return {}
-    _keep(kept, text)
-    return dict(json.loads(text))
-
-
-def _place(panel: str) -> Path:
-    told = hashlib.sha256(repr((panel, _made_by())).encode()).hexdigest()[:40]
-    return cache_folder() / "charts" / f"{told}.json"
-
-
-@cache
-def _made_by() -> tuple[object, ...]:
-    """Return the fingerprint of the code and the Bokeh version that make an item."""
-    return code_stamp("bokeh", "*.py", "charts/*.py")
-
-
-def _keep(place: Path, text: str) -> None:
-    """Write an item aside and rename it: who reads never sees half of one."""
     with contextlib.suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with written_whole(place) as file:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with written_whole(path) as file:
             file.write(text.encode())
+    return dict(json.loads(text))
 
 
 T = TypeVar("T")
 
 
 class UnknownNameError(TraceError, KeyError):
-    """There is nothing of this name: an error of this package, and of a mapping."""
+    """An unknown name: an error of this package, and of a mapping."""
 
     # A KeyError shows its message in quotes.
     __str__ = Exception.__str__
 
 
 class Following(Mapping[str, T], Generic[T]):
-    """Values by name, made when they are asked for and kept until the selection changes."""
+    """Values by name, computed on access and kept until the selection changes."""
 
     def __init__(
-        self,
-        names: tuple[str, ...],
-        make: Callable[[str], T],
-        canonical: Callable[[str], str],
+        self, names: tuple[str, ...], make: Callable[[str], T], canonical: Callable[[str], str]
     ) -> None:
-        self._names = names
-        self._make = make
-        self._canonical = canonical
+        self._names, self._make, self._canonical = names, make, canonical
         self._kept: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
@@ -139,23 +125,17 @@ class Following(Mapping[str, T], Generic[T]):
         return f"<of the current selection: {', '.join(self._names)}>"
 
     def forget(self) -> None:
-        """Make everything anew when it is asked for next."""
+        """Drop all values."""
         self._kept.clear()
 
 
-#: The traits that a saved page shows as they are.
-_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about", "_tables")
-#: The traits that figures hang on.
-_FIGURES_HANG_ON = ("selection", "scope", "view")
-
-
 class Dashboard(LinkedView):
-    """Show where a job's time goes, on which rank and since when: everything linked.
+    """Show in linked panels how a job's time is spent, by rank and over time.
 
-    A headline in words; charts, a rank × time heatmap, tables and the timeline of one job. Select
-    in any of them, and all others follow: click a bar, a cell or a row, drag over a stretch of
-    time. Ctrl and a click adds; a click on what is selected, or on nothing, clears. A chart is
-    not filtered by its own choice, it marks it. ``Ctrl+Z`` undoes.
+    A headline in words, charts, a rank × time heatmap, tables and the timeline of one job. A
+    selection in one of them filters the others: click a bar, a cell or a row, or drag over a
+    stretch of time. Ctrl and a click adds; a click on the selection, or on empty ground, clears. A
+    chart marks its own selection instead of filtering by it. ``Ctrl+Z`` undoes.
 
     Parameters
     ----------
@@ -164,11 +144,11 @@ class Dashboard(LinkedView):
     panels : list of str, or list of lists of str, optional
         Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
-        names leaves the places to the width that there is; in a list of lists each inner list is
-        a row of panels side by side. Default: all that the job has something for; a line below
-        lists the others. Users can hide and show panels as well.
+        names is arranged by the available width; in a list of lists each inner list is a row of
+        panels. Default: all with data; a line below lists the others. Users can hide and show
+        panels as well.
     height : int, optional
-        Height of the timeline's drawing in CSS pixels. Default: what its ranks need, within limits.
+        Height of the timeline's drawing in CSS pixels. Default: by its ranks, within limits.
     color : {"kind", "name"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
@@ -179,16 +159,16 @@ class Dashboard(LinkedView):
     selection : Selection
         What is selected; a `Selection` of everything if nothing is. Assign or `select`.
     scope : {"selection", "view"}
-        What figures are of: the selection, or what is in view where the selection names no window.
+        What figures show: the selection, or the window of the timeline if the selection has none.
     view : tuple of int
         Window of the timeline, ns since ``TraceSet.origin_ns``.
     panels : list
         The panels that are shown, as above.
     metric : str
-        What the heatmap shows.
+        The metric of the heatmap.
     frames : mapping of str to DataFrame
-        ``frames["kernel_breakdown"]`` is that analysis of the current selection, without what its
-        own panel selects; ids of panels work as well. Made when asked for, kept until the
+        ``frames["kernel_breakdown"]`` is that analysis of the current selection, without the part
+        that its own panel selects; ids of panels work as well. Computed on access, kept until the
         selection changes.
     charts : mapping of str to bokeh.plotting.figure
         The charts of the current selection, by panel, each usable alone.
@@ -198,7 +178,7 @@ class Dashboard(LinkedView):
     Raises
     ------
     TraceError
-        If `panels` names what is no panel, or `metric` what is no metric.
+        If `panels` or `metric` has an unknown name.
 
     Examples
     --------
@@ -227,8 +207,7 @@ class Dashboard(LinkedView):
         color: str = "kind",
         folded: bool | None = None,
     ) -> None:
-        self._esm = asset("dashboard.js").read_text("utf-8")
-        self._css = asset("dashboard.css").read_text("utf-8")
+        self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
         drawn = as_traces(traces, "Dashboard")
         workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
         labels = {one.name: one.label for one in all_formats()}
@@ -260,25 +239,25 @@ class Dashboard(LinkedView):
             _tables=base_tables(drawn),
             _scene=scene,
         )
-        self.observe(self._forget, names=list(_FIGURES_HANG_ON))
+        self.observe(self._forget, names=["selection", "scope", "view"])
         if in_marimo():
-            # Later, when the page asks for charts, no cell runs that could make a widget.
+            # When the page requests charts, no cell runs that could make a widget.
             self.bokehjs = bokeh_asset()
 
     # --- views and numbers ------------------------------------------------------------------------
 
     @cached_property
     def timeline(self) -> Timeline:
-        """The timeline as a view of its own, which follows this dashboard and leads it."""
+        """The timeline as a separate view, linked with this dashboard."""
         return Timeline(self.traces, color=self.color, _engine=self.engine, _state=self.state)
 
     def panel_frame(self, panel: str) -> pd.DataFrame:
-        """Return what a panel shows of the current selection: the numbers that it draws.
+        """Return the numbers that a panel draws for the current selection.
 
         Parameters
         ----------
         panel : str
-            Such as ``"breakdown"``; or ``"summary"``, how many events are selected.
+            Such as ``"breakdown"``; or ``"summary"``, the number of selected events.
         """
         return self._panel_frames[panel]
 
@@ -295,12 +274,12 @@ class Dashboard(LinkedView):
         Returns
         -------
         str
-            The path that was written.
+            The path.
 
         Raises
         ------
         TraceError
-            If the suffix is none of these, or the file cannot be written.
+            If the suffix is unknown, or the file cannot be written.
         """
         return write_table(self.frames[name], Path(path))
 
@@ -310,15 +289,14 @@ class Dashboard(LinkedView):
         Parameters
         ----------
         path : path-like
-            The file to write.
         max_mb : float, default 25
-            Embed detail level by level until the page would be larger than this; the page says
+            Embed detail level by level until the page would be larger than this; the page states
             where detail was left out.
 
         Returns
         -------
         str
-            The path that was written.
+            The path.
         """
         self._figures = self._drawn(
             [name for name in chart_panels() if name in self._about["panels"]]
@@ -334,7 +312,7 @@ class Dashboard(LinkedView):
 
     @property
     def _shown(self) -> Selection:
-        """What figures are of."""
+        """The selection of figures, see `scope`."""
         selection = self.selection
         if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
             fields = {**selection.to_json(), "start_ns": self.view[0], "end_ns": self.view[1]}
@@ -382,10 +360,10 @@ class Dashboard(LinkedView):
             )
         return metric
 
-    # --- what the page asks -----------------------------------------------------------------------
+    # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of a page, of docs/protocol.md."""
+        """Answer one request of docs/protocol.md."""
         return answer(request, self, self.panel_engine, self.engine)
 
     def _on_offline(self, request: operations.Offline) -> Answer:
@@ -417,7 +395,7 @@ class Dashboard(LinkedView):
         return OfflineData(self.engine, self._scene, self.state.snapshot())
 
     def _drawn(self, panels: Sequence[str]) -> dict[str, Any]:
-        """Return charts for the page, which fills in their rows, and hand it their library."""
+        """Return charts for the page, which adds the rows, and send it BokehJS."""
         if self.bokehjs is None:
             self.bokehjs = bokeh_asset()
         return {panel: figure_items(panel) for panel in panels if panel in chart_panels()}
@@ -430,7 +408,7 @@ class Dashboard(LinkedView):
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
     remedy = f"The {what}s of this job are {', '.join(known)}."
-    return UnknownNameError(f"there is no {what} {name!r}", remedy=remedy)
+    return UnknownNameError(f"no {what} {name!r}", remedy=remedy)
 
 
 def _expanded(path: object) -> Path:

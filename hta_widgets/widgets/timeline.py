@@ -11,18 +11,19 @@ import traitlets as t
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import save_html
+from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
-from hta_widgets.text import Time
+from hta_widgets.text import Time, as_window
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
     LinkedView,
     State,
     as_traces,
-    write_svg,
+    asset,
+    write_text,
 )
 
 
@@ -39,13 +40,12 @@ class Timeline(LinkedView):
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
     height : int, default 480
-        Height of the drawing in CSS pixels; toolbar, status line and panels come on top.
+        Height of the drawing in CSS pixels, without toolbar, status line and panels.
     color : {"kind", "name"}, default "kind"
-        Colour events by what they are, or give each name its own shade of that colour.
-
+        Colour events by kind, or give each name its own shade of the kind's colour.
     folded : bool, optional
-        Fold ranks that behave alike (`analysis.rank_clusters`) into one row each, so that only
-        these and the outliers have rows; numbers stay those of all ranks. Default: above 16 ranks.
+        Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
+        outliers have rows; numbers remain those of all ranks. Default: above 16 ranks.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Timeline(LinkedView):
     pinned : list of str
         ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
     folded : bool
-        Whether ranks that behave alike are folded; of this timeline alone, and not undone.
+        Whether similar ranks are folded; linked views do not share it, and undo ignores it.
 
     Examples
     --------
@@ -87,8 +87,7 @@ class Timeline(LinkedView):
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:
-        self._esm = asset("timeline.js").read_text("utf-8")
-        self._css = asset("timeline.css").read_text("utf-8")
+        self._esm, self._css = asset("timeline.js"), asset("timeline.css")
         drawn = as_traces(traces)
         engine = _engine or TileEngine(drawn)
         super().__init__(
@@ -107,15 +106,14 @@ class Timeline(LinkedView):
         Parameters
         ----------
         path : path-like
-            The file to write.
         max_mb : float, default 25
-            Embed detail level by level until the page would be larger than this; the page says
+            Embed detail level by level until the page would be larger than this; the page states
             where detail was left out.
 
         Returns
         -------
         str
-            The path that was written.
+            The path.
         """
         return save_html(path, self.engine, self._scene, self.state.snapshot(), max_mb=max_mb)
 
@@ -129,37 +127,50 @@ class Timeline(LinkedView):
     ) -> str:
         """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
 
-        The picture is drawn in Python, from the events themselves, so it needs no browser. Ranks
-        are folded as in this timeline; ranks that were opened in a page are not known here: the
-        page's own export draws those too.
+        The picture is drawn in Python, so it needs no browser. Ranks are folded as in this
+        timeline; those that were opened in a page are only drawn by the page's own export.
 
         Parameters
         ----------
         path : path-like
-            The file to write.
         width : float, default 1200
-            Of the picture, in px; from 900 on it has totals per rank, below 760 no names of lanes.
+            In px; from 900 on with totals per rank, below 760 without names of lanes.
         view : tuple of int, optional
             The window since the origin, in ns or as in ``"12.3ms"``. Default: the one shown.
         theme : {"light", "dark"}
-            Its colours.
 
         Returns
         -------
         str
-            The path that was written.
+            The path.
 
         Raises
         ------
         TraceError
-            If the picture is too narrow, the window has no length, there is no such theme, or the
+            If the picture is too narrow, the window has no length, the theme is unknown, or the
             file cannot be written.
 
         Examples
         --------
         >>> timeline.to_svg("window.svg", view=(12_000_000, 18_000_000))  # doctest: +SKIP
         """
-        return write_svg(self, path, width=width, window=view, theme=theme)
+        state = self.state.snapshot()
+        if view is not None:
+            state["view"] = list(as_window(view))
+        # Ranks that another panel of a dashboard selected are the only ones shown.
+        ranks = (state["selection"] or {}).get("ranks")
+        is_chosen_elsewhere = state["ranks_from"] not in {"", "timeline"}
+        text = timeline_svg(
+            self.engine,
+            self._scene,
+            state,
+            width=width,
+            height=self.height,
+            theme=theme,
+            folded=self.folded,
+            only=set(ranks) if ranks and is_chosen_elsewhere else None,
+        )
+        return write_text(path, text)
 
 
 def _only_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""TraceDiff."""
+"""The view of two runs: both timelines, tables, findings, and one history."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import anywidget
-import numpy as np
 import pandas as pd
 import traitlets as t
 
@@ -31,11 +30,11 @@ from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.assets import asset
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     LinkedView,
+    asset,
     known_or_loaded,
     shown_window,
     write_text,
@@ -45,46 +44,38 @@ SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
 
 
-def known_word(what: str, word: str, known: Sequence[str]) -> None:
-    """Refuse a word that is none of those known."""
+def _check(kind: str, word: str, known: Sequence[str]) -> None:
     if word not in known:
-        raise TraceError(f"there is no {what} {word!r}", remedy=f"They are {', '.join(known)}.")
+        raise TraceError(f"no {kind} {word!r}", remedy=f"Use {' or '.join(known)}.")
 
 
 class SideTimeline(Timeline):
-    """The timeline of one run: it goes to a page only where somebody shows it by itself.
+    """The timeline of one run, which opens a comm only when it is displayed by itself.
 
-    The page of a comparison draws both runs, and needs no more of these than their states.
+    The page of a comparison draws both runs, and only needs the states of these timelines.
     """
 
     def open(self) -> None:
-        """Wait until somebody asks which model this is."""
+        """Do nothing; see `model_id`."""
 
     @property
     def model_id(self) -> str:
-        """What a page that shows this timeline calls it."""
+        """The id of the model, which is opened on first access."""
         super().open()
         found: str = super().model_id
         return found
 
 
-def place_of(side: str) -> int:
-    """Return 0 for before and 1 for after."""
-    if side not in SIDES:
-        raise TraceError(f"there is no side {side!r}", remedy='Give "before" or "after".')
-    return 0 if side == "before" else 1
-
-
 def whole_selection(source: Any) -> Selection:
-    """Return a side as a selection, which still knows the other ranks of its set."""
+    """Return a side as a selection with all ranks of its set."""
     found = known_or_loaded(source, "TraceDiff")
     if isinstance(found, Selection):
         return found.owner.select(found)
     return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
 
 
-def turned(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:
-    """Return a comparison the other way round."""
+def swap_sides(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:
+    """Return a comparison with swapped sides."""
     steps = None
     if both.before.has_steps:
         steps = dict(zip(both.after.steps.tolist(), both.before.steps.tolist(), strict=True))
@@ -100,7 +91,7 @@ def turned(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison
 def first_window(
     side: RunSide, source: Selection, whole: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return the window that a side is shown with at first; None for the whole."""
+    """Return the window that a side shows at first; None for everything."""
     low, high = side.envelope()
     window = int(low.min()), max(int(high.max()), int(low.min()) + 1)
     is_cut = source.start_ns is not None or source.end_ns is not None
@@ -108,18 +99,19 @@ def first_window(
     return window if is_cut or is_small else None
 
 
-def beside(both: Comparison, base: str, lead: int, window: tuple[int, int]) -> tuple[int, int]:
-    """Return the window of the other side that lies beside one of side `lead`, as long as it."""
-    line = diff.align(both, base)  # type: ignore[arg-type]
-    maps: tuple[Any, Any] = (line.before, line.after)
-    middle = np.array([(window[0] + window[1]) // 2], np.int64)
-    there = int(maps[1 - lead].to_own(maps[lead].to_common(middle))[0])
-    moved = there - int(middle[0])
+def aligned_window(
+    both: Comparison, base: Any, lead: int, window: tuple[int, int]
+) -> tuple[int, int]:
+    """Return the window of the other side that corresponds to one of side `lead`, as long as it."""
+    line = diff.align(both, base)
+    maps = line.before, line.after
+    middle = (window[0] + window[1]) // 2
+    moved = int(maps[1 - lead].to_own(maps[lead].to_common([middle]))[0]) - middle
     return window[0] + moved, window[1] + moved
 
 
 def frame_of(both: Comparison, name: str, base: Any) -> pd.DataFrame:
-    """Return a frame that every comparison of events has, by its name."""
+    """Return one of the frames that all comparisons of events have."""
     if name.startswith("waterfall"):
         level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
         return diff.waterfall(both, level)
@@ -131,37 +123,6 @@ def frame_of(both: Comparison, name: str, base: Any) -> pd.DataFrame:
     return found
 
 
-def diff_svg(
-    sides: Sequence[Timeline],
-    answers: DiffAnswers,
-    *,
-    color: str,
-    arrange: str,
-    pair: int | None,
-    width: float,
-    theme: str,
-) -> str:
-    """Return the picture, arranged and coloured as a page is that shows these timelines."""
-    both = answers.both
-    ranks = None if pair is None else both.rank_pairs[pair]
-    is_beside = arrange == "beside" and width >= LEAST_BESIDE_PX
-    drawn = [
-        timeline_svg(
-            view.engine,
-            {**view.scene, "title": f"{word}: {side.label}"},
-            {**view.state.snapshot(), "color": color},
-            width=side_width(width) if is_beside else width,
-            height=view.height,
-            theme=theme,
-            folded=view.folded,
-            only=None if ranks is None else [ranks[place]],
-            classed=classed(answers, place, theme) if color == "change" else None,
-        )
-        for place, (view, word, side) in enumerate(zip(sides, SIDES, both.sides, strict=True))
-    ]
-    return stacked_svg(drawn, beside=is_beside)
-
-
 class _View(Protocol):
     state: Any
 
@@ -171,10 +132,10 @@ class _View(Protocol):
 
 
 class PairHistory:
-    """The order of the changes of several views, each of which keeps its own values.
+    """The order of the changes of several views, whose states keep the values.
 
-    Whatever changes or undoes them, here or in a page, their histories tell: this one only keeps
-    whose turn it is. `js/src/compare/timelines.ts` does the same for the page's buttons.
+    It observes their histories, whether Python or a page changes them, and records which view
+    changed. `js/src/compare/timelines.ts` does the same for the page's buttons.
     """
 
     def __init__(self, views: Sequence[_View]) -> None:
@@ -183,17 +144,17 @@ class PairHistory:
         self._future: list[tuple[int, ...]] = []
         self._group: list[int] | None = None
         self._together: str | None = None
-        #: what is left of an entry that somebody else has begun to undo or redo
+        #: the views of an entry that are still to be undone or redone, one by one, by the page
         self._rest: tuple[int, ...] | None = None
         for place, view in enumerate(views):
             view.state.observe(
-                lambda change, place=place: self._heard(place, change["old"], change["new"]),
+                lambda change, place=place: self._observed(place, change["old"], change["new"]),
                 names="_history",
             )
 
     @contextmanager
     def one_change(self) -> Iterator[None]:
-        """Group what changes meanwhile, on whichever side, into one step."""
+        """Group all changes meanwhile, on either side, into one step."""
         self._group = []
         try:
             yield
@@ -224,22 +185,22 @@ class PairHistory:
                 return True
         return False
 
-    def _heard(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _observed(self, place: int, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         past = len(new["past"]) - len(old["past"])
         future = len(new["future"]) - len(old["future"])
         if self._group is not None:
             self._group.append(place)
         elif past < 0 < future:
-            self._turn(place, self._past, self._future)
-        # A change forgets what was undone: where one was, a redo looks like it.
+            self._move(place, self._past, self._future)
+        # A change clears what was undone; with one entry there it looks like a redo.
         elif future < 0 < past and new["future"]:
-            self._turn(place, self._future, self._past)
-        # A full history grows no more: its last entry is another one.
+            self._move(place, self._future, self._past)
+        # A full history does not grow; its last entry changes.
         elif not new["future"] and new["past"] and (past > 0 or new["past"] != old["past"]):
             self._changed(place, new.get("together"))
 
     def _changed(self, place: int, together: str | None) -> None:
-        """Count a change; what the page changed on both sides in one act arrives one by one."""
+        """Record a change; a change of both sides by the page arrives one by one."""
         if together and together == self._together and place not in self._past[-1]:
             self._past[-1] = (*self._past[-1], place)
         else:
@@ -251,10 +212,10 @@ class PairHistory:
         self._future.clear()
         self._together = self._rest = None
 
-    def _turn(
+    def _move(
         self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
     ) -> None:
-        """Somebody else undid or redid on one side; of an entry of both, one by one."""
+        """Record an undo or redo of one side by the page; entries of both sides arrive in parts."""
         for at in reversed(range(len(source))):
             entry = source[at]
             if place in entry:
@@ -268,64 +229,63 @@ class PairHistory:
                 return
 
 
-#: What `frames` has of every pair of runs with events.
+#: The frames of all pairs of runs with events.
 _FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kernel", "steps",
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
-#: The traits that a saved page shows as they are.
+#: The traits that a saved page shows unchanged.
 _SAVED = ("align", "arrange", "swapped", "coupled", "height", "color", "pair", "_about")
-#: How the two timelines may lie.
 _ARRANGEMENTS = ("stacked", "beside")
 
 
 class TraceDiff(anywidget.AnyWidget):
-    """Show what changed between two runs: side by side, on one time axis, call by call.
+    """Show the changes between two runs, on one time axis, call by call.
 
-    A headline in words; all steps of both runs, each pair of them starting in line; where the
-    difference comes from; names that changed; the operator tree of both; and two timelines that
-    zoom together. Select a call on one side: its partner is shown on the other.
+    A headline in words; the steps of both runs, aligned; the causes of the difference; names that
+    changed; the operator tree of both; and two timelines that zoom together. Select a call on one
+    side, and the other shows its partner.
 
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         Two jobs; two ranks, two steps or two windows of one, as selections.
     ranks : {"auto", "number", "representative"} or mapping, optional
-        Which ranks belong together; see `hta_widgets.diff.compare`.
+        How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
-        Which steps belong together; see `hta_widgets.diff.compare`.
+        How steps are paired; see `hta_widgets.diff.compare`.
     labels : (str, str), optional
         Names of the two sides.
     align : {"steps", "first_step", "collectives", "absolute", "scaled"}, default "steps"
-        How times of one run are brought to the other's; see `hta_widgets.diff.align`.
+        How the runs are put on one time axis; see `hta_widgets.diff.align`.
     arrange : {"stacked", "beside"}, default "stacked"
-        The timelines one above the other, or beside each other where a page is 900 px wide.
+        One timeline above the other, or side by side if the page is at least 900 px wide.
     height : int, default 230
         Height of each of the two drawings of timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
-        Colour events by what became of them, or as a `Timeline` does.
+        Colour events by their change, or as a `Timeline` does.
 
     Attributes
     ----------
     left, right : Timeline
-        The timelines of before and after; alone they are not coupled.
+        The timelines of before and after, not coupled when displayed alone.
     table : DataFrame
-        What each name costs in both runs: `hta_widgets.diff.names`.
+        Count and time of each name in both runs: `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
         All tables: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
-        changes, names, operators, pairs, icicle, slots``, and those that the formats have; made
-        when asked for.
+        changes, names, operators, pairs, icicle, slots``, and those of the formats; computed on
+        access.
     findings : list of Finding
-        What changed, in words.
+        The changes, in words.
     selection : (Selection, Selection)
-        What is selected before and after.
+        The selection before and after.
     pair : int or None
-        Which of the pairs of ranks (``comparison.rank_pairs``) the page is of; None for all.
+        The shown pair of ranks (of ``comparison.rank_pairs``); None for all.
     align, arrange, coupled, swapped, color
-        As the page shows them; assign to change them there. Swapping concerns the page alone.
+        As shown on the page; assign to change them. Swapping only affects the page.
 
     Raises
     ------
     TraceError
-        Where a side has no ranks, or a rank or step is not there.
+        If a side has no ranks, or a rank or step does not exist.
 
     Examples
     --------
@@ -359,15 +319,16 @@ class TraceDiff(anywidget.AnyWidget):
         height: int = 230,
         color: str = "change",
     ) -> None:
-        known_word("time base", align, diff.BASES)
-        known_word("arrangement", arrange, _ARRANGEMENTS)
-        self._esm = asset("diff.js").read_text("utf-8")
-        self._css = asset("diff.css").read_text("utf-8")
+        _check("time base", align, diff.BASES)
+        _check("arrangement", arrange, _ARRANGEMENTS)
+        self._esm, self._css = asset("diff.js"), asset("diff.css")
         self.sources = whole_selection(before), whole_selection(after)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )
-        self._answers = DiffAnswers(self.comparison, lambda: turned(self.comparison, self.sources))
+        self._answers = DiffAnswers(
+            self.comparison, lambda: swap_sides(self.comparison, self.sources)
+        )
         self.left, self.right = (
             SideTimeline(
                 side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8
@@ -393,8 +354,8 @@ class TraceDiff(anywidget.AnyWidget):
             window = first_window(side, source, timeline.whole)
             if window is not None:
                 timeline.state.view = window
-        self._steps_back = PairHistory(self.sides)
-        # Their own classes, whichever of several comparisons a run is part of.
+        self._history = PairHistory(self.sides)
+        # Of this comparison; a run may be part of several.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)
@@ -408,7 +369,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @property
     def table(self) -> pd.DataFrame:
-        """What each name costs in both runs: `hta_widgets.diff.names`, or what the format has."""
+        """Count and time of each name: `hta_widgets.diff.names`, or the format's table."""
         if self._answers.has_events:
             return self.frames["names"]
         own = self._answers.tables
@@ -416,13 +377,13 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What changed, most important first, as sentences; empty where nothing did."""
+        """The changes as sentences, most important first; empty without any."""
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:
         known = (*_FRAMES, *self._answers.tables)
         if name not in known:
-            raise KeyError(f"there is no frame {name!r}; there are {', '.join(known)}")
+            raise KeyError(f"no frame {name!r}; the frames are {', '.join(known)}")
         return name
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -431,11 +392,11 @@ class TraceDiff(anywidget.AnyWidget):
             return makers(both)[name](both)
         return frame_of(both, name, self.align)
 
-    # --- selecting and taking away ----------------------------------------------------------------
+    # --- selection and export ---------------------------------------------------------------------
 
     @property
     def selection(self) -> tuple[Selection, Selection]:
-        """What is selected before and after."""
+        """The selection before and after."""
         return self.left.selection, self.right.selection
 
     def select(self, what: str | tuple[Any, Any] | None) -> tuple[Selection, Selection]:
@@ -444,55 +405,56 @@ class TraceDiff(anywidget.AnyWidget):
         Parameters
         ----------
         what : str, pair or None
-            A pandas query over the event columns, for both sides; two of what `Timeline.select`
-            takes, for before and after; or None to select everything again.
+            A pandas query over the event columns, for both sides; two arguments of
+            `Timeline.select`, for before and after; or None to select everything.
 
         Returns
         -------
         (Selection, Selection)
         """
         both = what if isinstance(what, tuple) else (what, what)
-        with self._steps_back.one_change():
+        with self._history.one_change():
             for view, one in zip(self.sides, both, strict=True):
                 view.select(one)
         return self.selection
 
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
-        """Show a window of one side, and on the other what lies beside it.
+        """Show a window of one side, and the corresponding one of the other.
 
         Parameters
         ----------
         start_ns, end_ns : int or str
             The window since the origin of that side: ns, or text such as ``"12.3ms"``.
         side : {"before", "after"}, default "before"
-            Whose times these are. The other one follows by the chosen alignment, as long as the
-            sides are coupled.
+            Whose times these are. If the sides are coupled, the other one follows by the chosen
+            alignment.
 
         Raises
         ------
         TraceError
-            If the window has no length, or there is no such side.
+            If the window has no length, or the side is unknown.
         """
-        lead = place_of(side)
+        _check("side", side, SIDES)
+        lead = SIDES.index(side)
         window = shown_window(start_ns, end_ns)
-        with self._steps_back.one_change():
+        with self._history.one_change():
             if self.coupled and self._answers.has_events:
-                other = beside(self.comparison, self.align, lead, window)
+                other = aligned_window(self.comparison, self.align, lead, window)
                 self.sides[1 - lead].zoom_to(*other)
-            # The page follows who moved last.
+            # The page follows the side that moved last.
             self.sides[lead].zoom_to(*window)
 
     def link(self, other: LinkedView, *, side: SideName = "after") -> None:
-        """Let a timeline or dashboard of one of the runs share window and selection with it.
+        """Share window and selection of one side with a timeline or dashboard of that run.
 
         Parameters
         ----------
         other : Timeline or Dashboard
-            Takes over the state of that side's timeline; both follow each other.
+            Takes over the state of that side's timeline.
         side : {"before", "after"}, default "after"
-            Which run it is of.
         """
-        self.sides[place_of(side)].link(other)
+        _check("side", side, SIDES)
+        self.sides[SIDES.index(side)].link(other)
 
     def selected_events(self) -> pd.DataFrame:
         """Return the selected events of both sides.
@@ -500,7 +462,7 @@ class TraceDiff(anywidget.AnyWidget):
         Returns
         -------
         DataFrame
-            As ``TraceSet.events`` gives them, with ``side`` (``before``, ``after``) in front.
+            As ``TraceSet.events``, with ``side`` (``before``, ``after``) as the first column.
         """
         parts = []
         for word, view in zip(SIDES, self.sides, strict=True):
@@ -512,7 +474,7 @@ class TraceDiff(anywidget.AnyWidget):
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
 
-        What is selected goes out, of a side without a selection all that is compared.
+        Only the selection is written; of a side without one, everything that is compared.
         """
         chosen = [
             source if view.selection.is_everything else view.selection.of(source.traces)
@@ -524,41 +486,54 @@ class TraceDiff(anywidget.AnyWidget):
 
     def undo(self) -> bool:
         """Go back one change of window or selection, on the side that changed last."""
-        return self._steps_back.undo()
+        return self._history.undo()
 
     def redo(self) -> bool:
         """Take back one `undo`; False if there is none."""
-        return self._steps_back.redo()
+        return self._history.redo()
 
     def to_svg(
         self, path: str | os.PathLike[str], *, width: float = 1200, theme: str = "light"
     ) -> str:
-        """Write both timelines as one vector picture, arranged and coloured as they are shown.
+        """Write both timelines as one vector picture, arranged and coloured as shown.
 
         Parameters
         ----------
         path : path-like
-            The file to write.
         width : float, default 1200
-            Of the picture, in px.
+            In px.
         theme : {"light", "dark"}
-            Its colours.
 
         Returns
         -------
         str
-            The path that was written.
+            The path.
 
         Raises
         ------
         TraceError
-            As `Timeline.to_svg`; and where nothing has a time.
+            As `Timeline.to_svg`; and if the runs have no events.
         """
         if not self._answers.has_events:
             raise TraceError("these runs have no events to draw", remedy="See `frames`.")
-        shown = {name: getattr(self, name) for name in ("color", "arrange", "pair")}
-        picture = diff_svg(self.sides, self._answers, **shown, width=width, theme=theme)
-        return write_text(path, picture)
+        both = self.comparison
+        ranks = None if self.pair is None else both.rank_pairs[self.pair]
+        is_beside = self.arrange == "beside" and width >= LEAST_BESIDE_PX
+        drawn = [
+            timeline_svg(
+                view.engine,
+                {**view.scene, "title": f"{word}: {side.label}"},
+                {**view.state.snapshot(), "color": self.color},
+                width=side_width(width) if is_beside else width,
+                height=view.height,
+                theme=theme,
+                folded=view.folded,
+                only=None if ranks is None else [ranks[k]],
+                classed=classed(self._answers, k, theme) if self.color == "change" else None,
+            )
+            for k, (view, word, side) in enumerate(zip(self.sides, SIDES, both.sides, strict=True))
+        ]
+        return write_text(path, stacked_svg(drawn, beside=is_beside))
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.
@@ -566,14 +541,13 @@ class TraceDiff(anywidget.AnyWidget):
         Parameters
         ----------
         path : path-like
-            The file to write.
         max_mb : float, default 25
-            Embed detail until the page would be larger than this; the page says what is left out.
+            Embed detail until the page would be larger than this; the page states what is left out.
 
         Returns
         -------
         str
-            The path that was written.
+            The path.
         """
         traits = {name: getattr(self, name) for name in _SAVED}
         return save_diff(path, self._answers, self._drawn_sides(), traits, max_mb=max_mb)
@@ -590,7 +564,7 @@ class TraceDiff(anywidget.AnyWidget):
         pair, count = proposal["value"], len(self.comparison.rank_pairs)
         if pair is not None and not 0 <= pair < count:
             raise TraceError(
-                f"there is no pair of ranks {pair}", remedy=f"They count from 0 to {count - 1}."
+                f"no pair of ranks {pair}", remedy=f"They count from 0 to {count - 1}."
             )
         return pair
 
@@ -598,10 +572,10 @@ class TraceDiff(anywidget.AnyWidget):
         answer_ahead(self._answers, self.align, swapped=self.swapped, pair=self.pair)
         return super()._repr_mimebundle_(**kwargs)
 
-    # --- what the page asks -----------------------------------------------------------------------
+    # --- requests of the page ---------------------------------------------------------------------
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of a page, of docs/protocol.md."""
+        """Answer one request of docs/protocol.md."""
         if "side" in request:
             return self.sides[int(request["side"])].answer(request)
         return answer(request, self, self._answers)

@@ -1,122 +1,97 @@
-"""Shared state, history, and what every view can do."""
+"""What all views of a job share: state with history, loading, requests, files of the front end."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anywidget
 import pandas as pd
 import traitlets as t
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, answer, serve
 from hta_widgets.readers.load import is_profiler, load
-from hta_widgets.text import Time, as_ns, as_window
+from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.assets import asset
+
+STATIC = Path(__file__).parent.parent / "static"
+#: The traits that linked views share; together one entry of the history.
+SHARED = (
+    "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
+)  # fmt: skip
+_PLAIN = ("selected_event", "search", "color", "pinned", "scope")
+HISTORY_LENGTH = 100
+MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
+
+
+def asset(name: str) -> str:
+    """Return the text of a built file of the front end."""
+    path = STATIC / name
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} is missing: the front end of this checkout is not built. Run `make build`."
+        )
+    return path.read_text("utf-8")
 
 
 def in_marimo() -> bool:
-    """Return whether a marimo notebook runs this.
+    """Return whether this runs in a marimo notebook.
 
-    There a widget can be made only while a cell runs, and it lives as long as the cell's output.
+    There a widget can be made only while a cell runs, and exists as long as the cell's output.
     """
     marimo = sys.modules.get("marimo")
     return marimo is not None and bool(marimo.running_in_notebook())
 
 
-_one: BokehAsset | None = None
-
-
 def bokeh_module() -> str:
     """Return an ES module whose default export's ``initialize()`` returns ``{Bokeh}``.
 
-    It holds the installed Bokeh's own ``bokeh.min.js``, so that figures and library are of one
-    version. It asks for nothing from the network, and sets no global name.
+    It is the installed Bokeh's own ``bokeh.min.js``, so that figures and library have one version.
+    It needs no network and sets no global name.
     """
     import bokeh  # noqa: PLC0415 - half a second, which `import hta_widgets` has not
 
     script = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
     return (
-        "const root = {};\n(function () {\n"
-        + script.read_text("utf-8")
-        + "\n}).call(root);\n"
-        + "export default { initialize() { return { Bokeh: root.Bokeh }; } };\n"
+        f"const root = {{}};\n(function () {{\n{script.read_text('utf-8')}\n}}).call(root);\n"
+        "export default { initialize() { return { Bokeh: root.Bokeh }; } };\n"
     )
 
 
 class BokehAsset(anywidget.AnyWidget):
-    """Carries BokehJS to the page; it has no view. Take the one of `bokeh_asset`."""
+    """Carries BokehJS to the page, without a view; see `bokeh_asset`."""
 
     def __init__(self) -> None:
         self._esm = bokeh_module()
         super().__init__()
 
 
+_one: BokehAsset | None = None
+
+
 def bokeh_asset() -> BokehAsset:
-    """Return the kernel's one `BokehAsset`, or a new one where somebody closed it."""
+    """Return the kernel's only `BokehAsset`, a new one if it was closed."""
     if in_marimo():
-        # One kernel may serve several pages there, and what a cell made ends with the cell.
+        # A kernel may serve several pages there, and widgets end with their cell.
         return BokehAsset()
-    global _one  # noqa: PLW0603 - one a kernel is the point
+    global _one  # noqa: PLW0603 - one per kernel
     if _one is None or _one.comm is None:
         _one = BokehAsset()
     return _one
 
 
-class _Shared(Protocol):
-    ranks_from: str
-
-    def snapshot(self) -> dict[str, Any]: ...
-
-
-class _View(Protocol):
-    traces: TraceSet
-    engine: TileEngine
-    height: int
-    folded: bool
-    state: Any
-    _scene: Any
-
-
-def write_svg(
-    view: _View,
-    path: str | os.PathLike[str],
-    *,
-    width: float = 1200,
-    window: tuple[Time, Time] | None = None,
-    theme: str = "light",
-) -> str:
-    """Write what a timeline shows as a picture; see ``Timeline.to_svg``."""
-    state = view.state.snapshot()
-    if window is not None:
-        state["view"] = list(as_window(window))
-    text = timeline_svg(
-        view.engine,
-        view._scene,  # noqa: SLF001 - the view's own, handed to its own exporter
-        state,
-        width=width,
-        height=view.height,
-        theme=theme,
-        folded=view.folded,
-        only=_shown_ranks(view.state, state),
-    )
-    return write_text(path, text)
-
-
 def write_text(path: str | os.PathLike[str], text: str) -> str:
-    """Write a file that a view hands out; return its path."""
+    """Write a file, and return its path."""
     target = Path(os.fspath(path)).expanduser()
     try:
         target.write_text(text, "utf-8")
@@ -129,32 +104,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> str:
     return str(target)
 
 
-def _shown_ranks(shared: _Shared, state: Mapping[str, Any]) -> Collection[int] | None:
-    """Return the ranks that a dashboard's timeline shows: those that another panel has chosen."""
-    ranks = (state.get("selection") or {}).get("ranks")
-    chosen_elsewhere = shared.ranks_from not in {"", "timeline"}
-    return set(ranks) if ranks and chosen_elsewhere else None
-
-
-#: The traits that a view of one job shares with the others; together one entry of the history.
-SHARED = (
-    "view",
-    "selection",
-    "selected_event",
-    "search",
-    "color",
-    "pinned",
-    "ranks_from",
-    "scope",
-)
-HISTORY_LENGTH = 100
-
-
 class State(anywidget.AnyWidget):
-    """The shared state of linked views: a widget without a view of its own.
+    """The shared state of linked views, a widget without a view.
 
-    Views in the page listen to it directly, so linking works while the kernel is busy and after
-    it is gone; Python observes the same traits.
+    Views in the page listen to it directly, so linking works while the kernel is busy or gone;
+    Python observes the same traits.
     """
 
     view = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
@@ -168,7 +122,7 @@ class State(anywidget.AnyWidget):
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
-        self._esm = asset("state.js").read_text("utf-8")
+        self._esm = asset("state.js")
         self._recording = False
         super().__init__(**traits)
         self._last = self.snapshot()
@@ -176,16 +130,11 @@ class State(anywidget.AnyWidget):
         self.observe(self._record, names=list(SHARED))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the shared values as JSON: what one undo brings back."""
+        """Return the shared values as JSON: an entry of the history."""
+        values = {name: getattr(self, name) for name in SHARED}
         return {
-            "view": None if self.view is None else list(self.view),
-            "selection": self.selection,
-            "selected_event": None if self.selected_event is None else list(self.selected_event),
-            "search": self.search,
-            "color": self.color,
-            "pinned": list(self.pinned),
-            "ranks_from": self.ranks_from,
-            "scope": self.scope,
+            name: list(value) if isinstance(value, (tuple, list)) else value
+            for name, value in values.items()
         }
 
     def undo(self) -> bool:
@@ -236,19 +185,12 @@ class State(anywidget.AnyWidget):
         if not entries:
             return False
         there = entries.pop()
-        here = self.snapshot()
-        history = {source: entries, target: [*self._history[target], here]}
+        history = {source: entries, target: [*self._history[target], self.snapshot()]}
         with self._unrecorded(), self.hold_sync():
             for name in SHARED:
                 setattr(self, name, there.get(name, self.trait_defaults()[name]))
             self._history = {"past": history["past"], "future": history["future"]}
         return True
-
-
-#: More ranks are folded unless the caller says otherwise.
-MOST_UNFOLDED = 16
-
-_PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 
 
 def shown_window(start: Time, end: Time) -> tuple[int, int]:
@@ -266,7 +208,7 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
     """A selection of a view's traces; takes what `LinkedView.select` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
-        """Make a selection of what is assigned."""
+        """Convert an assigned value to a selection."""
         if value is None or isinstance(value, (str, pd.DataFrame)):
             value = obj.traces.select(value)
         return super().validate(obj, value)
@@ -276,23 +218,23 @@ class Window(t.Tuple):
     """A window; takes times as `LinkedView.zoom_to` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
-        """Make ns of what is assigned."""
+        """Convert assigned times to ns."""
         if isinstance(value, (tuple, list)) and len(value) == 2:
             value = tuple(as_ns(time) for time in value)
         return super().validate(obj, value)
 
 
 class LinkedView(anywidget.AnyWidget):
-    """A view of a job; it mirrors the state that linked views share.
+    """A view of a job that mirrors the state of linked views.
 
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        What to draw. Of a `Selection`, its ranks and window are drawn.
+        Of a `Selection`, its ranks and window are drawn.
     engine : TileEngine, optional
-        Of the same traces, where another view has one.
+        Of another view of the same traces.
     state : State, optional
-        The state to follow; one of its own without it.
+        The state to follow; by default a new one.
     color : {"kind", "name"}
         How events are coloured at first.
     **traits
@@ -337,17 +279,17 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """What the page draws that does not change with the window."""
+        """What the page draws independently of the window."""
         found: dict[str, Any] = self._scene
         return found
 
     @property
     def whole(self) -> tuple[int, int]:
-        """From the first event to the end of the last one, ns since the origin."""
+        """From the first start to the last end, ns since the origin."""
         return self._whole
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
-        """Answer one request of a page, of docs/protocol.md."""
+        """Answer one request of docs/protocol.md."""
         return answer(request, self, self.engine)
 
     def zoom_to(self, start_ns: Time, end_ns: Time) -> None:
@@ -366,18 +308,18 @@ class LinkedView(anywidget.AnyWidget):
         self.view = shown_window(start_ns, end_ns)
 
     def select(self, what: str | pd.DataFrame | Selection | None) -> Selection:
-        """Select events, and show which they are.
+        """Select events.
 
         Parameters
         ----------
         what : str, DataFrame, Selection or None
             A pandas query over the event columns, a frame of events (with ``rank`` and ``id``),
-            a ready `Selection`, or None to select everything again.
+            a `Selection`, or None to select everything.
 
         Returns
         -------
         Selection
-            What is selected now.
+            The new selection.
         """
         if what is None:
             self.selection = Selection(traces=self.traces)
@@ -388,7 +330,7 @@ class LinkedView(anywidget.AnyWidget):
         return self.selection
 
     def selected_events(self) -> pd.DataFrame:
-        """Return the events of the selection, whole, as ``TraceSet.events`` does.
+        """Return the events of the selection, uncut, as ``TraceSet.events`` does.
 
         Returns
         -------
@@ -415,7 +357,7 @@ class LinkedView(anywidget.AnyWidget):
         Parameters
         ----------
         other : Timeline or Dashboard
-            Takes over this view's state; both follow each other in the page and in Python.
+            Takes over this view's state.
         """
         if not isinstance(other, LinkedView):
             raise TypeError(
@@ -425,12 +367,12 @@ class LinkedView(anywidget.AnyWidget):
             other._follow(self.state)
 
     def close(self) -> None:
-        """Close the widget; what its page still waits for is left."""
+        """Close the widget; running requests of its page are cancelled."""
         self._stop()
         super().close()
 
     def _stop(self) -> None:
-        # A widget whose making has failed is closed as well.
+        # Also called after a failed __init__.
         if hasattr(self, "engine"):
             self.engine.stop()
 
@@ -494,7 +436,7 @@ class LinkedView(anywidget.AnyWidget):
 
 
 def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
-    """Return the traces that a view is asked to draw; what `hw.load` takes is loaded."""
+    """Return the traces that a view draws; loads anything that `hw.load` takes."""
     found = known_or_loaded(source, viewer)
     if isinstance(found, Trace):
         return TraceSet([found])
@@ -504,7 +446,7 @@ def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
 
 
 def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
-    """Return what a view is given, loaded where it is something to load."""
+    """Return a view's argument, loaded if it is a path or the like."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source
     if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):

@@ -40,7 +40,7 @@ export interface Requests {
     end: number;
     lane: number;
   };
-  /** How many events match a text. */
+  /** Count the events that match a text. */
   search: {
     text: string;
   };
@@ -50,7 +50,7 @@ export interface Requests {
     from?: Record<string, unknown> | null;
     direction?: number;
   };
-  /** Where events begin that match a text or a selection. */
+  /** Starts of events that match a text or a selection, in bins. */
   marks: {
     start: number;
     end: number;
@@ -86,7 +86,7 @@ export interface Requests {
     rank: number;
     id: number;
   };
-  /** How late each rank arrives at collectives, in bins. */
+  /** Lateness of each rank at collectives, in bins. */
   ribbon: {
     start: number;
     end: number;
@@ -174,7 +174,7 @@ export interface Requests {
     row: number;
     pair?: number | null;
   };
-  /** How many events were added, removed, changed and so on. */
+  /** Count the events that were added, removed, changed and so on. */
   classes: object;
   /** Write both runs as one trace. */
   export_pair: {

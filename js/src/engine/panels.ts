@@ -76,7 +76,7 @@ export class Panels {
       const make = this.frames[id];
       if (make === undefined) {
         const known = Object.keys(this.frames).join(", ");
-        throw new Error(`there is no panel ${JSON.stringify(id)}; the panels are ${known}`);
+        throw new Error(`no panel ${JSON.stringify(id)}; the panels are ${known}`);
       }
       const own = withoutOwn(id, selection);
       const key = JSON.stringify([id, top, own]);

@@ -89,7 +89,7 @@ def test_an_unknown_frame_says_which_there_are(dash):
     assert "kernel_breakdown" in dash.frames
     with pytest.raises(KeyError, match="no chart"):
         dash.charts["kernels"]
-    with pytest.raises(hw.TraceError, match=r"^there is no panel 'nope'\. The panels of") as error:
+    with pytest.raises(hw.TraceError, match=r"^no panel 'nope'\. The panels of") as error:
         dash.frames["nope"]
     assert "breakdown" in str(error.value)
     assert "mpi" not in str(error.value)

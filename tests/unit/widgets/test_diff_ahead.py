@@ -34,13 +34,13 @@ def view(sides):
 def made(monkeypatch):
     """Names of the frames that are made, and not taken from what is kept."""
     names = []
-    make = answers_module.DiffAnswers._made
+    make = answers_module.DiffAnswers._frame
 
     def noted(self, name):
         names.append(name)
         return make(self, name)
 
-    monkeypatch.setattr(answers_module.DiffAnswers, "_made", noted)
+    monkeypatch.setattr(answers_module.DiffAnswers, "_frame", noted)
     return names
 
 

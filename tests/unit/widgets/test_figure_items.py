@@ -38,7 +38,7 @@ def test_what_is_damaged_is_made_anew(kept, damage):
 
 def test_another_bokeh_makes_its_own(kept, monkeypatch):
     again("overlap")
-    monkeypatch.setattr(module, "_made_by", lambda: ("another", ()))
+    monkeypatch.setattr(module, "code_stamp", lambda *_: ("another", ()))
     again("overlap")
     assert len(list(kept.glob("*.json"))) == 2
 

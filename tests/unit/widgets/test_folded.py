@@ -14,11 +14,10 @@ def traces(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def no_front_end(tmp_path, monkeypatch):
+def no_front_end(monkeypatch):
     """Python's side works the same whether the front end is built or not."""
-    (tmp_path / "empty").write_text("export default {}")
     for room in ("timeline", "view"):
-        monkeypatch.setattr(f"hta_widgets.widgets.{room}.asset", lambda _: tmp_path / "empty")
+        monkeypatch.setattr(f"hta_widgets.widgets.{room}.asset", lambda _: "export default {}")
 
 
 @pytest.fixture
