@@ -257,10 +257,8 @@ def _mpi_calls(diff: Comparison) -> list[Finding]:
     order = frame["diff_bytes"].abs().to_numpy().argsort(kind="stable")[::-1]
     found = []
     for row in rows_of(frame.iloc[order].head(_MOST)):
-        single = row.size_lo in {row.size_hi, 0}
-        sized = (
-            size(row.size_hi) if single else f"{count(row.size_lo)} to {count(row.size_hi)} bytes"
-        )
+        low, high = row.size_lo, row.size_hi
+        sized = size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
         subject = f"{row.routine} of {sized}" if high >= 0 else row.routine
         before, after = _calls(row.before_calls), _calls(row.after_calls)
         if row.before_calls == 0:
