@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import OPERATIONS
-from hta_widgets.analysis.matching import (
-    Matching,
-    counted,
-    matching,
-    recorded_shift,
-    split,
-)
+from hta_widgets.analysis.comm_events import TOGETHER
+from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift, split
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: Collectives that no rank can leave before all have arrived.
-_TOGETHER = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
@@ -62,12 +55,12 @@ class ClockFit:
 def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return how far each rank's clock is off, fitted from collectives.
 
-    All ranks leave a collective together, so the clocks of two ranks differ by the median over
-    their collectives of how much the ends differ. Ranks that share no process group are compared
-    through ranks that do: the differences found within all groups are solved for together, those
-    that scatter least counting most. Of ranks that no chain of collectives connects nothing is
-    known; each such part keeps the recorded time of its lowest rank, ``part`` numbers it, and the
-    note says so.
+    All ranks leave a collective together, so the clocks of two ranks differ by the median
+    difference of their ends over common collectives. Ranks that share no process group are
+    compared through ranks that do: the differences within all groups are solved for together,
+    weighted by how little they scatter. Ranks that no chain of collectives connects are not
+    compared; each such part keeps the recorded time of its lowest rank, has a number in ``part``,
+    and is listed in the note.
 
     Parameters
     ----------
@@ -80,12 +73,12 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     -------
     DataFrame
         One row per rank. ``rank``; ``offset_ns`` (int64), to be subtracted from the rank's
-        recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), how far the
-        rank's ends then typically (median) are from the others', -1 where nothing is known;
-        ``recorded_residual_ns`` (int64), the same on the recorded clock;
-        ``collectives`` (int64), how many were used; ``part`` (int64); ``drift_ppm`` (float64), by
-        how much the clock runs fast against the others' (NaN where the trace is shorter than a
-        second or has few collectives), which is stated and not corrected for.
+        recorded times, 0 for the lowest rank of each part; ``residual_ns`` (int64), the median
+        distance of the rank's ends from the others' after that, -1 if unknown;
+        ``recorded_residual_ns`` (int64), the same on the recorded clock; ``collectives`` (int64),
+        how many were used; ``part`` (int64); ``drift_ppm`` (float64), by how much the clock runs
+        faster than the others (NaN if the trace is shorter than a second or has few collectives);
+        drift is reported but not corrected.
 
     See Also
     --------
@@ -95,9 +88,9 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     match = matching(traces)
     fit = clock_fit(traces)
     member, matched = counted(match, chosen)
-    if len(match) and not _is_all(chosen):
+    if not replace(chosen, ranks=None).is_everything:
         # Collectives with a selected event count.
-        fit = _fit(match, match.each(np.logical_or.reduceat(member, match.starts)))
+        fit = _fit(match, match.spread(np.logical_or, member))
     shown = np.array(
         [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
     )
@@ -118,23 +111,16 @@ def clock_fit(traces: TraceSet) -> ClockFit:
     return _fit(match, np.ones(len(match), dtype=bool))
 
 
-def _is_all(chosen: Selection) -> bool:
-    return all(
-        part is None
-        for part in (chosen.start_ns, chosen.end_ns, chosen.tracks, chosen.query, chosen.ids)
-    )
-
-
 def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     if not len(traces):
         return "no ranks are loaded"
-    if not fit.collectives.any() and found:
+    if not fit.collectives.any():
+        if not found:
+            return "no collective is found on two ranks, so clocks cannot be compared"
         return (
             "the selection or window holds none of the collectives that are on two ranks, so"
             " clocks are not compared"
         )
-    if not fit.collectives.any():
-        return "no collective is found on two ranks, so clocks cannot be compared"
     parts = split(fit.part, int(fit.part.max()) + 1)
     if len(parts) == 1:
         return ""
@@ -149,61 +135,53 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
 
 def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
     count = len(match.traces)
-    ends = match.taken("end_ns")
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
-    ends += shifts[match.trace]
     used = used & _usable(match)
     collective, trace = match.collective[used], match.trace[used]
-    end, group = ends[used], match.group[used]
-    offset, part = _solved(count, collective, trace, end, group)
-    off = _from_common(collective, end - offset[trace], len(match.starts))
-    raw = _from_common(collective, end, len(match.starts))
+    end = (match.taken("end_ns") + shifts[match.trace])[used]
+    offset, part = _solved(count, collective, trace, end, match.group[used])
+    off = _from_common(collective, end - offset[trace])
+    raw = _from_common(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift = np.full(count, np.nan)
     sums = np.bincount(trace, minlength=count)
-    starts = [
-        one.start_ns + one.clock_offset_ns - int(offset[number])
-        for number, one in enumerate(match.traces)
-        if len(one)
-    ]
     entries = split(trace, count)
     for rank in np.flatnonzero(sums).tolist():
         mine = entries[rank]
         residual[rank] = round(float(np.median(np.abs(off[mine]))))
         recorded[rank] = round(float(np.median(np.abs(raw[mine]))))
         drift[rank] = _drift_ppm(end[mine], off[mine])
-    lift = max(0, -min(starts, default=0))
-    return ClockFit(offset, residual, sums, part, drift, recorded, lift)
+    lift_ns = _lift_ns(match.traces, offset.tolist())
+    return ClockFit(offset, residual, sums, part, drift, recorded, lift_ns)
+
+
+def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
+    """Return the least time to add after the offsets so that no event starts before 0."""
+    starts = [
+        trace.start_ns + trace.clock_offset_ns - offset
+        for trace, offset in zip(traces, offsets, strict=True)
+        if len(trace)
+    ]
+    return max(-min(starts, default=0), 0)
 
 
 def _usable(match: Matching) -> npt.NDArray[np.bool_]:
     """Return the entries to fit from: collectives that end together, or all in groups without."""
-    together = np.isin(match.taken("operation"), [OPERATIONS.index(name) for name in _TOGETHER])
+    together = np.isin(match.taken("operation"), TOGETHER)
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
     usable: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
     return usable
 
 
-def _from_common(collective: Ints, end: Ints, total: int) -> Floats:
+def _from_common(collective: Ints, end: Ints) -> Floats:
     """Return how far each end is from the median of the collective's others."""
-    middle, sizes = _middles(collective, end.astype(np.float64), total)
+    ends = pd.Series(end.astype(np.float64)).groupby(collective)
+    size = ends.transform("size").to_numpy()
     # A rank's own end pulls the median towards itself, most in pairs.
-    weight = sizes / np.maximum(sizes - 1, 1)
-    return (end - middle[collective]) * weight[collective]
-
-
-def _middles(collective: Ints, values: Floats, total: int) -> tuple[Floats, Ints]:
-    """Return the median of each collective's values, and how many it has."""
-    ordered = values[np.lexsort((values, collective))]
-    sizes = np.bincount(collective, minlength=total)
-    first = np.cumsum(sizes) - sizes
-    low = first + np.maximum(sizes - 1, 0) // 2
-    high = first + sizes // 2
-    middle = np.zeros(total)
-    there = sizes > 0
-    middle[there] = (ordered[low[there]] + ordered[high[there]]) / 2
-    return middle, sizes
+    weight = size / np.maximum(size - 1, 1)
+    apart: Floats = (end - ends.transform("median").to_numpy()) * weight
+    return apart
 
 
 def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -> tuple[Ints, Ints]:
@@ -325,18 +303,14 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
     """Return the offset to subtract from each rank's times, and the lift that keeps all above 0.
 
-    Matched collectives fit the clocks, unless a format has a way of its own.
+    The clocks are fitted from matched collectives, unless the format provides offsets.
     """
     for offsets_of in provided("clock_offsets", traces.formats):
         known = offsets_of(traces)
         if known is None:
             continue
         offsets = [known.get(rank, 0) for rank in traces]
-        starts = [
-            trace.start_ns + trace.clock_offset_ns - offset
-            for trace, offset in zip(traces.values(), offsets, strict=True)
-        ]
-        lift = max(-min(starts), 0)
+        lift = _lift_ns(traces.values(), offsets)
         return [offset - lift for offset in offsets], lift
     fit = clock_fit(traces)
     return (fit.offset_ns - fit.lift_ns).tolist(), fit.lift_ns

@@ -211,36 +211,36 @@ def rank_time_heatmap(
     clock: Clock | None = None,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return what each rank's device does over time, exact in every bin.
+    """Return the device time of each rank in bins, exact in every bin.
 
-    - ``busy``: any work; ``compute``, ``communication``: any of that kind, whatever else runs
-    - ``exposed_communication``: communicating and not computing
-    - ``waiting``: in a collective that has not all its ranks yet (`exposed_waits`), computing or
-      not
-    - ``idle``: no work, between the first start and the last end of the rank's selected work of
-      all times
+    - ``busy``: any work; ``compute``, ``communication``: any of that kind
+    - ``exposed_communication``: communication without compute
+    - ``waiting``: in a collective before its last rank arrives (`exposed_waits`), with or without
+      compute
+    - ``idle``: no work, between the first start and the last end of the rank's selected work at
+      any time
 
     Parameters
     ----------
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
-        Into how many bins the window is cut; edges are rounded down to nanoseconds.
+        The number of bins of the window; edges are rounded down to nanoseconds.
     clock : {"host", "fitted"}, optional
-        Whose times tell the last arrival at collectives; as in `exposed_waits`.
+        The clock of the arrivals at collectives; as in `exposed_waits`.
     window : (start_ns, end_ns), optional
-        What is cut into bins. Default: the window of the selection, else the whole job.
+        The time range to divide. Default: the window of the selection, else the whole job.
 
     Returns
     -------
     DataFrame
         One row per rank and bin: ``rank, bin, start_ns, end_ns, value_ns`` (int64) and ``share``
         (float64), of the bin, 0..1, NaN for a bin without length. The values of a rank add up to
-        its time in the window. ``.attrs["span_ns"]``: of each rank how much of the window lies in
-        its span, as in `temporal_breakdown`.
+        its time in the window. ``.attrs["span_ns"]``: the part of the window in each rank's span,
+        as in `temporal_breakdown`.
 
     Notes
     -----
-    Busy includes waiting inside of collectives, so the rank that others wait for looks least busy.
+    Busy includes waiting in collectives, so the rank that others wait for is the least busy.
     """
     if metric not in HEATMAP_METRICS:
         raise TraceError(
@@ -327,56 +327,57 @@ def rank_clusters(
     clock: Clock | None = None,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return which ranks behave alike: clusters, the rank that stands for each, and outliers.
+    """Return clusters of similar ranks, the representative of each, and outliers.
 
-    Two ranks are alike if none of these differs by more than the `tolerance`:
+    Two ranks are similar if none of these differs by more than the `tolerance`:
 
-    - time per step in which the device computes; is idle; waits in collectives and computes
-      nothing; communicates otherwise and computes nothing; and the step's time: as shares of the
-      median rank's step (without steps, of the rank's own time)
-    - what the rank costs the others, as a share of their time: ``lost_share`` of `stragglers`
-    - which kernels it computes with: the share of compute time that goes to other kernels
+    - time per step of compute; idle time of the device; exposed waits in collectives; other exposed
+      communication; and the step's time: as shares of the median rank's step (without steps, of
+      the rank's own time)
+    - the cost of the rank for the others, as a share of their time: ``lost_share`` of `stragglers`
+    - the kernels: the share of compute time in other kernels
 
-    Times are means over the steps that all ranks have. Where they scatter so much from step to step
+    Times are means over the steps that all ranks have. If they vary so much between steps
     that a difference may be chance, more than the tolerance is allowed: three times the standard
-    error of the median rank, times ``1 + 1.5 / (steps - 1)``, as few steps tell little of it. Ranks
-    of different pipeline stages do different work and are never taken together.
+    error of the median rank, times ``1 + 1.5 / (steps - 1)``, since few steps are weak evidence.
+    Ranks of different pipeline stages do different work and are never in one cluster.
 
-    In collectives of which other ranks' files are missing, it is not known what of the time is
-    waiting. It may be any of it, and ranks differ only by what is more than that.
+    If files of other ranks are missing from a collective, any part of its time may be waiting;
+    ranks differ only by the excess over that.
 
-    The rank with most ranks like it stands for them; of the rest again the one with most, and so
-    on. So every rank is like its representative. Outliers are the ranks of clusters that hold at
-    most a third of the ranks of the stage, and at most half of what the largest cluster of the
-    stage holds: where all ranks differ, none stands out.
+    The rank with most similar ranks represents them; of the remaining ranks again the one with
+    most, and so on. So every rank is similar to its representative. Outliers are the ranks of
+    clusters that hold at most a third of the ranks of the stage, and at most half as many as the
+    largest cluster of the stage: if all ranks differ, none is an outlier.
 
     Parameters
     ----------
     tolerance : float, default 0.05
-        Of a step. Healthy ranks of a job differ by a few percent.
+        As a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        Where there are more, the tolerance grows by half until there are not, or until only
-        different stages are apart; outliers are told by the tolerance that was asked for.
+        If there are more, the tolerance grows by half until there are not, or until only
+        different stages are apart; outliers are still judged by the given tolerance.
     clock : {"host", "fitted"}, optional
-        Whose times tell the last arrival. Default: as in `step_times`.
+        The clock of the arrivals. Default: as in `step_times`.
+    ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 
     Returns
     -------
     DataFrame
         One row per rank. ``rank``; ``cluster`` (int64), from 0, largest first; ``representative``
-        (int64), the rank that stands for the cluster; ``distance`` (float64), the largest
+        (int64), that of the cluster; ``distance`` (float64), the largest
         difference from it in tolerances, so 0..1; ``from_typical`` (float64), the same from the
-        representative of the stage's largest cluster; ``is_outlier`` (bool); ``why`` (text), what
-        differs from that one and by how much, at most three things, causes first; empty in the
-        largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), how many steps the
-        times are means of, 0 where all of the rank's time counts as one; and per step, in ns
+        representative of the stage's largest cluster; ``is_outlier`` (bool); ``why`` (text), at
+        most three differences from that one, causes first; empty in the
+        largest cluster; ``stage`` (int64), of the pipeline; ``steps`` (int64), the number of steps
+        averaged, 0 if all of the rank's time counts as one; and per step, in ns
         (float64): ``step_ns, own_ns, compute_ns, idle_ns, exposed_communication_ns,
         exposed_wait_ns, unmatched_exposed_ns``, defined as in `step_times`; ``lost_share``
         (float64).
 
-        ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` how many
-        there are, ``.attrs["outliers"]`` which ranks are.
+        ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
+        number, ``.attrs["outliers"]`` the ranks that are outliers.
 
     Notes
     -----

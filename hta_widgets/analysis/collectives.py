@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -22,6 +23,7 @@ from hta_widgets.analysis.comm_events import (
     unsized_note,
 )
 from hta_widgets.analysis.matching import (
+    Group,
     Matching,
     counted,
     identified,
@@ -34,6 +36,7 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
+    by_column,
     categorical,
     count_kinds,
     narrowed,
@@ -47,7 +50,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.intervals import Covered, Intervals, intersect, total, union
+from hta_widgets.trace.intervals import Covered, intersect, total, union
 from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -59,14 +62,23 @@ Clock = Literal["host", "fitted"]
 
 #: Collectives whose members give or take different amounts; the largest is the message.
 _ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
-#: Collectives in which each link carries (n-1)/n of the message, or all of it.
+#: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
+_ALL_REDUCE = [OPERATIONS.index("all_reduce")]
 _SHARED = [
     OPERATIONS.index(name)
     for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 ]
 _WHOLE = [OPERATIONS.index(name) for name in ("broadcast", "reduce", "send_recv")]
 
-_TIMES = ("count", "communication_ns", "overlapped_ns", "exposed_ns", "sum_ns", "max_ns")
+_TIMES: dict[str, type] = {
+    "count": np.int64,
+    "communication_ns": np.int64,
+    "overlapped_ns": np.int64,
+    "exposed_ns": np.int64,
+    "overlap_share": np.float64,
+    "sum_ns": np.int64,
+    "max_ns": np.int64,
+}
 
 _GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
 _COLLECTIVE = "Collective name"
@@ -99,6 +111,21 @@ _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("all", frozenset({"default", "world"})),
 )
 
+_PARALLEL_GROUPS: dict[str, type] = {
+    "group": str,
+    "rank": np.int64,
+    "ranks": str,
+    "position": np.int64,
+    "size": np.int64,
+    "kind": np.int64,
+    "guessed": bool,
+    "description": str,
+    "operations": str,
+    "collectives": np.int64,
+    "time_ns": np.int64,
+    "bytes": np.int64,
+}
+
 _SEND_RECV = OPERATIONS.index("send_recv")
 _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
@@ -118,20 +145,20 @@ def collectives(
     receives. Whole collectives are matched before anything is selected, so the last arrival is
     that of all ranks whose files are there.
 
-    Bandwidths are those of nccl-tests: the algorithm's is ``size / time``, the bus's multiplies
-    with what each link has to carry: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for all-gather,
-    reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and send-receive. Size
-    is the larger of a rank's input and output; time is the transfer, without the wait.
+    Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
+    multiplies it by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
+    all-gather, reduce-scatter, all-to-all, gather and scatter, 1 for broadcast, reduce and
+    send-receive. Size is the larger of a rank's input and output; time is the transfer, without
+    the wait.
 
     Parameters
     ----------
     clock : {"host", "fitted"}, optional
-        Whose times: as recorded, or as `TraceSet.with_clock` moves them. Default: those of the
-        set.
+        The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection : Selection, optional
-        Rows are returned of the events selected; all by default.
+        Rows are returned of the selected events; all by default.
     window : (start_ns, end_ns), optional
-        Narrows the selection in time. Rows are whole: nothing is cut at its edges.
+        Narrows the selection in time; events are not cut at its edges.
 
     Returns
     -------
@@ -223,7 +250,7 @@ class Arrivals:
 
 
 def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
-    """Return when ranks arrive and leave, on the clock asked for."""
+    """Return the times at which ranks arrive and leave, on a clock."""
     if clock not in {"host", "fitted"}:
         raise TraceError(
             f"there is no clock {clock!r}", remedy='The clocks are "host" and "fitted".'
@@ -235,18 +262,17 @@ def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
             fit = clock_fit(traces)
             shifts += fit.lift_ns - fit.offset_ns
     own = shifts[match.trace]
-    arrival = match.taken("start_ns") + own
-    end = match.taken("end_ns") + own
-    if not len(match):
-        return Arrivals(shifts, arrival, end, arrival, arrival, np.zeros(0, dtype=bool))
-    last = match.each(np.maximum.reduceat(arrival, match.starts))
+    arrival, end = match.taken("start_ns") + own, match.taken("end_ns") + own
+    last = match.spread(np.maximum, arrival)
     at_last = arrival == last
-    several = match.each(np.add.reduceat(at_last.astype(np.int64), match.starts)) > 1
+    is_shared = match.spread(np.add, at_last.astype(np.int64)) > 1
     ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
-    latest = match.each(np.maximum.reduceat(np.where(at_last, ranks, -1), match.starts))
-    # A rank that has left did not wait for those that came later.
+    latest = match.spread(np.maximum, np.where(at_last, ranks, -1))
+    # A rank that has left did not wait for later ones.
     last = np.where(match.taken("early") == 1, np.minimum(last, end), last)
-    return Arrivals(shifts, arrival, end, last, np.where(several, -1, latest), at_last & ~several)
+    return Arrivals(
+        shifts, arrival, end, last, np.where(is_shared, -1, latest), at_last & ~is_shared
+    )
 
 
 def steps_of(match: Matching) -> Ints:
@@ -298,16 +324,12 @@ def _bandwidths(
 ) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
     size, operation = match.taken("size_bytes"), match.taken("operation")
-    if len(match):
-        largest = match.each(np.maximum.reduceat(size, match.starts))
-        size = np.where(np.isin(operation, _ROOTED), largest, size)
+    size = np.where(np.isin(operation, _ROOTED), match.spread(np.maximum, size), size)
     members = match.each(np.where(match.expected > 0, match.expected, match.sizes()))
     share = (members - 1) / np.maximum(members, 1)
-    ones = np.ones(len(match))
     factor = np.select(
-        [operation == OPERATIONS.index("all_reduce")]
-        + [np.isin(operation, codes) for codes in (_SHARED, _WHOLE)],
-        [2 * share, share, ones],
+        [np.isin(operation, codes) for codes in (_ALL_REDUCE, _SHARED, _WHOLE)],
+        [2 * share, share, np.ones(len(match))],
         np.nan,
     )
     transfer = times.end_ns - times.last_ns
@@ -356,19 +378,20 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     Returns
     -------
     DataFrame
-        One row per rank and stream that communicates, in that order, integers but for the share:
+        One row per rank and stream that communicates, in that order, int64 except for the share:
 
         - ``rank, stream``; ``count`` of communication kernels
         - ``communication_ns``: when any of them runs
-        - ``overlapped_ns``: of that, when the rank computes on any stream; ``exposed_ns``: the rest
+        - ``overlapped_ns``: the part during which the rank computes on any stream;
+          ``exposed_ns``: the rest
         - ``overlap_share``: ``overlapped_ns`` of ``communication_ns``, 0..1
         - ``sum_ns, max_ns``: of the kernels' durations
 
     Notes
     -----
-    Overlap is defined as in `comm_comp_overlap`, here for each stream alone, with all computing of
-    the rank, selected or not; times of streams that
-    communicate at once add up to more than the rank's.
+    Overlap is defined as in `comm_comp_overlap`, but by stream and with all compute of the rank,
+    selected or not. Times of streams that communicate at the same time add up to more than the
+    rank's.
     """
     chosen = parts(traces, **scope)
     rows = [
@@ -378,11 +401,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     ]
     note = ["no communication kernels matched", on_hosts_note(traces.values())] if not rows else []
     return result(
-        {
-            "rank": np.array([rank for rank, _, _ in rows], dtype=np.int64),
-            "stream": np.array([stream for _, stream, _ in rows], dtype=np.int64),
-            **_columns([spent for _, _, spent in rows]),
-        },
+        by_column(rows, {"rank": np.int64, "stream": np.int64, **_TIMES}),
         matched=count_kinds(chosen, BUSY[:2]),
         note="; ".join(filter(None, note)),
     )
@@ -397,8 +416,8 @@ def communication_by_group(
 ) -> pd.DataFrame:
     """Return how long each process group communicates, how exposed, and how many bytes.
 
-    Groups and sizes are what PyTorch writes into the args of communication kernels (since 2.3);
-    they are read from the files again.
+    Groups and sizes are read from the args of communication kernels, which PyTorch writes since
+    version 2.3.
 
     Parameters
     ----------
@@ -410,13 +429,13 @@ def communication_by_group(
     DataFrame
         One row per rank and process group, in order of ranks, most time first:
 
-        - ``rank``; ``group, description, group_ranks``: the group's name, what it is for, and its
-          ranks, as the file writes them; text, empty where the file has none
+        - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
+          the file; text, empty if missing
         - ``collective`` (text, with `by_collective`)
         - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
           in `communication_by_stream`
-        - ``in_bytes, out_bytes`` (int64): size of what this rank puts in and gets out, added over
-          the kernels that state it; -1 where none does; not cut by the window
+        - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added
+          up; -1 if none is known; not cut by the window
 
     Notes
     -----
@@ -424,95 +443,71 @@ def communication_by_group(
     algorithm; `collectives` has bandwidths.
     """
     chosen = parts(traces, **scope)
-    labelled = (*_GROUP, *([_COLLECTIVE] if by_collective else []))
-    of_ranks = over_ranks(chosen, _by_group, labelled)
+    args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
+    of_ranks = over_ranks(chosen, _by_group, args)
     rows = [
         (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
     ]
-    labels = [label for _, label, _, _ in rows]
-    names = ("group", "description", "group_ranks", *(["collective"] if by_collective else []))
-    sizes = np.array([size for *_, size in rows], dtype=np.int64).reshape(-1, len(_ELEMENTS))
+    names = ("group", "description", "group_ranks", "collective")[: len(args)]
+    texts: dict[str, type] = dict.fromkeys(names, str)
     note = ""
     if not rows:
         note = "no communication kernels matched"
-    elif not any(label[0] for label in labels):
+    elif not any(row[1] for row in rows):
         note = "the files do not say which process group a kernel belongs to"
     return result(
-        {
-            "rank": np.array([rank for rank, *_ in rows], dtype=np.int64),
-            **{
-                name: pd.array([label[place] for label in labels], dtype="str")
-                for place, name in enumerate(names)
-            },
-            **_columns([spent for _, _, spent, _ in rows]),
-            "in_bytes": sizes[:, 0],
-            "out_bytes": sizes[:, 1],
-        },
+        by_column(
+            rows, {"rank": np.int64, **texts, **_TIMES, "in_bytes": np.int64, "out_bytes": np.int64}
+        ),
         matched=count_kinds(chosen, BUSY[:2]),
         note=note,
     )
 
 
-def _by_stream(part: Part) -> list[tuple[int, tuple[int, ...]]]:
+def _by_stream(part: Part) -> list[tuple[Any, ...]]:
     rows = part.of_kinds("communication")
     stream = part.table.stream[rows]
-    compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
-    return [(one, _spent(part, rows[stream == one], compute)) for one in np.unique(stream).tolist()]
+    return [(one, *_spent(part, rows[stream == one])) for one in np.unique(stream).tolist()]
 
 
-def _by_group(
-    part: Part, labelled: Sequence[str]
-) -> list[tuple[tuple[str, ...], tuple[int, ...], list[int]]]:
-    """Return label, times and bytes of each group of a rank, most time first."""
+def _by_group(part: Part, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return labels, times and bytes of each group of a rank, most time first."""
     rows = part.of_kinds("communication")
-    compute = part.covered_by_all("compute") if len(rows) else Intervals.none()
     args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
-    # Absent args count as empty text.
-    codes: dict[tuple[str, ...], int] = {}
-    code = np.array(
-        [
-            codes.setdefault(tuple("" if one is None else str(one) for one in event), len(codes))
-            for event in zip(*(args[key] for key in labelled), strict=True)
-        ],
-        dtype=np.int64,
-    )
-    groups = list(codes)
-    of_bytes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
-    spent = [_spent(part, rows[code == group], compute) for group in range(len(groups))]
-    return [
-        (groups[group], spent[group], [_stated(size[code == group]) for size in of_bytes])
-        for group in sorted(range(len(groups)), key=lambda group: -spent[group][1])
+    labels = zip(*(args[key] for key in labelled), strict=True)
+    # Missing args count as empty text.
+    texts = [tuple("" if one is None else str(one) for one in event) for event in labels]
+    of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        of_group[text].append(place)
+    sizes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    found = [
+        (*text, *_spent(part, rows[places]), *(_total(size[places]) for size in sizes))
+        for text, places in of_group.items()
     ]
+    return sorted(found, key=lambda row: -row[len(labelled) + 1])
 
 
-def _spent(part: Part, rows: Rows, compute: Intervals) -> tuple[int, ...]:
-    """Return the values of `_TIMES` of some kernels of a rank that computes at `compute`."""
+def _spent(part: Part, rows: Rows) -> tuple[float, ...]:
+    """Return the values of `_TIMES` of some kernels of a rank."""
     start, end = part.clipped(rows)
     pieces = union(start, end)
-    time, hidden = total(pieces), total(intersect(pieces, compute))
+    time, hidden = total(pieces), total(intersect(pieces, part.covered_by_all("compute")))
     duration = end - start
-    return len(rows), time, hidden, time - hidden, int(duration.sum()), int(duration.max())
-
-
-def _columns(times: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-    table = np.array(times, dtype=np.int64).reshape(-1, len(_TIMES))
-    columns: dict[str, Any] = dict(zip(_TIMES, table.T, strict=True))
-    time = columns["communication_ns"]
-    share = columns["overlapped_ns"] / np.where(time > 0, time, np.nan)
-    spent = {name: columns.pop(name) for name in ("sum_ns", "max_ns")}
-    return {**columns, "overlap_share": share, **spent}
+    share = hidden / time if time else float("nan")
+    return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
 
 
 def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
-    """Return the size of each message, -1 where it is not stated."""
+    """Return the size of each message, -1 if unknown."""
     count = numbers_of(elements)
     size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
     stated = (count >= 0) & (count < _MOST_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 
-def _stated(sizes: Ints) -> int:
-    """Add up the known sizes; -1 where none is known."""
+def _total(sizes: Ints) -> int:
+    """Add up the known sizes; -1 if none is known."""
     known = sizes[sizes >= 0]
     return int(known.sum()) if len(known) else -1
 
@@ -525,17 +520,17 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     purpose is that of its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without one, it is
     guessed:
 
-    - a group of every rank of the job is ``all``, which is no guess;
-    - one that only sends and receives passes activations on: ``pipeline``;
-    - one with at least half of its collectives all-to-all: ``expert``;
-    - one of adjacent ranks, which are next to each other on a host: ``tensor``;
-    - one of ranks that are equally far apart: ``data``;
-    - else ``unknown``, as are streams that stand for groups where kernels name none.
+    - a group of every rank of the job is ``all``, which is certain;
+    - a group that only sends and receives is ``pipeline``;
+    - a group with all-to-all as at least half of its collectives is ``expert``;
+    - a group of adjacent ranks is ``tensor``;
+    - a group of ranks with equal distances is ``data``;
+    - others are ``unknown``, as are streams of kernels that name no group.
 
     Parameters
     ----------
     selection : Selection, optional
-        Only this communication is counted; groups are returned all the same.
+        Only this communication is counted; all groups are returned.
 
     Returns
     -------
@@ -545,10 +540,10 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
         unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
         ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
-        that is no more than a guess; ``description`` (text), as in the file; ``operations`` (text),
-        what the rank runs in the group and how often; ``collectives`` (int64), how many events that
-        are; ``time_ns`` (int64), how long any of them runs, waits included; ``bytes`` (int64),
-        their messages added up, -1 where none states its size.
+        the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the
+        rank's operations in the group and their counts; ``collectives`` (int64), the number of
+        these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
+        (int64), the known sizes of their messages, added up, -1 if none is known.
 
     Notes
     -----
@@ -558,18 +553,27 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
     kinds = _kinds(match, numbers, groups)
-    of_trace = {trace.rank: number for number, trace in enumerate(match.traces)}
-    rows: list[tuple[int, int, _Spent]] = []
-    places = [of_trace[rank] for rank in chosen.ranks]
-    own_groups = [groups_of[place] for place in places]
-    each = [
-        (match.events[place], numbers[place], mine)
-        for place, mine in zip(places, own_groups, strict=True)
-    ]
-    of_ranks = over_ranks(chosen, _group_times, each=each)
-    for place, mine, spent in zip(places, own_groups, of_ranks, strict=True):
-        rows += [(number, place, one) for number, one in zip(mine, spent, strict=True)]
-    rows.sort(key=lambda row: (-groups[row[0]].size, row[0], row[1]))
+    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
+    places = [number_of[rank] for rank in chosen.ranks]
+    each = [(match.events[place], numbers[place], groups_of[place]) for place in places]
+    spent_of = over_ranks(chosen, _group_times, each=each)
+    rows: list[tuple[Any, ...]] = []
+    without_size: list[Counter[str]] = []
+    for place, of_rank in zip(places, spent_of, strict=True):
+        rank = stated_rank(match.traces[place])
+        for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
+            group, (kind, guessed) = groups[number], kinds[number]
+            members = ", ".join(run_text(run, "-") for run in number_runs(group.ranks))
+            position = group.ranks.index(rank) if rank in group.ranks else -1
+            rows.append(
+                (
+                    (-group.size, number, place), group.label, match.traces[place].rank, members,
+                    position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
+                    *spent,
+                )
+            )  # fmt: skip
+            without_size.append(unknown)
+    rows.sort(key=itemgetter(0))
     if not chosen:
         notes = ["no ranks are selected"]
     elif not rows:
@@ -578,37 +582,12 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         missing = match.missing_ranks
         notes = [
             f"files of {missing} ranks are missing" if missing else "",
-            unsized_note(spent.unsized for _, _, spent in rows),
+            unsized_note(without_size),
         ]
-    own = [groups[number] for number, _, _ in rows]
-    stated = [stated_rank(match.traces[place]) for _, place, _ in rows]
+    columns = by_column((row[1:] for row in rows), _PARALLEL_GROUPS)
+    columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
     return result(
-        {
-            "group": pd.array([one.label for one in own], dtype="str"),
-            "rank": np.array([match.traces[place].rank for _, place, _ in rows], dtype=np.int64),
-            "ranks": pd.array(
-                [", ".join(run_text(run, "-") for run in number_runs(one.ranks)) for one in own],
-                dtype="str",
-            ),
-            "position": np.array(
-                [
-                    one.ranks.index(rank) if rank in one.ranks else -1
-                    for one, rank in zip(own, stated, strict=True)
-                ],
-                dtype=np.int64,
-            ),
-            "size": np.array([one.size for one in own], dtype=np.int64),
-            "kind": categorical(
-                np.array([GROUP_KINDS.index(kinds[number][0]) for number, _, _ in rows], np.int64),
-                GROUP_KINDS,
-            ),
-            "guessed": np.array([kinds[number][1] for number, _, _ in rows], dtype=bool),
-            "description": pd.array([one.description for one in own], dtype="str"),
-            "operations": pd.array([spent.operations for _, _, spent in rows], dtype="str"),
-            "collectives": np.array([spent.count for _, _, spent in rows], dtype=np.int64),
-            "time_ns": np.array([spent.time_ns for _, _, spent in rows], dtype=np.int64),
-            "bytes": np.array([spent.size_bytes for _, _, spent in rows], dtype=np.int64),
-        },
+        columns,
         matched={"groups": len(groups), **count_kinds(chosen, ("communication",))},
         note="; ".join(filter(None, notes)),
     )
@@ -633,24 +612,12 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
 # --- process groups -------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Known:
-    """A process group of kernels or of a file's header."""
-
-    label: str
-    ranks: tuple[int, ...]
-    size: int
-    named: bool
-    description: str = ""
-
-
-def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known], list[list[int]]]:
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
     """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
 
     The last are, ascending, the groups of the rank's kernels and those that its header lists.
     """
-    numbers, named = identified(match.traces, match.events, match.headers)
-    groups = [_Known(one.label, one.ranks, one.size, one.named) for one in named]
+    numbers, groups = identified(match.traces, match.events, match.headers)
     groups_of = [set(own) for own in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}
     for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
@@ -670,7 +637,7 @@ def _all_groups(match: Matching) -> tuple[list[list[int]], list[_Known], list[li
                 label = (
                     name if all(one.label != name for one in groups) else f"{name} {list(ranks)}"
                 )
-                groups.append(_Known(label, ranks, len(ranks), True))
+                groups.append(Group(label, ranks, len(ranks), named=True))
             groups_of[place].add(number)
             groups[number].description = groups[number].description or group.description
     return numbers, groups, [sorted(own) for own in groups_of]
@@ -681,12 +648,11 @@ def _described(header: Header, events: CommEvents, name: str) -> str:
     for group in header.groups:
         if group.name == name and group.ranks and group.description:
             return group.description
-    code = next((k for k, one in enumerate(events.groups) if one.name == name), -1)
-    return events.descriptions[code] if 0 <= code < len(events.descriptions) else ""
+    return next((one.description for one in events.groups if one.name == name), "")
 
 
 def _kinds(
-    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[_Known]
+    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[Group]
 ) -> list[tuple[str, bool]]:
     """Return the purpose of each group, and whether it is a guess."""
     used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
@@ -699,7 +665,7 @@ def _kinds(
     return [_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
 
 
-def _kind(group: _Known, used: Ints, world: int) -> tuple[str, bool]:
+def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
     """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
     everyone = group.named and 1 < group.size == world
     words = set(re.findall(r"[a-z]+", group.description.lower()))
@@ -722,32 +688,18 @@ def _kind(group: _Known, used: Ints, world: int) -> tuple[str, bool]:
     return "unknown", True
 
 
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    operations: str
-    count: int
-    time_ns: int
-    size_bytes: int
-    unsized: Counter[str]
-
-
 def _group_times(
     part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
-) -> list[_Spent]:
-    """Return the operations, times and bytes of a rank in each of `groups`."""
+) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
+    """Return a rank's operations, times and bytes in each of `groups`, and its unknown types."""
     selected = part.has(events.rows)
-    group = np.array(numbers, dtype=np.int64)[events.group] if len(events.rows) else events.group
+    group = np.array(numbers, dtype=np.int64)[events.group]
     found = []
     for number in groups:
-        mine = (group == number) & selected
-        often = Counter(events.operation[mine].tolist())
-        found.append(
-            _Spent(
-                ", ".join(f"{OPERATIONS[code]} {count}" for code, count in often.most_common()),
-                int(mine.sum()),
-                total(union(*part.clipped(events.rows[mine]))),
-                _stated(events.size_bytes[mine]),
-                unsized(events, mine),
-            )
-        )
+        own = (group == number) & selected
+        often = Counter(events.operation[own].tolist())
+        operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
+        time_ns = total(union(*part.clipped(events.rows[own])))
+        spent = operations, int(own.sum()), time_ns, _total(events.size_bytes[own])
+        found.append((spent, unsized(events, own)))
     return found

@@ -39,15 +39,20 @@ OPERATIONS: tuple[str, ...] = (
 _WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
 _SEND_RECV = OPERATIONS.index("send_recv")
 _OTHER = OPERATIONS.index("other")
+#: Collectives that no rank leaves before all have arrived.
+TOGETHER = [
+    OPERATIONS.index(name)
+    for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
+]
 #: Members may give and take different amounts.
 _UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
 
 _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
-#: Args taken from the operator above where the event itself lacks them.
+#: Args taken from the operator above the launch if the event itself lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
-#: Bytes of an element, as PyTorch stores it, by the name of its type in C++ or in Python. Of types
-#: below one byte, several share one or each takes one, so that an element of the tensor has 1.
+#: Bytes of an element, as PyTorch stores it, by the name of its type in C++ or in Python. Elements
+#: of types below one byte, packed or not, count 1.
 _BYTES = {
     1: r"byte|char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4|bits(1x8|2x4|4x2|8)"
     r"|float8_\w+|float4_\w+_x2",
@@ -66,7 +71,7 @@ _LEVELS = 16  # how far above the launching call its process group's record may 
 
 @dataclass(frozen=True, slots=True)
 class HeaderGroup:
-    """A process group in a file's header; no ranks where it lists none."""
+    """A process group in a file's header, with ranks if it lists them."""
 
     name: str
     description: str
@@ -76,7 +81,7 @@ class HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The job in a file's header; `world_size` is -1 and `host` empty where it states none."""
+    """The job in a file's header; `world_size` is -1 and `host` empty if missing."""
 
     world_size: int
     groups: tuple[HeaderGroup, ...]
@@ -85,7 +90,7 @@ class Header:
 
 @lru_cache(maxsize=4096)
 def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first of equal tuples: all ranks of a job list the same ones."""
+    """Return the first of equal tuples, to share them: all ranks of a job list the same ones."""
     return ranks
 
 
@@ -121,21 +126,19 @@ def _group(entry: dict[str, object]) -> HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupName:
-    """How one rank names a process group."""
+    """A process group as named by one rank, or the stream of events without a group."""
 
     name: str
     ranks: tuple[int, ...]
     listed: str
     size: int
     stream: int = -1
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommEvents:
-    """The communication of one rank's device, by start; one entry per event.
-
-    Times are those of `Trace.table`.
-    """
+    """The communication of one rank's device, by start, in times of its table."""
 
     rows: npt.NDArray[np.intp]
     start_ns: Ints
@@ -145,22 +148,20 @@ class CommEvents:
     operation: Ints  # codes into OPERATIONS
     group: Ints  # codes into `groups`
     groups: list[GroupName]
-    size_bytes: Ints  # -1 where unknown
+    size_bytes: Ints  # -1 if unknown
     content: list[Hashable]  # common to all members of a collective, by code
     content_code: Ints
-    sequence: Ints  # -1 where unknown
+    sequence: Ints  # -1 if unknown
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
-    early: Ints  # 1 where a rank may leave before the last one came
-    #: the purpose of each of `groups` on its first event; empty where unknown
-    descriptions: list[str] = field(default_factory=list)
-    #: codes into `dtypes` where only the type's size is missing for the event's, else -1
+    early: Ints  # 1 if a rank may leave before the last one came
+    #: codes into `dtypes` for events of unknown size because of their type, else -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
 
     @property
     def is_alone(self) -> npt.NDArray[np.bool_]:
-        """Which events are of groups of one rank."""
+        """Whether each event's group has one rank."""
         return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
 
 
@@ -168,44 +169,42 @@ class CommEvents:
 def comm_events(trace: Trace) -> CommEvents:
     """Return the communication on a rank's device, with its args.
 
-    Kernels without args take those of the ``record_param_comms`` operator that launched them.
-    Where neither these nor the kernel name the collective, the range around its launch does:
+    Kernels without args take the args of the ``record_param_comms`` operator that launched them.
+    If neither these nor the kernel name the collective, the range around its launch does:
     ``nccl:all_reduce``.
     """
     table = trace.table
-    device = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
-    rows = np.flatnonzero(device)
-    of_events = _args(trace, rows)
-    sequence = numbers_of(of_events.pop("Seq"))
+    rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
+    events = _args(trace, rows)
+    sequence = numbers_of(events.pop("Seq"))
+    events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
+    events["stream"] = table.stream[rows].tolist()
     # Few events differ in more than their sequence number.
-    like, args, kernels, streams = _distinct(
-        of_events, table.name[rows].tolist(), table.stream[rows].tolist()
-    )
-    names_of = table.names.values
-    kernel_of = [names_of[code] for code in kernels]
+    like, args = _distinct(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
-        value or _kernel_label(kernel) for value, kernel in zip(stated, kernel_of, strict=True)
+        value or _kernel_label(kernel) for value, kernel in zip(stated, args["kernel"], strict=True)
     ]
     name, names = _coded(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
-    groups_code, groups = _groups(trace, streams, args)
+    group, groups = _groups(trace, args)
     dtype, dtypes = _coded(["" if value is None else str(value) for value in args["dtype"]])
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
-    stated_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
+    has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
     size = np.where((elements >= 0) & (bytes_each > 0), elements * bytes_each, -1)
     source, target = _ends(trace, args, labels)
-    shared_size = np.where(np.isin(operation, _UNEVEN), -1, size)
-    peers = np.array([group.size for group in groups], dtype=np.int64)[groups_code]
-    # All members share the kernel's name, that of the algorithm; stated labels come first.
+    group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
+    has_peer = (source >= 0) | (group_size == 2)
+    # All members share the kernel's name, that of the algorithm; names in args come first.
     contents = [
-        (label if value is not None else kernel, amount)
-        for label, value, kernel, amount in zip(
-            _shared_labels(trace, labels, source.tolist(), peers.tolist()),
+        (kernel if value is None else _shared_label(trace, label, has_peer=is_known), amount)
+        for label, value, kernel, is_known, amount in zip(
+            labels,
             stated,
-            kernel_of,
-            shared_size.tolist(),
+            args["kernel"],
+            has_peer.tolist(),
+            np.where(np.isin(operation, _UNEVEN), -1, size).tolist(),
             strict=True,
         )
     ]
@@ -217,7 +216,7 @@ def comm_events(trace: Trace) -> CommEvents:
         name[like],
         names,
         operation[like],
-        groups_code[like],
+        group[like],
         groups,
         size[like],
         content,
@@ -226,25 +225,20 @@ def comm_events(trace: Trace) -> CommEvents:
         source[like],
         target[like],
         np.zeros(len(rows), dtype=np.int64),
-        _described(args, groups_code, len(groups)),
-        np.where((elements >= 0) & (bytes_each < 0) & stated_dtype, dtype, -1)[like],
+        np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
         dtypes,
     )
 
 
-def _distinct(
-    args: dict[str, list[Any]], kernels: list[int], streams: list[int]
-) -> tuple[Ints, dict[str, list[Any]], list[int], list[int]]:
-    """Return for each event the first that is like it, by its place among those, and those."""
-    events = list(zip(*args.values(), kernels, streams, strict=True))
+def _distinct(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:
+    """Return each event's number among the distinct events, and the columns of these."""
+    events = list(zip(*columns.values(), strict=True))
     try:
         like, events = _coded(events)
     except TypeError:
-        # Lists, where texts are usual.
+        # A value is a list instead of a text, so events have no hash.
         like = np.arange(len(events))
-    columns = [list(column) for column in zip(*events, strict=True)]
-    *values, kernels, streams = columns or [[] for _ in range(len(args) + 2)]
-    return like, dict(zip(args, values, strict=True)), kernels, streams
+    return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
 
 def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
@@ -289,7 +283,7 @@ def _name_by_ranges(trace: Trace, rows: npt.NDArray[np.intp], stated: list[Any])
 
 
 def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the nearest event whose name begins so around each of `rows`, -1 for none."""
+    """Return the nearest event with such a name around each of `rows`, -1 for none."""
     table = trace.table
     found = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, one in enumerate(table.names.values) if name.match(one)]
@@ -307,21 +301,11 @@ def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
     return found
 
 
-def _shared_labels(
-    trace: Trace, labels: list[str], sources: list[int], peers: list[int]
-) -> list[str]:
-    """Return labels that both sides of a send and its receive share.
-
-    One whose other side is unknown gets a name that no other rank has.
-    """
-    return [
-        label
-        if label.lower() not in _ONE_SIDED
-        else "p2p"
-        if source >= 0 or size == 2
-        else f"{label} of rank {trace.rank}"
-        for label, source, size in zip(labels, sources, peers, strict=True)
-    ]
+def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
+    """Return a label common to a send and its receive, or to no other rank if that is unknown."""
+    if label.lower() not in _ONE_SIDED:
+        return label
+    return "p2p" if has_peer else f"{label} of rank {trace.rank}"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -343,7 +327,7 @@ def _operation(label: str) -> int:
 
 @lru_cache(maxsize=4096)
 def bytes_of(dtype: str) -> int:
-    """Return how many bytes an element has, -1 where the type is not known."""
+    """Return the bytes of an element, -1 if the type is not known."""
     name = re.sub(r"^(torch\.|c10::|at::)", "", dtype.strip().lower())
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
@@ -355,14 +339,14 @@ def unsized(events: CommEvents, mine: npt.NDArray[Any]) -> Counter[str]:
 
 
 def unsized_note(counts: Iterable[Counter[str]]) -> str:
-    """Return a note on events whose size is unknown for the type of their elements."""
+    """Return a note on events whose size is unknown because of the type of their elements."""
     whole = sum(counts, Counter[str]())
     named = ", ".join(repr(name) for name in sorted(whole))
     return f"sizes of {whole.total()} events are unknown: elements of type {named}" if whole else ""
 
 
 def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:
-    """Return the sending and the receiving rank; PyTorch states only the other side."""
+    """Return the sending and the receiving rank; PyTorch records only the other side."""
     own = trace.rank if trace.stated_rank is None else trace.stated_rank
     source, target = numbers_of(args["Src Rank"]), numbers_of(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)
@@ -376,15 +360,15 @@ def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[
 # --- process groups -------------------------------------------------------------------------------
 
 
-def _groups(
-    trace: Trace, streams: list[int], args: dict[str, list[Any]]
-) -> tuple[Ints, list[GroupName]]:
+def _groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupName]]:
     keys = []
-    for name, listed, size, stream in zip(
+    purposes: dict[Hashable, str] = {}
+    for name, listed, purpose, size, stream in zip(
         args["Process Group Name"],
         args["Process Group Ranks"],
+        args[_DESCRIPTION],
         numbers_of(args["Group size"]).tolist(),
-        streams,
+        args["stream"],
         strict=True,
     ):
         text = "" if listed is None else listed if isinstance(listed, str) else json.dumps(listed)
@@ -392,22 +376,20 @@ def _groups(
             text = ""
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
+        purposes.setdefault(keys[-1], purpose if isinstance(purpose, str) else "")
     codes, distinct = _coded(keys)
     config = {group.name: group.ranks for group in header_of(trace).groups if group.is_listed}
     return codes, [
-        GroupName(name, _members(name, text, size, config), sys.intern(text), size, stream)
+        GroupName(
+            name,
+            _members(name, text, size, config),
+            sys.intern(text),
+            size,
+            stream,
+            purposes[name, text, size, stream],
+        )
         for name, text, size, stream in distinct
     ]
-
-
-def _described(args: dict[str, list[Any]], code: Ints, count: int) -> list[str]:
-    """Return the purpose of each group, as its first event states it."""
-    found = [""] * count
-    groups, first = np.unique(code, return_index=True)
-    for group, place in zip(groups.tolist(), first.tolist(), strict=True):
-        stated = args[_DESCRIPTION][place]
-        found[group] = stated if isinstance(stated, str) else ""
-    return found
 
 
 def _members(
@@ -416,6 +398,6 @@ def _members(
     ranks = listed_ranks(listed)
     if len(ranks) == size:
         return ranks
-    # Long lists are cut short on the event; the header may have them whole.
+    # Long lists are truncated on the event; the header may have them complete.
     whole = config.get(name, ())
     return whole if len(whole) == size or not ranks else ranks

@@ -1,4 +1,4 @@
-"""What two runs do differently: how often each operator and kernel runs, and for how long."""
+"""Counts and times of operators and kernels in two runs, and their differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hta_widgets.analysis.scope import Part, Window, narrowed, result
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.selection import Selection, as_ranks, listed
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 #: Anything whose events can be compared.
 Side = TraceSet | Trace | Selection
 
-#: What can become of a name, in the order of the categories of ``change``.
+#: The categories of ``change``.
 CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
 
 
@@ -42,25 +42,24 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, removed or run another number of times.
 
-    For each name, counts and durations are totals over all ranks and steps given: give as many
-    of them on both sides where the totals are to be comparable. Durations are added as they are,
-    so an operator holds the time of those that it calls.
+    For each name, counts and durations are totals over all given ranks and steps: give as many
+    of them on both sides if the totals are to be comparable. The duration of an operator includes
+    the operators that it calls.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
         The two sides; of a selection its events, cut at its window.
     device : {"all", "cpu", "gpu"}, default "all"
-        ``"gpu"``: what runs on device streams, stream 0 among them, less the device's copies of
-        annotations, which are no work; ``"cpu"``: what runs on the host; ``"all"``: both, and
-        the copies of annotations.
+        ``"gpu"``: events on device streams, including stream 0, without the device's copies of
+        annotations; ``"cpu"``: events on the host; ``"all"``: both, and the copies of annotations.
     short_names : bool, default False
-        Compare short names, so that instances of a template and versions of a library meet.
+        Compare short names, which instances of a template and versions of a library share.
     before_ranks, after_ranks : int or iterable of int, optional
         Ranks of one side; all by default.
     before_steps, after_steps : int or iterable of int, optional
         Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the
-        step of their launch. By default all events count, those outside of steps too.
+        step of their launch. By default all events count, including those outside of steps.
     selection : Selection, optional
         Narrows both sides, for example ``traces.select("kind == 'communication'")``.
     window : (start_ns, end_ns), optional
@@ -73,26 +72,19 @@ def diff_ops(
     DataFrame
         One row per name, by size of the difference in time:
 
-        ``name``
-            str
-        ``kind``
-            category; where a name occurs under several, the one with most time
-        ``before_count, after_count, diff_count``
-            int64; the difference is after − before
-        ``before_ns, after_ns, diff_ns``
-            int64
-        ``change``
-            category: ``added`` (not before), ``removed`` (not after), ``changed`` (another
-            count), ``same`` (the same count; the time may differ, as it does between any two
-            runs)
+        - ``name`` (str); ``kind`` (category), of several the one with most time
+        - ``before_count, after_count, diff_count`` (int64); the difference is after − before
+        - ``before_ns, after_ns, diff_ns`` (int64)
+        - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``
+          (another count), ``same`` (the same count; the time may differ)
 
         ``.attrs["matched"]`` counts the events of each side.
 
     Notes
     -----
-    The counts and totals of HTA's ``TraceDiff.compare_traces``, which adds up by name over all
-    categories too. HTA counts the device's copies of annotations as CPU. It finds no step for
-    events on stream 0, so it calls all kernels of AMD runs deleted; here they take part.
+    HTA's ``TraceDiff.compare_traces`` has the same counts and totals, by name over all categories,
+    except that it counts the device's copies of annotations as CPU, and finds no step for events
+    on stream 0, so it calls all kernels of AMD runs deleted.
     """
     if device not in {"all", "cpu", "gpu"}:
         raise TraceError(f"no device {device!r}", remedy='Give "all", "cpu" or "gpu".')
@@ -130,17 +122,19 @@ def parts_of(
     source: Side, *, selection: Selection | None = None, window: Window | None = None
 ) -> list[Part]:
     """Return the events of one side, rank by rank."""
-    traces, own = _opened(source)
+    traces, own = (source.owner, source) if isinstance(source, Selection) else (source, None)
+    if not isinstance(traces, (TraceSet, Trace)):
+        raise TraceError(
+            f"a {type(source).__name__} cannot be compared",
+            remedy="Give what hw.load returns, one of its ranks, or a selection.",
+        )
     narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
     asked = [narrow] if own is None else [own, narrow]
     found = []
-    for trace in traces.values() if isinstance(traces, TraceSet) else traces:
+    for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
         if any(one.ranks is not None and trace.rank not in one.ranks for one in asked):
             continue
-        if all(_everything(one) for one in asked):
-            rows = np.arange(len(trace))
-        else:
-            rows = np.flatnonzero(np.logical_and.reduce([one.mask(trace) for one in asked]))
+        rows = np.flatnonzero(np.logical_and.reduce([one.mask(trace) for one in asked]))
         starts = [one.start_ns - trace.shift_ns for one in asked if one.start_ns is not None]
         ends = [one.end_ns - trace.shift_ns for one in asked if one.end_ns is not None]
         found.append(Part(trace, rows, max(starts, default=None), min(ends, default=None)))
@@ -151,61 +145,35 @@ def sums_by_name(
     sides: Sequence[Sequence[Part]], device: str = "all", *, short_names: bool = False
 ) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
     """Return the names of all sides, their kinds, and the counts and times of each side."""
-    groups: dict[str, int] = {}
-    seen = [[_of_rank(part, device, groups, short_names=short_names) for part in s] for s in sides]
-    size = len(groups)
-    count = [np.zeros(size, np.int64) for _ in sides]
-    total = [np.zeros(size, np.int64) for _ in sides]
-    by_kind = np.zeros((size, len(KINDS), 2), np.int64)
-    for which, side_sums in enumerate(seen):
-        for group, kind, counts, times in side_sums:
-            np.add.at(count[which], group, counts)
-            np.add.at(total[which], group, times)
-            np.add.at(by_kind[:, :, 0], (group, kind), times)
-            np.add.at(by_kind[:, :, 1], (group, kind), counts)
-    # Most time; of kinds without any, the one that occurs.
-    weight = 2 * by_kind[:, :, 0] + (by_kind[:, :, 1] > 0)
-    return list(groups), weight.argmax(axis=1), count, total
-
-
-def _opened(source: Side) -> tuple[TraceSet | list[Trace], Selection | None]:
-    """Return the ranks of a side, and the selection of their events."""
-    if isinstance(source, TraceSet):
-        return source, None
-    if isinstance(source, Trace):
-        return [source], None
-    if isinstance(source, Selection):
-        if source.traces is None:
-            raise TraceError(
-                "this selection belongs to no traces",
-                remedy="Make it with traces.select(...), or bind it with selection.of(traces).",
-            )
-        return source.traces, source
-    raise TraceError(
-        f"a {type(source).__name__} cannot be compared",
-        remedy="Give what hw.load returns, one of its ranks, or a selection.",
-    )
-
-
-def _everything(selection: Selection) -> bool:
-    return (
-        selection.start_ns is None
-        and selection.end_ns is None
-        and selection.tracks is None
-        and selection.query is None
-        and selection.ids is None
-    )
+    columns = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
+    blocks = [
+        _sums_of_rank(part, device, short_names=short_names).assign(side=number)
+        for number, chosen in enumerate(sides)
+        for part in chosen
+    ]
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+    table = pd.concat([empty.assign(side=0), *blocks])
+    code, names = pd.factorize(table["name"])
+    count, total = np.zeros((2, len(sides), len(names)), dtype=np.int64)
+    kind_count, kind_time = np.zeros((2, len(names), len(KINDS)), dtype=np.int64)
+    for by_side, by_kind, values in (
+        (count, kind_count, table["count"]), (total, kind_time, table["time"]),
+    ):  # fmt: skip
+        np.add.at(by_side, (table["side"], code), values)
+        np.add.at(by_kind, (code, table["kind"]), values)
+    # The kind with most time; of kinds without any, the one that occurs.
+    kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
+    return names.tolist(), kind, list(count), list(total)
 
 
 def _of_ranks(chosen: list[Part], ranks: Iterable[int] | int | None) -> list[Part]:
     if ranks is None:
         return chosen
-    wanted = {int(ranks)} if isinstance(ranks, (int, np.integer)) else {int(r) for r in ranks}
-    there = {part.rank for part in chosen}
-    if wanted - there:
+    wanted = as_ranks(ranks)
+    there = sorted(part.rank for part in chosen)
+    if missing := [rank for rank in wanted if rank not in there]:
         raise TraceError(
-            f"no rank {', '.join(map(str, sorted(wanted - there)))}",
-            remedy=f"The ranks are {', '.join(map(str, sorted(there))) or 'none'}.",
+            f"no rank {', '.join(map(str, missing))}", remedy=f"The ranks are {listed(there)}."
         )
     return [part for part in chosen if part.rank in wanted]
 
@@ -237,24 +205,20 @@ def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Par
     ]
 
 
-def _of_rank(
-    part: Part, device: str, groups: dict[str, int], *, short_names: bool
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Add up one rank: number in `groups`, kind, count and time of each of its names."""
+def _sums_of_rank(part: Part, device: str, *, short_names: bool) -> pd.DataFrame:
+    """Return the count and time of each name and kind of one rank."""
     table = part.table
     rows = part.rows
     if device != "all":
         on_device = table.stream[rows] >= 0
         work = on_device & (table.kind[rows] != KINDS.index("annotation"))
         rows = rows[work if device == "gpu" else ~on_device]
-    key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
-    count = np.bincount(key)
-    time = np.zeros(len(count), dtype=np.int64)
-    # As integers: floats, which bincount adds, are exact up to 104 days only.
-    np.add.at(time, key, part.durations(rows))
-    used = np.flatnonzero(count)
-    texts = [table.names[code] for code in (used // len(KINDS)).tolist()]
+    events = pd.DataFrame(
+        {"name": table.name[rows], "kind": table.kind[rows], "time": part.durations(rows)}
+    )
+    by_name = events.groupby(["name", "kind"])["time"]
+    sums = by_name.agg(count="size", time="sum").reset_index()
+    texts = [table.names[code] for code in sums["name"].tolist()]
     if short_names:
         texts = [short_name(text) for text in texts]
-    group = np.array([groups.setdefault(text, len(groups)) for text in texts], dtype=np.int64)
-    return group, used % len(KINDS), count[used], time[used]
+    return sums.assign(name=pd.Series(texts, dtype=object))

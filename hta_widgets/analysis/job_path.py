@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +13,15 @@ import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.collectives import Arrivals, arrivals
-from hta_widgets.analysis.comm_events import OPERATIONS
+from hta_widgets.analysis.comm_events import TOGETHER
 from hta_widgets.analysis.critical.nodes import (
-    Stretch,
+    AnalysisRange,
     busy_rows,
     instance_numbers,
     ranges_named,
 )
 from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
-from hta_widgets.analysis.critical.rules import (
-    BOUNDS,
-    EDGE_TYPES,
-    EXACT,
-    LEAD,
-    OPERATOR,
-)
+from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
 from hta_widgets.analysis.matching import Matching, matching
 from hta_widgets.analysis.scope import Window, categorical, result
 from hta_widgets.errors import TraceError
@@ -44,11 +39,6 @@ COLLECTIVE = len(EDGE_TYPES)
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
 _OUTSIDE = BOUNDS.index("outside_path")
-#: Collectives that no rank leaves before all have arrived.
-_TOGETHER = [
-    OPERATIONS.index(name)
-    for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
-]
 _NEVER = np.iinfo(np.int64).max
 #: How the path gets to a segment, by its type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
@@ -61,20 +51,20 @@ def job_critical_path(
     instance: int | tuple[int, int] = 0,
     window: Window | None = None,
 ) -> pd.DataFrame:
-    """Return the chain of dependencies that decides how long a step takes, over all ranks.
+    """Return the chain of dependencies that determines the length of a step, over all ranks.
 
     The path shows which rank the job waits for, and what that rank does in the meantime: time that
     the others spend waiting for it in collectives is not on the path.
 
     The path is walked back from the end of the rank that ends last. Within a rank it follows the
     dependencies of `critical_path`: from each start or end to what it waited for, which is the
-    launching call, the kernel before on the stream, the work of another stream or the device that
-    was waited for, or what came before on the thread. Where it comes to the end of a collective in
-    which the rank waited, the transfer, from the last arrival on, belongs to the rank; from the
-    last arrival the path goes on back on the rank that arrived last.
+    launching call, the kernel before on the stream, the work of another stream or the device, or
+    the event before on the thread. At the end of a collective in which the rank waited, the
+    transfer, from the last arrival on, belongs to the rank; from the last arrival the path
+    continues backwards on the rank that arrived last.
 
-    Times are those of ``traces.with_clock("fitted")``, whatever clock the set lies on, since only
-    that one orders arrivals.
+    Times are on the fitted clock (`TraceSet.with_clock`), which is the only one that orders
+    arrivals, whatever the clock of the set.
 
     Parameters
     ----------
@@ -92,26 +82,24 @@ def job_critical_path(
     Returns
     -------
     DataFrame
-        One row per segment, in time; each starts where the one before ends, and ``dur_ns`` add up
-        to the span.
+        One row per segment, in order of time without gaps; the ``dur_ns`` add up to the span.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1 for
         none; its ``name``, ``kind`` and ``stream`` (-1 on the host); ``bound_by`` and ``type`` as
-        in `critical_path`, ``outside_path`` also where nothing is known that an event waited for;
+        in `critical_path`, ``outside_path`` also if no dependency of an event is known;
         ``via``, how the path gets to the segment: ``event`` (within one), ``thread``, ``launch``,
         ``stream``, ``wait``, ``collective`` (from the rank of the row before, which arrived last at
         the event of this one), ``unknown``.
 
-        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, how well the fitted clock fits, the
-        worst rank's of `clock_offsets`, -1 unknown; ``jumps``, how often the path changes ranks;
-        ``clock_overlap_ns``: where a rank leaves a collective before the last one has come, the
-        clocks contradict each other, and time on the last rank's side that would be counted twice
-        is left out; this is by how much, added up over the jumps.
+        ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, -1 if
+        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``: if a rank leaves
+        a collective before the last one has come, the clocks contradict each other, and time of
+        the last rank that would be counted twice is left out: its sum over the jumps.
 
     Raises
     ------
     TraceError
-        Where the range has fewer instances.
+        If the range has fewer instances.
 
     Notes
     -----
@@ -122,15 +110,19 @@ def job_critical_path(
     match = matching(traces)
     fit = clock_fit(traces)
     times = arrivals(traces, match, "fitted")
-    span = span_of_job(match.traces, times.shifts_ns, annotation, instance, window)
-    found = Segments() if span is None else walked(match.traces, match, times, span)
-    known = fit.residual_ns[fit.residual_ns >= 0]
-    return _frame(
-        match,
-        found,
-        span,
-        residual_ns=int(known.max()) if len(known) else -1,
+    span = _span_of_job(match.traces, times.shifts_ns, annotation, instance, window)
+    walk = _Walk(match, times)
+    if span is not None:
+        walk.run(span)
+    return result(
+        _columns(match, walk.finished()),
+        matched=match.counts,
         note=_note(traces, match, span, annotation),
+        clock="fitted",
+        residual_ns=int(fit.residual_ns.max(initial=-1)),
+        span_ns=(0, 0) if span is None else (span.low, span.high),
+        jumps=walk.jumps,
+        clock_overlap_ns=walk.overlap_ns,
     )
 
 
@@ -147,7 +139,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
         ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
-        Its attributes are those of the path.
+        It has the attributes of the path.
     """
     table = critical_path_summary(frame)
     table["share"] = table["dur_ns"] / max(int(table["dur_ns"].sum()), 1)
@@ -156,15 +148,13 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _note(traces: TraceSet, match: Matching, span: JobSpan | None, annotation: str) -> str:
+def _note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: str) -> str:
     if not len(traces):
         return "no ranks are loaded"
+    if span is None and annotation:
+        return f"no event of any rank has {annotation!r} in its name"
     if span is None:
-        return (
-            f"no event of any rank has {annotation!r} in its name"
-            if annotation
-            else "nothing happens on any rank by then"
-        )
+        return "nothing happens on any rank by then"
     if not len(match):
         return "no collective is found on two ranks, so the path is that of the rank that ends last"
     if match.missing_ranks:
@@ -172,54 +162,37 @@ def _note(traces: TraceSet, match: Matching, span: JobSpan | None, annotation: s
     return ""
 
 
-def _frame(
-    match: Matching, found: Segments, span: JobSpan | None, *, residual_ns: int, note: str
-) -> pd.DataFrame:
-    def column(values: list[int]) -> Ints:
-        return np.array(values[::-1], dtype=np.int64)
-
-    place, event, type_ = column(found.place), column(found.event), column(found.type)
-    start, end = column(found.start), column(found.end)
-    name, kind, stream = (np.full(len(place), -1, dtype=np.int64) for _ in range(3))
+def _columns(match: Matching, segments: Ints) -> dict[str, Any]:
+    start, end, place, type_, _, event, bound = segments
+    name, kind, stream = np.full((3, len(place)), -1)
     names: dict[str, int] = {"": 0}
     for number, trace in enumerate(match.traces):
-        mine = np.flatnonzero((place == number) & (event >= 0))
-        if len(mine):
-            rows, table = event[mine], trace.table
-            kind[mine], stream[mine] = table.kind[rows], table.stream[rows]
-            used, inverse = np.unique(table.name[rows], return_inverse=True)
-            codes = [names.setdefault(table.names[code], len(names)) for code in used.tolist()]
-            name[mine] = np.array(codes, dtype=np.int64)[inverse]
-    ranks = np.array([trace.rank for trace in match.traces], dtype=np.int64)
-    return result(
-        {
-            "rank": ranks[place] if len(ranks) else place,
-            "start_ns": start,
-            "dur_ns": end - start,
-            "id": event,
-            "name": categorical(np.maximum(name, 0), list(names)),
-            "bound_by": categorical(column(found.bound), BOUNDS),
-            "kind": categorical(kind, KINDS),
-            "type": categorical(np.where(type_ == COLLECTIVE, 0, type_), EDGE_TYPES),
-            "via": categorical(type_, _VIA),
-            "stream": stream,
-        },
-        matched=match.counts,
-        note=note,
-        clock="fitted",
-        residual_ns=residual_ns,
-        span_ns=(0, 0) if span is None else (span.low, span.high),
-        jumps=found.jumps,
-        clock_overlap_ns=found.overlap_ns,
-    )
+        own = np.flatnonzero((place == number) & (event >= 0))
+        rows, table = event[own], trace.table
+        kind[own], stream[own] = table.kind[rows], table.stream[rows]
+        used, inverse = np.unique(table.name[rows], return_inverse=True)
+        codes = [names.setdefault(table.names[code], len(names)) for code in used.tolist()]
+        name[own] = np.array(codes, dtype=np.int64)[inverse]
+    return {
+        "rank": np.array([trace.rank for trace in match.traces], dtype=np.int64)[place],
+        "start_ns": start,
+        "dur_ns": end - start,
+        "id": event,
+        "name": categorical(np.maximum(name, 0), list(names)),
+        "bound_by": categorical(bound, BOUNDS),
+        "kind": categorical(kind, KINDS),
+        "type": categorical(np.where(type_ == COLLECTIVE, 0, type_), EDGE_TYPES),
+        "via": categorical(type_, _VIA),
+        "stream": stream,
+    }
 
 
 # --- the span -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JobSpan:
-    """A stretch of a job on its common clock, and where it ends."""
+class _JobSpan:
+    """A time range of a job on its common clock, and the rank and event or thread it ends with."""
 
     low: int
     high: int
@@ -228,34 +201,35 @@ class JobSpan:
     track: int = -1
 
 
-def span_of_job(
+def _span_of_job(
     traces: Sequence[Trace],
     shifts: Ints,
     annotation: str,
     instance: int | tuple[int, int],
     window: Window | None,
-) -> JobSpan | None:
-    """Return the stretch, None where nothing is there."""
-    if window is None and annotation:
-        return _of_range(traces, shifts, annotation, instance)
+) -> _JobSpan | None:
+    """Return the range of the named ranges, of the window, or of the whole job; None if empty."""
+    ranks = list(zip(range(len(traces)), traces, shifts.tolist(), strict=True))
     edges = None if window is None else as_window(window)
-    spans = [
-        _whole(trace, shift, place) if edges is None else _cut(trace, shift, place, edges)
-        for place, (trace, shift) in enumerate(zip(traces, shifts.tolist(), strict=True))
-    ]
-    found = [span for span in spans if span is not None]
-    if not found:
+    if edges is not None:
+        found = [_cut(trace, shift, place, edges) for place, trace, shift in ranks]
+    elif annotation:
+        found = _of_ranges(ranks, annotation, instance)
+    else:
+        found = [_whole(trace, shift, place) for place, trace, shift in ranks]
+    spans = [span for span in found if span is not None]
+    if not spans:
         return None
-    latest = max(found, key=lambda one: (one.high, -one.place))
-    if edges is None:
-        return replace(latest, low=min(one.low for one in found))
-    return replace(latest, low=edges[0], high=edges[1])
+    latest = max(spans, key=lambda one: (one.high, -one.place))
+    if edges is not None:
+        return replace(latest, low=edges[0], high=edges[1])
+    return replace(latest, low=min(one.low for one in spans))
 
 
 def _work(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the device's work, and what the threads do that launch it.
+    """Return the device work, and the host events of the threads that launch any.
 
-    Other threads, such as those that watch over collectives, decide nothing.
+    Other threads, such as watchdogs of collectives, are not on the path.
     """
     table = trace.table
     device = busy_rows(trace)
@@ -265,7 +239,7 @@ def _work(trace: Trace) -> tuple[Rows, Rows]:
     return device, host[np.isin(table.track[host], launching)] if len(launching) else host
 
 
-def _whole(trace: Trace, shift: int, place: int) -> JobSpan | None:
+def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
     table = trace.table
     rows = np.concatenate(_work(trace))
     if not len(rows):
@@ -273,14 +247,14 @@ def _whole(trace: Trace, shift: int, place: int) -> JobSpan | None:
     end = table.start_ns[rows] + table.dur_ns[rows]
     last = int(end.argmax())
     low = int(table.start_ns[rows].min())
-    return JobSpan(low + shift, int(end[last]) + shift, place, row=int(rows[last]))
+    return _JobSpan(low + shift, int(end[last]) + shift, place, row=int(rows[last]))
 
 
-def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> JobSpan | None:
-    """Return where a rank is at the end of a window; `high` is the last end in it.
+def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobSpan | None:
+    """Return a rank's event at the end of a window; `high` is the last end in it.
 
-    It is in the device work that runs then, started last; or else, as the device is idle, in what
-    the thread does that launched last.
+    It is the device work that started last and still runs then; if the device is idle, the thread
+    that launched last.
     """
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
@@ -295,45 +269,40 @@ def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> JobSp
         return None
     last = int(ends.max()) if len(ends) else low
     if len(running):
-        return JobSpan(low + shift, last + shift, place, row=int(running[-1]))
+        return _JobSpan(low + shift, last + shift, place, row=int(running[-1]))
     call = trace.launch_of[device[start < high]]
     call = call[call >= 0]
     track = int(table.track[call[-1]]) if len(call) else -1
-    return JobSpan(low + shift, last + shift, place, track=track)
+    return _JobSpan(low + shift, last + shift, place, track=track)
 
 
-def _of_range(
-    traces: Sequence[Trace], shifts: Ints, annotation: str, instance: int | tuple[int, int]
-) -> JobSpan | None:
+def _of_ranges(
+    ranks: Sequence[tuple[int, Trace, int]], annotation: str, instance: int | tuple[int, int]
+) -> list[_JobSpan | None]:
+    """Return each rank's range from the first to the last instance."""
     first, last = instance_numbers(instance)
-    found = [_instances(trace, annotation) for trace in traces]
+    found = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
-    for trace, shift, rows_of in zip(traces, shifts.tolist(), found, strict=True):
+    for (_, trace, shift), rows_of in zip(ranks, found, strict=True):
         for key, row in rows_of.items():
             start = int(trace.table.start_ns[row]) + shift
             starts[key] = min(start, starts.get(key, start))
-    if not starts:
-        return None
     keys = sorted(starts, key=lambda key: (starts[key], key))
-    if last >= len(keys):
+    if keys and last >= len(keys):
         raise TraceError(
             f"no rank has an instance {last} of {annotation!r}",
             remedy=f"There are {len(keys)}, numbered from 0"
             f" ({', '.join(name for name, _ in keys[:5])}{', …' if len(keys) > 5 else ''}).",
         )
     spans = []
-    for place, (trace, shift, rows_of) in enumerate(
-        zip(traces, shifts.tolist(), found, strict=True)
-    ):
+    for (place, trace, shift), rows_of in zip(ranks, found, strict=True):
         rows = [rows_of[key] for key in keys[first : last + 1] if key in rows_of]
-        if rows:
-            spans.append(_span_of(trace, place, shift, np.array(rows, dtype=np.intp)))
-    latest = max(spans, key=lambda span: (span.high, -span.place))
-    return replace(latest, low=min(span.low for span in spans))
+        spans.append(_span_of(trace, place, shift, np.array(rows, dtype=np.intp)) if rows else None)
+    return spans
 
 
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
-    """Return the ranges of a rank by name and how often that occurred before.
+    """Return the ranges of a rank by name and number within the name.
 
     Ranks may begin to record at different steps, so numbers alone do not identify a range.
     """
@@ -347,167 +316,132 @@ def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
     return found
 
 
-def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> JobSpan:
-    """Return the stretch of one rank: its ranges, and the device work that they launched."""
+def _span_of(trace: Trace, place: int, shift: int, rows: Rows) -> _JobSpan:
+    """Return the time range of a rank's ranges and of the device work that they launched."""
     table = trace.table
     start, end = int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
     last = int(rows[table.end_ns[rows].argmax()])
     device = busy_rows(trace)
     call = trace.launch_of[device]
     called = np.where(call >= 0, table.start_ns[call], table.start_ns[device])
-    # Where the next range begins, this one has ended.
     device = device[(called >= start) & (called < end)]
     if len(device):
         latest = int(device[table.end_ns[device].argmax()])
         if int(table.end_ns[latest]) > end:
-            return JobSpan(start + shift, int(table.end_ns[latest]) + shift, place, row=latest)
-    return JobSpan(start + shift, end + shift, place, track=int(table.track[last]))
+            return _JobSpan(start + shift, int(table.end_ns[latest]) + shift, place, row=latest)
+    return _JobSpan(start + shift, end + shift, place, track=int(table.track[last]))
 
 
 # --- the walk -------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Segments:
-    """The path from its end, on the job's clock; `place` is the rank's position in the set."""
+class _Segment(NamedTuple):
+    """A segment of the path, on the job's clock; `place` is the rank's position in the set."""
 
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    place: list[int] = field(default_factory=list)
-    event: list[int] = field(default_factory=list)
-    type: list[int] = field(default_factory=list)
-    bound: list[int] = field(default_factory=list)
-    #: position in the graph's edges, for those whose bound is not known yet
-    edge: list[int] = field(default_factory=list)
-    jumps: int = 0
-    overlap_ns: int = 0
-
-    def add(
-        self, start: int, end: int, place: int, type_: int, *,
-        edge: int = -1, event: int = -1, bound: int = _OUTSIDE,
-    ) -> None:  # fmt: skip
-        """Add what comes before all that is there; nothing where it has no length."""
-        if end > start:
-            self.start.append(start)
-            self.end.append(end)
-            self.place.append(place)
-            self.type.append(type_)
-            self.edge.append(edge)
-            self.event.append(event)
-            self.bound.append(bound)
+    start: int
+    end: int
+    place: int
+    type: int
+    edge: int  # of the rank's graph, if this determines the bound
+    event: int
+    bound: int
 
 
-def walked(traces: Sequence[Trace], match: Matching, times: Arrivals, span: JobSpan) -> Segments:
-    """Return the critical path of a stretch of a job, its end first.
+class _Walk:
+    """The critical path of a job, walked from its end.
 
     From each instant the walk goes back to what it waited for: along the dependency that counts in
     the rank's graph, or else the latest; from the end of a collective that the rank waited in to
     the arrival of the last rank, and on from there.
     """
-    job = _Job(traces, match, times, span)
-    found = Segments()
-    place = span.place
-    graph = job.graph(place)
-    node = graph.last_node(span)
-    now = span.high
-    if node >= 0:
-        begin = max(min(graph.time[node], now), span.low)
-        event, bound = graph.running_after(node)
-        found.add(begin, now, place, LEAD, event=event, bound=bound)
-        now = begin
-    limit = _NEVER
-    while now > span.low:
-        if node <= 0 and (node < 0 or graph.into[node] < 0):
-            found.add(span.low, now, place, LEAD)
-            break
-        edge = graph.into[node]
-        entry = graph.entry.get(node, -1)
-        if entry >= 0 and graph.time[node] < limit and (to := job.jump(entry)) is not None:
-            arrived = int(times.last_ns[entry])
-            begin = max(min(arrived, now), span.low)
-            found.add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
-            if begin == now and found.type and found.place[-1] == place:
-                # By the clocks, the rank left before the last one came.
-                found.type[-1] = COLLECTIVE
-            found.overlap_ns += max(arrived - now, 0)
-            found.jumps += 1
-            # No second jump from the same instant, so clocks that disagree cannot lead in circles.
-            limit = now if arrived >= now else begin + 1
-            now = begin
-            place, node = to
-            graph = job.graph(place)
-            continue
-        if edge < 0:
-            before = node - 1
-            begin = max(min(graph.time[before], now), span.low)
-            found.add(begin, now, place, LEAD)
-        else:
-            before = graph.source[edge]
-            begin = max(min(graph.time[before], now), span.low)
-            found.add(begin, now, place, graph.type[edge], edge=edge, event=graph.event(edge))
-        now, node = begin, before
-    job.bound(found)
-    return found
 
-
-class _Job:
-    """The graphs of the ranks on the path, and the collectives at which it may change ranks."""
-
-    def __init__(
-        self, traces: Sequence[Trace], match: Matching, times: Arrivals, span: JobSpan
-    ) -> None:
-        self._traces, self._match, self._times, self._span = traces, match, times, span
+    def __init__(self, match: Matching, times: Arrivals) -> None:
+        self._match, self._times = match, times
         self._graphs: dict[int, _Graph] = {}
         self._rows = match.taken("rows")
-        self._last = _last_entries(match, times)
-        together = np.isin(match.taken("operation"), _TOGETHER)
+        self._last = match.each(match.last_entries(times.last_ns - times.arrival_ns))
+        together = np.isin(match.taken("operation"), TOGETHER)
         #: whether the rank waited for the last one, by the clocks
         self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
+        self.segments: list[_Segment] = []
+        self.jumps = 0
+        self.overlap_ns = 0
 
-    def graph(self, place: int) -> _Graph:
-        known = self._graphs.get(place)
-        if known is None:
-            mine = np.flatnonzero((self._match.trace == place) & self._waited)
-            shift = int(self._times.shifts_ns[place])
-            known = _Graph(self._traces[place], shift, self._span, self._rows[mine], mine)
-            self._graphs[place] = known
-        return known
+    def run(self, span: _JobSpan) -> None:
+        """Walk from the end of a span to its start."""
+        place, now = span.place, span.high
+        graph = self._graph(place, span)
+        node = graph.last_node(span)
+        if node >= 0:
+            begin = max(min(graph.time[node], now), span.low)
+            event, bound = graph.running_after(node)
+            self._add(begin, now, place, LEAD, event=event, bound=bound)
+            now = begin
+        limit = _NEVER
+        while now > span.low:
+            if node <= 0 and (node < 0 or graph.into[node] < 0):
+                self._add(span.low, now, place, LEAD)
+                break
+            edge = graph.into[node]
+            entry = graph.entry.get(node, -1)
+            if entry >= 0 and graph.time[node] < limit:
+                last = int(self._last[entry])
+                to = int(self._match.trace[last])
+                of_last = self._graph(to, span)
+                arrival = int(of_last.path.nodes.of_start[self._rows[last]])
+                if arrival >= 0:
+                    arrived = int(self._times.last_ns[entry])
+                    begin = max(min(arrived, now), span.low)
+                    self._add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
+                    if begin == now and self.segments and self.segments[-1].place == place:
+                        # By the clocks, the rank left before the last one came.
+                        self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
+                    self.overlap_ns += max(arrived - now, 0)
+                    self.jumps += 1
+                    # No second jump from one instant: clocks that disagree could cause a loop.
+                    limit = now if arrived >= now else begin + 1
+                    now, place, node, graph = begin, to, arrival, of_last
+                    continue
+            before = node - 1 if edge < 0 else graph.source[edge]
+            begin = max(min(graph.time[before], now), span.low)
+            type_ = LEAD if edge < 0 else graph.type[edge]
+            self._add(begin, now, place, type_, edge=edge, event=graph.event(edge))
+            now, node = begin, before
 
-    def jump(self, entry: int) -> tuple[int, int] | None:
-        """Return the rank that came last to an entry's collective, and the node of its arrival."""
-        last = int(self._last[entry])
-        place = int(self._match.trace[last])
-        node = self.graph(place).arrival(int(self._rows[last]))
-        return None if node < 0 else (place, node)
+    def _graph(self, place: int, span: _JobSpan) -> _Graph:
+        if place not in self._graphs:
+            own = np.flatnonzero((self._match.trace == place) & self._waited)
+            trace, shift = self._match.traces[place], int(self._times.shifts_ns[place])
+            self._graphs[place] = _Graph(trace, shift, span, self._rows[own], own)
+        return self._graphs[place]
 
-    def bound(self, found: Segments) -> None:
-        """Fill in what bounds the segments that follow edges."""
-        places, edges = np.array(found.place, np.int64), np.array(found.edge, np.int64)
+    def _add(
+        self, start: int, end: int, place: int, type_: int, *,
+        edge: int = -1, event: int = -1, bound: int = _OUTSIDE,
+    ) -> None:  # fmt: skip
+        """Add a segment before all others, unless it has no length."""
+        if end > start:
+            self.segments.append(_Segment(start, end, place, type_, edge, event, bound))
+
+    def finished(self) -> Ints:
+        """Return the fields of the segments in order of time, with what bounds each."""
+        fields = np.array(self.segments[::-1], dtype=np.int64).reshape(-1, len(_Segment._fields)).T
+        _, _, places, _, edges, _, bounds = fields
         for place, graph in self._graphs.items():
-            mine = np.flatnonzero((places == place) & (edges >= 0))
-            if len(mine):
-                bounds = graph.path.bound_by(edges[mine])
-                for k, code in zip(mine.tolist(), bounds.tolist(), strict=True):
-                    found.bound[k] = code
-
-
-def _last_entries(match: Matching, times: Arrivals) -> Ints:
-    """Return for each entry that of the collective's last rank; of several the lowest one's."""
-    if not len(match):
-        return np.empty(0, dtype=np.int64)
-    own = np.arange(len(match))
-    late = np.where(times.arrival_ns == times.last_ns, own, _NEVER)
-    return match.each(np.minimum.reduceat(late, match.starts)).astype(np.int64)
+            own = np.flatnonzero((places == place) & (edges >= 0))
+            bounds[own] = graph.path.bound_by(edges[own])
+        return fields
 
 
 class _Graph:
-    """The dependencies of one rank, as lists, which a walk reads faster than arrays."""
+    """The dependencies of one rank, as lists: single items are read faster than from arrays."""
 
-    def __init__(self, trace: Trace, shift: int, span: JobSpan, rows: Ints, entries: Ints) -> None:
+    def __init__(self, trace: Trace, shift: int, span: _JobSpan, rows: Ints, entries: Ints) -> None:
         self.trace = trace
         low, high = span.low - shift, span.high - shift
         none = np.empty(0, dtype=np.intp)
-        self.path: CriticalPath = build(trace, Stretch(_begin(trace, low), high, none), EXACT)
+        analysis = AnalysisRange(_begin(trace, low), high, none)
+        self.path: CriticalPath = build(trace, analysis, EXACT)
         nodes, edges = self.path.nodes, self.path.edges
         self.time: list[int] = (nodes.time_ns + shift).tolist()
         self.into: list[int] = _binding(self.path).tolist()
@@ -521,10 +455,7 @@ class _Graph:
     def event(self, edge: int) -> int:
         return int(self._event[edge]) if edge >= 0 else -1
 
-    def arrival(self, row: int) -> int:
-        return int(self.path.nodes.of_start[row])
-
-    def last_node(self, span: JobSpan) -> int:
+    def last_node(self, span: _JobSpan) -> int:
         """Return the node at which the path ends, -1 for none."""
         nodes = self.path.nodes
         for known in (nodes.of_end, nodes.of_start):
@@ -540,7 +471,7 @@ class _Graph:
         return count - 1
 
     def running_after(self, node: int) -> tuple[int, int]:
-        """Return the event that runs on from a node, and its cause."""
+        """Return the event that runs after a node, and what bounds it."""
         nodes, table = self.path.nodes, self.trace.table
         row = int(nodes.row[node])
         if not nodes.on_host[node]:
@@ -556,9 +487,9 @@ class _Graph:
 
 
 def _binding(path: CriticalPath) -> Ints:
-    """Return the edge into each node that the walk goes back along, -1 for none.
+    """Return the edge into each node that was satisfied last, -1 for none.
 
-    That is the one whose time counts: it was satisfied last. Where none counts, the latest.
+    That is the one whose time counts, or else the latest.
     """
     edges = path.edges
     found = np.full(len(path.nodes), -1, dtype=np.int64)
@@ -571,7 +502,7 @@ def _binding(path: CriticalPath) -> Ints:
 
 
 def _begin(trace: Trace, low: int) -> int:
-    """Return the time from which to read a rank's host, for all that runs after `low`."""
+    """Return the earliest start of host and device events that matter after `low`."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     device = busy_rows(trace)

@@ -1,4 +1,4 @@
-"""How late ranks come to collectives, and on which work they spent the time before."""
+"""The lateness of ranks at collectives, and the parts of their time before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lateness:
-    """How late each entry of a `Matching` is, and the share that the rank itself causes."""
+    """The lateness of each entry of a `Matching`, and the share that the rank itself causes."""
 
     late_ns: Floats
     own_share: Floats
@@ -43,7 +43,7 @@ class Lateness:
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the least share of their time that the others lose to a straggler.
+    """Return the minimum share of their time that the others lose to a straggler.
 
     The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure` the
     limit for one or two steps is so high that chance hardly reaches it.
@@ -53,7 +53,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 
 
 def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
-    """Compare each arrival, and the segment before it, with those of the collective's others."""
+    """Compare each arrival, and the time before it, with the collective's other entries."""
     late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
     before = _before(match, times)
     end = np.where(before >= 0, times.end_ns[before], _NEVER)
@@ -101,9 +101,9 @@ def _before(match: Matching, times: Arrivals) -> Ints:
 
 
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return how long each rank waited in other collectives since it came to the one before.
+    """Return how long each rank waited in other collectives since its arrival at the one before.
 
-    Not only since it left that one: a rank that computes meanwhile may wait for others there.
+    It may wait in others before it leaves that one, as collectives and compute overlap.
     """
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)

@@ -38,7 +38,7 @@ _COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content"
 MISSING = int(np.iinfo(np.int64).min)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Group:
     """A process group of the whole set."""
 
@@ -46,6 +46,7 @@ class Group:
     ranks: tuple[int, ...]
     size: int
     named: bool
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +149,7 @@ def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], 
 
 
 def split(codes: Ints, count: int) -> list[Ints]:
-    """Return for each of `count` codes where it stands, ascending."""
+    """Return the positions of each of the codes ``0 .. count-1``, ascending."""
     if not count:
         return []
     order = np.argsort(codes, kind="stable")
@@ -243,7 +244,7 @@ def _events_of_all(
 ) -> pd.DataFrame:
     """Return the communication of all ranks below each other, on the recorded clock.
 
-    A ``lane`` is one sequence of collectives: those of a group, or of a pair of ranks in it.
+    A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
     """
     contents: dict[Hashable, int] = {}
     blocks = []
@@ -290,11 +291,10 @@ def aligned(
 ) -> Ints:
     """Return for each of the other rank's events its position in the first rank's sequence.
 
-    Both sequences are of one process group, so they are parts of one sequence of collectives.
-    The second is shifted along the first to where contents agree; of several such places, as
-    repeating steps agree at many, the one counts at which all ends differ by the same time, which
-    does not depend on the clocks. Where events are missing in between, those events match whose
-    ends differ by the same time as most pairs do.
+    Both are parts of one sequence of collectives, that of a process group. The second is shifted
+    along the first to the place at which contents agree and, of several, all ends differ by the
+    same time; this does not depend on the clocks. If events are missing in between, those match
+    whose ends differ by the same time as most pairs do.
     """
     count = len(other_content)
     if not count or not len(content):
@@ -304,7 +304,7 @@ def aligned(
     together = 0
     if shift is not None:
         together = min(len(content), shift + count) - max(0, shift)
-    # A few ends agree by chance, unless all do.
+    # A few agreeing ends may be chance, unless all agree.
     proof = 1 if sure or agreeing == len(content) == count else _PROOF
     if agreeing >= max(0.5 * together, proof):
         return in_order
@@ -319,7 +319,7 @@ def aligned(
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
 ) -> tuple[int | None, int]:
-    """Return where the other sequence lies on the first, and how many ends agree there."""
+    """Return the position of the other sequence in the first, and how many ends agree there."""
     first, second = len(content), len(other_content)
     need = max(1, min(first, second) // 2)
     best: tuple[float, int, int] | None = None
@@ -372,8 +372,8 @@ def identified(
 ) -> tuple[list[list[int]], list[Group]]:
     """Return for each trace's groups their numbers in one list of groups, and that list.
 
-    A group is identified by its name and the list of its ranks. Where no two ranks call the group
-    of a list by the same name, the n-th name of each is the same group.
+    A group is identified by its name and the list of its ranks. If no two ranks use the same name
+    for a group of a list, the n-th name of each is the same group.
     """
     copies = _copies(traces)
     by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
@@ -408,7 +408,7 @@ def identified(
 
 
 def _copies(traces: Sequence[Trace]) -> list[int]:
-    """Tell apart runs that are loaded together: ranks that claim the same number."""
+    """Return the number of each trace's run: runs loaded together have the same ranks."""
     seen: Counter[tuple[str | None, int]] = Counter()
     runs: dict[tuple[str | None, int], int] = {}
     copies = []
@@ -488,7 +488,7 @@ def lacking(
 ) -> list[bool]:
     """Return for each rank whether the file of any rank in its groups is missing.
 
-    `keys` are each rank's groups, as places in `groups`. A rank that is late in such a group, or
+    `keys` are each rank's groups, as positions in `groups`. A rank that is late in such a group, or
     elsewhere after it, may have waited for a missing rank.
     """
     have, members = loaded_ranks(traces), Counter(k for own in keys for k in set(own))

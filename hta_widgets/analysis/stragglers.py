@@ -228,7 +228,7 @@ def stragglers_by_step(
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
-    Definitions are those of `stragglers`. If the trace has no steps, the run is cut
+    Definitions are as in `stragglers`. If the trace has no steps, the run is cut
     into as many stretches as the rarest of its collectives occurs.
 
     Returns
@@ -272,7 +272,7 @@ def _shown(traces: TraceSet, chosen: Selection) -> Flags:
 
 
 class RankWaits(NamedTuple):
-    """A rank's waits, in its table's times; `unmatched` events lack those of other ranks."""
+    """A rank's waits, in its table's times; `unmatched` are events that lack other ranks."""
 
     rows: Rows
     begin: Ints
@@ -480,7 +480,7 @@ def mean_share(shares: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class LastRank:
-    """A rank that arrives last at nearly all of its collectives and is no straggler."""
+    """A rank that arrives last at nearly all of its collectives but is not a straggler."""
 
     rank: int
     wait_ns: float
@@ -606,7 +606,7 @@ def _straggler_note(work: ImposedWaits) -> str:
     if not work.kept.any():
         return (
             "the selection or window holds none of the collectives that are on two ranks, so"
-            " late ranks are not known"
+            " nothing is told of who is late"
         )
     parts = []
     if work.match.missing_ranks:

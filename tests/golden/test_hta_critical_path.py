@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hta_widgets import TraceError
-from hta_widgets.analysis.critical.nodes import stretch_of
+from hta_widgets.analysis.critical.nodes import analysis_range
 from hta_widgets.analysis.critical.path import build, path_of
 from hta_widgets.analysis.critical.rules import HTA
 from hta_widgets.compat.critical_path import CPGraph, CriticalPathAnalysis
@@ -142,7 +142,7 @@ def test_without_the_other_kernels_of_graph_launches_paths_are_hta_s(instance):
     member = np.ones(len(trace), dtype=bool)
     member[rows[earlier]] = False
     last_only = trace_within(trace, member, Selection())
-    path = build(last_only, stretch_of(last_only, "ProfilerStep", instance, closed=True), HTA)
+    path = build(last_only, analysis_range(last_only, "ProfilerStep", instance, closed=True), HTA)
     graph = CPGraph(path)
     assert durations(graph) == theirs["duration_us"]
     assert (graph.number_of_nodes(), graph.number_of_edges()) == (theirs["nodes"], theirs["edges"])

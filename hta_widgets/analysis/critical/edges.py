@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import EdgeList, Ends, Nodes, busy_rows
+from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes, busy_rows
 from hta_widgets.analysis.critical.rules import (
     DEPENDENCY,
     KERNEL_KERNEL,
@@ -38,10 +39,10 @@ _SYNC = KINDS.index("sync")
 _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: A kernel that was held back starts within this time after the work that held it has ended.
+#: A kernel that waited starts within this time after the end of the awaited work.
 _LATENCY_NS: Final = 10_000
-#: How many pieces of work that ended within it are looked at.
-_MOST: Final = 16
+#: How many pieces of work that ended within it are considered.
+_MAX_WORK: Final = 16
 
 #: The launching calls that HTA counts.
 _COUNTED = frozenset(
@@ -64,10 +65,10 @@ _COUNTED = frozenset(
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
 ) -> int:
-    """Join device work to its launches, to what runs before it, and to what it waits for.
+    """Join device work to its launches, to the work before it, and to the work it waits for.
 
-    A kernel can start when it is launched, when the one before it on its stream has ended, and
-    when what its stream waits for has ended. The last of these bound it, so the time from there
+    A kernel can start once it is launched, the one before it on its stream has ended, and the work
+    that its stream waits for has ended. The last of these binds it, so the time from there
     on counts: from the start of the launching call, or from the end of the kernel before.
     """
     table, rows = nodes.trace.table, nodes.device
@@ -142,20 +143,14 @@ def _previous(nodes: Nodes, rules: Rules) -> Ints:
     """Return for each piece of device work the one before it on its stream, -1 for none."""
     table, rows = nodes.trace.table, nodes.device
     if not rules.as_hta:
-        # Also what is not analysed may keep a stream busy.
-        return Ends.of_work(nodes.trace).before(table.track[rows], table.start_ns[rows], rows)
-    order = np.argsort(table.track[rows], kind="stable")
-    sorted_rows = rows[order]
-    first = np.ones(len(rows), dtype=bool)
-    first[1:] = table.track[sorted_rows[1:]] != table.track[sorted_rows[:-1]]
-    before = np.concatenate(([-1], sorted_rows[:-1]))
-    previous = np.empty(len(rows), dtype=np.int64)
-    previous[order] = np.where(first, -1, before[: len(rows)])
-    return previous
+        # Work that is not analysed may keep a stream busy, too.
+        ends = DeviceWork.by_end(nodes.trace)
+        return ends.last_until(table.track[rows], table.start_ns[rows], rows)
+    return pd.Series(rows).groupby(table.track[rows]).shift(fill_value=-1).to_numpy()
 
 
 class _Chains:
-    """The host's nodes thread by thread, each in order, and how many events are open after."""
+    """The host's nodes by thread and time, and the number of open events after each."""
 
     def __init__(self, nodes: Nodes) -> None:
         host = np.flatnonzero(nodes.on_host)
@@ -164,15 +159,15 @@ class _Chains:
         self.node: Ints = host[order]
         self.track: Ints = track[order]
         self.is_start = nodes.is_start[self.node]
-        # What a thread opens it closes, so each thread begins at 0.
+        # A thread closes all events that it opens, so each thread begins at 0.
         self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
 
 
 def add_threads(edges: EdgeList, nodes: Nodes, blocked: Mask) -> None:
-    """Join what follows on a thread.
+    """Join successive nodes of each thread.
 
-    Within an operator all time counts, as that of the innermost event; between operators none.
-    Neither does the time before the end of a call that was `blocked` (by row).
+    Within operators time counts for the innermost event, except before the end of a call that was
+    `blocked` (by row); between operators it does not count.
     """
     chains = _Chains(nodes)
     same = chains.track[1:] == chains.track[:-1]
@@ -198,9 +193,9 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Mask) -> None:
 def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
     """Join threads where one runs the backward pass of the other; return how many edges.
 
-    While the backward pass runs, the thread that asked for it waits. So where an outermost
-    operator of one of them is the next to start after one of the other has ended, it depends on
-    it. Operators that overlap in time are left alone.
+    While the backward pass runs, the thread that started it waits. So an outermost operator of one
+    thread depends on that of the other thread which ended last before its start. Operators that
+    overlap in time are not joined.
     """
     chains = _Chains(nodes)
     count = 0
@@ -228,7 +223,7 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
         pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
         if len(pairs):
             return [(int(forward), int(backward)) for forward, backward in pairs]
-    # Without arrows: what the autograd engine runs, apart from the thread with most operators.
+    # Without arrows: the threads of the autograd engine, and the one with most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[named(trace, nodes.host, _BACKWARD.search)])
     if not len(backward) or len(np.unique(track)) < 2:
@@ -241,12 +236,12 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
-    """Return pairs of work that was awaited and of the kernel that waited.
+    """Return awaited work and the kernels that waited for it, as inferred from calls and times.
 
-    A kernel is taken to have waited where all of this holds: its stream was idle although it had
-    been launched; since the launch before it into its stream, the host had called for a stream to
-    wait for an event; and work of another stream of the device, launched before that call, had
-    ended just before it started.
+    A kernel waited if all of this holds: its stream was idle although it had been launched; since
+    the launch before it into its stream, the host had called for a stream to wait for an event;
+    and work of another stream of the device, launched before that call, had ended just before it
+    started.
     """
     trace, rows = nodes.trace, nodes.device
     table = trace.table
@@ -255,9 +250,9 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     if not len(rows):
         return none, none
     call = trace.launch_of[rows]
-    asked_ns = _asked_to_wait(nodes, rows, call)
+    asked_ns = _wait_calls(nodes, rows, call)
     start = table.start_ns[rows]
-    previous = Ends.of_work(trace).before(table.track[rows], start, rows)
+    previous = DeviceWork.by_end(trace).last_until(table.track[rows], start, rows)
     idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
     ready = np.maximum(idle_from, table.start_ns[call])
     candidate = np.flatnonzero((asked_ns >= 0) & (start > ready))
@@ -267,18 +262,18 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     return _awaited(nodes, rows, np.maximum(ready, start - _LATENCY_NS), asked_ns[candidate]), rows
 
 
-def _asked_to_wait(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
-    """Return when the host last asked for a wait before each launch, -1: not since the one before.
+def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
+    """Return the time of the host's last call to wait between the launch before and each launch.
 
-    Any thread counts: a backward pass leaves the wait to the code after it.
+    It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
     """
     trace = nodes.trace
     table = trace.table
     called = table.start_ns[call]
-    order = np.lexsort((rows, called, table.track[rows]))
-    before = np.full(len(rows), -1, dtype=np.int64)
-    same = table.track[rows[order[1:]]] == table.track[rows[order[:-1]]]
-    before[order[1:]] = np.where(same, called[order[:-1]], -1)
+    order = np.lexsort((rows, called))
+    before = np.empty(len(rows), dtype=np.int64)
+    by_track = pd.Series(called[order]).groupby(table.track[rows[order]])
+    before[order] = by_track.shift(fill_value=-1)
     waits = nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]
     if not len(waits):
         return np.full(len(rows), -1, dtype=np.int64)
@@ -303,7 +298,7 @@ def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
 
     found = np.full(len(rows), -1, dtype=np.int64)
     place = np.searchsorted(end, table.start_ns[rows], side="right") - 1
-    for _ in range(_MOST):
+    for _ in range(_MAX_WORK):
         open_ = np.flatnonzero((found < 0) & (place >= 0))
         open_ = open_[end[place[open_]] > after[open_]]
         if not len(open_):
@@ -319,7 +314,7 @@ def _awaited(nodes: Nodes, rows: Ints, after: Ints, asked_ns: Ints) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Waits:
-    """Pairs of awaited device events and the calls or kernels that waited."""
+    """Pairs of awaited device work and the calls, or kernels, that waited for it."""
 
     work: Ints
     call: Ints
@@ -330,7 +325,7 @@ class Waits:
 
 
 def find_waits(nodes: Nodes, rules: Rules) -> Waits:
-    """Return the waits that the file records, and, unless as HTA, those that calls imply."""
+    """Return the waits in the file and, unless as in HTA, those that calls imply."""
     trace, table = nodes.trace, nodes.trace.table
     recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
     rows = np.flatnonzero(
@@ -342,7 +337,8 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     event = named(trace, rows, "Event Sync".__eq__)
     stream = named(trace, rows, "Stream Sync".__eq__)
     context = named(trace, rows, {"Context Sync", "Device Sync"}.__contains__)
-    launches = _Launches(trace)
+    launched = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
+    launches = DeviceWork(trace, launched, table.start_ns[trace.launch_of[launched]])
     work_of = np.full(len(trace) + 1, -1, dtype=np.int64)
     of_event = rows[kernel_to_kernel | event]
     work_of[of_event] = _recorded_work(trace, of_event, launches)
@@ -350,7 +346,9 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     pairs = [
         (work_of[rows[event]], call[event]),
         (
-            Ends.of_work(trace).before(table.track[rows[stream]], table.end_ns[call[stream]]),
+            DeviceWork.by_end(trace).last_until(
+                table.track[rows[stream]], table.end_ns[call[stream]]
+            ),
             call[stream],
         ),
         _on_all_streams(trace, rows[context], call[context]),
@@ -358,12 +356,11 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     known = len(pairs)
     if not rules.as_hta:
         recorded_calls = np.concatenate([calls for _, calls in pairs])
-        pairs.append(_last_before_return(nodes, recorded_calls, launches.rows))
-        pairs.append(_own_copies(nodes, recorded_calls, launches.rows))
+        pairs.append(_last_before_return(nodes, recorded_calls, launched))
+        pairs.append(_own_copies(nodes, recorded_calls, launched))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
-    waiting = launches.next_after(
-        table.track[rows[kernel_to_kernel]].astype(np.int64),
-        table.start_ns[call[kernel_to_kernel]],
+    waiting = launches.first_from(
+        table.track[rows[kernel_to_kernel]], table.start_ns[call[kernel_to_kernel]]
     )
     awaited = work_of[rows[kernel_to_kernel]]
     if not rules.as_hta and not kernel_to_kernel.any():
@@ -382,19 +379,19 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
 def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the last work of each stream of the device when the call returned."""
     table, tracks = trace.table, trace.tracks
-    ends = Ends.of_work(trace)
+    ends = DeviceWork.by_end(trace)
     work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for number, track in enumerate(tracks):
         if track.role != "stream":
             continue
         same = np.array([tracks[k].pid == track.pid for k in table.track[rows].tolist()], bool)
         asked = call[same]
-        work.append(ends.before(np.full(len(asked), number, np.int32), table.end_ns[asked]))
+        work.append(ends.last_until(np.full(len(asked), number, np.int32), table.end_ns[asked]))
         calls.append(asked)
     return np.concatenate(work), np.concatenate(calls)
 
 
-def _recorded_work(trace: Trace, rows: Rows, launches: _Launches) -> Ints:
+def _recorded_work(trace: Trace, rows: Rows, launches: DeviceWork) -> Ints:
     """Return the work launched last into the stream of an event before the event was recorded."""
     table, tracks = trace.table, trace.tracks
     if not len(rows):
@@ -403,7 +400,7 @@ def _recorded_work(trace: Trace, rows: Rows, launches: _Launches) -> Ints:
     stream, recorded_by = (numbers_of(args[key]) for key in _ARGS)
     host = np.flatnonzero((table.stream < 0) & (table.correlation >= 0))
     records = host[named(trace, host, lambda name: "EventRecord" in name)]
-    # Ids may be used again: the last record before the wait is meant, and rows are in time order.
+    # Ids may repeat: the dict keeps the last record, as rows are in time order.
     record_of = dict(zip(table.correlation[records].tolist(), records.tolist(), strict=True))
     number = {
         (track.pid, track.stream): k
@@ -420,43 +417,14 @@ def _recorded_work(trace: Trace, rows: Rows, launches: _Launches) -> Ints:
     record = np.array([record_of.get(key, -1) for key in recorded_by.tolist()], dtype=np.int64)
     found = np.full(len(rows), -1, dtype=np.int64)
     known = (track >= 0) & (record >= 0)
-    found[known] = launches.next_after(track[known], table.start_ns[record[known]], -1)
+    found[known] = launches.last_before(track[known], table.start_ns[record[known]])
     return found
 
 
-class _Launches:
-    """Device work in the order in which it was put into its stream."""
-
-    def __init__(self, trace: Trace) -> None:
-        table = trace.table
-        rows = np.flatnonzero((table.stream >= 0) & (trace.launch_of >= 0) & (table.kind != _SYNC))
-        called = table.start_ns[trace.launch_of[rows]]
-        self.rows = rows
-        self._width = int(called.max(initial=0)) + 2
-        key = table.track[rows].astype(np.int64) * self._width + called
-        order = np.argsort(key, kind="stable")
-        self._key, self._row = key[order], rows[order]
-        self._track = table.track[self._row]
-
-    def next_after(self, track: Ints, time: Ints, step: int = 0) -> Ints:
-        """Return the first work launched into a stream from a time on, -1 for none.
-
-        With `step` -1 it is the last work launched before that time.
-        """
-        asked = track * self._width + np.clip(time, -1, self._width - 1)
-        place = np.searchsorted(self._key, asked) + step
-        if not len(self._row):
-            return np.full(len(place), -1, dtype=np.int64)
-        inside = (place >= 0) & (place < len(self._row))
-        place = np.where(inside, place, 0)
-        return np.where(inside & (self._track[place] == track), self._row[place], -1)
-
-
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return what calls that synchronise must have waited for, where no sync row records it.
+    """Return the work that synchronising calls without a recorded wait have waited for.
 
-    Such a call returns after work has ended. The last work of any stream that was called for
-    before and ended while the call ran is what kept it.
+    It is the last work of any stream to end while the call ran, if launched before the call.
     """
     trace = nodes.trace
     table = trace.table
@@ -476,7 +444,7 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
 
 
 def _own_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return copies that had ended when the call that launched them returned: it waited."""
+    """Return copies that ended before the call that launched them returned: it waited."""
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]

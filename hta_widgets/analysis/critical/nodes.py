@@ -1,10 +1,11 @@
-"""The nodes of the graph of dependencies: starts and ends of a rank's events in a stretch."""
+"""Nodes and edges of the graph of dependencies: starts and ends of a rank's events, and pairs."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
+Tracks = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
 _CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
@@ -28,8 +30,8 @@ _NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Host events that start within it are analysed, and what they launched."""
+class AnalysisRange:
+    """The time range whose host events are analysed, with the device work that they launched."""
 
     start_ns: int | None
     end_ns: int | None
@@ -37,7 +39,7 @@ class Stretch:
     closed: bool = False
 
     def holds(self, time: Ints) -> Mask:
-        """Return which instants lie in it."""
+        """Return which instants are in it."""
         inside = np.ones(len(time), dtype=bool)
         if self.start_ns is not None:
             inside &= time >= self.start_ns
@@ -46,14 +48,14 @@ class Stretch:
         return inside
 
     def cut(self, time: Ints) -> Ints:
-        """Return ends of host events, at most that of the stretch."""
+        """Return ends of host events, at most that of the range."""
         if self.closed or self.end_ns is None:
             return time
         return np.minimum(time, self.end_ns)
 
 
 def trace_of(traces: TraceSet, rank: int) -> Trace:
-    """Return one rank of a set; raise a TraceError where it is missing."""
+    """Return one rank of a set; raise a TraceError if it is missing."""
     if isinstance(traces, Trace):
         raise TraceError(
             "analyses work on sets of traces, not on one rank of a set",
@@ -66,17 +68,13 @@ def trace_of(traces: TraceSet, rank: int) -> Trace:
     return traces[rank]
 
 
-def stretch_of(
-    trace: Trace,
-    annotation: str,
-    instance: int | tuple[int, int] | None,
-    *,
-    closed: bool = False,
-) -> Stretch | None:
-    """Return the stretch of some instances of a range, None where the rank has no such range."""
+def analysis_range(
+    trace: Trace, annotation: str, instance: int | tuple[int, int] | None, *, closed: bool = False
+) -> AnalysisRange | None:
+    """Return the time range of some instances of an annotation, None if the rank has none."""
     first, last = instance_numbers(instance)
     if annotation == "":
-        return Stretch(None, None, np.empty(0, dtype=np.intp), closed)
+        return AnalysisRange(None, None, np.empty(0, dtype=np.intp), closed)
     table, rows = trace.table, ranges_named(trace, annotation)
     if not len(rows):
         return None
@@ -90,7 +88,7 @@ def stretch_of(
         )
     chosen = rows[first : last + 1]
     start, end = int(table.start_ns[chosen].min()), int(table.end_ns[chosen].max())
-    return Stretch(start, end, chosen, closed)
+    return AnalysisRange(start, end, chosen, closed)
 
 
 def ranges_named(trace: Trace, annotation: str) -> Rows:
@@ -100,7 +98,7 @@ def ranges_named(trace: Trace, annotation: str) -> Rows:
 
 
 def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first and last instance asked for; 0 by default."""
+    """Return the first and last instance; 0 by default."""
     if instance is None:
         return 0, 0
     if isinstance(instance, (int, np.integer)) and not isinstance(instance, bool):
@@ -119,7 +117,7 @@ def instance_numbers(instance: int | tuple[int, int] | None) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Instants in order."""
+    """Starts and ends of events, in topological order."""
 
     trace: Trace
     host: Rows
@@ -134,12 +132,12 @@ class Nodes:
 
     @cached_property
     def of_start(self) -> Ints:
-        """The node at which each event of the rank starts, -1 where it has none."""
+        """The node of each event's start, -1 for none."""
         return self._lookup(self.is_start)
 
     @cached_property
     def of_end(self) -> Ints:
-        """The node at which each event of the rank ends, -1 where it has none."""
+        """The node of each event's end, -1 for none."""
         return self._lookup(~self.is_start)
 
     def _lookup(self, wanted: Mask) -> Ints:
@@ -155,38 +153,36 @@ def busy_rows(trace: Trace) -> Rows:
     return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _BUSY))
 
 
-def find_nodes(trace: Trace, stretch: Stretch, rules: Rules) -> Nodes:
-    """Return the nodes of what starts on the host within the stretch, and of what it launched."""
+def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
+    """Return the nodes of host events that start within the range, and of what they launched."""
     table = trace.table
-    inside = stretch.holds(table.start_ns)
+    inside = within.holds(table.start_ns)
     device = _device_rows(trace, inside, rules)
     host = _host_rows(trace, inside, rules)
     if not rules.as_hta:
         calls = trace.launch_of[device]
-        host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), stretch.rows)
-    return _ordered(trace, host.astype(np.intp), device, stretch)
+        host = np.setdiff1d(np.union1d(host, calls[calls >= 0]), within.rows)
+    return _ordered(trace, host.astype(np.intp), device, within)
 
 
 def _host_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
-    is_call = np.zeros(len(table.categories), dtype=bool)
-    is_call[codes] = True
+    is_call = np.isin(table.category, codes)
     member = (table.stream < 0) & inside
     if rules.as_hta:
-        # HTA drops what has no duration, as it confuses its stacks.
+        # HTA drops events without duration, which its call stacks cannot hold.
         member &= table.dur_ns > 0
-    rows = np.flatnonzero(member & is_call[table.category])
+    rows = np.flatnonzero(member & is_call)
     if not len(rows) and not rules.as_hta:
-        # Other tools' formats: whatever ran on the host, ranges last.
-        for kinds in (("cpu",), ("other",), ("annotation",)):
-            wanted = np.isin(table.kind, [KINDS.index(kind) for kind in kinds])
-            rows = np.flatnonzero(member & wanted)
+        # Other tools' formats have no such categories.
+        for kind in ("cpu", "other", "annotation"):
+            rows = np.flatnonzero(member & (table.kind == KINDS.index(kind)))
             if len(rows):
                 return rows
     if rules.data_loading:
-        others = np.flatnonzero(member & ~is_call[table.category])
+        others = np.flatnonzero(member & ~is_call)
         rows = np.union1d(rows, others[named(trace, others, patterns_of(rules.data_loading))])
     return rows
 
@@ -203,13 +199,12 @@ def _device_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
     return rows[np.where(launched, inside[call], inside[rows])]
 
 
-def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
-    """Assign numbers to the nodes.
+def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
+    """Return the nodes in topological order.
 
-    At one instant what ends comes before what starts, what the device ends before what the host
-    does, the host's launch before the kernel; events without duration start and end among what
-    starts. Rows are ordered by start, longest first, so of what ends together the later row is
-    the inner one.
+    At one instant ends come before starts, the device's ends before the host's, the host's starts
+    before the device's; both nodes of events without duration count as starts. Rows are ordered by
+    start, longest first, so of events that end together the later row is the inner one.
     """
     table = trace.table
     rows = np.concatenate((host, device))
@@ -219,7 +214,7 @@ def _ordered(trace: Trace, host: Rows, device: Rows, stretch: Stretch) -> Nodes:
     ended = np.where(instant, started, np.where(on_host, 1, 0))
     last = np.where(instant, 2 * rows + 1, np.where(on_host, -rows, 2 * rows + 1))
     end = table.start_ns[rows] + table.dur_ns[rows]
-    end[: len(host)] = stretch.cut(end[: len(host)])
+    end[: len(host)] = within.cut(end[: len(host)])
     time = np.concatenate((table.start_ns[rows], end))
     order = np.lexsort((np.concatenate((2 * rows, last)), np.concatenate((started, ended)), time))
     return Nodes(
@@ -249,7 +244,7 @@ class Edges:
 
 @dataclass(eq=False)
 class EdgeList:
-    """Collects edges; those that would go back in time are left out and counted."""
+    """Collects edges; edges that would go back in time are only counted."""
 
     nodes: Nodes
     backward: int = 0
@@ -299,39 +294,52 @@ class EdgeList:
         return Edges(source[order], target[order], weight[order], kind[order], event[order])
 
 
-class Ends:
-    """Device work by stream and end."""
+class DeviceWork:
+    """Device work by stream and by a time of it, such as its end."""
 
-    def __init__(self, trace: Trace, rows: Rows) -> None:
+    def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table
-        end = table.start_ns[rows] + table.dur_ns[rows]
         #: Longer than any time, so a stream and a time fit into one number.
-        self._width = int(end.max(initial=0)) + 2
-        key = table.track[rows].astype(np.int64) * self._width + end
+        self._width = int(time.max(initial=0)) + 2
+        key = table.track[rows].astype(np.int64) * self._width + time
         order = np.argsort(key, kind="stable")
         self._key, self._row = key[order], rows[order]
         self._track = table.track[self._row]
 
     @classmethod
-    def of_work(cls, trace: Trace) -> Ends:
-        """Return the ends of all work of the rank's devices, kept with the trace."""
-        return memo(trace, "ends of device work", lambda: cls(trace, busy_rows(trace)))
+    def by_end(cls, trace: Trace) -> DeviceWork:
+        """Return all work of the rank's devices by its end, kept with the trace."""
+        rows = busy_rows(trace)
+        return memo(
+            trace, "ends of device work", lambda: cls(trace, rows, trace.table.end_ns[rows])
+        )
 
-    def before(self, track: npt.NDArray[np.int32], time: Ints, below: Rows | None = None) -> Ints:
-        """Return the row of the last to end at or before `time` on `track`, -1 for none.
-
-        `below` leaves out rows from that number on, for pieces of work that ask for the one
-        before themselves.
-        """
-        if not len(self._row):
-            return np.full(len(time), -1, dtype=np.int64)
-        asked = track.astype(np.int64) * self._width + np.clip(time, -1, self._width - 1)
-        place = np.searchsorted(self._key, asked, side="right") - 1
-        while below is not None:
-            # Work without duration ends where it starts, and so may the next.
+    def last_until(self, track: Tracks, time: Ints, below: Rows | None = None) -> Ints:
+        """Return the last row on `track` at or before `time`, below row `below`; -1 for none."""
+        place = self._position(track, time, "right") - 1
+        while below is not None and len(self._row):
+            # Work without duration ends at its start, and so may the next.
             later = (place >= 0) & (self._row[place] >= below) & (self._track[place] == track)
             if not later.any():
                 break
             place[later] -= 1
-        found = np.where((place >= 0) & (self._track[place] == track), self._row[place], -1)
-        return found.astype(np.int64)
+        return self._row_at(place, track)
+
+    def last_before(self, track: Tracks, time: Ints) -> Ints:
+        """Return the last row on `track` before `time`, -1 for none."""
+        return self._row_at(self._position(track, time, "left") - 1, track)
+
+    def first_from(self, track: Tracks, time: Ints) -> Ints:
+        """Return the first row on `track` at or after `time`, -1 for none."""
+        return self._row_at(self._position(track, time, "left"), track)
+
+    def _position(self, track: Tracks, time: Ints, side: Literal["left", "right"]) -> Ints:
+        key = track.astype(np.int64) * self._width + np.clip(time, -1, self._width - 1)
+        return np.searchsorted(self._key, key, side=side)
+
+    def _row_at(self, place: Ints, track: Tracks) -> Ints:
+        found = np.full(len(place), -1, dtype=np.int64)
+        inside = np.flatnonzero((place >= 0) & (place < len(self._row)))
+        inside = inside[self._track[place[inside]] == track[inside]]
+        found[inside] = self._row[place[inside]]
+        return found

@@ -17,12 +17,12 @@ from hta_widgets.analysis.critical.edges import (
     find_waits,
 )
 from hta_widgets.analysis.critical.nodes import (
+    AnalysisRange,
     EdgeList,
     Edges,
     Nodes,
-    Stretch,
+    analysis_range,
     find_nodes,
-    stretch_of,
     trace_of,
 )
 from hta_widgets.analysis.critical.rules import (
@@ -47,7 +47,6 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.uint8]
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
@@ -57,16 +56,14 @@ _CODE = {bound: code for code, bound in enumerate(BOUNDS)}
 def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
     """Return the edges of the path of the greatest total weight, in order.
 
-    Among equals a path goes back along the edge from the latest node, and ends at the latest.
-
-    Edges are sorted by target and go from a lower node to a higher. With `first` the path ends at
-    the first node of the greatest length instead of the latest, as in HTA.
+    Of equal paths it takes the edge from the latest node, and ends at the latest node, or with
+    `first` at the first, as in HTA. Edges are sorted by target and lead to higher nodes.
     """
     if not len(edges):
         return np.empty(0, dtype=np.int64)
     best = [0] * count
     via = [-1] * count
-    # Sources are settled before they are read: all their own edges come earlier.
+    # All edges into a source come before the edges from it.
     for edge, (source, target, weight) in enumerate(
         zip(edges.source.tolist(), edges.target.tolist(), edges.weight_ns.tolist(), strict=True)
     ):
@@ -88,11 +85,11 @@ def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
 class CriticalPath:
     """Dependencies between the events of one rank, and the longest path through them.
 
-    Times are those of the rank's table; add ``trace.shift_ns`` for those that users see.
+    Times are in the rank's table; add ``trace.shift_ns`` for times shown to users.
     """
 
     trace: Trace
-    stretch: Stretch
+    within: AnalysisRange
     nodes: Nodes  # in topological order
     edges: Edges
     on_path: Ints  # positions in `edges`, in order
@@ -116,20 +113,20 @@ class CriticalPath:
 
     @cached_property
     def length_ns(self) -> int:
-        """The total weight of the path: its time without what is only waited for."""
+        """The total weight of the path: its time without waits."""
         return int(self.edges.weight_ns[self.on_path].sum())
 
     @cached_property
     def span_ns(self) -> tuple[int, int]:
-        """What is analysed: the stretch, and what lasts longer than it."""
+        """Start and end of the analysed range, and of events that last longer than it."""
         times = self.nodes.time_ns
         first = int(times[0]) if len(times) else 0
-        start = first if self.stretch.start_ns is None else self.stretch.start_ns
+        start = first if self.within.start_ns is None else self.within.start_ns
         end = int(times[-1]) if len(times) else start
-        return start, end if self.stretch.end_ns is None else max(end, self.stretch.end_ns)
+        return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
 
-    def bound_by(self, positions: Ints) -> Codes:
-        """Return codes into `rules.BOUNDS`: what bounds the time along some edges."""
+    def bound_by(self, positions: Ints) -> npt.NDArray[np.uint8]:
+        """Return the causes of the time along some edges, as codes into `rules.BOUNDS`."""
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
         free = edges.weight_ns[positions] == 0
@@ -151,7 +148,7 @@ class CriticalPath:
         return bound
 
     def _loads_data(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        """Return which events, or what encloses them, load data; HTA looks at the event alone."""
+        """Return which events, or events around them, load data; HTA checks the event only."""
         if not self.rules.data_loading:
             return np.zeros(len(rows), dtype=bool)
         wanted = patterns_of(self.rules.data_loading)
@@ -169,9 +166,9 @@ class CriticalPath:
         return found
 
 
-def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
-    """Return the graph of a stretch of one rank, with its longest path."""
-    nodes = find_nodes(trace, stretch, rules)
+def build(trace: Trace, within: AnalysisRange, rules: Rules) -> CriticalPath:
+    """Return the graph of a time range of one rank, with its longest path."""
+    nodes = find_nodes(trace, within, rules)
     edges = EdgeList(nodes)
     waits = find_waits(nodes, rules)
     table = trace.table
@@ -192,7 +189,7 @@ def build(trace: Trace, stretch: Stretch, rules: Rules) -> CriticalPath:
     found = edges.finish()
     return CriticalPath(
         trace,
-        stretch,
+        within,
         nodes,
         found,
         longest_path(len(nodes), found, first=rules.as_hta),
@@ -220,13 +217,13 @@ def path_of(
     data_load_events: Iterable[str] | None = None,
     rules: Rules = EXACT,
 ) -> CriticalPath | None:
-    """Return the graph and path of one rank, None where the rank has no such range."""
+    """Return the graph and path of one rank, None if the rank has no such range."""
     if data_load_events is not None:
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))
     patterns_of(rules.data_loading)
-    stretch = stretch_of(trace, annotation, instance, closed=rules.as_hta)
-    return None if stretch is None else build(trace, stretch, rules)
+    within = analysis_range(trace, annotation, instance, closed=rules.as_hta)
+    return None if within is None else build(trace, within, rules)
 
 
 def with_critical_path(
@@ -239,10 +236,10 @@ def with_critical_path(
 ) -> TraceSet:
     """Return the set with the steps of a critical path as arrows of kind ``critical_path``.
 
-    A timeline of the result shows, for an event on the path that is selected, where the path
-    comes from and where it goes on; its keys that follow arrows walk along the path. Arrows lead
-    from event to event wherever the path leaves one: launches, waits, the next kernel, the next
-    operator. They are in `Trace.flows` beside the file's own.
+    For a selected event on the path, a timeline of the result shows the arrows from and to it; the
+    keys that follow arrows walk along the path. Arrows lead from event to event wherever the path
+    leaves one: launches, waits, the next kernel, the next operator. `Trace.flows` has them after
+    the file's arrows.
 
     Parameters
     ----------
@@ -253,12 +250,12 @@ def with_critical_path(
     Returns
     -------
     TraceSet
-        Of the same ranks and events; as it is where the rank has no such range.
+        Of the same ranks and events; unchanged if the rank has no such range.
 
     Raises
     ------
     TraceError
-        Where the set has no such rank, or the range has fewer instances.
+        If the set has no such rank, or the range has fewer instances.
     """
     path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -294,34 +291,34 @@ def critical_path(
     *,
     data_load_events: Iterable[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the chain of dependencies that decides how long a step takes, segment by segment.
+    """Return the chain of dependencies that determines the length of a step, by segment.
 
-    Answers what the time of a step was spent on where nothing else could have shortened it, and
-    which operator, kernel, launch or wait to look at first.
+    It answers on which work the time of a step was spent that nothing else could have shortened,
+    and which operator, kernel, launch or wait to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the one before. A kernel depends on the call that
-    launched it, on the kernel before it on its stream, and on what its stream waits for (CUDA
-    events); a call that waits for the device (context, stream and event synchronisation) depends
-    on the work that it waits for. Where the file records no synchronisation, calls that
+    launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
+    waits; a call that waits for the device (context, stream and event synchronisation) depends
+    on the awaited work. If the file records no synchronisation, calls that
     synchronise depend on the last work that ended while they ran, and calls that copy on their
     copy if it had ended when they returned; and a kernel that its idle stream held back, launched
     after a call to wait for an event, depends on the work of another stream that had ended within
-    10 µs before it started. The backward pass follows the
-    forward pass on whichever threads they run. Only the last of the things that a kernel had to
-    wait for counts: time since then is launch overhead or delay between kernels.
+    10 µs before it started. The backward pass follows the forward pass on any threads. Only the
+    last of the dependencies of a kernel counts: time since then is launch overhead or delay between
+    kernels.
 
-    The path is the chain through this graph with the most time accounted for. Time that only
-    passes, between operators or in a wait, counts for nothing when chains are compared; the table
-    has it all the same, with its cause.
+    The path is the chain through this graph with the most time accounted for. Time between
+    operators and in waits does not count when chains are compared; the table has it, with its
+    cause.
 
     Parameters
     ----------
     traces : TraceSet
     rank : int
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` is the whole rank. Analysed is what starts
-        on the host within the range, up to the range's end, and what it launched.
+        Part of the name of a range on the host; ``""`` is the whole rank. The analysis has the
+        events that start on the host within the range, up to its end, and the work they launched.
     instance : int or (first, last), default 0
         Which of the ranges of that name, numbered by start from 0; both ends belong to a pair.
     data_load_events : iterable of str, optional
@@ -331,9 +328,9 @@ def critical_path(
     Returns
     -------
     DataFrame
-        One row per segment, in time; each starts where the one before ends, and their ``dur_ns``
-        add up to the analysed span, from the start of the range to its end or to the end of the
-        last device work that it launched.
+        One row per segment, in order of time without gaps; the ``dur_ns`` add up to the analysed
+        span, from the start of the range to its end or to that of the last device work that it
+        launched.
 
         ``rank``; ``start_ns, dur_ns`` (int64); ``id`` of the event that the time belongs to, -1
         for none; its ``name``, ``kind``, ``stream`` (-1 on the host), ``tid`` and ``track``;
@@ -351,26 +348,25 @@ def critical_path(
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
         - ``cpu_outside_operators``: the thread runs nothing that was recorded as an operator,
-          Python for instance;
+          such as Python;
         - ``outside_path``: before the first or after the last event of the path.
 
-        ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, (start, end) of what was
-        analysed; ``matched``, how many events and dependencies of each class there are.
+        ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
+        ``matched``, the number of events and dependencies of each class.
 
     Raises
     ------
     TraceError
-        Where the set has no such rank, or the range has fewer instances.
+        If the set has no such rank, or the range has fewer instances.
 
     Notes
     -----
-    The definition is that of HTA's critical path analysis, whose terms `bound_by` keeps. It
-    differs where HTA's graph does not follow what happened: copies are ``gpu_memory_bound``
-    (HTA: compute); every kernel of a launched CUDA graph takes part, not only the last;
-    calls that block are found by what they waited for, so ``cudaMemcpyAsync`` that did not wait
-    counts; a kernel that found its stream idle is bound by its launch whichever call launched
-    it; no edge goes back in time; events without duration and the calls of all vendors take
-    part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
+    The definition is that of HTA's critical path analysis, whose terms `bound_by` keeps, except
+    that copies are ``gpu_memory_bound`` (HTA: compute); every kernel of a launched CUDA graph takes
+    part, not only the last; calls that block are found by the work they waited for, so
+    ``cudaMemcpyAsync`` that did not wait counts; a kernel that found its stream idle is bound by
+    its launch whichever call launched it; no edge goes back in time; events without duration and
+    the calls of all vendors take part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
     """
     trace = trace_of(traces, rank)
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
@@ -429,23 +425,16 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
 def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) -> pd.DataFrame:
     trace = traces[rank]
     table, tracks = trace.table, trace.tracks
-    if path is None:
-        none = np.empty(0, dtype=np.int64)
-        start = dur = event = none
-        kind, bound = none.astype(np.uint8), none.astype(np.uint8)
-    else:
-        start, dur, event, kind, bound = _with_leads(path)
+    segments = np.empty((5, 0), dtype=np.int64) if path is None else _with_leads(path)
+    start, dur, event, kind, bound = segments
+    first, last = (0, 0) if path is None else path.span_ns
     known = event >= 0
     row = np.where(known, event, 0)
-    if not len(table):
-        known = np.zeros(0, dtype=bool)
     names = [*table.names.values, ""]
     name = np.where(known, table.name[row], len(names) - 1)
     of_kind = np.where(known, table.kind[row].astype(np.int16), -1)
     track = np.where(known, table.track[row], len(tracks)).astype(np.int64)
     used, name = np.unique(name, return_inverse=True)
-    matched = {} if path is None else path.matched
-    first, last = (0, 0) if path is None else path.span_ns
     return result(
         {
             "rank": np.full(len(start), rank, dtype=np.int64),
@@ -453,14 +442,14 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
             "dur_ns": dur,
             "id": event,
             "name": _distinct(name, [names[code] for code in used.tolist()]),
-            "bound_by": categorical(bound.astype(np.int16), BOUNDS),
+            "bound_by": categorical(bound, BOUNDS),
             "kind": categorical(of_kind, KINDS),
-            "type": categorical(kind.astype(np.int16), EDGE_TYPES),
+            "type": categorical(kind, EDGE_TYPES),
             "stream": np.where(known, table.stream[row], -1).astype(np.int64),
             "tid": np.array([*(t.tid for t in tracks), ""], dtype=object)[track],
             "track": _distinct(track, [*(t.key for t in tracks), ""]),
         },
-        matched=matched,
+        matched={} if path is None else path.matched,
         note=note,
         length_ns=0 if path is None else path.length_ns,
         span_ns=(first + trace.shift_ns, last + trace.shift_ns),
@@ -475,38 +464,31 @@ def _distinct(codes: npt.NDArray[np.int64], values: list[str]) -> pd.Categorical
     return categorical(lookup[codes], distinct)
 
 
-def _with_leads(
-    path: CriticalPath,
-) -> tuple[Ints, Ints, Ints, npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Return start, duration, event, type and cause of each segment that lasts."""
-    nodes, edges, on_path = path.nodes, path.edges, path.on_path
+def _with_leads(path: CriticalPath) -> Ints:
+    """Return start, duration, event, type and cause of each segment that has a length."""
+    edges, on_path = path.edges, path.on_path
     first, last = path.span_ns
     through = path.path_nodes
     if not len(through):
-        through = np.zeros(min(1, len(nodes)), dtype=np.int64)
-    time = nodes.time_ns[through]
-    cut = np.concatenate(([first], time, [last]))
+        through = np.zeros(min(1, len(path.nodes)), dtype=np.int64)
+    cut = np.concatenate(([first], path.nodes.time_ns[through], [last]))
+    between = np.stack([edges.event[on_path], edges.type[on_path], path.bound_by(on_path)])
     before, after = _lead(path, through[:1]), _lead(path, through[-1:])
-    event = np.concatenate(([before[0]], edges.event[on_path], [after[0]]))
-    kind = np.concatenate(([LEAD], edges.type[on_path], [LEAD])).astype(np.uint8)
-    bound = np.concatenate(([before[1]], path.bound_by(on_path), [after[1]])).astype(np.uint8)
-    if not len(through):
-        event, kind, bound = event[:1], kind[:1], bound[:1]
+    of_segments = np.concatenate((before, between, after) if len(through) else (before,), axis=1)
     dur = np.diff(cut)
-    lasting = np.flatnonzero(dur > 0)
-    return cut[lasting], dur[lasting], event[lasting], kind[lasting], bound[lasting]
+    return np.stack([cut[:-1], dur, *of_segments])[:, dur > 0]
 
 
-def _lead(path: CriticalPath, node: Ints) -> tuple[int, int]:
-    """Return whose time it is before or after the path's outermost node, and its cause."""
-    rows = path.stretch.rows
+def _lead(path: CriticalPath, node: Ints) -> Ints:
+    """Return event, type and cause of the time outside of the path's first or last node."""
+    rows, row, cause = path.within.rows, -1, "cpu_outside_operators"
     if not len(node):
-        return (int(rows[0]) if len(rows) else -1), _CODE["cpu_outside_operators"]
-    if not path.nodes.on_host[node[0]]:
-        return -1, _CODE["outside_path"]
-    table = path.trace.table
-    row = int(path.nodes.row[node[0]])
-    on_thread = len(rows) > 0 and bool((table.track[rows] == table.track[row]).any())
-    return int(table.parent[row]), _CODE["cpu_outside_operators"] if on_thread or not len(
-        rows
-    ) else _CODE["outside_path"]
+        row = int(rows[0]) if len(rows) else -1
+    elif not path.nodes.on_host[node[0]]:
+        cause = "outside_path"
+    else:
+        table, own = path.trace.table, path.nodes.row[node[0]]
+        row = int(table.parent[own])
+        if len(rows) and not (table.track[rows] == table.track[own]).any():
+            cause = "outside_path"
+    return np.array([[row], [LEAD], [_CODE[cause]]], dtype=np.int64)

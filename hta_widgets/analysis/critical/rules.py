@@ -26,7 +26,7 @@ EDGE_TYPES: Final[tuple[str, ...]] = (
 )
 OPERATOR, DEPENDENCY, LAUNCH, KERNEL_KERNEL, SYNC, LEAD = range(len(EDGE_TYPES))
 
-#: The causes of time on the path: HTA's terms, then those of the time that HTA leaves out.
+#: The causes of time on the path: HTA's terms, then causes of time that HTA leaves out.
 BOUNDS: Final[tuple[str, ...]] = (
     "cpu_bound",
     "data_loading",
@@ -63,7 +63,7 @@ BLOCKING_IN_HTA: Final = frozenset(
 
 @dataclass(frozen=True)
 class Rules:
-    """How the graph of dependencies is built."""
+    """Options for building the graph of dependencies."""
 
     as_hta: bool = False
     data_loading: tuple[str, ...] = DATA_LOADING
