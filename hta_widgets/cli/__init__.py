@@ -16,20 +16,19 @@ from hta_widgets.text import as_ns
 __all__ = ["main", "parse_ranks", "parse_time"]
 
 _RANKS = re.compile(r"(\d+)(?:-(\d+))?")
-_PATHS_HELP = "files, directories (searched recursively) or glob patterns"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, or 2 after a line on standard error."""
     options = parser().parse_args(arguments)
     try:
-        # Commands take pandas and more: the words of `--help` do without.
+        # Imported here, since `--help` needs no pandas.
         getattr(import_module("hta_widgets.cli.commands"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
         return _failed(str(error))
     except BrokenPipeError:
-        # The reader, for example `head`, has seen enough; what is left goes nowhere.
+        # The reader, for example `head`, has closed the pipe; drop the remaining output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -78,39 +77,22 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_summary(
-        commands.add_parser("summary", help="what matters most in a job, and a line a rank")
-    )
-    _add_export(commands.add_parser("export", help="write a part of a job as a new trace file"))
-    _add_report(commands.add_parser("report", help="write a dashboard as one interactive page"))
-    _add_diff(commands.add_parser("diff", help="write two runs side by side as one page"))
-    _add_demo(commands.add_parser("demo", help="write a made-up job whose truth is known"))
-    return whole
 
-
-def _add_input(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help=_PATHS_HELP)
-    parser.add_argument(
-        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
-    )
-
-
-def _add_summary(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
+    command = commands.add_parser("summary", help="what matters most in a job, and a line a rank")
+    command.description = (
         "Say what matters most in a job, how each rank's time is spent, which ranks the others "
         "wait for, and what had to be repaired."
     )
-    _add_input(parser)
-    parser.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
+    _add_input(command)
+    command.add_argument("--json", action="store_true", help="print it as JSON, times in ns")
 
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
+    command = commands.add_parser("export", help="write a part of a job as a new trace file")
+    command.description = (
         "Write selected events as Chrome trace JSON, which Perfetto, HTA and this package open. "
         "Times count from the earliest event of what is loaded."
     )
-    _add_input(parser)
-    parser.add_argument(
+    _add_input(command)
+    command.add_argument(
         "-o",
         "--out",
         required=True,
@@ -118,45 +100,120 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
         help="NAME.json or NAME.json.gz for one file (of several ranks merged), "
         "or NAME for a directory of one file a rank",
     )
-    parser.add_argument("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
-    parser.add_argument("--end", type=parse_time, metavar="TIME", help="for example 18ms")
-    parser.add_argument(
+    command.add_argument("--start", type=parse_time, metavar="TIME", help="for example 12.3ms")
+    command.add_argument("--end", type=parse_time, metavar="TIME", help="for example 18ms")
+    command.add_argument(
         "--query",
         metavar="QUERY",
         help="a pandas query over event columns, for example \"kind == 'communication'\"",
     )
-    parser.add_argument(
+    command.add_argument(
         "--clip", action="store_true", help="cut events at the window's edges, not whole"
     )
-    parser.add_argument(
+    command.add_argument(
         "--no-parents",
         action="store_true",
         help="leave out events that enclose a selected one and are not selected themselves",
     )
-    parser.add_argument(
+    command.add_argument(
         "--counters", action="store_true", help="write counters as well, also of queues and copies"
     )
-    parser.add_argument(
+    command.add_argument(
         "--scrub", action="store_true", help="leave out host names, users, environment and paths"
     )
-    parser.add_argument(
+    command.add_argument(
         "--fitted-clock",
         action="store_true",
         help="move each rank's times by its clock's offset, as fitted from collectives; "
         "--start and --end are then times of that clock",
     )
 
-
-def _add_report(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
+    command = commands.add_parser("report", help="write a dashboard as one interactive page")
+    command.description = (
         "Write a dashboard as one HTML file that needs neither a kernel nor a network: headline, "
         "charts, tables and timeline, linked. Print the headline and the page's address."
     )
-    _add_input(parser)
-    _add_page(parser, "report.html")
-    parser.add_argument(
+    _add_input(command)
+    _add_page(command, "report.html")
+    command.add_argument(
         "--timeline-only", action="store_true", help="write the timeline alone: a smaller file"
     )
+
+    command = commands.add_parser("diff", help="write two runs side by side as one page")
+    command.description = (
+        "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
+        "network, and say what changed."
+    )
+    command.add_argument("before", metavar="BEFORE", help="a file, a directory or a glob pattern")
+    command.add_argument("after", metavar="AFTER", help="the other one, or the same again")
+    _add_ranks(command)
+    command.add_argument(
+        "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
+    )
+    _add_page(command, "diff.html")
+
+    command = commands.add_parser("demo", help="write a made-up job whose truth is known")
+    command.description = (
+        "Write one trace a rank of a realistic data-parallel training job with a slow rank and "
+        "clocks that disagree, and the truth about it as DIR_truth.json."
+    )
+    command.add_argument("directory", metavar="DIR", help="where the files go")
+    command.add_argument("--ranks", type=int, default=8, help="how many (%(default)s)")
+    command.add_argument("--steps", type=int, default=5, help="how many (%(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="of all noise (%(default)s)")
+    command.add_argument(
+        "--straggler", type=int, default=5, metavar="RANK", help="the slow rank (%(default)s)"
+    )
+    command.add_argument(
+        "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
+    )
+    command.add_argument(
+        "--healthy", action="store_true", help="let no rank be slow, instead of --straggler"
+    )
+    command.add_argument(
+        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks that leave no file"
+    )
+    command.add_argument(
+        "--uneven",
+        type=parse_time,
+        default=0,
+        metavar="TIME",
+        help="let recording begin up to this much later, differently on each rank",
+    )
+    command.add_argument(
+        "--changes",
+        type=parse_words,
+        default=[],
+        metavar="LIST",
+        help="what this job does otherwise than the usual one, for `hta-widgets diff` to find: "
+        "slow_operator, fused_kernel, moved_collective, extra_copy",
+    )
+    command.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
+    command.add_argument(
+        "--format",
+        choices=("kineto", "byteps", "mpi"),
+        default="kineto",
+        help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
+        "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
+        "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
+    )
+    return whole
+
+
+def _add_ranks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
+    )
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="files, directories (searched recursively) or glob patterns",
+    )
+    _add_ranks(parser)
 
 
 def _add_page(parser: argparse.ArgumentParser, out: str) -> None:
@@ -171,67 +228,4 @@ def _add_page(parser: argparse.ArgumentParser, out: str) -> None:
         metavar="MB",
         help="how large the file may become; what does not fit is left out, and the page says so "
         "(%(default)s)",
-    )
-
-
-def _add_diff(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write a comparison of two runs as one HTML file that needs neither a kernel nor a "
-        "network, and say what changed."
-    )
-    parser.add_argument("before", metavar="BEFORE", help="a file, a directory or a glob pattern")
-    parser.add_argument("after", metavar="AFTER", help="the other one, or the same again")
-    parser.add_argument(
-        "--ranks", type=parse_ranks, metavar="LIST", help="only these ranks, for example 0-3,5"
-    )
-    parser.add_argument(
-        "--after-ranks", type=parse_ranks, metavar="LIST", help="only these after, if others"
-    )
-    _add_page(parser, "diff.html")
-
-
-def _add_demo(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write one trace a rank of a realistic data-parallel training job with a slow rank and "
-        "clocks that disagree, and the truth about it as DIR_truth.json."
-    )
-    parser.add_argument("directory", metavar="DIR", help="where the files go")
-    parser.add_argument("--ranks", type=int, default=8, help="how many (%(default)s)")
-    parser.add_argument("--steps", type=int, default=5, help="how many (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of all noise (%(default)s)")
-    parser.add_argument(
-        "--straggler", type=int, default=5, metavar="RANK", help="the slow rank (%(default)s)"
-    )
-    parser.add_argument(
-        "--factor", type=float, default=1.25, help="how many times slower it is (%(default)s)"
-    )
-    parser.add_argument(
-        "--healthy", action="store_true", help="let no rank be slow, instead of --straggler"
-    )
-    parser.add_argument(
-        "--missing", type=parse_ranks, default=[], metavar="LIST", help="ranks that leave no file"
-    )
-    parser.add_argument(
-        "--uneven",
-        type=parse_time,
-        default=0,
-        metavar="TIME",
-        help="let recording begin up to this much later, differently on each rank",
-    )
-    parser.add_argument(
-        "--changes",
-        type=parse_words,
-        default=[],
-        metavar="LIST",
-        help="what this job does otherwise than the usual one, for `hta-widgets diff` to find: "
-        "slow_operator, fused_kernel, moved_collective, extra_copy",
-    )
-    parser.add_argument("--plain", action="store_true", help="write .json instead of .json.gz")
-    parser.add_argument(
-        "--format",
-        choices=("kineto", "byteps", "mpi"),
-        default="kineto",
-        help="byteps: traces of two workers of two GPUs and of two servers; of the other options "
-        "only --steps, --seed and --healthy hold. mpi: profiles and a time line of mpitrace; "
-        "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
     )

@@ -1,37 +1,30 @@
-"""What each command does, and what it prints."""
+"""Run the commands, and print their results."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import webbrowser
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.compare import conditions
 from hta_widgets.errors import TraceError
 from hta_widgets.export.trace import export_trace, refuse_unfitted
-from hta_widgets.panels.headline import headline
-from hta_widgets.readers.load import load
-
-if TYPE_CHECKING:
-    from hta_widgets.trace.traceset import TraceSet
-
-
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import pandas as pd
-
-from hta_widgets import analysis
-from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.catalog import offered_panels
-from hta_widgets.panels.headline import text_of
+from hta_widgets.panels.headline import headline, text_of
+from hta_widgets.readers.load import load
 from hta_widgets.text import UNKNOWN, count, duration, share
 from hta_widgets.trace.traceset import TraceSet
 
@@ -173,7 +166,7 @@ def _load(options: argparse.Namespace) -> TraceSet:
 
 
 def summary(options: argparse.Namespace) -> None:
-    """Print what matters most in a job, a line a rank, who is late, and what was repaired."""
+    """Print the main findings of a job, one line per rank, stragglers and problems."""
     traces = _load(options)
     found = job_summary(traces)
     if options.json:
@@ -210,17 +203,16 @@ def export(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Write a dashboard as one page."""
-    # The widget library takes its time to load, and the other commands need none of it.
+    # Importing widgets takes a while, and the other commands need none.
     from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
     from hta_widgets.widgets.timeline import Timeline  # noqa: PLC0415
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = _load(options)
     path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
-    said = str(headline(traces))
-    if said:
-        print(said)
-    _tell_page(path, options)
+    if text := str(headline(traces)):
+        print(text)
+    _print_page(path, options)
 
 
 def diff(options: argparse.Namespace) -> None:
@@ -231,51 +223,18 @@ def diff(options: argparse.Namespace) -> None:
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)
-    told = [finding.text for finding in view.findings]
-    told = told or ["Nothing changed beyond the noise.", conditions(view.comparison)]
-    print(*filter(None, told), sep="\n")
-    _tell_page(path, options)
+    findings = [finding.text for finding in view.findings]
+    findings = findings or ["Nothing changed beyond the noise.", conditions(view.comparison)]
+    print(*filter(None, findings), sep="\n")
+    _print_page(path, options)
 
 
-def _tell_page(path: str, options: argparse.Namespace) -> None:
-    """Print where a page is, in a form that terminals open, and open it where that is asked for."""
+def _print_page(path: str, options: argparse.Namespace) -> None:
+    """Print a page's address, and open it on request."""
     file = Path(path).resolve()
     print(f"{file.as_uri()} ({file.stat().st_size / 1e6:,.1f} MB)")
     if options.open and not webbrowser.open(file.as_uri()):
         print("no browser was found here; open the address above in one")
-
-
-def _demo_byteps(options: argparse.Namespace) -> None:
-    slow = None if options.healthy else 1
-    truth = write_byteps_job(
-        options.directory, steps=options.steps, slow_worker=slow, seed=options.seed
-    )
-    print(
-        f"{options.directory}: {_count(truth['workers'], 'worker')} of "
-        f"{_count(truth['local_ranks'], 'GPU')}, {_count(truth['servers'], 'server')}, "
-        f"{_count(truth['steps'], 'step')}, "
-        + ("no worker is slow" if slow is None else f"worker {slow} is slow")
-    )
-    print(f"{truth['truth_path']}: what is true of it")
-
-
-def _demo_mpi(options: argparse.Namespace) -> None:
-    truth = write_mpi_job(
-        options.directory,
-        ranks=options.ranks,
-        steps=options.steps,
-        seed=options.seed,
-        slow_rank=None if options.healthy else options.straggler,
-        factor=options.factor,
-        hosts=min(2, max(options.ranks, 1)),
-    )
-    slow = truth["slow_rank"]
-    print(
-        f"{options.directory}: {_count(truth['ranks'], 'rank')}, "
-        f"{_count(truth['steps'], 'step')}, {_count(truth['events'], 'event')}, "
-        + ("no rank is slow" if slow is None else f"rank {slow} is slow")
-    )
-    print(f"{truth['truth_path']}: what is true of it")
 
 
 def demo(options: argparse.Namespace) -> None:
@@ -285,31 +244,43 @@ def demo(options: argparse.Namespace) -> None:
             f"a job of the format {options.format} has no --changes",
             remedy="Leave --format away.",
         )
+    common = {"steps": options.steps, "seed": options.seed}
+    slow = None if options.healthy else options.straggler
+    role = "rank"
     if options.format == "byteps":
-        _demo_byteps(options)
-        return
-    if options.format == "mpi":
-        _demo_mpi(options)
-        return
-    truth = write_demo(
-        options.directory,
-        ranks=options.ranks,
-        steps=options.steps,
-        seed=options.seed,
-        straggler=None if options.healthy else options.straggler,
-        factor=options.factor,
-        missing=options.missing,
-        uneven_us=options.uneven / 1000,
-        changes=options.changes,
-        format="json" if options.plain else "json.gz",
-    )
-    slow = truth["straggler"]
-    print(
-        f"{options.directory}: {_count(len(truth['files']), 'rank')}, "
-        f"{_count(truth['steps'], 'step')}, {_count(sum(truth['events']), 'event')}, "
-        + ("no rank is slow" if slow is None else f"rank {slow} is slow")
-    )
-    for change in truth["changes"]:
+        role, slow = "worker", None if options.healthy else 1
+        truth = write_byteps_job(options.directory, slow_worker=slow, **common)
+        workers, gpus = _count(truth["workers"], role), _count(truth["local_ranks"], "GPU")
+        sizes = [f"{workers} of {gpus}", _count(truth["servers"], "server")]
+    elif options.format == "mpi":
+        truth = write_mpi_job(
+            options.directory,
+            ranks=options.ranks,
+            slow_rank=slow,
+            factor=options.factor,
+            hosts=min(2, max(options.ranks, 1)),
+            **common,
+        )
+        slow, sizes = truth["slow_rank"], [_count(truth["ranks"], role)]
+    else:
+        truth = write_demo(
+            options.directory,
+            ranks=options.ranks,
+            straggler=slow,
+            factor=options.factor,
+            missing=options.missing,
+            uneven_us=options.uneven / 1000,
+            changes=options.changes,
+            format="json" if options.plain else "json.gz",
+            **common,
+        )
+        slow, sizes = truth["straggler"], [_count(len(truth["files"]), role)]
+    sizes.append(_count(truth["steps"], "step"))
+    if "events" in truth:
+        sizes.append(_count(int(np.sum(truth["events"])), "event"))
+    sizes.append(f"no {role} is slow" if slow is None else f"{role} {slow} is slow")
+    print(f"{options.directory}: {', '.join(sizes)}")
+    for change in truth.get("changes", ()):
         print(f"{change['injected']}: {change['name']} is {change['change']}")
     print(f"{truth['truth_path']}: what is true of it")
 

@@ -37,8 +37,8 @@ _MODULES = {
         "trace_analysis": "CUDA_SASS_INSTRUCTION_COUNTER_FLOPS CuptiCounterAnalysis"
     },
     "analyzers.critical_path_analysis": {
-        "critical_path": """BoundType CPEdge CPEdgeType CPGraph CPNode CriticalPathAnalysis
-            restore_cpgraph"""
+        "critical_path": "BoundType CPEdge CPEdgeType CPGraph CPNode restore_cpgraph",
+        "trace_analysis": "CriticalPathAnalysis",
     },
     "analyzers.cuda_kernel_analysis": {"trace_analysis": "CudaKernelAnalysis"},
     "analyzers.cupti_counter_analysis": {

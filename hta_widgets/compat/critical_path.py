@@ -232,8 +232,8 @@ class CPGraph(_Base):  # type: ignore[misc]
     """The waits between a rank's events, and the longest path through them.
 
     `path` is the exact graph, in ns. To estimate the gain of a faster kernel, set
-    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again. `CriticalPathAnalysis`
-    makes the graph; without a path it is empty, as networkx requires.
+    ``graph.edges[begin, end]["weight"]`` and call `critical_path` again. Without `path` the graph
+    is empty, as networkx requires.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         ]
 
     def get_critical_path_breakdown(self) -> pd.DataFrame | None:
-        """Return the edges of the path in order; None if there is no path.
+        """Return the edges on the path in order, or None without a path.
 
         ``event_idx`` is the event that the time belongs to (NaN for launches, dependencies and
         waits), ``duration`` the weight in µs, ``cat`` a number of the symbol table; ``bound_by`` is
@@ -396,17 +396,12 @@ class CPGraph(_Base):  # type: ignore[misc]
     @cached_property
     def event_to_start_node_map(self) -> dict[int, int]:
         """The node at which each event starts."""
-        return self._by_event(self.path.nodes.is_start)
+        return {node.ev_idx: node.idx for node in self.node_list if node.is_start}
 
     @cached_property
     def event_to_end_node_map(self) -> dict[int, int]:
         """The node at which each event ends."""
-        return self._by_event(~self.path.nodes.is_start)
-
-    def _by_event(self, wanted: npt.NDArray[np.bool_]) -> dict[int, int]:
-        numbers = np.flatnonzero(wanted)
-        record = self.path.trace.table.record[self.path.nodes.row[numbers]]
-        return dict(zip(record.tolist(), numbers.tolist(), strict=True))
+        return {node.ev_idx: node.idx for node in self.node_list if not node.is_start}
 
     @cached_property
     def edge_to_event_map(self) -> dict[tuple[int, int], int]:
@@ -425,10 +420,8 @@ class CPGraph(_Base):  # type: ignore[misc]
     def get_nodes_for_event(self, ev_id: int) -> tuple[CPNode | None, CPNode | None]:
         """Return the nodes at which an event starts and ends."""
         start, end = self.event_to_start_node_map.get(ev_id), self.event_to_end_node_map.get(ev_id)
-        return (
-            None if start is None else self.node_list[start],
-            None if end is None else self.node_list[end],
-        )
+        nodes = self.node_list
+        return None if start is None else nodes[start], None if end is None else nodes[end]
 
     def get_events_for_edge(self, edge: CPEdge) -> tuple[int, int]:
         """Return the events at both ends of an edge."""
@@ -460,92 +453,62 @@ class CPGraph(_Base):  # type: ignore[misc]
         np.savez_compressed(
             arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
         )
-        annotation, instance = self._asked
-        asked = {
-            "rank": self.rank,
-            "annotation": annotation,
-            "instance_id": instance,
-            "data_load_events": self.data_load_events,
-        }
+        asked = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
+        asked |= {"rank": self.rank, "data_load_events": self.data_load_events}
         with zipfile.ZipFile(target, "w") as out:
             out.writestr("asked.json", json.dumps(asked))
             out.writestr("edges.npz", arrays.getvalue())
         return str(target)
 
 
-class CriticalPathAnalysis:
-    """Critical paths of a rank."""
-
-    @classmethod
-    def critical_path_analysis(
-        cls,
-        t: TraceSet,
-        rank: int,
-        annotation: str,
-        instance_id: int | tuple[int, int] | None,
-        data_load_events: Sequence[str] | None = None,
-    ) -> tuple[CPGraph, bool] | None:
-        """Return the graph of a range on a rank, and whether it has a path.
-
-        `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
-        (None: the first) or (first, last), `data_load_events` regular expressions. The result is
-        None if no event has such a name; a rank or instance that does not exist raises a
-        TraceError.
-        """
-        if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
-            logger.warning(
-                "%s: set, but without effect here: no edges of weight 0 are added for launches,"
-                " and no edge goes back in time",
-                ", ".join(ignored),
-            )
-        path = path_of(
-            trace_of(kept_of(t), rank),
-            annotation,
-            instance_id,
-            data_load_events=data_load_events,
-            rules=HTA,
+def graph_of(
+    t: TraceSet,
+    rank: int,
+    annotation: str,
+    instance_id: int | tuple[int, int] | None,
+    data_load_events: Sequence[str] | None = None,
+) -> tuple[CPGraph, bool] | None:
+    """Return the graph of a range; see `TraceAnalysis.critical_path_analysis`."""
+    if ignored := [name for name in _VARIABLES if os.environ.get(name) == "1"]:
+        logger.warning(
+            "%s: set, but without effect here: no edges of weight 0 are added for launches,"
+            " and no edge goes back in time",
+            ", ".join(ignored),
         )
-        if path is None:
-            return None
-        graph = CPGraph(
-            path,
-            zero_ns=first_event_ns(t.values()),
-            symbols=getattr(t, "symbol_table", None),
-            asked=(annotation, instance_id),
-        )
-        return graph, graph.critical_path()
+    path = path_of(
+        trace_of(kept_of(t), rank),
+        annotation,
+        instance_id,
+        data_load_events=data_load_events,
+        rules=HTA,
+    )
+    if path is None:
+        return None
+    graph = CPGraph(
+        path,
+        zero_ns=first_event_ns(t.values()),
+        symbols=getattr(t, "symbol_table", None),
+        asked=(annotation, instance_id),
+    )
+    return graph, graph.critical_path()
 
-    @classmethod
-    def overlay_critical_path_analysis(
-        cls,
-        t: TraceSet,
-        rank: int,
-        critical_path_graph: CPGraph,
-        output_dir: str,
-        only_show_critical_events: bool = True,
-        show_all_edges: bool = False,
-    ) -> str:
-        """Write ``overlaid_critical_path_<file>`` with the path's edges as arrows; return it.
 
-        The folder is created if it is missing; the trace's own file is never replaced.
-        """
-        graph = critical_path_graph
-        if rank != graph.rank:
-            raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
-        folder = Path(output_dir).expanduser()
-        if folder.exists() and not folder.is_dir():
-            raise TraceError("is not a folder", path=folder, remedy="Choose another output_dir.")
-        folder.mkdir(parents=True, exist_ok=True)
-        name = Path(graph.path.trace.path).name or f"rank-{rank}.json.gz"
-        if not name.endswith((".json", ".gz")):
-            name += ".json"
-        report = write_overlay(
-            graph.path,
-            folder / f"overlaid_critical_path_{name}",
-            only_path=only_show_critical_events,
-            all_edges=show_all_edges,
-        )
-        return str(report.path)
+def overlay_graph(
+    rank: int, graph: CPGraph, output_dir: str, *, only_path: bool, all_edges: bool
+) -> str:
+    """Write the trace with the graph; see `TraceAnalysis.overlay_critical_path_analysis`."""
+    if rank != graph.rank:
+        raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
+    folder = Path(output_dir).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise TraceError("is not a folder", path=folder, remedy="Choose another output_dir.")
+    folder.mkdir(parents=True, exist_ok=True)
+    name = Path(graph.path.trace.path).name or f"rank-{rank}.json.gz"
+    if not name.endswith((".json", ".gz")):
+        name += ".json"
+    target = folder / f"overlaid_critical_path_{name}"
+    report = write_overlay(graph.path, target, only_path=only_path, all_edges=all_edges)
+    return str(report.path)
 
 
 def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
@@ -560,25 +523,18 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
             f"holds no graph ({cause})", path=zip_filename, remedy="Give what save returned."
         ) from None
     instance = asked["instance_id"]
-    result = CriticalPathAnalysis.critical_path_analysis(
-        t_full,
-        rank,
-        asked["annotation"],
-        tuple(instance) if isinstance(instance, list) else instance,
-        asked["data_load_events"],
-    )
-    edges = None if result is None else result[0].path.edges
-    if (
-        result is None
-        or edges is None
-        or not (np.array_equal(edges.source, source) and np.array_equal(edges.target, target))
+    instance = tuple(instance) if isinstance(instance, list) else instance
+    found = graph_of(t_full, rank, asked["annotation"], instance, asked["data_load_events"])
+    graph = CPGraph() if found is None else found[0]
+    edges = None if found is None else graph.path.edges
+    if edges is None or not (
+        np.array_equal(edges.source, source) and np.array_equal(edges.target, target)
     ):
         raise TraceError(
             "the graph is of another trace",
             path=zip_filename,
             remedy="Load the trace that it was made from, as it was then.",
         )
-    graph = result[0]
     for place in np.flatnonzero(edges.weight_ns != weight):
         graph.edges[int(source[place]), int(target[place])]["weight"] = int(weight[place]) / 1000
     graph.critical_path()

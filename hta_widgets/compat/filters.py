@@ -74,10 +74,8 @@ class IterationIndexFilter(Filter):
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         steps = sorted(step for step in df["iteration"].unique().tolist() if step >= 0)
-        if not steps:
-            return df
         chosen = [step for place, step in enumerate(steps) if place in self.iteration_index]
-        return df[df["iteration"].isin(chosen)]
+        return df[df["iteration"].isin(chosen)] if steps else df
 
 
 class FirstIterationFilter(IterationIndexFilter):
@@ -181,18 +179,20 @@ class GPUKernelFilter(Filter):
     """Device events; with a symbol table also waits for a whole device, which are on no stream."""
 
     _column = "stream"
+    _on_device = True
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        return df[_is_on_device(df, symbols)]
+        device = (df["stream"] >= 0) & (df["correlation"] >= 0)
+        if symbols is not None:
+            waits = [symbols.sym_index.get(name, symbols.NULL) for name in _DEVICE_WAITS]
+            device |= df["name"].isin(waits)
+        return df[device == self._on_device]
 
 
-class CPUOperatorFilter(Filter):
+class CPUOperatorFilter(GPUKernelFilter):
     """Events that `GPUKernelFilter` drops."""
 
-    _column = "stream"
-
-    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        return df[~_is_on_device(df, symbols)]
+    _on_device = False
 
 
 @dataclass(eq=False)
@@ -232,14 +232,6 @@ def _integers(value: int | Sequence[int], name: str) -> list[int]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"{name} must be a whole number or a list of them")
     return list(value)
-
-
-def _is_on_device(df: pd.DataFrame, symbol_table: TraceSymbolTable | None) -> pd.Series[bool]:
-    device: pd.Series[bool] = (df["stream"] >= 0) & (df["correlation"] >= 0)
-    if symbol_table is None:
-        return device
-    waits = [symbol_table.sym_index.get(name, TraceSymbolTable.NULL) for name in _DEVICE_WAITS]
-    return device | df["name"].isin(waits)
 
 
 # --- by operator ----------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Trace(TraceSet):
         self.min_ts: int | float = 0
         self.is_parsed = False
         self._base: TraceSet = self
-        self._edited: tuple[int, dict[int, bytes | None], TraceSet] | None = None
+        self._edited: tuple[int, dict[int, bytes], TraceSet] | None = None
         self._zero_ns = 0
         self.is_aligned = False
         self._decoded: bool | None = None
@@ -231,33 +231,22 @@ class Trace(TraceSet):
                 f"traces holds rank {unknown[0]}, which was not parsed", remedy=_REMEDY
             )
         touched = frames.built() if isinstance(frames, _Frames) else frames
-        members = {rank: self._member(rank, frame) for rank, frame in touched.items()}
-        if len(frames) == len(self._base) and all(member is None for member in members.values()):
+        dropped = {rank: self._frames.dropped(rank, frame) for rank, frame in touched.items()}
+        if len(frames) == len(self._base) and not any(map(len, dropped.values())):
             return self._base
-        edits = {
-            rank: None if (member := members.get(rank)) is None else member.tobytes()
-            for rank in frames
-        }
+        edits = {rank: dropped[rank].tobytes() if rank in dropped else b"" for rank in frames}
         if self._edited is None or self._edited[:2] != (id(self._base), edits):
-            parts = [
-                self._base[rank]
-                if (member := members.get(rank)) is None
-                else trace_within(self._base[rank], member, Selection())
-                for rank in frames
-            ]
+            parts = []
+            for rank in frames:
+                trace = self._base[rank]
+                if edits[rank]:
+                    member = np.ones(len(trace.table), dtype=bool)
+                    member[hta_rows(trace.table)[dropped[rank]]] = False
+                    trace = trace_within(trace, member, Selection())
+                parts.append(trace)
             edited = TraceSet(parts, like=self._base, problems=self._base.found)
             self._edited = id(self._base), edits, edited
         return self._edited[2]
-
-    def _member(self, rank: int, frame: pd.DataFrame) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of the events still in a rank's frame; None if no event was dropped."""
-        table = self._base[rank].table
-        dropped = self._frames.dropped(rank, frame)
-        if not len(dropped):
-            return None
-        member = np.ones(len(table), dtype=bool)
-        member[hta_rows(table)[dropped]] = False
-        return member
 
     def _frame(self, rank: int) -> pd.DataFrame:
         trace = self._base[rank]

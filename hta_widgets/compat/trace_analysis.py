@@ -19,8 +19,8 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.copies import bandwidth_steps
 from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
-from hta_widgets.analysis.launches import STATISTICS, describe, queue_steps
-from hta_widgets.analysis.scope import joined, parts
+from hta_widgets.analysis.launches import describe, queue_steps
+from hta_widgets.analysis.scope import parts
 from hta_widgets.compat.config import (
     CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     DEFAULT_TRACE_DIR,
@@ -70,7 +70,7 @@ _INTERVALS = {
 }
 _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 
-#: HTA's columns of an event, and those of ours that are not counters.
+#: HTA's columns of an event, and our columns that are not counters.
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
@@ -475,7 +475,7 @@ class TraceAnalysis:
             )
             frame.attrs["unlaunched"] = steps.unlaunched
             if not len(frame):
-                frame.attrs["note"] = "no device work whose launch the file holds"
+                frame.attrs["note"] = "no device work with a launch in the file"
             frames[part.rank] = frame
         return frames
 
@@ -488,22 +488,18 @@ class TraceAnalysis:
         self, queue_length_dict: Mapping[int, pd.DataFrame]
     ) -> pd.DataFrame:
         """Return the statistics of `get_queue_length_summary` for given series."""
-        columns: dict[str, list[Any]] = {name: [] for name in ("rank", "stream", *STATISTICS)}
-        for rank, frame in queue_length_dict.items():
-            streams, code = np.unique(frame["stream"].to_numpy(), return_inverse=True)
-            columns["rank"].append(np.full(len(streams), rank))
-            columns["stream"].append(streams)
-            statistics = describe(code, len(streams), frame["queue_length"].to_numpy())
-            for name in STATISTICS:
-                columns[name].append(statistics[name])
-        whole = ["rank", "stream"]
-        summary = pd.DataFrame(
-            {
-                name: joined(values, np.int64 if name in whole else np.float64)
-                for name, values in columns.items()
-            }
-        )
-        return described(summary, whole, "queue_length")
+        columns = ["place", "rank", "stream", "queue_length"]
+        frames = [pd.DataFrame(columns=columns, dtype="int64")]
+        frames += [
+            frame.assign(place=place, rank=rank)[columns]
+            for place, (rank, frame) in enumerate(queue_length_dict.items())
+        ]
+        series = pd.concat(frames, ignore_index=True)
+        groups = series.groupby(columns[:3])
+        summary = groups.size().index.to_frame(index=False)
+        code, length = groups.ngroup().to_numpy(), series["queue_length"].to_numpy()
+        summary = summary.assign(**describe(code, len(summary), length))
+        return described(summary, ["rank", "stream"], "queue_length")
 
     def get_time_spent_blocked_on_full_queue(
         self,
@@ -548,7 +544,7 @@ class TraceAnalysis:
                 }
             )
             if not len(frame):
-                frame.attrs["note"] = "no copies or fills whose rate the file tells"
+                frame.attrs["note"] = "no copies or fills with a rate in the file"
             frames[part.rank] = frame
         return frames
 
@@ -708,13 +704,13 @@ class TraceAnalysis:
         """Return the graph of the waits in a range, and whether it has a critical path.
 
         `annotation` is part of the range's name (``""``: the whole rank), `instance_id` its number
-        or (first, last). None if no range has such a name; see `analysis.critical_path`.
+        (None: the first) or (first, last), `data_load_events` regular expressions. The result is
+        None if no range has such a name; a rank or instance that does not exist raises a
+        TraceError. See `analysis.critical_path`.
         """
-        from hta_widgets.compat.critical_path import CriticalPathAnalysis  # noqa: PLC0415
+        from hta_widgets.compat.critical_path import graph_of  # noqa: PLC0415 - networkx is slow
 
-        return CriticalPathAnalysis.critical_path_analysis(
-            self.t, rank, annotation, instance_id, data_load_events
-        )
+        return graph_of(self.t, rank, annotation, instance_id, data_load_events)
 
     def overlay_critical_path_analysis(
         self,
@@ -724,12 +720,18 @@ class TraceAnalysis:
         only_show_critical_events: bool = True,
         show_all_edges: bool = False,
     ) -> str:
-        """Write ``overlaid_critical_path_<file>``, with the path's edges as arrows; return it."""
-        from hta_widgets.compat.critical_path import CriticalPathAnalysis  # noqa: PLC0415
+        """Write ``overlaid_critical_path_<file>`` with the path's edges as arrows; return it.
 
-        shown = only_show_critical_events, show_all_edges
-        return CriticalPathAnalysis.overlay_critical_path_analysis(
-            self.t, rank, critical_path_graph, output_dir, *shown
+        The folder is created if it is missing; the trace's own file is never replaced.
+        """
+        from hta_widgets.compat.critical_path import overlay_graph  # noqa: PLC0415
+
+        return overlay_graph(
+            rank,
+            critical_path_graph,
+            output_dir,
+            only_path=only_show_critical_events,
+            all_edges=show_all_edges,
         )
 
     @property
@@ -793,31 +795,41 @@ def _over(t: Any) -> TraceAnalysis:
     return analyzer
 
 
-def _of_trace(method: Callable[..., Any], name: str = "t") -> Any:
-    """Return a method of `TraceAnalysis` as a static method that takes the trace first."""
+def _of_trace(name: str, trace: str = "t") -> Any:
+    """Return a method of `TraceAnalysis` as a static method whose first argument is the trace."""
+    method = getattr(TraceAnalysis, name)
     signature = inspect.signature(method)
-    trace = inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
-    _, *others = signature.parameters.values()
-    signature = signature.replace(parameters=[trace, *others])
+    first = inspect.Parameter(trace, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
+    signature = signature.replace(parameters=[first, *list(signature.parameters.values())[1:]])
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        return method(_over(given.pop(name)), **given)
+        return method(_over(given.pop(trace)), **given)
 
     call.__signature__ = signature  # type: ignore[attr-defined]
     return staticmethod(call)
 
 
+def _with_methods(*names: str) -> Callable[[type], type]:
+    """Add methods of `TraceAnalysis` to one of HTA's classes."""
+
+    def add(analyzer: type) -> type:
+        for name in names:
+            setattr(analyzer, name, _of_trace(name))
+        return analyzer
+
+    return add
+
+
+@_with_methods(
+    "get_temporal_breakdown",
+    "get_gpu_kernel_breakdown",
+    "get_gpu_user_annotation_breakdown",
+    "get_gpu_kernels_with_user_annotations",
+)
 class BreakdownAnalysis:
     """Device time by kind, kernel, cause of idleness and annotation."""
-
-    get_temporal_breakdown = _of_trace(TraceAnalysis.get_temporal_breakdown)
-    get_gpu_kernel_breakdown = _of_trace(TraceAnalysis.get_gpu_kernel_breakdown)
-    get_gpu_user_annotation_breakdown = _of_trace(TraceAnalysis.get_gpu_user_annotation_breakdown)
-    get_gpu_kernels_with_user_annotations = _of_trace(
-        TraceAnalysis.get_gpu_kernels_with_user_annotations
-    )
 
     @classmethod
     def get_idle_time_breakdown(
@@ -835,43 +847,43 @@ class BreakdownAnalysis:
         return _over(t).get_idle_time_breakdown([rank], streams, *options)
 
 
+@_with_methods("get_comm_comp_overlap")
 class CommunicationAnalysis:
     """Overlap of communication and computation."""
 
-    get_comm_comp_overlap = _of_trace(TraceAnalysis.get_comm_comp_overlap)
+
+@_with_methods("critical_path_analysis", "overlay_critical_path_analysis")
+class CriticalPathAnalysis:
+    """Critical paths of a rank."""
 
 
+@_with_methods("get_frequent_cuda_kernel_sequences")
 class CudaKernelAnalysis:
     """Launches, their kernels and recurring sequences."""
 
-    cuda_kernel_launch_stats = _of_trace(TraceAnalysis.get_cuda_kernel_launch_stats)
-    get_aten_op_kernels_and_delay = _of_trace(TraceAnalysis.get_aten_op_kernels_and_delay, "trace")
-    get_frequent_cuda_kernel_sequences = _of_trace(TraceAnalysis.get_frequent_cuda_kernel_sequences)
+    cuda_kernel_launch_stats = _of_trace("get_cuda_kernel_launch_stats")
+    get_aten_op_kernels_and_delay = _of_trace("get_aten_op_kernels_and_delay", "trace")
 
 
+@_with_methods("get_counter_data_with_operators")
 class CuptiCounterAnalysis:
     """Hardware counters of kernels."""
 
-    get_counter_data_with_operators = _of_trace(TraceAnalysis.get_counter_data_with_operators)
 
-
+@_with_methods("get_profiler_steps", "get_potential_stragglers")
 class StragglerAnalysis:
     """Ranks that the others wait for."""
 
-    get_profiler_steps = _of_trace(TraceAnalysis.get_profiler_steps)
-    get_potential_stragglers = _of_trace(TraceAnalysis.get_potential_stragglers)
 
-
+@_with_methods(
+    "get_queue_length_time_series",
+    "get_queue_length_summary",
+    "get_time_spent_blocked_on_full_queue",
+    "get_memory_bw_time_series",
+    "get_memory_bw_summary",
+)
 class TraceCounters:
     """Lengths of launch queues, and rates of copies, over time."""
-
-    get_queue_length_time_series = _of_trace(TraceAnalysis.get_queue_length_time_series)
-    get_queue_length_summary = _of_trace(TraceAnalysis.get_queue_length_summary)
-    get_time_spent_blocked_on_full_queue = _of_trace(
-        TraceAnalysis.get_time_spent_blocked_on_full_queue
-    )
-    get_memory_bw_time_series = _of_trace(TraceAnalysis.get_memory_bw_time_series)
-    get_memory_bw_summary = _of_trace(TraceAnalysis.get_memory_bw_summary)
 
     @classmethod
     def get_queue_length_summary_from_time_series(

@@ -11,7 +11,11 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets.analysis import critical_path, with_critical_path
-from hta_widgets.compat.critical_path import CriticalPathAnalysis, _DiGraph, restore_cpgraph
+from hta_widgets.compat.analyzers.critical_path_analysis import (
+    CriticalPathAnalysis,
+    restore_cpgraph,
+)
+from hta_widgets.compat.critical_path import _DiGraph
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import export_critical_path
 from tests.support.small import call, event, kernel, load
@@ -198,7 +202,7 @@ WITHOUT = """
 import sys
 sys.modules["networkx"] = None
 from hta_widgets import load
-from hta_widgets.compat.critical_path import CriticalPathAnalysis
+from hta_widgets.compat.analyzers.critical_path_analysis import CriticalPathAnalysis
 traces = load(sys.argv[1], cache=False, progress=False)
 graph, _ = CriticalPathAnalysis.critical_path_analysis(traces, 0, "", 0)
 print([type(graph).__mro__[1].__module__, len(graph), sorted(graph.edges.data("weight"))])
