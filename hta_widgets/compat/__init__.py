@@ -5,12 +5,11 @@ docs/moving-from-hta.md lists what is not offered.
 """
 
 import sys
-from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from hta_widgets.compat.trace import Trace
 from hta_widgets.compat.trace_analysis import MemoryAnalysis, TimeSeriesTypes, TraceAnalysis
@@ -104,39 +103,30 @@ _MODULES = {
 }
 
 
-def _submodule(package: str, name: str) -> ModuleType:
-    """Return a module of HTA as an attribute of its package."""
-    if (full := f"{package}.{name}".removeprefix(f"{__name__}.")) in {*_PACKAGES, *_MODULES}:
-        return import_module(f"{__name__}.{full}")
-    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+def _make(name: str) -> None:
+    """Make one of HTA's modules, which imports each name on first access."""
+    module = ModuleType(f"{__name__}.{name}")
+    sources = _MODULES.get(name, {})
+    origin = {each: source for source, names in sources.items() for each in names.split()}
+
+    def find(attribute: str) -> Any:
+        if attribute not in origin:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {attribute!r}")
+        value = getattr(import_module(f"{__name__}.{origin[attribute]}"), attribute)
+        setattr(module, attribute, value)
+        return value
+
+    vars(module).update(__getattr__=find, __all__=sorted(origin), __dir__=lambda: sorted(origin))
+    module.__spec__ = ModuleSpec(module.__name__, None, is_package=name in _PACKAGES)
+    if name in _PACKAGES:
+        vars(module).update(__path__=[], __dir__=partial(sorted, vars(module)))
+    sys.modules[module.__name__] = module
+    package, _, last = module.__name__.rpartition(".")
+    setattr(sys.modules[package], last, module)
 
 
-__getattr__ = partial(_submodule, __name__)
-
-
-class _HtaModules(MetaPathFinder, Loader):
-    """Makes HTA's modules when they are imported."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        package, _, name = fullname.partition(f"{__name__}.")
-        if package or name not in {*_PACKAGES, *_MODULES}:
-            return None
-        return ModuleSpec(fullname, self, is_package=name in _PACKAGES)
-
-    def exec_module(self, module: ModuleType) -> None:
-        name, content = module.__name__.removeprefix(f"{__name__}."), vars(module)
-        if name in _PACKAGES:
-            content["__getattr__"] = partial(_submodule, module.__name__)
-            return
-        for source, names in _MODULES[name].items():
-            defined = import_module(f"{__name__}.{source}")
-            content.update({each: getattr(defined, each) for each in names.split()})
-        content["__all__"] = sorted(" ".join(_MODULES[name].values()).split())
-
-
-sys.meta_path.append(_HtaModules())
+for _name in (*_PACKAGES, *_MODULES):
+    _make(_name)
 
 
 def __dir__() -> list[str]:
