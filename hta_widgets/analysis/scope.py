@@ -568,6 +568,18 @@ def joined_columns(
     return stacked(blocks, {name: dtypes.get(name, np.int64) for name in names})
 
 
+_DTYPES = {"": np.int64, "f": np.float64, "b": np.bool_, "u": np.uint64, "s": object}
+
+
+def dtypes_of(columns: str) -> dict[str, Any]:
+    """Return the dtypes of columns such as ``"rank mean_ns:f"``.
+
+    They are int64; with a suffix, ``:f`` float64, ``:b`` bool, ``:u`` uint64, ``:s`` text.
+    """
+    pairs = (column.partition(":") for column in columns.split())
+    return {name: _DTYPES[kind] for name, _, kind in pairs}
+
+
 def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
     """Return rows, with values in the order of `dtypes`, as columns of these dtypes."""
     values = list(zip(*rows, strict=True)) or [()] * len(dtypes)

@@ -47,11 +47,6 @@ _RAW_KEYS = 1 << 32
 _MOST_SERVERS = 4096
 
 
-def int_columns(names: str, **dtypes: Any) -> dict[str, Any]:
-    """Return the dtypes of some columns: int64, or those given."""
-    return dict.fromkeys(names.split(), np.int64) | dtypes
-
-
 def stack(blocks: Iterable[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
     """Put the columns of one block per file below each other; a single value fills its block."""
     columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in dtypes}

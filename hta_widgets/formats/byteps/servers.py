@@ -9,12 +9,20 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Scope, by_column, categorical, parts, result, scoped
+from hta_widgets.analysis.scope import (
+    Part,
+    Scope,
+    by_column,
+    categorical,
+    dtypes_of,
+    parts,
+    result,
+    scoped,
+)
 from hta_widgets.formats.byteps.rows import (
     Bools,
     Ints,
     Requests,
-    int_columns,
     last_push_end,
     node_label,
     requests_of,
@@ -120,12 +128,9 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "job": trace.job,
             }
         )
-    columns = int_columns(
-        "server key op node iteration start_ns dur_ns wait_ns service_ns tensor declared_key"
-        " partition rank id job",
-        key=np.uint64,
-        tensor=object,
-        job=object,
+    columns = dtypes_of(
+        "server key:u op node iteration start_ns dur_ns wait_ns service_ns tensor:s"
+        " declared_key partition rank id job:s"
     )
     data = stack(blocks, columns)
     return result(
@@ -205,8 +210,8 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 part.trace.job,
             )
         )
-    columns = int_columns(
-        "server requests open keys iterations busy_ns push_ns wait_ns service_ns job", job=object
+    columns = dtypes_of(
+        "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
     )
     return result(by_column(rows, columns), matched=matched, note="" if found else NO_SERVERS)
 
@@ -314,12 +319,7 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
         pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
         blocks.append(pushes)
-    columns = int_columns(
-        "job server key iteration node start_ns lag_ns last imposed_wait_ns",
-        job=object,
-        key=np.uint64,
-        last=np.bool_,
-    )
+    columns = dtypes_of("job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns")
     data = stack([{name: block[name].to_numpy() for name in columns} for block in blocks], columns)
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
@@ -421,10 +421,9 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests can be told apart at the servers: are they of one run?"
-    columns = int_columns(
-        "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns high_ns"
-        " requests alternatives job",
-        job=object,
+    columns = dtypes_of(
+        "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns"
+        " high_ns requests alternatives job:s"
     )
     matched = {"workers": len(workers), "servers": len(servers)}
     return result(by_column(rows, columns), matched=matched, note=note)

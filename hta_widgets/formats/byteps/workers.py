@@ -13,6 +13,7 @@ from hta_widgets.analysis.scope import (
     Scope,
     by_column,
     categorical,
+    dtypes_of,
     parts,
     result,
     scoped,
@@ -24,7 +25,6 @@ from hta_widgets.formats.byteps.rows import (
     Ints,
     TotalRows,
     WorkerRows,
-    int_columns,
     stack,
     worker_rows,
 )
@@ -129,12 +129,9 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         notes.append(
             f"{incomplete} have partitions that the file cuts off: another may be the critical one"
         )
-    columns = int_columns(
+    columns = dtypes_of(
         "rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"
-        " critical_partition critical_key critical root job",
-        critical=np.bool_,
-        root=np.bool_,
-        job=object,
+        " critical_partition critical_key critical:b root:b job:s"
     )
     data = stack(blocks, columns)
     return result(
@@ -227,9 +224,8 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
                 "waits_for_root": is_copy & (of.queue_ns[at] > 0) & (not rows.is_root),
             }
         )
-    columns = int_columns(
-        "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root",
-        waits_for_root=np.bool_,
+    columns = dtypes_of(
+        "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
     )
     data = stack(blocks, columns)
     return result(
@@ -312,7 +308,7 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "dur_ns": of.dur_ns[at],
             }
         )
-    dtypes = int_columns("job key step worker rank id start_ns dur_ns", job=object)
+    dtypes = dtypes_of("job:s key step worker rank id start_ns dur_ns")
     every = pd.DataFrame(stack(blocks, dtypes))
     every["workers"] = every.groupby("job")["worker"].transform("nunique")
     several = every[every["workers"] > 1]
@@ -389,13 +385,9 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
             )
-    columns = int_columns(
-        "rank worker local_rank stage count sum_ns union_ns mean_ns max_ns queue_ns root"
-        " waits_for_root job",
-        mean_ns=np.float64,
-        root=np.bool_,
-        waits_for_root=np.bool_,
-        job=object,
+    columns = dtypes_of(
+        "rank worker local_rank stage count sum_ns union_ns mean_ns:f max_ns queue_ns root:b"
+        " waits_for_root:b job:s"
     )
     data = by_column(lines, columns)
     return result(
@@ -441,11 +433,9 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         time, covered = int((end - start).sum()), total(union(start, end))
         span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
         rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
-    columns = int_columns(
-        "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency tensor"
-        " critical_key",
-        concurrency=np.float64,
-        tensor=object,
+    columns = dtypes_of(
+        "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency:f tensor:s"
+        " critical_key"
     )
     return result(
         by_column(rows, columns),
@@ -502,9 +492,7 @@ def byteps_bandwidth(
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
             lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
-    columns = int_columns(
-        "rank worker local_rank stage bytes union_ns mb_per_s without_size", mb_per_s=np.float64
-    )
+    columns = dtypes_of("rank worker local_rank stage bytes union_ns mb_per_s:f without_size")
     data = by_column(lines, columns)
     return result(
         {**data, "stage": categorical(data["stage"], stages)},

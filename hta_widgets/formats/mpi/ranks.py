@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.lateness import costly_share
-from hta_widgets.analysis.scope import Scope, by_column, result, scoped
+from hta_widgets.analysis.scope import Scope, by_column, dtypes_of, result, scoped
 from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
@@ -20,19 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 _NAN = float("nan")
 _SOURCES = ("table", "file", "trace")
-_DTYPES: dict[str, Any] = {
-    "job": object,
-    "rank": np.int64,
-    "host": object,
-    **dict.fromkeys(("comm_s", "elapsed_s", "user_s", "system_s", "rss_mib"), np.float64),
-    "switches": np.int64,
-    "cpu": np.int64,
-    "sync_s": np.float64,
-    "io_s": np.float64,
-    "key": np.int64,
-    "stale": np.bool_,
-    "source": object,
-}
+_DTYPES = dtypes_of(
+    "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
+    " io_s:f key stale:b source:s"
+)
 #: Values of what files do not state.
 _UNKNOWN: dict[str, Any] = {
     name: {object: "", np.int64: -1, np.float64: _NAN, np.bool_: False}[dtype]
@@ -178,13 +169,10 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     for job, host, _, _, _, most, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
         slow.append(bool(others) and all(most < least for least in others))
-    names = ("comm_mean_s", "comm_min_s", "comm_max_s", "noncomm_mean_s")
-    dtypes = {
-        "job": object,
-        "host": object,
-        "ranks": np.int64,
-        **dict.fromkeys((*names, "rss_max_mib", "rss_sum_mib", "switches_mean"), np.float64),
-    }
+    dtypes = dtypes_of(
+        "job:s host:s ranks comm_mean_s:f comm_min_s:f comm_max_s:f noncomm_mean_s:f"
+        " rss_max_mib:f rss_sum_mib:f switches_mean:f"
+    )
     columns = {**by_column(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
     return result(columns, matched=matched, note=note)
 
@@ -243,32 +231,17 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         {"job": job, **_imbalance(own, tasks.get(str(job), 0))}
         for job, own in known.groupby("job", sort=False)
     ]
-    columns: dict[str, Any] = {
-        name: pd.Series([record[name] for record in records], dtype=dtype)
-        for name, dtype in _IMBALANCE.items()
-    }
+    columns = by_column(([record[name] for name in _IMBALANCE] for record in records), _IMBALANCE)
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]
     return result(columns, matched=matched, note="; ".join([*explained, *([note] if note else [])]))
 
 
-_IMBALANCE: dict[str, type] = {
-    "job": object,
-    "ranks": np.int64,
-    "comm_mean_s": np.float64,
-    "comm_min_s": np.float64,
-    "comm_min_rank": np.int64,
-    "comm_max_s": np.float64,
-    "comm_max_rank": np.int64,
-    **dict.fromkeys(("comm_median_s", "imbalance_pct", "imbalance_cray_pct"), np.float64),
-    **dict.fromkeys(("noncomm_mean_s", "noncomm_max_s"), np.float64),
-    "noncomm_max_rank": np.int64,
-    "noncomm_ratio": np.float64,
-    "straggler_rank": np.int64,
-    **dict.fromkeys(("straggler_z", "straggler_robust_z", "lost_share"), np.float64),
-    "stands_out": np.bool_,
-    "is_straggler": np.bool_,
-    "explanation": object,
-}
+_IMBALANCE = dtypes_of(
+    "job:s ranks comm_mean_s:f comm_min_s:f comm_min_rank comm_max_s:f comm_max_rank"
+    " comm_median_s:f imbalance_pct:f imbalance_cray_pct:f noncomm_mean_s:f noncomm_max_s:f"
+    " noncomm_max_rank noncomm_ratio:f straggler_rank straggler_z:f straggler_robust_z:f"
+    " lost_share:f stands_out:b is_straggler:b explanation:s"
+)
 
 
 def _imbalance(own: pd.DataFrame, ntasks: int) -> dict[str, Any]:

@@ -10,7 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
+from hta_widgets.analysis.scope import (
+    Part,
+    Scope,
+    by_column,
+    dtypes_of,
+    parts,
+    result,
+    scoped,
+)
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
@@ -252,30 +260,18 @@ def mpi_routines(
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
         note = f"no profile tells {by}s apart: mpitrace does so with {switch}"
-    dtypes = {
-        "job": object,
-        "rank": np.int64,
-        **_LABELS[by],
-        "routine": object,
-        "calls": np.int64,
-        **dict.fromkeys(("avg_bytes", "time_s", "share_of_time", "share_of_comm"), np.float64),
-        **dict.fromkeys(("share_of_elapsed", "bytes", "mean_us"), np.float64),
-        "is_io": np.bool_,
-        "key": np.int64,
-        "source": object,
-    }
+    dtypes = dtypes_of(
+        f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
+        " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
+    )
     return result(by_column(rows, dtypes), matched=found.matched(), note=note)
 
 
 #: Columns of the parts that profiles can be split into.
-_LABELS: dict[str | None, dict[str, Any]] = {
-    None: {},
-    "context": {"context": object, "context_calls": np.int64},
-    "communicator": {
-        "comm_size_lo": np.int64,
-        "comm_size_hi": np.int64,
-        "comm_size_mean": np.float64,
-    },
+_LABELS: dict[str | None, str] = {
+    None: "",
+    "context": "context:s context_calls",
+    "communicator": "comm_size_lo comm_size_hi comm_size_mean:f",
 }
 
 
@@ -344,20 +340,10 @@ def mpi_message_sizes(
     note = found.note
     if not rows and not note:
         note = "no profile tells message sizes" + (f" of {routine}" if routine else "")
-    dtypes = {
-        "job": object,
-        "rank": np.int64,
-        "routine": object,
-        "size_lo": np.int64,
-        "size_hi": np.int64,
-        "avg_bytes": np.float64,
-        "calls": np.int64,
-        **dict.fromkeys(("time_s", "share_of_calls", "share_of_time"), np.float64),
-        **dict.fromkeys(("share_of_bytes", "bytes", "mean_us", "gb_per_s"), np.float64),
-        "size_class": object,
-        "key": np.int64,
-        "source": object,
-    }
+    dtypes = dtypes_of(
+        "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
+        " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
+    )
     return result(
         by_column(rows, dtypes), matched={**found.matched(), "bins": len(rows)}, note=note
     )
@@ -430,20 +416,11 @@ def mpi_negotiation(
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )
-    dtypes = {
-        "job": object,
-        "rank": np.int64,
-        "calls": np.int64,
-        **dict.fromkeys(("bytes", "time_s", "mean_us", "share_of_calls"), np.float64),
-        **dict.fromkeys(("share_of_time", "share_of_bytes", "share_of_comm"), np.float64),
-        **dict.fromkeys(("share_of_elapsed", "share_of_routine_time"), np.float64),
-        "routine_calls": np.int64,
-        "routine_time_s": np.float64,
-        "coordination_calls": np.int64,
-        "coordination_time_s": np.float64,
-        "key": np.int64,
-        "source": object,
-    }
+    dtypes = dtypes_of(
+        "job:s rank calls bytes:f time_s:f mean_us:f share_of_calls:f share_of_time:f"
+        " share_of_bytes:f share_of_comm:f share_of_elapsed:f share_of_routine_time:f routine_calls"
+        " routine_time_s:f coordination_calls coordination_time_s:f key source:s"
+    )
     return result(
         by_column(rows, dtypes),
         matched={**found.matched(), "ranks": len(rows)},
@@ -490,16 +467,9 @@ def mpi_call_stacks(
     note = found.note
     if not rows and not note:
         note = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
-    dtypes = {
-        "job": object,
-        "rank": np.int64,
-        "stack": np.int64,
-        "stack_time_s": np.float64,
-        **dict.fromkeys(("site", "frames", "routine"), object),
-        "calls": np.int64,
-        "time_s": np.float64,
-        "share_of_time": np.float64,
-    }
+    dtypes = dtypes_of(
+        "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
+    )
     return result(by_column(rows, dtypes), matched={**found.matched(), "stacks": count}, note=note)
 
 
@@ -573,14 +543,15 @@ def mpi_compare(
         means = [divided(side[2] * 1e6, side[0]) for side in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
     rows.sort(key=lambda row: -abs(row[-4]))
-    sizes = {"size_lo": np.int64, "size_hi": np.int64} if by_size else {}
-    names = [f"{side}_{n}" for n in _MEASURES for side in ("before", "after", "diff")]
-    names += ["before_mean_us", "after_mean_us"]
-    dtypes = {"routine": object, **sizes, **dict.fromkeys(names, np.float64)}
+    names = [f"{side}_{n}:f" for n in _MEASURES for side in ("before", "after", "diff")]
+    sizes = "size_lo size_hi" if by_size else ""
+    dtypes = dtypes_of(
+        f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
+    )
     changes = [row[-1] for row in rows]
     left, right = (scope.ranks for scope in scopes)
     return result(
-        by_column(rows, {**dtypes, "change": object}),
+        by_column(rows, dtypes),
         matched={
             "before_ranks": len(left),
             "after_ranks": len(right),
