@@ -14,8 +14,9 @@ from hta_widgets.analysis.scope import result
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.pairs import KIND_OF, moments
 from hta_widgets.diff.statistics import either_test, mean_parts
-from hta_widgets.diff.trees import aligned_places, ranges
+from hta_widgets.diff.trees import aligned_places
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, union
 
 Ints = npt.NDArray[np.int64]

@@ -18,11 +18,11 @@ from hta_widgets.diff.trees import (
     NamePool,
     RankTree,
     TreeMatcher,
-    ranges,
     rank_tree,
 )
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of

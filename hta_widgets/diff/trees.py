@@ -25,6 +25,7 @@ from hta_widgets.analysis.host_stack import (
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.diff.compare import RunSide
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import ranges
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -804,9 +805,3 @@ def numbered(codes: Ints) -> Ints:
     number = np.empty(len(codes), dtype=np.int64)
     number[order] = ranges(np.zeros_like(first), np.diff(np.append(first, len(codes))))
     return (codes << 32) | number
-
-
-def ranges(first: Ints, count: Ints) -> Ints:
-    """Return all numbers of runs, given their first numbers and their lengths."""
-    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-    return np.repeat(first, count) + within

@@ -1,7 +1,8 @@
-"""The frames that panels draw, and as JSON."""
+"""The frames that panels draw, and frames as JSON."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,10 +16,28 @@ from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.analysis.stragglers import waiting, waits_of
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
+
+#: Waits use the same clock as in the timeline.
+CLOCK: Any = "fitted"
+#: Panels whose charts draw one dot per rank.
+MARKED = ("kernel_durations", "steps")
+#: Default rows of tables, and most kernels of the chart of durations.
+TOP = 200
+TOP_DURATIONS = 12
+MOST_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
+_COMMUNICATION = KINDS.index("communication")
+_LEAST_RANKS = 3  # among which one can be an outlier
+STEP = "step"
+LEAST_PCT = 1  # of the steps' time; shorter phases are left out
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
@@ -34,27 +53,20 @@ def as_json(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _values(column: pd.Series[Any]) -> list[Any]:
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iub":
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else ""
+    if kind in {"i", "u", "b"}:
         return column.to_numpy().tolist()
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "f":
-        values = column.to_numpy()
-        known = np.isfinite(values)
-        found = values.tolist()
-        for place in np.flatnonzero(~known).tolist():
-            found[place] = None
-        return found
+    if kind == "f":
+        return [value if math.isfinite(value) else None for value in column.tolist()]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        categories = [str(value) for value in column.cat.categories]
-        return [None if code < 0 else categories[code] for code in column.cat.codes.tolist()]
+        # The last entry is for missing values, -1.
+        categories = [*map(str, column.cat.categories), None]
+        return [categories[code] for code in column.cat.codes.tolist()]
     return [None if value is None or value is pd.NA else value for value in column.tolist()]
 
 
-#: A page gets no table with more rows than this; Python answers its requests instead.
-MOST_ROWS = 100_000
-
-
 def base_tables(traces: TraceSet) -> dict[str, Any]:
-    """Return the tables of which the page makes its own frames, by name, as JSON.
+    """Return the tables from which the page computes frames itself, by name, as JSON.
 
     A table with more than `MOST_ROWS` rows is None.
     """
@@ -69,185 +81,127 @@ def rows_or_none(frame: pd.DataFrame) -> Any:
     return as_json(frame) if len(frame) <= MOST_ROWS else None
 
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-
-_COMMUNICATION = KINDS.index("communication")
-#: Fewest ranks among which one can be an outlier.
-_LEAST_RANKS = 3
-
-
-def durations(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return the `top` kernels of `kernel_duration_by_rank` with most time, one row per rank."""
+def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
+    """Return the kernels with most time, one row per rank."""
+    frame = analysis.kernel_duration_by_rank(traces, selection=selection)
     names = _Names(frame)
-    each, rows = names.rows_of(names.order[:top])
-    measures = ("rank", "count", "mean_ns", "min_ns", "max_ns")
+    shown = names.order[: TOP_DURATIONS if top is None else min(top, TOP_DURATIONS)]
+    rows = names.rows[ranges(names.first[shown], names.ranks[shown])]
     found = pd.DataFrame(
         {
-            **names.labels(each),
-            "kind": names.kinds(each),
-            **{name: frame[name].to_numpy()[rows] for name in measures},
+            **names.labels(np.repeat(shown, names.ranks[shown])),
+            **{name: frame[name].to_numpy()[rows] for name in _OF_DURATIONS},
         }
     )
-    return _about(found, frame, len(names.order))
+    return _with_attrs(found, frame, total=len(names.order))
 
 
-def kernels(
-    traces: TraceSet, selection: Selection, frame: pd.DataFrame, top: int, clock: Any
-) -> pd.DataFrame:
-    """Return the `top` kernels of `kernel_breakdown`, and the outlier rank of each."""
+def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
+    """Return the kernels with most time, and the outlier rank of each."""
+    frame = analysis.kernel_breakdown(traces, selection=selection)
     names = _Names(frame)
-    mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
-    spent, count = names.sums(frame["sum_ns"]), names.sums(frame["count"])
-    odd_rank, ratio = names.odd(mean, rank)
-    order = names.order[:top]
-    found = pd.DataFrame(
-        {
-            "kind": names.kinds(order),
-            **names.labels(order),
-            "count": count[order],
-            "sum_ns": spent[order],
-            "mean_ns": spent[order] / count[order],
-            "min_ns": names.least(frame["min_ns"])[order],
-            "max_ns": names.most(frame["max_ns"])[order],
-            "ranks": names.ranks[order],
-            "wait_ns": or_null(_waits(traces, selection, names, clock)[order]),
-            "odd_rank": or_null(odd_rank[order]),
-            "odd_ratio": ratio[order],
-        }
-    )
-    found = _about(found, frame, len(names.order))
-    found.attrs["rest_ns"] = int(spent.sum() - spent[order].sum())
+    order = names.order[: TOP if top is None else top]
+    outlier, ratio = _outliers(names, frame)
+    kernels = {
+        **names.labels(order),
+        "count": names.count[order],
+        "sum_ns": names.spent[order],
+        "mean_ns": names.spent[order] / names.count[order],
+        "min_ns": names.groups["min_ns"].min().to_numpy()[order],
+        "max_ns": names.groups["max_ns"].max().to_numpy()[order],
+        "ranks": names.ranks[order],
+        "wait_ns": or_null(_waits(traces, selection, names)[order]),
+        "odd_rank": or_null(outlier[order]),
+        "odd_ratio": ratio[order],
+    }
+    found = pd.DataFrame({"kind": kernels.pop("kind"), **kernels})
+    found = _with_attrs(found, frame, total=len(names.order))
+    found.attrs["rest_ns"] = int(names.spent.sum() - names.spent[order].sum())
     return found
 
 
-def operators(frame: pd.DataFrame, top: int) -> pd.DataFrame:
-    """Return the `top` operators of `operators` over all ranks."""
-    measures = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
-    code, values = pd.factorize(frame["name"])
-    names = values.tolist()
-    sums = {}
-    for measure in measures:
-        sums[measure] = np.zeros(len(names), dtype=np.int64)
-        np.add.at(sums[measure], code, frame[measure].to_numpy(np.int64))
-    order = np.array(
-        sorted(
-            range(len(names)),
-            key=lambda k: (-sums["device_total_ns"][k], -sums["cpu_self_ns"][k], names[k]),
-        ),
-        dtype=np.intp,
+def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
+    """Return the operators with most time, summed over ranks."""
+    frame = analysis.operators(traces, selection=selection)
+    sums = frame.groupby("name", sort=False)[list(_OF_OPERATORS)].sum()
+    keys = zip(-sums["device_total_ns"], -sums["cpu_self_ns"], sums.index, strict=True)
+    order = [place for place, _ in sorted(enumerate(keys), key=lambda one: one[1])]
+    shown = sums.iloc[order[: TOP if top is None else top]]
+    columns = {name: shown[name].to_numpy() for name in _OF_OPERATORS}
+    return _with_attrs(
+        pd.DataFrame({"name": texts(shown.index.tolist()), **columns}), frame, total=len(sums)
     )
-    shown = order[:top]
-    found = pd.DataFrame(
-        {
-            "name": texts([names[place] for place in shown.tolist()]),
-            **{measure: sums[measure][shown] for measure in measures},
-        }
-    )
-    return _about(found, frame, len(names))
 
 
-def _about(found: pd.DataFrame, frame: pd.DataFrame, total: int) -> pd.DataFrame:
-    found.attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
-    found.attrs["total"] = total
+def _with_attrs(found: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.DataFrame:
+    """Return a panel's frame with the attrs ``matched`` and ``note`` of its analysis."""
+    kept = {key: frame.attrs[key] for key in frame.attrs if key in {"matched", "note"}}
+    found.attrs.clear()
+    found.attrs.update(kept | attrs)
     return found
 
 
 class _Names:
-    """Rows of an analysis, one a rank, kind and name, put together by kind and name.
+    """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    Rows of a name are in the order of their ranks.
+    `rows` are in the order of their groups, `first` where each group begins.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
         name, distinct = pd.factorize(frame["name"])
         values = distinct.tolist()
         kind = frame["kind"].cat.codes.to_numpy(np.int64)
-        pairs, self._code = np.unique(name * len(KINDS) + kind, return_inverse=True)
+        pairs, self.code = np.unique(name * len(KINDS) + kind, return_inverse=True)
         self.names = [values[code] for code in (pairs // len(KINDS)).tolist()]
         self.kind = pairs % len(KINDS)
-        self.ranks = np.bincount(self._code, minlength=len(pairs))
-        self._rows = np.argsort(self._code, kind="stable")
-        self._first = np.cumsum(self.ranks) - self.ranks
-        spent, count = self.sums(frame["sum_ns"]), self.sums(frame["count"])
-        place = np.array(_places(self.names), dtype=np.int64)
-        self.order = np.lexsort((place, self.kind, -count, -spent))
-        pairs_of = zip(self.kind.tolist(), self.names, strict=True)
-        self.group = {pair: number for number, pair in enumerate(pairs_of)}
-
-    def rows_of(self, order: npt.NDArray[np.intp]) -> tuple[Any, Any]:
-        """Return the rows of some names, one name after the other, and of which name each is."""
-        count = self.ranks[order]
-        each = np.repeat(order, count)
-        place = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
-        return each, self._rows[self._first[each] + place]
+        self.ranks = np.bincount(self.code, minlength=len(pairs))
+        self.rows = np.argsort(self.code, kind="stable")
+        self.first = np.cumsum(self.ranks) - self.ranks
+        self.groups = frame.groupby(self.code)
+        self.spent, self.count = (self.groups[one].sum().to_numpy() for one in ("sum_ns", "count"))
+        place = np.empty(len(pairs), dtype=np.int64)
+        place[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
+        self.order = np.lexsort((place, self.kind, -self.count, -self.spent))
 
     def labels(self, order: npt.NDArray[np.intp]) -> dict[str, Any]:
         names = [self.names[place] for place in order.tolist()]
-        return {"name": texts(names), "short": short_names(names)}
-
-    def kinds(self, order: npt.NDArray[np.intp]) -> pd.Categorical:
-        return pd.Categorical.from_codes(self.kind[order], dtype=dtype_of(KINDS))
-
-    def _by(self, how: np.ufunc, values: Any) -> Any:
-        ordered = np.asarray(values)[self._rows]
-        return how.reduceat(ordered, self._first) if len(ordered) else ordered
-
-    def sums(self, values: Any) -> Ints:
-        found: Ints = self._by(np.add, np.asarray(values, dtype=np.int64))
-        return found
-
-    def least(self, values: Any) -> Ints:
-        found: Ints = self._by(np.minimum, values)
-        return found
-
-    def most(self, values: Any) -> Ints:
-        found: Ints = self._by(np.maximum, values)
-        return found
-
-    def extreme(self, values: Floats) -> npt.NDArray[np.intp]:
-        """Return the row of the least value of each name; of equal ones the first."""
-        by_value = self._rows[np.lexsort((values[self._rows], self._code[self._rows]))]
-        found: npt.NDArray[np.intp] = by_value[self._first]
-        return found
-
-    def odd(self, mean: Floats, rank: Ints) -> tuple[Ints, Floats]:
-        """Return the rank whose mean is farthest from the median rank's, and the ratio of both."""
-        by_mean = mean[self._rows[np.lexsort((mean[self._rows], self._code[self._rows]))]]
-        low, high = (self.ranks - 1) // 2, self.ranks // 2
-        median = (by_mean[self._first + low] + by_mean[self._first + high]) / 2
-        far = self.extreme(-np.abs(mean - median[self._code]))
-        told = (self.ranks >= _LEAST_RANKS) & (self.kind != _COMMUNICATION) & (median > 0)
-        ratio = mean[far] / np.where(median > 0, median, np.nan)
-        return np.where(told, rank[far], -1), np.where(told, ratio, np.nan)
+        kind = pd.Categorical.from_codes(self.kind[order], dtype=dtype_of(KINDS))
+        return {"name": texts(names), "short": short_names(names), "kind": kind}
 
 
-def _places(names: list[str]) -> list[int]:
-    place = [0] * len(names)
-    for number, code in enumerate(sorted(range(len(names)), key=names.__getitem__)):
-        place[code] = number
-    return place
+def _outliers(names: _Names, frame: pd.DataFrame) -> tuple[Ints, Floats]:
+    """Return the rank whose mean is farthest from the median rank's, and the ratio of both."""
+    mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
+    median = pd.Series(mean).groupby(names.code).median().to_numpy()
+    apart = np.abs(mean - median[names.code])
+    # The first row of those farthest apart.
+    far = names.rows[np.lexsort((-apart[names.rows], names.code[names.rows]))][names.first]
+    known = (names.ranks >= _LEAST_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
+    ratio = mean[far] / np.where(median > 0, median, np.nan)
+    return np.where(known, rank[far], -1), np.where(known, ratio, np.nan)
 
 
-def _waits(traces: TraceSet, selection: Selection, names: _Names, clock: Any) -> Ints:
+def _waits(traces: TraceSet, selection: Selection, names: _Names) -> Ints:
     """Return how long ranks wait in the communication of each name; -1 if unknown."""
     found = np.full(len(names.names), -1, dtype=np.int64)
-    if not (names.kind == _COMMUNICATION).any():
+    kinds = zip(names.kind.tolist(), names.names, strict=True)
+    groups = {name: k for k, (kind, name) in enumerate(kinds) if kind == _COMMUNICATION}
+    if not groups:
         return found
-    waits = waits_of(traces, clock)
+    waits = waits_of(traces, CLOCK)
     for part in parts(traces, selection):
         rows, begin, until = waiting(part, waits.of_rank(part.rank))
         table = part.table
         for code in np.unique(table.name[rows]).tolist():
-            group = names.group[_COMMUNICATION, table.names[code]]
+            group = groups[table.names[code]]
             mine = table.name[rows] == code
             time = int((np.maximum(until, begin) - begin)[mine].sum())
             found[group] = max(found[group], 0) + time
     return found
 
 
-def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-    """Return how many events a selection holds, and from when to when."""
+def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    """Return the number of selected events, and the time from the first to the last."""
     chosen = parts(traces, selection)
     with_events = [part for part in chosen if len(part.rows)]
     starts, ends = [], []
@@ -272,53 +226,23 @@ def summary(traces: TraceSet, selection: Selection) -> pd.DataFrame:
     return found
 
 
-STEP = "step"
-#: Phases that take less of all steps say little, and scatter much.
-LEAST_PCT = 1
+def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+    """Return one row per phase, rank and step: the whole step first, then its phases in order.
 
-
-def steps(traces: TraceSet, selection: Selection, clock: Any) -> pd.DataFrame:
-    """Return one row per phase, step and rank: the whole step first, then its phases.
-
-    Phases are those of `phase_times` that take 1 % of the steps' time or more, as they follow each
-    other; rows are by phase, rank and step.
+    Phases are those of `phase_times` with at least `LEAST_PCT` of the steps' time.
     """
-    whole = analysis.step_times(traces, clock=clock, selection=selection)
+    whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
     phases = analysis.phase_times(traces, selection=selection)
-    name, values = pd.factorize(phases["phase"])
-    spent = np.zeros(len(values), dtype=np.int64)
-    np.add.at(spent, name, phases["dur_ns"].to_numpy(np.int64))
+    spent = phases.groupby("phase")["dur_ns"].transform("sum")
     lasting = spent * 100 >= int(whole["dur_ns"].sum()) * LEAST_PCT
-    phases = phases[lasting[name]] if len(whole) and len(phases) else phases.iloc[:0]
-    found = pd.DataFrame(
-        {
-            "phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()]),
-            **{
-                column: np.concatenate(
-                    [whole[column].to_numpy(np.int64), phases[column].to_numpy(np.int64)]
-                )
-                for column in ("step", "rank", "start_ns", "dur_ns")
-            },
-            "deviation_share": np.concatenate(
-                [whole["dur_deviation_share"], phases["deviation_share"]]
-            ),
-        }
-    )
-    found.attrs = {key: whole.attrs[key] for key in ("matched", "note") if key in whole.attrs}
-    return found
-
-
-#: Panels whose charts draw one dot per rank.
-MARKED = ("kernel_durations", "steps")
-
-#: Rows of tables, and of the chart of kernels' durations, unless more are asked for.
-TOP = 200
-TOP_DURATIONS = 12
-
-#: Waits are told on the same clock as in the timeline.
-CLOCK: Any = "fitted"
-
-Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
+    phases = phases[lasting] if len(whole) and len(phases) else phases.iloc[:0]
+    columns: dict[str, Any] = {"phase": texts([*[STEP] * len(whole), *phases["phase"].tolist()])}
+    for name in ("step", "rank", "start_ns", "dur_ns"):
+        both = whole[name].to_numpy(np.int64), phases[name].to_numpy(np.int64)
+        columns[name] = np.concatenate(both)
+    shares = whole["dur_deviation_share"], phases["deviation_share"]
+    columns["deviation_share"] = np.concatenate(shares)
+    return _with_attrs(pd.DataFrame(columns), whole)
 
 
 def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -335,11 +259,6 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     return found
 
 
-def _overlap(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.comm_comp_overlap(traces, selection=selection)
-    return taken(frame, [str(name) for name in frame])
-
-
 def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     frame = analysis.device_idle_breakdown(traces, selection=selection)
     found = taken(frame, ["rank", "idle_category", "idle_ns", "gaps", "idle_share"])
@@ -347,49 +266,32 @@ def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFr
     return found
 
 
-def _queue(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.queue_length_summary(traces, selection=selection)
-    return taken(frame, ["rank", "stream", "count", "time_weighted_mean", "max", "span_ns"])
-
-
-def _kernel_types(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    frame = analysis.kernel_type_breakdown(traces, selection=selection)
-    return taken(frame, ["kernel_type", "sum_ns", "share"])
-
-
-def _durations(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    frame = analysis.kernel_duration_by_rank(traces, selection=selection)
-    return durations(frame, TOP_DURATIONS if top is None else min(top, TOP_DURATIONS))
-
-
-def _kernels(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    frame = analysis.kernel_breakdown(traces, selection=selection)
-    return kernels(traces, selection, frame, TOP if top is None else top, CLOCK)
-
-
-def _operators(traces: TraceSet, selection: Selection, top: int | None) -> pd.DataFrame:
-    frame = analysis.operators(traces, selection=selection)
-    return operators(frame, TOP if top is None else top)
-
-
-def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return steps(traces, selection, CLOCK)
-
-
 def _heatmap(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     return analysis.rank_time_heatmap(traces, clock=CLOCK, selection=selection)
 
 
-def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return summary(traces, selection)
+def _columns_of(name: str, *columns: str) -> Maker:
+    """Return a function that returns some columns of an analysis, all by default."""
+
+    def make(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
+        frame = getattr(analysis, name)(traces, selection=selection)
+        return taken(frame, list(columns) or list(frame))
+
+    return make
 
 
+_OF_DURATIONS = ("rank", "count", "mean_ns", "min_ns", "max_ns")
+_OF_OPERATORS = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
+_OF_QUEUES = ("rank", "stream", "count", "time_weighted_mean", "max", "span_ns")
+
+
+#: The function of each panel's frame, by id.
 MAKERS: dict[str, Maker] = {
     "breakdown": _breakdown,
-    "overlap": _overlap,
+    "overlap": _columns_of("comm_comp_overlap"),
     "idle": _idle,
-    "queue": _queue,
-    "kernel_types": _kernel_types,
+    "queue": _columns_of("queue_length_summary", *_OF_QUEUES),
+    "kernel_types": _columns_of("kernel_type_breakdown", "kernel_type", "sum_ns", "share"),
     "kernel_durations": _durations,
     "kernels": _kernels,
     "operators": _operators,
@@ -400,17 +302,15 @@ MAKERS: dict[str, Maker] = {
 
 
 def _missing(traces: TraceSet, selection: Selection, frame: pd.DataFrame) -> list[int]:
-    """Return the selected ranks that a frame has no row of."""
-    chosen = traces.ranks if selection.ranks is None else selection.ranks
+    """Return the selected ranks without a row."""
+    chosen = set(traces.ranks if selection.ranks is None else selection.ranks)
     there = set(frame["rank"].tolist())
-    return [rank for rank in traces.ranks if rank in set(chosen) and rank not in there]
+    return [rank for rank in traces.ranks if rank in chosen - there]
 
 
 def taken(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return some columns of an analysis, with its attrs ``matched`` and ``note``."""
-    found = frame[names].reset_index(drop=True)
-    found.attrs = {key: frame.attrs[key] for key in ("matched", "note") if key in frame.attrs}
-    return found
+    return _with_attrs(frame[names].reset_index(drop=True), frame)
 
 
 def or_null(values: npt.ArrayLike) -> Any:

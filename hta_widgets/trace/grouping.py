@@ -110,6 +110,12 @@ def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
     return lookup[codes], unique
 
 
+def ranges(first: Ints, count: Ints) -> Ints:
+    """Return all numbers of runs, given their first numbers and their lengths."""
+    within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(first, count) + within
+
+
 def match_brackets(
     group: npt.NDArray[Any], time: npt.NDArray[np.int64], opens: npt.NDArray[np.bool_]
 ) -> tuple[Rows, Rows, Rows]:
