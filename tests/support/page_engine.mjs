@@ -14,9 +14,9 @@ await build({
   stdin: {
     contents: `
       export { PageSource } from "./source";
-      export { readBlock } from "./bytes";
+      export { readBlock } from "./columns";
     `,
-    resolveDir: join(root, "js", "src", "page"),
+    resolveDir: join(root, "js", "src", "engine"),
     loader: "ts",
   },
   bundle: true,

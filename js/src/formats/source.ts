@@ -34,7 +34,7 @@ const MAKERS: Readonly<Record<string, Maker>> = {
 };
 
 /** What a panel shows by the page's own tables; null where it has none for it. */
-function frameFromTables(
+export function frameFromTables(
   tables: Tables,
   id: string,
   selection: SelectionJson | null,
