@@ -36,7 +36,7 @@ def typescript(kind: Any) -> str:
     if origin in {Union, UnionType}:
         return " | ".join(map(typescript, arguments))
     if origin is list:
-        return f"{typescript(arguments[0])}[]"
+        return f"readonly {typescript(arguments[0])}[]"
     if origin is dict:
         return f"Record<{typescript(arguments[0])}, {typescript(arguments[1])}>"
     return kind.__name__ if kind is Part else PLAIN[kind]
@@ -48,10 +48,17 @@ def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
     return sorted(found, key=lambda one: not one.required)
 
 
+def in_page(field: msgspec.structs.FieldInfo) -> str:
+    """Return the type of a field in the page, which has a type of its own for selections."""
+    if field.encode_name == "selection":
+        return "SelectionJson | null"
+    return typescript(field.type)
+
+
 def body(kind: type, indent: str = "") -> list[str]:
     """Return the fields of a request in braces, as lines."""
     lines = [
-        f"{indent}  {one.encode_name}{'' if one.required else '?'}: {typescript(one.type)};"
+        f"{indent}  {one.encode_name}{'' if one.required else '?'}: {in_page(one)};"
         for one in fields(kind)
     ]
     return ["{", *lines, f"{indent}}}"]
@@ -60,11 +67,13 @@ def body(kind: type, indent: str = "") -> list[str]:
 def types() -> str:
     """Return the page's declarations of all requests."""
     lines = ["// Written by scripts/protocol.py from hta_widgets/live/operations.py.", ""]
+    lines += ['import type { SelectionJson } from "./protocol/source";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
-    lines += ["/** Requests by the name of their operation. */", "export interface Requests {"]
+    lines += ["/** Requests by the name of their operation; with `within_ms` the answer may be pending. */", "export interface Requests {"]
     for name, kind in OPERATIONS.items():
-        form = "\n".join(body(kind, "  ")) if fields(kind) else "object"
-        lines += [f"  /** {kind.__doc__} */", f"  {name}: {form};"]
+        *form, end = body(kind, "  ")
+        form += ["    within_ms?: number;", end]
+        lines += [f"  /** {kind.__doc__} */", f"  {name}: {chr(10).join(form)};"]
     return "\n".join([*lines, "}", ""])
 
 

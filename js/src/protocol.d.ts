@@ -1,67 +1,78 @@
 // Written by scripts/protocol.py from hta_widgets/live/operations.py.
 
+import type { SelectionJson } from "./protocol/source";
+
 /** Tiles of some lanes: `first` to `last` (exclusive). */
 export interface Part {
-  lanes: number[];
+  lanes: readonly number[];
   first: number;
   last: number;
 }
 
-/** Requests by the name of their operation. */
+/** Requests by the name of their operation; with `within_ms` the answer may be pending. */
 export interface Requests {
   /** Tiles of lanes, to draw them. */
   tiles: {
     level: number;
-    parts: Part[];
+    parts: readonly Part[];
     most_bytes?: number | null;
     classed?: boolean;
     compact?: boolean;
     gzip?: boolean;
+    within_ms?: number;
   };
   /** Device time of a window, by kind and rank. */
   stats: {
     start: number;
     end: number;
-    ranks?: number[] | null;
+    ranks?: readonly number[] | null;
+    within_ms?: number;
   };
   /** Device time of the whole job, in bins. */
   minimap: {
     bins: number;
+    within_ms?: number;
   };
   /** All about one event. */
   event: {
     rank: number;
     id: number;
     table?: "events" | "asyncs" | "instants";
+    within_ms?: number;
   };
   /** The events of a lane in a window. */
   cell: {
     start: number;
     end: number;
     lane: number;
+    within_ms?: number;
   };
   /** Count the events that match a text. */
   search: {
     text: string;
+    within_ms?: number;
   };
   /** The next event that matches a text. */
   find: {
     text: string;
     from?: Record<string, unknown> | null;
     direction?: number;
+    within_ms?: number;
   };
   /** Starts of events that match a text or a selection, in bins. */
   marks: {
     start: number;
     end: number;
     bins: number;
-    lanes: number[];
+    lanes: readonly number[];
     text?: string;
-    selection?: Record<string, unknown> | null;
+    selection?: SelectionJson | null;
+    within_ms?: number;
   };
   /** Counts and durations of a selection, by kind and name. */
   totals: {
-    selection?: Record<string, unknown> | null;
+    selection?: SelectionJson | null;
+    within_ms?: number;
   };
   /** The event before or after another in its lane. */
   neighbor: {
@@ -69,54 +80,65 @@ export interface Requests {
     id: number;
     table?: "events" | "asyncs" | "instants";
     direction?: number;
+    within_ms?: number;
   };
   /** The nearest edge of an event in a lane. */
   snap: {
     lane: number;
     time: number;
     tolerance: number;
+    within_ms?: number;
   };
   /** Waits and late arrivals of a window, by rank. */
   lateness: {
     start: number;
     end: number;
+    within_ms?: number;
   };
   /** One call of a collective, on all ranks. */
   collective: {
     rank: number;
     id: number;
+    within_ms?: number;
   };
   /** Lateness of each rank at collectives, in bins. */
   ribbon: {
     start: number;
     end: number;
     bins: number;
-    ranks?: number[] | null;
+    ranks?: readonly number[] | null;
+    within_ms?: number;
   };
   /** Groups of similar ranks. */
-  clusters: object;
+  clusters: {
+    within_ms?: number;
+  };
   /** Write a selection as a trace. */
   export: {
     path: string;
-    selection?: Record<string, unknown> | null;
+    selection?: SelectionJson | null;
     clip?: boolean;
     counters?: boolean;
     scrub?: boolean;
+    within_ms?: number;
   };
   /** Write a page. */
   save_html: {
     path: string;
     max_mb?: number;
+    within_ms?: number;
   };
   /** Data with which the page works without a kernel, in chunks. */
   offline: {
     chunk?: number | null;
+    within_ms?: number;
   };
   /** Frames of a dashboard's panels. */
   panels: {
-    panels: string[];
-    selection?: Record<string, unknown> | null;
+    panels: readonly string[];
+    selection?: SelectionJson | null;
     top?: number | null;
+    within_ms?: number;
   };
   /** One metric of each rank, in bins. */
   heatmap: {
@@ -124,31 +146,39 @@ export interface Requests {
     end: number;
     metric: string;
     bins: number;
-    selection?: Record<string, unknown> | null;
+    selection?: SelectionJson | null;
+    within_ms?: number;
   };
   /** The headline; the trait `_headline` holds it after the reply. */
-  headline: object;
+  headline: {
+    within_ms?: number;
+  };
   /** Bokeh items of panels. */
   figures: {
-    panels: string[];
+    panels: readonly string[];
+    within_ms?: number;
   };
   /** A panel's table as a file. */
   table: {
     panel: string;
     format: "csv" | "parquet";
+    within_ms?: number;
   };
   /** Write a panel's table. */
   export_table: {
     name: string;
     path: string;
+    within_ms?: number;
   };
   /** One table of a comparison. */
   frame: {
     name: string;
+    within_ms?: number;
   };
   /** Several tables of a comparison. */
   frames: {
-    names: string[];
+    names: readonly string[];
+    within_ms?: number;
   };
   /** The counterpart of an event in the other run. */
   partner: {
@@ -156,6 +186,7 @@ export interface Requests {
     rank: number;
     id: number;
     pair?: number | null;
+    within_ms?: number;
   };
   /** The longest pairs of device work in a window. */
   ties: {
@@ -163,21 +194,27 @@ export interface Requests {
     end: number;
     of: 0 | 1;
     most: number;
+    within_ms?: number;
   };
   /** The calls of one path. */
   path_events: {
     node: number;
     pair?: number | null;
+    within_ms?: number;
   };
   /** The calls of one change. */
   change_events: {
     row: number;
     pair?: number | null;
+    within_ms?: number;
   };
   /** Count the events that were added, removed, changed and so on. */
-  classes: object;
+  classes: {
+    within_ms?: number;
+  };
   /** Write both runs as one trace. */
   export_pair: {
     path: string;
+    within_ms?: number;
   };
 }

@@ -1,7 +1,5 @@
 /** The part of BokehJS that charts use, as types. */
 
-// As much of BokehJS as sheets need: embedding one, and handing its sources new columns.
-
 export type Column = readonly unknown[] | Float64Array;
 
 interface BokehSource {

@@ -23,8 +23,6 @@ import type { Box, Drawing, Picked, Spot } from "./content";
 import { causeWords, kindWords } from "./device";
 import { watchGestures } from "./gestures";
 
-// One chart of the dashboard: its sheet, what lies over it, and what it says.
-
 export type Items = Readonly<Record<ThemeName, unknown>>;
 
 /** A drawing of a frame; a sentence where there is nothing to draw. */

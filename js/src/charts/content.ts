@@ -5,8 +5,6 @@ import { ranksIn } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import type { Column, Sheet } from "./bokeh";
 
-// What a chart of rows shows before it is laid out: the same in Python (`charts/rows.py`).
-
 export type Key = number | string;
 
 export interface Tip {

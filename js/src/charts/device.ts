@@ -17,8 +17,6 @@ import { extremes, niceTicks, noteOf, prefixed, sentences, sum, unmatched } from
 import type { Theme } from "../ui/theme";
 import { type Inside, markedRows, numbers, type RowsContent, texts } from "./content";
 
-// Where each rank's GPU time goes: as `charts.temporal_breakdown` draws it.
-
 const TITLE = "Where GPU time goes";
 const WAIT = "exposed wait";
 

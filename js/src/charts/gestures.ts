@@ -3,8 +3,6 @@
 import type { Brush, Chosen } from "../protocol/source";
 import type { Drawing, Picked, Spot } from "./content";
 
-// Clicks, drags and keys on a chart, as brushes.
-
 /** A press that moves farther than this is a drag. px. */
 const SLOP = 4;
 

@@ -27,8 +27,6 @@ import {
 import { stillOnly, toggled } from "./gestures";
 import { type Scale, Words } from "./rows";
 
-// What the heatmap shows before it is laid out: as `charts.rank_time_heatmap` has it.
-
 interface Metric {
   words: string;
   said: string;

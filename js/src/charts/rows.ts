@@ -7,8 +7,6 @@ import type { Column, Sheet } from "./bokeh";
 import type { Box, Drawing, Hit, Key, Picked, RowsContent, SideColumn, Spot } from "./content";
 import { stillOnly, toggled } from "./gestures";
 
-// Draws a chart of rows: lays out its content and hands the sheet its columns.
-
 /** Marks are met from this far. px. */
 const REACH = 7;
 

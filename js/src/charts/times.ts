@@ -22,8 +22,6 @@ import {
   type Tip,
 } from "./content";
 
-// Steps and their phases against the median rank: as `charts.step_phases` draws them.
-
 /** A rank stands out where it takes this share longer than the median rank … */
 const LONGER = 0.05;
 /** … this many times as far from it as ranks usually are … */

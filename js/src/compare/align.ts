@@ -3,8 +3,6 @@
 import type { Frame, Span } from "../protocol/source";
 import { number, rowsOf } from "./frames";
 
-// From the time of one run to that of the other, as the chosen alignment has it.
-
 export type Base = "steps" | "first_step" | "collectives" | "absolute" | "scaled";
 
 interface Piece {

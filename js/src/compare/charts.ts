@@ -11,8 +11,6 @@ import { lengthsOf, stepLabel, Strip, withLengths } from "./steps";
 import { ChangesPanel, NamesTable } from "./tables";
 import { Waterfall } from "./waterfall";
 
-// All that is drawn from frames: steps, sums, changes, names, the operator tree.
-
 export interface ChartsWays {
   frames: Frames;
   about: About;

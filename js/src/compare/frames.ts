@@ -1,9 +1,15 @@
 /** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
-import type { Frame, PanelFrame, Reply, Source, ThemeName } from "../protocol/source";
+import type {
+  Frame,
+  Operation,
+  PanelFrame,
+  Reply,
+  Requests,
+  Source,
+  ThemeName,
+} from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
-
-// The frames of a comparison: asked for once, kept, and turned round where the page is.
 
 export type Row = Record<string, unknown>;
 
@@ -151,7 +157,7 @@ export class SideSource implements Source {
     this.whole.onStatus(listener, signal);
   }
 
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     return this.whole.ask(op, { ...request, side: this.side }, signal);
   }
 }

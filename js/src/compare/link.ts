@@ -20,8 +20,6 @@ import { type Line, partnerView, toCommon, toOwn } from "./align";
 import { deltaWords, type Frames, rowsOf, shareWords, text } from "./frames";
 import type { Icicle } from "./operator_tree";
 
-// What is pointed at, picked or marked on one side, shown on the other.
-
 type Side = 0 | 1;
 /** What narrows a selection; null for nothing. */
 type Mark = Partial<SelectionJson> | null;
@@ -119,7 +117,7 @@ export class Linking {
       this.ways.lines.setTies([]);
       return;
     }
-    const side = this.ways.swapped() ? 1 : 0;
+    const side: 0 | 1 = this.ways.swapped() ? 1 : 0;
     const [start, end] = apps[side].led.view;
     const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
     const { reply } = await this.ways.source.ask("ties", request, this.ways.signal);

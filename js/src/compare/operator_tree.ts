@@ -19,9 +19,6 @@ import {
 } from "./frames";
 import { WidePane } from "./pane";
 
-// The operator tree of both runs as one: as wide as the longer of both, coloured by the
-// difference.
-
 interface Tile {
   row: Row;
   node: number;

@@ -5,9 +5,6 @@ import { type Child, h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
 import { rowsOf, shareWords, text } from "./frames";
 
-// What panes of a comparison have in common: they are drawn anew when what they depend on
-// changes.
-
 export abstract class Pane {
   protected theme: ThemeName = "light";
 

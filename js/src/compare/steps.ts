@@ -16,8 +16,6 @@ import {
 } from "./frames";
 import { WidePane } from "./pane";
 
-// All steps of both runs, each pair starting in line, and what happened to each in between.
-
 /** Which steps a saved page has figures of, and why not of all. */
 interface Held {
   steps: ReadonlySet<number>;

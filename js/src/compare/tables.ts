@@ -24,8 +24,6 @@ import {
 } from "./frames";
 import { RowsPane } from "./pane";
 
-// Names that changed: time before and after, the difference around zero, and how often.
-
 type Key = "name" | "before_ns" | "after_ns" | "diff_ns" | "count";
 
 const MORE_NAMES = 50;

@@ -14,8 +14,6 @@ import { Coupling, Linking, other, PairLines, Partners, type Patch } from "./lin
 import type { Icicle } from "./operator_tree";
 import { type Colour, ColourLegend } from "./toolbar";
 
-// Both timelines of a comparison: in line, in colour, linked call by call, with one history.
-
 type Side = 0 | 1;
 
 interface TimelinesWays {

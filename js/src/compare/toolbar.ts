@@ -9,8 +9,6 @@ import type { Base } from "./align";
 import { type About, shortLabels } from "./frames";
 import { Pane } from "./pane";
 
-// The line at the top: which runs, what to know before trusting them, and how they lie together.
-
 interface ToolbarWays {
   root: HTMLElement;
   signal: AbortSignal;

@@ -18,8 +18,6 @@ import { plainTable, tableTitle } from "./tables";
 import { Timelines } from "./timelines";
 import { DiffToolbar } from "./toolbar";
 
-// One view of a comparison: puts the parts together and into a page.
-
 interface DiffOptions {
   scenes: readonly [Scene, Scene];
   states: readonly [Model, Model];
@@ -140,7 +138,7 @@ export class DiffApp {
 
   private makeToolbar(): DiffToolbar {
     const { signal, source, live } = this.options;
-    const write = (op: string) => async (path: string) => {
+    const write = (op: "export_pair" | "save_html") => async (path: string) => {
       const { reply } = await source.ask(op, { path }, signal);
       return `Written: ${String(reply.path)}`;
     };

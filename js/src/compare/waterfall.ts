@@ -9,9 +9,6 @@ import { THEMES } from "../ui/theme";
 import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
 import { Pane } from "./pane";
 
-// Where the difference comes from: kinds that add up, each of which opens into what it is made
-// of.
-
 type Level = "operator" | "kernel" | "cause";
 
 interface Bar {

@@ -64,14 +64,14 @@ afterEach(() => {
 const FROM_PAGE = { from: "page", op: "stats" };
 
 async function silence(): Promise<Reply> {
-  const asked = source.ask("stats", {});
+  const asked = source.ask("stats", {} as never);
   await vi.advanceTimersByTimeAsync(SILENT_AFTER_MS);
   return asked;
 }
 
 describe("a kernel that answers", () => {
   test("is asked alone", async () => {
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     await vi.advanceTimersByTimeAsync(SILENT_AFTER_MS - 1);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -81,8 +81,8 @@ describe("a kernel that answers", () => {
   });
 
   test("is asked again what was interrupted, but not to write a second time", async () => {
-    const asked = source.ask("figures", {});
-    const written = expect(source.ask("export_pair", {})).rejects.toThrow(INTERRUPTED);
+    const asked = source.ask("figures", {} as never);
+    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
     for (const question of kernel.asked) question.fail(INTERRUPTED);
     await written;
     await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
@@ -93,7 +93,7 @@ describe("a kernel that answers", () => {
   });
 
   test("and that goes before it is asked again is stood in for", async () => {
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.fail(INTERRUPTED);
     await vi.advanceTimersByTimeAsync(0);
     kernel.turn("none");
@@ -103,7 +103,7 @@ describe("a kernel that answers", () => {
   });
 
   test("fails with its own words", async () => {
-    const asked = source.ask("event", {});
+    const asked = source.ask("event", {} as never);
     kernel.asked[0]!.fail("no event 7");
     await expect(asked).rejects.toThrow("no event 7");
     expect(page.ask).not.toHaveBeenCalled();
@@ -115,7 +115,8 @@ describe("a silent kernel", () => {
     const heard: string[] = [];
     source.onStatus((status) => heard.push(status), owner.signal);
     expect((await silence()).reply).toEqual(FROM_PAGE);
-    for (let i = 0; i < 5; i += 1) expect((await source.ask("stats", {})).reply).toEqual(FROM_PAGE);
+    for (let i = 0; i < 5; i += 1)
+      expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
     expect(kernel.asked).toHaveLength(1);
     expect([source.answering, heard]).toEqual(["page", ["none"]]);
   });
@@ -128,7 +129,7 @@ describe("a silent kernel", () => {
     await vi.advanceTimersByTimeAsync(0);
     expect([source.answering, source.status]).toEqual(["kernel", "live"]);
     expect(back).toHaveBeenCalledTimes(1);
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     kernel.asked[1]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
@@ -136,7 +137,7 @@ describe("a silent kernel", () => {
   test("is asked again now and then, because answers may be lost", async () => {
     await silence();
     await vi.advanceTimersByTimeAsync(PROBE_EVERY_MS);
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     await vi.advanceTimersByTimeAsync(0);
     expect((await asked).reply).toEqual(FROM_PAGE);
     expect(kernel.asked).toHaveLength(2);
@@ -147,7 +148,7 @@ describe("a silent kernel", () => {
 
   test("is waited for where the page holds nothing", async () => {
     held = false;
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     await vi.advanceTimersByTimeAsync(10 * SILENT_AFTER_MS);
     kernel.turn("busy");
     expect([source.answering, source.status]).toEqual(["busy", "busy"]);
@@ -159,14 +160,14 @@ describe("a silent kernel", () => {
   test("is waited for where the page cannot answer", async () => {
     await silence();
     page.ask.mockRejectedValue(new Error("Rank 0 is embedded as an overview only"));
-    const asked = source.ask("event", {});
+    const asked = source.ask("event", {} as never);
     await vi.advanceTimersByTimeAsync(SILENT_AFTER_MS);
     kernel.asked[1]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
   test("writes files itself, however long that takes", async () => {
-    const asked = source.ask("export", {});
+    const asked = source.ask("export", {} as never);
     await vi.advanceTimersByTimeAsync(100 * SILENT_AFTER_MS);
     expect(page.ask).not.toHaveBeenCalled();
     kernel.asked[0]!.answer({ path: "x" });
@@ -187,13 +188,13 @@ describe("a kernel that is gone", () => {
 
   test("is not waited for", async () => {
     kernel.turn("none");
-    expect((await source.ask("stats", {})).reply).toEqual(FROM_PAGE);
-    expect((await source.ask("export", {})).reply).toEqual({ from: "page", op: "export" });
+    expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
+    expect((await source.ask("export", {} as never)).reply).toEqual({ from: "page", op: "export" });
     expect([source.answering, source.status, source.gone]).toEqual(["page", "none", true]);
   });
 
   test("lets the page answer what was asked before", async () => {
-    const asked = source.ask("stats", {});
+    const asked = source.ask("stats", {} as never);
     kernel.status = "none";
     kernel.asked[0]!.fail("gone");
     expect((await asked).reply).toEqual(FROM_PAGE);
@@ -202,13 +203,13 @@ describe("a kernel that is gone", () => {
   test("is missed where only it could answer", async () => {
     page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
     kernel.turn("none");
-    await expect(source.ask("save_html", {})).rejects.toThrow("gone");
+    await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
   });
 
   test("is named where the page holds nothing", async () => {
     held = false;
     kernel.turn("none");
-    await expect(source.ask("stats", {})).rejects.toThrow("gone");
+    await expect(source.ask("stats", {} as never)).rejects.toThrow("gone");
     expect(source.status).toBe("none");
   });
 });
@@ -216,18 +217,20 @@ describe("a kernel that is gone", () => {
 describe("abandoning", () => {
   test("takes the question back from the kernel", async () => {
     const one = new AbortController();
-    const asked = source.ask("find", {}, one.signal);
+    const asked = source.ask("find", {} as never, one.signal);
     one.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(kernel.asked[0]!.signal?.aborted).toBe(true);
-    await expect(source.ask("find", {}, one.signal)).rejects.toMatchObject({ name: "AbortError" });
+    await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
+      name: "AbortError",
+    });
     expect(kernel.asked).toHaveLength(1);
   });
 
   test("leaves a silent kernel its one question", async () => {
     held = false;
     const one = new AbortController();
-    const asked = source.ask("find", {}, one.signal);
+    const asked = source.ask("find", {} as never, one.signal);
     await vi.advanceTimersByTimeAsync(SILENT_AFTER_MS);
     one.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
@@ -246,7 +249,7 @@ test("names of the page's tiles have keys that the kernel never gives", async ()
   const reply = { names: { 3: "add", 4: "mm" }, columns: { slice_name: ["u32", 8, 2] } };
   page.ask.mockResolvedValue({ reply, buffer });
   kernel.turn("none");
-  const answer = await source.ask("tiles", {});
+  const answer = await source.ask("tiles", {} as never);
   const keys = [...new Uint32Array(answer.buffer!, 8, 2)];
   expect(keys.map((key) => (answer.reply.names as Record<string, string>)[key])).toEqual([
     "add",

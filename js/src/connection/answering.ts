@@ -5,10 +5,16 @@ import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
 import { PageSource } from "../engine/source";
 import { isPending } from "../protocol/decode";
-import { asError, isAbort, type Reply, type Source, type Span } from "../protocol/source";
+import {
+  asError,
+  isAbort,
+  type Operation,
+  type Reply,
+  type Requests,
+  type Source,
+  type Span,
+} from "../protocol/source";
 import { askAgain, KernelSource, type MessageModel, sleep } from "./kernel";
-
-// Asks the kernel, and the page's own data where the kernel is silent or gone.
 
 /** For a kernel that has not answered for this long, the page answers. */
 export const SILENT_AFTER_MS = 400;
@@ -80,13 +86,13 @@ export class HybridSource implements Source {
     heard(this.returned, listener, signal);
   }
 
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     return askAgain(op, () => this.once(op, request, signal), signal);
   }
 
-  private async once(
-    op: string,
-    request: Record<string, unknown>,
+  private async once<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     signal?.throwIfAborted();
@@ -102,9 +108,9 @@ export class HybridSource implements Source {
   }
 
   /** Ask the kernel, and after a while the page as well: who answers first has answered. */
-  private race(
-    op: string,
-    request: Record<string, unknown>,
+  private race<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
     patience: number,
   ): Promise<Reply> {
@@ -161,9 +167,9 @@ export class HybridSource implements Source {
     });
   }
 
-  private async withoutKernel(
-    op: string,
-    request: Record<string, unknown>,
+  private async withoutKernel<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     const reply = await this.fromPage(op, request, signal);
@@ -172,9 +178,9 @@ export class HybridSource implements Source {
   }
 
   /** The page's answer; null where it holds nothing, or knows no such question. */
-  private async fromPage(
-    op: string,
-    request: Record<string, unknown>,
+  private async fromPage<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Reply | null> {
     const page = await this.page();
@@ -479,7 +485,7 @@ export class ObservedSource implements Source {
     this.memo.clear();
   }
 
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     if (op !== "stats") return this.watched(op, request, signal);
     const key = JSON.stringify(request);
     let answer = this.memo.get(key);
@@ -497,9 +503,9 @@ export class ObservedSource implements Source {
   }
 
   /** The answer, after as many that only say that more time is needed. */
-  private async whole(
-    op: string,
-    request: Record<string, unknown>,
+  private async whole<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     if (!GRADUAL.has(op)) return this.inner.ask(op, request, signal);
@@ -509,9 +515,9 @@ export class ObservedSource implements Source {
     }
   }
 
-  private async watched(
-    op: string,
-    request: Record<string, unknown>,
+  private async watched<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     try {

@@ -55,9 +55,9 @@ test("what nobody wants any more is not asked again", async () => {
 test("a source asks again, but writes once", async () => {
   const ask = vi.fn<Source["ask"]>(stopped);
   const source = new AskingAgain({ status: "live", onStatus() {}, ask });
-  await expect(source.ask("export", {})).rejects.toThrow(INTERRUPTED);
+  await expect(source.ask("export", {} as never)).rejects.toThrow(INTERRUPTED);
   expect(ask).toHaveBeenCalledTimes(1);
-  const answer = source.ask("stats", { start: 0 });
+  const answer = source.ask("stats", { start: 0 } as never);
   await vi.advanceTimersByTimeAsync(0);
   ask.mockResolvedValue({ reply: { here: true }, buffer: null });
   await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);

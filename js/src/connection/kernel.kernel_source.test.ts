@@ -55,7 +55,7 @@ afterEach(() => {
 
 /** Ask for the sake of asking. */
 function ask(op: string): void {
-  source.ask(op, {}).catch(() => undefined);
+  source.ask(op as "tiles", {} as never).catch(() => undefined);
 }
 
 describe("asking", () => {
@@ -70,14 +70,14 @@ describe("asking", () => {
   });
 
   test("only the bytes of the view, wherever they lie in their buffer", async () => {
-    const asked = source.ask("tiles", {});
+    const asked = source.ask("tiles", {} as never);
     const whole = Uint8Array.from([9, 9, 1, 2, 3, 9]);
     model.reply(0, {}, [new DataView(whole.buffer, 2, 3)]);
     expect([...new Uint8Array((await asked).buffer!)]).toEqual([1, 2, 3]);
   });
 
   test("an error carries the kernel's words", async () => {
-    const asked = source.ask("event", {});
+    const asked = source.ask("event", {} as never);
     model.answer({ rpc: model.sent[0]!.rpc, ok: false, error: { message: "no event 7" } });
     await expect(asked).rejects.toThrow("no event 7");
   });
@@ -92,8 +92,8 @@ describe("asking", () => {
 
 test("two views of one model do not take each other's answers", async () => {
   const other = new KernelSource(model, owner.signal);
-  const mine = source.ask("stats", {});
-  const theirs = other.ask("stats", {});
+  const mine = source.ask("stats", {} as never);
+  const theirs = other.ask("stats", {} as never);
   expect(model.sent[0]!.rpc).not.toBe(model.sent[1]!.rpc);
   model.reply(1, { who: "theirs" });
   model.reply(0, { who: "mine" });
@@ -104,18 +104,18 @@ test("two views of one model do not take each other's answers", async () => {
 describe("abandoning", () => {
   test("a question by its signal", async () => {
     const one = new AbortController();
-    const asked = source.ask("find", {}, one.signal);
+    const asked = source.ask("find", {} as never, one.signal);
     one.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(() => model.reply(0, {})).not.toThrow();
   });
 
   test("all questions with the view, which then listens to nothing", async () => {
-    const asked = source.ask("find", {});
+    const asked = source.ask("find", {} as never);
     owner.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(model.heard).toBe(0);
-    await expect(source.ask("find", {})).rejects.toMatchObject({ name: "AbortError" });
+    await expect(source.ask("find", {} as never)).rejects.toMatchObject({ name: "AbortError" });
     expect(model.sent).toHaveLength(1);
   });
 });
@@ -180,10 +180,10 @@ describe("a kernel that is gone", () => {
     async (event) => {
       const heard: string[] = [];
       source.onStatus((status) => heard.push(status), owner.signal);
-      const asked = source.ask("tiles", {});
+      const asked = source.ask("tiles", {} as never);
       model.trigger(event);
       await expect(asked).rejects.toThrow(LOST);
-      await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+      await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
       vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
       expect(heard).toEqual(["none"]);
     },
@@ -191,7 +191,7 @@ describe("a kernel that is gone", () => {
 
   test("shows by what cannot be sent", async () => {
     model.broken = true;
-    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
     expect(source.status).toBe("none");
   });
 
@@ -199,7 +199,7 @@ describe("a kernel that is gone", () => {
     const kernel = { status: "busy" };
     const known = Object.assign(new Model(), { widget_manager: { kernel } });
     const watching = new KernelSource(known, owner.signal);
-    const asked = watching.ask("tiles", {});
+    const asked = watching.ask("tiles", {} as never);
     vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
     expect(watching.status).toBe("busy");
     kernel.status = "dead";
@@ -210,7 +210,7 @@ describe("a kernel that is gone", () => {
 
   test("is there after all where an answer comes", async () => {
     model.trigger("comm_live_update");
-    await expect(source.ask("tiles", {})).rejects.toThrow(LOST);
+    await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
     model.reply(0, {});
     expect(source.status).toBe("live");
   });

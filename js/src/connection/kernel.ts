@@ -1,8 +1,6 @@
 /** Send requests to the kernel over the widget's custom messages. */
 
-import type { Reply, Source } from "../protocol/source";
-
-// Asks the kernel over a widget's custom messages.
+import type { Operation, Reply, Requests, Source } from "../protocol/source";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
 
@@ -98,7 +96,7 @@ export class KernelSource implements Source {
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
     this.asked += 1;
     const rpc = `${this.token}.${this.asked}`;
@@ -232,7 +230,7 @@ export class AskingAgain implements Source {
     this.inner.onStatus(listener, signal);
   }
 
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     return askAgain(op, () => this.inner.ask(op, request, signal), signal);
   }
 }

@@ -26,7 +26,7 @@ class Slow implements Source {
 
 let source: Slow;
 let values: (number | null)[];
-let latest: Latest<number>;
+let latest: Latest<"stats", number>;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -48,7 +48,7 @@ afterEach(() => {
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
 test("asks once things rest, and only the last question", () => {
-  for (let start = 0; start < 5; start += 1) latest.ask({ start });
+  for (let start = 0; start < 5; start += 1) latest.ask({ start } as never);
   expect(source.asked).toHaveLength(0);
   vi.advanceTimersByTime(100);
   expect(source.asked.map(({ request }) => request)).toEqual([{ start: 4 }]);
@@ -56,7 +56,7 @@ test("asks once things rest, and only the last question", () => {
 
 test("keeps asking while the view goes on moving", () => {
   for (let i = 0; i < 30; i += 1) {
-    latest.ask({ start: i });
+    latest.ask({ start: i } as never);
     vi.advanceTimersByTime(10);
     source.asked.at(-1)?.answer(i);
   }
@@ -64,10 +64,10 @@ test("keeps asking while the view goes on moving", () => {
 });
 
 test("one question at a time; the newest follows", async () => {
-  latest.ask({ start: 1 });
+  latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
-  latest.ask({ start: 2 });
-  latest.ask({ start: 3 });
+  latest.ask({ start: 2 } as never);
+  latest.ask({ start: 3 } as never);
   vi.advanceTimersByTime(100);
   expect(source.asked).toHaveLength(1);
   source.asked[0]!.answer(10);
@@ -80,36 +80,36 @@ test("one question at a time; the newest follows", async () => {
 });
 
 test("the same question is not asked twice", async () => {
-  latest.ask({ start: 1 });
+  latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.answer(1);
   await settle();
-  latest.ask({ start: 1 });
+  latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(1000);
   expect(source.asked).toHaveLength(1);
 });
 
 test("a failure leaves the last answer, and the next question is asked", async () => {
-  latest.ask({ start: 1 });
+  latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.answer(1);
   await settle();
-  latest.ask({ start: 2 });
+  latest.ask({ start: 2 } as never);
   vi.advanceTimersByTime(100);
   source.asked[1]!.fail();
   await settle();
   expect(latest.value).toBe(1);
-  latest.ask({ start: 3 });
+  latest.ask({ start: 3 } as never);
   vi.advanceTimersByTime(100);
   expect(source.asked[2]!.request).toEqual({ start: 3 });
 });
 
 test("cleared, it forgets the answer and ignores one that is on its way", async () => {
-  latest.ask({ start: 1 });
+  latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.answer(1);
   await settle();
-  latest.ask({ start: 2 });
+  latest.ask({ start: 2 } as never);
   vi.advanceTimersByTime(100);
   latest.clear();
   source.asked[1]!.answer(2);
@@ -119,22 +119,22 @@ test("cleared, it forgets the answer and ignores one that is on its way", async 
 });
 
 test("what has failed is asked again where somebody says so", async () => {
-  latest.ask({ bins: 1 });
+  latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.fail();
   await settle();
-  latest.ask({ bins: 1 });
+  latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);
   expect(source.asked).toHaveLength(1);
   latest.retry();
-  latest.ask({ bins: 1 });
+  latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[1]!.answer(7);
   await settle();
   expect(latest.value).toBe(7);
   // What is answered is not.
   latest.retry();
-  latest.ask({ bins: 1 });
+  latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);
   expect(source.asked).toHaveLength(2);
 });

@@ -1,10 +1,8 @@
 /** A request that follows the view: sent when the view rests, the newest one wins. */
 
-import type { Reply, Source } from "../protocol/source";
+import type { Operation, Reply, Requests, Source } from "../protocol/source";
 
-// A question whose answer follows the view: asked when things rest, the newest one wins.
-
-export class Latest<T> {
+export class Latest<Op extends Operation, T> {
   /** The last answer; it may be of an earlier question. */
   value: T | null = null;
   private wanted = "";
@@ -16,14 +14,14 @@ export class Latest<T> {
   /** `decode` also gets the request that was answered. */
   constructor(
     private readonly source: Source,
-    private readonly op: string,
+    private readonly op: Op,
     private readonly waitMs: number,
-    private readonly decode: (reply: Reply, request: Record<string, unknown>) => T,
+    private readonly decode: (reply: Reply, request: Requests[Op]) => T,
     private readonly onValue: (value: T | null) => void,
   ) {}
 
   /** Ask `request` soon, unless it is the last one asked. */
-  ask(request: Record<string, unknown>): void {
+  ask(request: Requests[Op]): void {
     const key = JSON.stringify(request);
     if (key === this.wanted) return;
     this.wanted = key;
@@ -63,7 +61,7 @@ export class Latest<T> {
   private send(): void {
     if (this.inFlight !== null || this.wanted === this.asked) return;
     const key = this.wanted;
-    const request = JSON.parse(key) as Record<string, unknown>;
+    const request = JSON.parse(key) as Requests[Op];
     const aborter = new AbortController();
     this.inFlight = aborter;
     this.asked = key;

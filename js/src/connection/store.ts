@@ -5,10 +5,6 @@ import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
 import { brokenPanel } from "../ui/controls";
 
-// * Binds a view to the model that linked views share: echo guard, throttled saving, history. *
-// Linked views in the page hear every `set` at once; the kernel hears of a moving view at most
-// every `SAVE_MS`, and at once of everything else.
-
 /** What is used of an anywidget model. */
 export interface Model {
   get(key: string): unknown;

@@ -18,8 +18,6 @@ import {
 import { ranksChart, routinesChart, sizesChart } from "../formats/mpi";
 import type { Brush, ChartPanel, ThemeName } from "../protocol/source";
 
-// The dashboard's charts: figures made in Python, which are given new columns here.
-
 interface Kind {
   title: string;
   make: Make;

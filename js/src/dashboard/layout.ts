@@ -3,8 +3,6 @@
 import { panelKind } from "../facts/panels";
 import { h, toggle } from "../ui/dom";
 
-// Which panel stands where, by the width that there is.
-
 /** A list of panels, or a row of them each. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
 

@@ -3,7 +3,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { PANELS, withoutOwn } from "../facts/panels";
 import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
-import type { Reply, Scene, SelectionJson, Source } from "../protocol/source";
+import type { Reply, Requests, Scene, SelectionJson, Source } from "../protocol/source";
 import { layoutOf, leftOutWords, withPanel } from "./layout";
 import { PanelData } from "./pane";
 import { csvOf } from "./tables";
@@ -136,9 +136,10 @@ describe("questions", () => {
     const source: Source = {
       status: "live",
       onStatus: () => undefined,
-      ask: (_op, { panels, selection }) =>
+      ask: (_op, request) =>
         new Promise<Reply>((resolve, reject) => {
-          const ids = panels as string[];
+          const { panels, selection } = request as Requests["panels"];
+          const ids = [...panels];
           fails.push(reject);
           calls.push({
             panels: ids,

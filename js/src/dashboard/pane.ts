@@ -13,13 +13,11 @@ import {
   type SelectionJson,
   type Source,
   type Span,
+  type Requests,
 } from "../protocol/source";
 import { button, type Content, failure } from "../ui/controls";
 import { type Child, fill, h, toggle } from "../ui/dom";
 import { Popover } from "../ui/menu";
-
-// * The numbers of the panels in sight: one question at a time, the newest selection wins, and
-// what has been answered before is not asked again.
 
 interface PanelState {
   frame: PanelFrame | null;
@@ -265,7 +263,7 @@ export class HeatmapView implements Content {
     if (!this.inFlight) this.ask(request, key);
   }
 
-  private ask(request: Record<string, unknown>, key: string): void {
+  private ask(request: Requests["heatmap"], key: string): void {
     const { source, signal } = this.ways;
     this.inFlight = true;
     source
@@ -273,10 +271,9 @@ export class HeatmapView implements Content {
       .then(
         ({ reply, buffer }) => {
           const values = new Float64Array(buffer ?? new ArrayBuffer(0));
-          const metric = String(request.metric);
           const known = reply as unknown as Parameters<typeof heatmapFrame>[0];
           this.shownKey = key;
-          const frame = heatmapFrame(known, values, metric);
+          const frame = heatmapFrame(known, values, request.metric);
           // Rows of nothing say less than the sentence why.
           const isVain = !this.ways.hasDevices() && values.every((value) => value === 0);
           this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });

@@ -22,8 +22,6 @@ import {
 import type { Choosing, SelectionPanel } from "./selection";
 import { formatContent, KERNELS, OPERATORS } from "./tables";
 
-// The panels: what is in each, which of them are in sight, and the numbers that those need.
-
 interface PaneParts {
   root: HTMLElement;
   source: Source;

@@ -7,8 +7,6 @@ import type { MenuItem } from "./pane";
 import { csvOf } from "./tables";
 import { saveForm } from "./toolbar";
 
-// What can be taken away from a dashboard: the selection, the timeline's picture, tables, charts.
-
 /** A panel as far as it can be taken away. */
 interface Exportable {
   id: string;
@@ -123,7 +121,6 @@ export class TakeAway {
   saveForm(): HTMLElement {
     const { source, signal, title } = this.ways.exports();
     return saveForm(source, signal, {
-      op: "save_html",
       request: { max_mb: 25 },
       path: `${title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard"}.html`,
       about:

@@ -28,8 +28,6 @@ import { type Child, fill, h } from "../ui/dom";
 import { formatCount, formatDuration, group, plural, wholeName } from "../ui/formats";
 import { leftOutWords, prefixed } from "../ui/text";
 
-// What is selected: in words, as chips that can be taken back one by one, and as Python.
-
 interface SelectionWays {
   select(selection: SelectionJson | null): void;
   copy(text: string, what: string): void;

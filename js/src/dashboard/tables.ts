@@ -21,8 +21,6 @@ import {
 } from "../ui/table";
 import { listed } from "../ui/text";
 
-// The tables of kernels and of operators: which columns they have, and what stands in them.
-
 /** A rank is told apart where its mean differs by more than this. */
 const ODD_FROM = 0.05;
 /** Means of fewer calls a rank are of other shapes, or cut by the window: no ground to blame. */

@@ -1,15 +1,13 @@
 /** Toolbar of a dashboard and its form for saving a page. */
 
 import { PANELS } from "../facts/panels";
-import { asError, isAbort, type Scene, type Source } from "../protocol/source";
+import { asError, isAbort, type Scene, type Source, type Requests } from "../protocol/source";
 import { rankFacts } from "../timeline/text";
 import { button, checkbox, icon, redoButton, undoButton } from "../ui/controls";
 import { aria, type Child, fill, h, toggle } from "../ui/dom";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
 import { Popover } from "../ui/menu";
 import type { MenuItem } from "./pane";
-
-// The line at the top: what is shown, what is wrong with it, and what can be done with all of it.
 
 interface ToolbarWays {
   root: HTMLElement;
@@ -183,8 +181,7 @@ export class DashToolbar {
 // Asks for a file's name and lets the kernel write it.
 
 interface FormLook {
-  op: string;
-  request: Record<string, unknown>;
+  request: Omit<Requests["save_html"], "path">;
   path: string;
   about: string;
 }
@@ -207,7 +204,7 @@ export function saveForm(source: Source, signal: AbortSignal, look: FormLook): H
     write.setAttribute("aria-busy", "true");
     fill(said, h("span", { class: "hta-note" }, "Writing…"));
     source
-      .ask(look.op, { ...look.request, path: path.value.trim() }, signal)
+      .ask("save_html", { ...look.request, path: path.value.trim() }, signal)
       .then(({ reply }) => {
         const size = typeof reply.bytes === "number" ? `, ${formatBytes(reply.bytes)}` : "";
         fill(said, h("b", { class: "hta-ok-text" }, `Wrote ${String(reply.path)}`), size, ".");

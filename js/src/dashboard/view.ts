@@ -24,8 +24,6 @@ import { TakeAway } from "./save";
 import { Choosing, phrasesOf, SelectionPanel } from "./selection";
 import { DashToolbar } from "./toolbar";
 
-// One view of a dashboard: puts the parts together, and the selection through all of them.
-
 interface DashOptions {
   scene: Scene;
   source: Source;

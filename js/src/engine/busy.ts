@@ -9,8 +9,6 @@ import type { PanelRank } from "./panel_rank";
 import type { Rank } from "./rank";
 import { Cover } from "./spans";
 
-// How a rank's device time splits, from one pass over its work: all unions of the three kinds.
-
 interface BusyTimes {
   /** Members of each kind. */
   counts: [number, number, number];

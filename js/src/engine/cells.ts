@@ -3,8 +3,6 @@
 import { countBelow, walkBelow } from "./columns";
 import { type Cover, pieceAt, Spans } from "./spans";
 
-// One lane, indexed: what its cells cover, count and show at any zoom.
-
 const BLOCK = 64;
 export const NO_KIND = 255;
 

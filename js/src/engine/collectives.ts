@@ -1,6 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
-import type { Reply } from "../protocol/source";
+import type { Reply, Requests } from "../protocol/source";
 import { Lane, type SliceOut } from "./cells";
 import {
   type Blocks,
@@ -15,8 +15,6 @@ import type { CollectivesHeader, OverlayHeader } from "./document";
 import { binner, MAX_BINS } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { Cover, Spans } from "./spans";
-
-// The matched collectives of the page, and the lanes of waits and late arrivals made of them.
 
 /** The block that holds the entries. */
 const BLOCK = "collectives";
@@ -459,13 +457,12 @@ interface Asked {
 }
 
 /** Check and return what a request states. */
-export function arrivalsAsked(request: Record<string, unknown>): Asked {
-  const [start, end, bins] = [Number(request.start), Number(request.end), Number(request.bins)];
+export function arrivalsAsked({ start, end, bins, ranks = null }: Requests["ribbon"]): Asked {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   if (!(bins >= 1 && bins <= MAX_BINS)) {
     throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
   }
-  return { start, end, bins, ranks: (request.ranks ?? null) as readonly number[] | null };
+  return { start, end, bins, ranks };
 }
 
 /** One rank's part in a collective. */

@@ -3,9 +3,6 @@
 import type { Reply } from "../protocol/source";
 import type { ColumnSpec, PageDocument } from "./document";
 
-// * Columns as they lie in a page: integers as planes of bytes (all lowest bytes first, then the
-// next higher ones), which compress better than whole numbers; ascending ones as differences.
-
 export const DELTA = 1;
 export const ZIGZAG = 2;
 export const FLOAT = 4;

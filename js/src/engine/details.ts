@@ -7,8 +7,6 @@ import type { Overview } from "./overview";
 import type { Args, Rank, Rows } from "./rank";
 import { durationFigures } from "./search";
 
-// Everything about one event: where it is, what it says of itself, what it hangs together with.
-
 /** Answer `event`. */
 export async function details(
   rank: Rank,

@@ -2,8 +2,6 @@
 
 import type { Scene, SharedState } from "../protocol/source";
 
-// What lies in a saved page, as `hta_widgets/export/page.py` writes it.
-
 /** Positions in `names`, in `categories`, and the code of the kind. */
 export type EventType = readonly [name: number, category: number, kind: number];
 

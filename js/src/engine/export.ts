@@ -1,6 +1,6 @@
 /** Write a selection as a trace file in the browser. */
 
-import type { Reply, Scene, SelectionJson } from "../protocol/source";
+import type { Reply, Requests, Scene, SelectionJson } from "../protocol/source";
 import { type JsonText, type Names, readJson } from "./columns";
 import { notEmbedded, type TrackHeader } from "./document";
 import type { Job } from "./job";
@@ -8,15 +8,13 @@ import { Overview } from "./overview";
 import type { Args, Rank } from "./rank";
 import { membersOf, readSelection } from "./search";
 
-// Writing a selection from a page without a kernel: the browser offers the file for download.
-
 /** Hands a file to the user. */
 export type Save = (name: string, file: Blob) => void;
 
 /** Answer `export`. */
 export async function exportSelection(
   job: Job,
-  request: Record<string, unknown>,
+  request: Requests["export"],
   argsOf: (rank: Rank) => Args,
   save: Save,
 ): Promise<Reply> {
@@ -34,7 +32,7 @@ export async function exportSelection(
   const options: FileOptions = { clip: request.clip === true, counters: request.counters === true };
   const file = new TraceFile(parts, selection, options, job.names, job.page.scene);
   const { text, written } = await file.write(job.page.origin_ns);
-  const name = fileName(typeof request.path === "string" ? request.path : "");
+  const name = fileName(request.path);
   const blob = await asFile(text, name);
   save(name, blob);
   return { reply: { path: name, ...written, bytes: blob.size }, buffer: null };

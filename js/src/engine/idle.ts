@@ -6,8 +6,6 @@ import { countBelow, countUpTo, type Pacer, positions } from "./columns";
 import type { PanelRank } from "./panel_rank";
 import { Cover } from "./spans";
 
-// Why a rank's device as a whole waits: the gaps in which none of its streams works, by cause.
-
 /** The first are what a thread may do before it launches; of several at a time the first counts. */
 const ACTIVITIES = 4;
 const [SYNC, LOADING, OPERATOR, PYTHON, NOTHING] = [0, 1, 2, 3, 4];

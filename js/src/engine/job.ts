@@ -14,8 +14,6 @@ import {
 import { type AnyRank, Overview } from "./overview";
 import { Rank } from "./rank";
 
-// All ranks of the page; each is unpacked when it is first asked for.
-
 /** Gives a class for each of so many events of a rank; null where nothing is known of them. */
 export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
 

@@ -1,13 +1,11 @@
 /** Look up what lies at a time of a lane: cell, neighbours, edges, search marks. */
 
-import type { Brief, Reply } from "../protocol/source";
+import type { Brief, Reply, Requests } from "../protocol/source";
 import { Counter, type Lane } from "./cells";
 import { countBelow, countUpTo, type Names, packed } from "./columns";
 import { type AnyRank, Overview } from "./overview";
 import { ANNOTATION, COMMUNICATION, type Rank, type Rows } from "./rank";
 import { around } from "./spans";
-
-// Questions about a spot of one lane: what a cell holds, what comes next, the nearest edge.
 
 /** Answer `cell`: exact contents of a window of a lane. */
 export function cell(
@@ -143,13 +141,13 @@ interface View {
 }
 
 /** Check and return a view as a request states it. */
-export function viewOf(request: Record<string, unknown>): View {
-  const [start, end, bins] = [Number(request.start), Number(request.end), Number(request.bins)];
+export function viewOf(request: Requests["marks"]): View {
+  const { start, end, bins } = request;
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   if (!(bins >= 1 && bins <= MAX_BINS)) {
     throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
   }
-  const lanes = [...new Set(request.lanes as number[])].sort((a, b) => a - b);
+  const lanes = [...new Set(request.lanes)].sort((a, b) => a - b);
   return { start, end, bins, lanes };
 }
 

@@ -1,7 +1,5 @@
 /** A widget host for pages without Jupyter: models, references and views. */
 
-// A host for widget modules where there is no Jupyter: models, references between them, views.
-
 type Listener = (...args: unknown[]) => void;
 
 /** As anywidget's models, for as long as the page lives; nothing is saved anywhere. */

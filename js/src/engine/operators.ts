@@ -4,9 +4,6 @@ import { around, ofAllTimes, overlaps, type Part, reachOf, type Sorted, type Wor
 import type { Names, Pacer } from "./columns";
 import type { Rank } from "./rank";
 
-// * The operators of a rank: which encloses which, and which one launched what. Operators with
-// the same names above them share a *path*, of which there are few: sums are taken by path first.
-
 const CATEGORY = /^(?:cpu_op|operator)$/i;
 const STEP = "ProfilerStep";
 /** Rows between two looks at the clock. */

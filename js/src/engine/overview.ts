@@ -17,10 +17,6 @@ import type { Columns, Names } from "./columns";
 import type { OverviewHeader } from "./document";
 import type { Rank } from "./rank";
 
-// * One rank of which the page holds an overview: what its lanes cover on a grid of cells, and
-// the events that are at least two cells long. Exact from the grid's level on; below it, what is
-// not one of those events is spread over its cell.
-
 const MAX_COUNT = 65_535;
 
 export class Overview {

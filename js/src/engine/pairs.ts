@@ -1,13 +1,11 @@
 /** Answers of a saved comparison. */
 
 import { type ClassCounts, CLASSES } from "../facts/event_classes";
-import type { Frame, Reply, Scene, Source } from "../protocol/source";
+import type { Frame, Operation, Reply, Requests, Scene, Source } from "../protocol/source";
 import { type Blocks, Columns, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { PageSource } from "./source";
-
-// What a saved page answers of a comparison: its frames and pairs, and both runs' own data.
 
 interface PairsHeader extends ClassCounts {
   columns: Record<string, ColumnSpec>;
@@ -56,11 +54,16 @@ export class PairSource implements Source {
 
   onStatus(): void {}
 
-  async ask(op: string, request: Request, signal?: AbortSignal): Promise<Reply> {
+  async ask<Op extends Operation>(
+    op: Op,
+    asked: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Reply> {
+    const request = asked as Record<string, unknown>;
     if (request.side !== undefined) {
       const side = this.sides[Number(request.side) === 0 ? 0 : 1];
       if (side === null) throw new Error("This page holds no events.");
-      return side.ask(op, request, signal);
+      return side.ask(op, asked, signal);
     }
     if (op === "frame") return this.frame(String(request.name));
     if (op === "frames") return this.several(request.names as string[]);

@@ -7,8 +7,6 @@ import { operatorSums } from "./operators";
 import { matchedKinds, NO_KERNELS } from "./panel_rank";
 import { type Columns, frameOf } from "./panel_rows";
 
-// Panels with one row a name, put together over ranks: kernels, their durations, operators.
-
 /** Of fewer ranks none can be odd. */
 const LEAST_RANKS = 3;
 

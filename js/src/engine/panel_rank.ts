@@ -11,8 +11,6 @@ import { OperatorTree } from "./operators";
 import type { Rank } from "./rank";
 import { eventColumns, trackTest } from "./search";
 
-// One rank's events as panels need them: made once, step by step, and what was found of them.
-
 /** Answers that are kept of a rank, beside those of everything. */
 const KEPT_RESULTS = 96;
 

@@ -25,8 +25,6 @@ import {
   withoutWork,
 } from "./panel_rank";
 
-// Panels with rows for each rank: breakdown, overlap, idle, queue, steps; and the kinds of work.
-
 const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 const ALL = 7;
 

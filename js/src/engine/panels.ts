@@ -1,7 +1,7 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
 import { withoutOwn } from "../facts/panels";
-import type { PanelFrame, Reply, SelectionJson } from "../protocol/source";
+import type { PanelFrame, Reply, Requests, SelectionJson } from "../protocol/source";
 import {
   binEdges,
   busyTimes,
@@ -24,8 +24,6 @@ import { Masks, matchedKinds, PanelRank } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues, steps } from "./panel_rows";
 import { readSelection } from "./search";
 
-// Answers `panels` and `heatmap` from what the page holds of a job.
-
 const TOP = 200;
 const TOP_DURATIONS = 12;
 const MOST_BINS = 4096;
@@ -33,13 +31,16 @@ const MOST_BINS = 4096;
 const KEPT_FRAMES = 48;
 const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
-type Request = Record<string, unknown>;
 type Make = (parts: Part[], top: number | null) => PanelFrame;
 
 /** Parts of the ranks that the page holds, and the chosen ones of which it lacks events. */
 interface Chosen {
   parts: Part[];
   missing: number[];
+}
+
+function isMetric(text: string): text is Metric {
+  return (METRICS as readonly string[]).includes(text);
 }
 
 export class Panels {
@@ -67,12 +68,12 @@ export class Panels {
     };
   }
 
-  async panels(request: Request): Promise<Reply> {
+  async panels(request: Requests["panels"]): Promise<Reply> {
     const selection = readSelection(request.selection);
-    const top = request.top === null || request.top === undefined ? null : Number(request.top);
+    const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
     const pacer = new Pacer();
-    for (const id of request.panels as string[]) {
+    for (const id of request.panels) {
       const make = this.frames[id];
       if (make === undefined) {
         const known = Object.keys(this.frames).join(", ");
@@ -101,14 +102,8 @@ export class Panels {
     }
   }
 
-  async heatmap(request: Request): Promise<Reply> {
-    const metric = String(request.metric) as Metric;
-    const [start, end, bins] = [request.start, request.end, request.bins].map(Number) as [
-      number,
-      number,
-      number,
-    ];
-    if (!METRICS.includes(metric)) {
+  async heatmap({ start, end, metric, bins, ...request }: Requests["heatmap"]): Promise<Reply> {
+    if (!isMetric(metric)) {
       throw new Error(`no metric ${JSON.stringify(metric)}; they are ${METRICS.join(", ")}`);
     }
     if (!(end > start)) {

@@ -21,8 +21,6 @@ import {
   type TrackHeader,
 } from "./document";
 
-// One rank whose events are all in the page: its tables, and what fills its lanes.
-
 /** A table as intervals: events, asyncs or instants. Times are those that users see. */
 export interface Rows {
   readonly table: TableName;

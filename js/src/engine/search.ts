@@ -7,8 +7,6 @@ import type { Job } from "./job";
 import { Overview } from "./overview";
 import type { Rank } from "./rank";
 
-// Events by name: counted, and stepped through.
-
 export const TABLES = ["events", "asyncs", "instants"] as const;
 const KEPT_TEXTS = 4;
 
@@ -227,7 +225,7 @@ function typeCounts(rank: Rank): Float64Array {
 const FIELDS = ["start_ns", "end_ns", "ranks", "tracks", "query", "ids"] as const;
 
 /** A selection as a request states it; missing parts mean "all". */
-export function readSelection(value: unknown): SelectionJson {
+export function readSelection(value: SelectionJson | null | undefined): SelectionJson {
   const given = (value ?? {}) as Partial<SelectionJson>;
   const out: Record<string, unknown> = {};
   for (const field of FIELDS) out[field] = given[field] ?? null;

@@ -1,6 +1,6 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
-import type { Reply, Source, TableName } from "../protocol/source";
+import type { Operation, Reply, Requests, Source } from "../protocol/source";
 import { computeOf, DeviceTime, minimap, stats } from "./busy";
 import { arrivalsAsked, beyond, lateness, RankLateness, waitedOf } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
@@ -15,10 +15,7 @@ import { Args, type Rank, type Rows } from "./rank";
 import { membersOf, type Place, readSelection, Search, TABLES, totals } from "./search";
 import { answerTiles } from "./tiles";
 
-// Answers from data embedded in the page what a kernel would answer; see docs/protocol.md.
-
-type Request = Record<string, unknown>;
-type Answer = (request: Request) => Promise<Reply>;
+type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Reply> };
 
 export class PageSource implements Source {
   readonly status = "none";
@@ -28,7 +25,7 @@ export class PageSource implements Source {
   private readonly argsByRank = new Map<number, Args>();
   private deviceTimes: Promise<DeviceTime[]> | null = null;
   private lateRanks: Promise<RankLateness[]> | null = null;
-  private readonly answers: Record<string, Answer>;
+  private readonly answers: Answers;
 
   constructor(
     page: PageDocument,
@@ -41,19 +38,13 @@ export class PageSource implements Source {
     this.answers = {
       tiles: (request) => answerTiles(this.job, request),
       stats: async ({ start, end, ranks }) =>
-        stats(await this.devices(), Number(start), Number(end), (ranks ?? null) as number[] | null),
-      minimap: async ({ bins }) => minimap(await this.devices(), page.scene, Number(bins)),
+        stats(await this.devices(), start, end, ranks ?? null),
+      minimap: async ({ bins }) => minimap(await this.devices(), page.scene, bins),
       event: (request) => this.event(request),
       cell: (request) => this.cell(request),
-      search: async ({ text }) => json(await this.search.summary(textOf(text))),
-      find: async ({ text, from, direction }) =>
-        json(
-          await this.search.step(
-            textOf(text),
-            (from ?? null) as Place | null,
-            Number(direction ?? 1),
-          ),
-        ),
+      search: async ({ text }) => json(await this.search.summary(text)),
+      find: async ({ text, from = null, direction = 1 }) =>
+        json(await this.search.step(text, from as Place | null, direction)),
       marks: (request) => this.marks(request),
       totals: (request) => this.totals(request),
       neighbor: (request) => this.neighbor(request),
@@ -77,8 +68,12 @@ export class PageSource implements Source {
   /** What a page holds does not change. */
   onStatus(): void {}
 
-  async ask(op: string, request: Request, signal?: AbortSignal): Promise<Reply> {
-    const answer = this.answers[op];
+  async ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Reply> {
+    const answer: Answers[Op] = this.answers[op];
     if (answer === undefined) {
       throw new Error(`unknown op ${op}; the ops are ${Object.keys(this.answers).join(", ")}`);
     }
@@ -111,26 +106,25 @@ export class PageSource implements Source {
     return args;
   }
 
-  private async event(request: Request): Promise<Reply> {
-    const rank = await this.job.rank(Number(request.rank));
-    const table = (request.table ?? "events") as TableName;
+  private async event(request: Requests["event"]): Promise<Reply> {
+    const rank = await this.job.rank(request.rank);
+    const table = request.table ?? "events";
     if (rank instanceof Overview) {
-      return json(overviewDetails(rank, table, Number(request.id), this.job.names));
+      return json(overviewDetails(rank, table, request.id, this.job.names));
     }
     const rows = rank.table(table);
     const row = rank.checkedRow(rows, request.id);
     return json(await details(rank, rows, row, this.job.names, this.args(rank)));
   }
 
-  private async cell({ lane, start, end }: Request): Promise<Reply> {
-    const number = Number(lane);
-    const over = await this.job.overlayLane(number);
-    if (over !== null) return json(laneCell(over, this.job.names, Number(start), Number(end)));
-    const rank = await this.job.rank(this.job.rankOfLane(number));
-    return json(cell(rank, this.job.names, number, Number(start), Number(end)));
+  private async cell({ lane, start, end }: Requests["cell"]): Promise<Reply> {
+    const over = await this.job.overlayLane(lane);
+    if (over !== null) return json(laneCell(over, this.job.names, start, end));
+    const rank = await this.job.rank(this.job.rankOfLane(lane));
+    return json(cell(rank, this.job.names, lane, start, end));
   }
 
-  private async marks(request: Request): Promise<Reply> {
+  private async marks(request: Requests["marks"]): Promise<Reply> {
     const view = viewOf(request);
     if (request.selection !== null && request.selection !== undefined) {
       const selection = readSelection(request.selection);
@@ -141,7 +135,7 @@ export class PageSource implements Source {
       });
       return marks(view, members, null);
     }
-    const hits = await this.search.hits(textOf(request.text));
+    const hits = await this.search.hits(request.text ?? "");
     const members = hits.ranks
       .filter(({ count }) => count > 0)
       .flatMap((one) =>
@@ -153,7 +147,7 @@ export class PageSource implements Source {
     return marks(view, members, hits.error);
   }
 
-  private async totals(request: Request): Promise<Reply> {
+  private async totals(request: Requests["totals"]): Promise<Reply> {
     const selection = readSelection(request.selection);
     const numbers = selection.ranks ?? this.job.numbers;
     const ranks: Rank[] = [];
@@ -167,27 +161,26 @@ export class PageSource implements Source {
     return json(leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply);
   }
 
-  private async neighbor(request: Request): Promise<Reply> {
-    const rank = await this.single(Number(request.rank));
-    const rows = rank.table((request.table ?? "events") as TableName);
+  private async neighbor(request: Requests["neighbor"]): Promise<Reply> {
+    const rank = await this.single(request.rank);
+    const rows = rank.table(request.table ?? "events");
     const row = rank.checkedRow(rows, request.id);
-    return json({ brief: neighbor(rank, rows, row, Number(request.direction ?? 1)) });
+    return json({ brief: neighbor(rank, rows, row, request.direction ?? 1) });
   }
 
-  private async snap({ lane, time, tolerance }: Request): Promise<Reply> {
-    const number = Number(lane);
-    const over = await this.job.overlayLane(number);
-    if (over !== null) return json({ time: snap(over, Number(time), Number(tolerance)) });
-    const rank = await this.job.rank(this.job.rankOfLane(number));
+  private async snap({ lane, time, tolerance }: Requests["snap"]): Promise<Reply> {
+    const over = await this.job.overlayLane(lane);
+    if (over !== null) return json({ time: snap(over, time, tolerance) });
+    const rank = await this.job.rank(this.job.rankOfLane(lane));
     // Nothing to hold on to where single events are not known.
     if (rank instanceof Overview) return json({ time: null });
-    return json({ time: snap(rank.lane(number), Number(time), Number(tolerance)) });
+    return json({ time: snap(rank.lane(lane), time, tolerance) });
   }
 
-  private async late({ start, end }: Request): Promise<Reply> {
+  private async late({ start, end }: Requests["lateness"]): Promise<Reply> {
     this.lateRanks ??= this.ranksLate();
     const { late, note } = await this.job.collectives();
-    return json(lateness(await this.lateRanks, Number(start), Number(end), { late, note }));
+    return json(lateness(await this.lateRanks, start, end, { late, note }));
   }
 
   private async ranksLate(): Promise<RankLateness[]> {
@@ -205,12 +198,11 @@ export class PageSource implements Source {
     });
   }
 
-  private async collective(request: Request): Promise<Reply> {
-    const number = Number(request.rank);
-    const rank = await this.job.rank(number);
+  private async collective(request: Requests["collective"]): Promise<Reply> {
+    const rank = await this.job.rank(request.rank);
     // Of an overview it is not known which events there are: only that this one is none of those.
     const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
-    return json({ collective: (await this.job.collectives()).collective(number, Number(id)) });
+    return json({ collective: (await this.job.collectives()).collective(request.rank, id) });
   }
 
   private async clusters(): Promise<Reply> {
@@ -225,10 +217,6 @@ export class PageSource implements Source {
     if (rank instanceof Overview) throw new Error(notEmbedded(number));
     return rank;
   }
-}
-
-function textOf(value: unknown): string {
-  return typeof value === "string" ? value : "";
 }
 
 function json(reply: Record<string, unknown>): Reply {

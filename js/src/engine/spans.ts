@@ -2,8 +2,6 @@
 
 import { countBelow, countUpTo, walkBelow } from "./columns";
 
-// Sets of intervals that know the covered time before any instant without walking the events.
-
 const NONE = new Float64Array(0);
 
 /** Union of intervals, as disjoint pieces in order. */

@@ -1,6 +1,6 @@
 /** Answer the request `tiles`. */
 
-import type { Reply } from "../protocol/source";
+import type { Reply, Requests } from "../protocol/source";
 import {
   CELLS,
   Counter,
@@ -20,16 +20,8 @@ import type { Job } from "./job";
 import { type AnyRank, Overview } from "./overview";
 import type { Rank } from "./rank";
 
-// The answer to `tiles`: cells, slices and counters of many lanes in one buffer.
-
 const TRIMMED = 1;
 const SPILLED = 2;
-
-interface Part {
-  lanes: number[];
-  first: number;
-  last: number;
-}
 
 interface Found {
   tiles: { lane: number; tile: TileOut; classes?: Uint8Array; sliceClass?: Uint8Array }[];
@@ -38,12 +30,11 @@ interface Found {
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 
-export async function answerTiles(job: Job, request: Record<string, unknown>): Promise<Reply> {
-  const level = Number(request.level);
+export async function answerTiles(job: Job, request: Requests["tiles"]): Promise<Reply> {
+  const { level, parts } = request;
   if (!(level >= 0 && level <= MAX_LEVEL)) {
-    throw new Error(`level ${String(request.level)} is not within 0 … ${MAX_LEVEL}`);
+    throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
   }
-  const parts = (request.parts as Part[]) ?? [];
   const asked = new Set(parts.flatMap(({ lanes }) => lanes));
   const over = new Map<number, OverlayHeader>();
   const wanted = new Set<number>();
@@ -82,7 +73,7 @@ export async function answerTiles(job: Job, request: Record<string, unknown>): P
 
 async function classesAsked(
   job: Job,
-  request: Record<string, unknown>,
+  request: Requests["tiles"],
   ranks: ReadonlyMap<number, AnyRank>,
 ): Promise<Found["classes"]> {
   const of = job.classes;

@@ -2,8 +2,6 @@
 
 import type { Classes, ClassLook, ClassParts, Frame, ThemeName } from "../protocol/source";
 
-// What a comparison says of every event, as colours and forms; codes as Python has them.
-
 /** By code, the same as in `hta_widgets/live/event_classes.py`. */
 export const CLASSES = [
   "same",

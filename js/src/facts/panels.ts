@@ -3,8 +3,6 @@
 import { EVERYTHING, readClauses, writeClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
-// What is said of a panel in the lists of them.
-
 type Dimension = "ranks" | "names" | "kinds" | "window";
 
 interface PanelKind {

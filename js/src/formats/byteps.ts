@@ -14,9 +14,6 @@ import {
   unionLength,
 } from "./shared";
 
-// * Panels of BytePS's servers, and who is late by theirs or the workers' account, from the rows
-// that the page holds: as `formats/byteps/byteps_frames.py` makes them of the analyses.
-
 // --- requests of servers ----------------------------------------------------------------------------
 
 interface Request {

@@ -8,8 +8,6 @@ import type { Theme } from "../ui/theme";
 import { CONSISTENT_SHARE, ranksOf } from "./byteps";
 import { columnsOf, eachOf, INKS, shade, stack, timeAxis, timeTicks } from "./shared";
 
-// Charts of BytePS's servers, and who is late: as `formats/byteps/views.py` draws them.
-
 const MOST_CELLS = 400;
 
 interface Cell {

@@ -22,8 +22,6 @@ import {
   timeAxis,
 } from "./shared";
 
-// MPI's charts: as `formats/mpi/views.py` draws them.
-
 const TOP = 16;
 /** Smaller shares are told by their shade. */
 const LEAST_TOLD = 0.01;

@@ -6,8 +6,6 @@ import type { PanelFrame, SelectionJson, Value } from "../protocol/source";
 import { formatAxis } from "../ui/formats";
 import { niceTicks } from "../ui/text";
 
-// The marks of these charts: all are one sheet (`charts/rows.py`), and get its columns here.
-
 /** In the order of the sheet's marks. */
 export const INKS = [
   "compute",

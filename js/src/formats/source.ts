@@ -2,12 +2,10 @@
 
 import { withoutOwn } from "../facts/panels";
 import { EVERYTHING } from "../protocol/selection";
-import type { PanelFrame, Reply, SelectionJson, Source } from "../protocol/source";
+import type { PanelFrame, Reply, SelectionJson, Source, Requests } from "../protocol/source";
 import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./byteps";
 import { routines, sizes, whole } from "./mpi";
 import type { Tables } from "./shared";
-
-// Answers panels from the tables that the page holds; all else is asked for as before.
 
 type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
 
@@ -62,8 +60,8 @@ export function withTables(source: Source, tables: () => Tables): Source {
       if (op !== "panels") return source.ask(op, request, signal);
       const panels: Record<string, PanelFrame> = {};
       const rest: string[] = [];
-      const selection = request.selection as SelectionJson | null;
-      for (const id of request.panels as string[]) {
+      const { panels: ids, selection = null } = request as Requests["panels"];
+      for (const id of ids) {
         const frame = frameFromTables(tables(), id, selection);
         if (frame === null && isLarge(tables(), id) && source.status === "none") {
           panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };

@@ -3,8 +3,6 @@
 import { column, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
 
-// The answer of op `ribbon`: who came late to which collective, by bins of a window.
-
 /** Arrivals of one rank: places in the columns, by bin. */
 interface RibbonPart {
   first: number;

@@ -2,8 +2,6 @@
 
 import type { Scene, SceneRank, SceneTrack, Slice, TableName } from "./source";
 
-// Checks the scene that a widget holds: a page of another version must say so, not draw nonsense.
-
 export function readScene(value: unknown): Scene {
   if (value === null || typeof value !== "object") throw new Error("The widget holds no scene.");
   const scene = value as Partial<Scene>;

@@ -12,8 +12,6 @@ import type {
   TableName,
 } from "./source";
 
-// Selections as values: windows, rows, sets of events.
-
 /** Names one event of the job. */
 export interface EventKey {
   rank: number;

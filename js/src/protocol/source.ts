@@ -1,6 +1,8 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
-// The types that the parts of the page share. Times are integer nanoseconds since the origin.
+import type { Requests } from "../protocol.d";
+
+export type { Requests };
 
 export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
 
@@ -148,10 +150,12 @@ export interface Reply {
   buffer: ArrayBuffer | null;
 }
 
-/** Whoever answers: the kernel, or data embedded in the page. */
+export type Operation = keyof Requests;
+
+/** What answers requests: the kernel, or data embedded in the page. */
 export interface Source {
   /** Rejects with an Error whose message can be shown; aborts by signal. */
-  ask(op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply>;
+  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply>;
   /** "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. */
   readonly status: "live" | "busy" | "none";
   onStatus(listener: (status: "live" | "busy" | "none") => void, signal: AbortSignal): void;

@@ -3,8 +3,6 @@
 import type { Span } from "../protocol/source";
 import { SIZE } from "../ui/theme";
 
-// The view over time: where it is, where it is going, and how far it has come.
-
 interface Journey {
   from: Span;
   began: number;

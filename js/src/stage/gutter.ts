@@ -10,8 +10,6 @@ import { LATE_TINT } from "./paints";
 import type { Pen } from "./pen";
 import { BADGE_WIDTH, badgeLeft, type Band, type Layout, type PlacedRow, type Row } from "./rows";
 
-// The column of names on the left.
-
 export interface GutterScene {
   geometry: Geometry;
   theme: Theme;

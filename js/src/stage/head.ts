@@ -10,8 +10,6 @@ import { drawJobRibbon, type LatenessByRank } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
 import type { Pen } from "./pen";
 
-// Minimap, time axis, steps and phases: what stands above the rows.
-
 /** Steps nearer than this are not parted by lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 

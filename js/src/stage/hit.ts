@@ -10,8 +10,6 @@ import { badgeSpot, type Fold, rowInfo } from "./rows";
 import type { LaneSpot, Sightings } from "./rows_view";
 import type { TileStore } from "./tile_store";
 
-// What lies under a point.
-
 export interface HitScene {
   geometry: Geometry;
   scene: Scene;

@@ -3,10 +3,6 @@
 import { TILE_CELLS } from "../protocol/decode";
 import { EMPTY, MAX_LEVEL, type Tile, type TileStore } from "./tile_store";
 
-// * One lane's cells and slices over the tiles in sight, side by side, ready to draw. * Where a
-// tile is missing, the nearest loaded level stands in: finer ones are merged, which is exact,
-// coarser ones are stretched, which is marked.
-
 export const SLOT = {
   missing: 0,
   exact: 1,

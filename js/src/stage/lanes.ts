@@ -13,8 +13,6 @@ import type { Form, PlacedRow } from "./rows";
 import type { Sightings } from "./rows_view";
 import { levelOf } from "./tile_store";
 
-// Draws one lane into the raster: ground, columns of cells, rectangles, counters.
-
 /** All in device px; x from the left edge of the lanes. */
 export interface LanePlace extends RowPlace {
   form: Form;

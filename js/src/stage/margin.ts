@@ -8,8 +8,6 @@ import { isMpi, type LatenessByRank, type StatsByRank } from "./lanes";
 import type { Pen } from "./pen";
 import type { PlacedRow } from "./rows";
 
-// The column of totals on the right: where each rank's device time goes in this view.
-
 const PAD = 12;
 
 export interface MarginScene {

@@ -9,8 +9,6 @@ import type { Pen } from "./pen";
 import type { Sightings } from "./rows_view";
 import type { PlacedMarks } from "./tile_loader";
 
-// What lies over the rows: selection, hover, brush, ruler, notes, search marks.
-
 export const NO_OVERLAY: Overlay = {
   hover: null,
   selected: null,

@@ -36,8 +36,6 @@ import type { Sightings } from "./rows_view";
 import { type LaneSpot, type RowsView } from "./rows_view";
 import type { StageData, WholeRows } from "./tile_loader";
 
-// Paints a frame: the parts that have changed, on two canvases.
-
 /** Lanes lower than this have no labels: the letters would touch both edges. */
 const LABEL_FROM_HEIGHT = 12;
 

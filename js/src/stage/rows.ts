@@ -3,8 +3,6 @@
 import type { Alike, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { formatCount, rangesText } from "../ui/formats";
 
-// Which rows there are and how high: folded ranks, heads of opened ranks, tracks.
-
 export interface Row {
   rank: SceneRank;
   /** Null for a folded rank or the head of an opened one. */

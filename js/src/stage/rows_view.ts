@@ -13,8 +13,6 @@ import {
   rowInfo,
 } from "./rows";
 
-// The rows as they are scrolled now: which are in sight, which lanes that makes, what is near.
-
 export class RowsView {
   state: RowState = { open: new Set(), pinned: [], filter: "" };
   layout: Layout;

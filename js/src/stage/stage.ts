@@ -26,8 +26,6 @@ import { placesOf, RowsView } from "./rows_view";
 import { loadPicture, svgOf } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 
-// The drawn part of a timeline: minimap, axis, steps, gutter, lanes, margin.
-
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
   return new DrawnStage(scene, source, theme);
 }

@@ -12,8 +12,6 @@ import { type Layout, placeRows } from "./rows";
 import { Sightings } from "./rows_view";
 import { loadWhole, MOST_BINS } from "./tile_loader";
 
-// A canvas context, as far as the drawings use one, that writes SVG.
-
 interface Settings {
   fillStyle: string;
   strokeStyle: string;

@@ -29,8 +29,6 @@ import {
   TileStore,
 } from "./tile_store";
 
-// Asks for tiles: one request at a time, always for what is in sight now.
-
 /** Stillness before tiles are fetched that are not in sight. */
 export const IDLE_MS = 90;
 /** No request for this long after a failure; then once more, and again when the view changes. */
@@ -167,12 +165,12 @@ export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
   private readonly loader: TileLoader;
-  private readonly statsAsk: Latest<Stats>;
-  private readonly minimapAsk: Latest<Minimap>;
-  private readonly searchAsk: Latest<PlacedMarks>;
-  private readonly chosenAsk: Latest<PlacedMarks>;
-  private readonly latenessAsk: Latest<Lateness>;
-  private readonly ribbonAsk: Latest<Ribbon>;
+  private readonly statsAsk: Latest<"stats", Stats>;
+  private readonly minimapAsk: Latest<"minimap", Minimap>;
+  private readonly searchAsk: Latest<"marks", PlacedMarks>;
+  private readonly chosenAsk: Latest<"marks", PlacedMarks>;
+  private readonly latenessAsk: Latest<"lateness", Lateness>;
+  private readonly ribbonAsk: Latest<"ribbon", Ribbon>;
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -185,7 +183,7 @@ export class StageData {
       source,
       "stats",
       STATS_WAIT_MS,
-      (reply, { start, end }) => decodeStats(reply, start as number, end as number),
+      (reply, { start, end }) => decodeStats(reply, start, end),
       () => onChange("stats"),
     );
     this.hasCollectives = scene.ranks.some(({ summary }) =>
@@ -195,7 +193,7 @@ export class StageData {
       source,
       "lateness",
       STATS_WAIT_MS,
-      (reply, { start, end }) => decodeLateness(reply, start as number, end as number),
+      (reply, { start, end }) => decodeLateness(reply, start, end),
       () => onChange("lateness"),
     );
     this.ribbonAsk = new Latest(
@@ -203,22 +201,22 @@ export class StageData {
       "ribbon",
       STATS_WAIT_MS,
       (reply, { start, end, bins }) =>
-        decodeRibbon(reply, { start: start as number, end: end as number, bins: bins as number }),
+        decodeRibbon(reply, { start: start, end: end, bins: bins }),
       () => onChange("ribbon"),
     );
     this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>
       onChange("minimap"),
     );
     const marks = () =>
-      new Latest<PlacedMarks>(
+      new Latest<"marks", PlacedMarks>(
         source,
         "marks",
         MARKS_WAIT_MS,
         (reply, { start, end, bins }) => ({
           marks: decodeMarks(reply),
-          start: start as number,
-          end: end as number,
-          bins: bins as number,
+          start: start,
+          end: end,
+          bins: bins,
         }),
         () => onChange("marks"),
       );
@@ -309,7 +307,7 @@ export class StageData {
     for (const ask of this.asks) ask.destroy();
   }
 
-  private get asks(): readonly Pick<Latest<never>, "retry" | "destroy">[] {
+  private get asks(): readonly Pick<Latest<never, never>, "retry" | "destroy">[] {
     const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
     return [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk];
   }

@@ -3,8 +3,6 @@
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";
 import type { Span } from "../protocol/source";
 
-// The tiles that the page has: by lane, level and index, the longest unused ones dropped first.
-
 /** 256 cells of one lane. Slices are in lane order. */
 export interface Tile {
   readonly busy: Uint16Array;

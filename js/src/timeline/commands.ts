@@ -15,8 +15,6 @@ import type { Search } from "./search";
 import type { Picking } from "./selected_event";
 import type { StatusLine } from "./status";
 
-// What each command does. Keys, buttons and menus all come here.
-
 interface CommandParts {
   ctx: Context;
   nav: Navigation;

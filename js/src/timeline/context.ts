@@ -8,8 +8,6 @@ import { button, icon } from "../ui/controls";
 import { aria, type Child, fill, h } from "../ui/dom";
 import { formatDuration, formatTime, plural, rangesText } from "../ui/formats";
 
-// What the parts of the timeline share.
-
 /** Something that happens, and who wants to know. */
 export class Emitter<T = void> {
   private readonly listeners: ((value: T) => void)[] = [];

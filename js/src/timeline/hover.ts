@@ -25,8 +25,6 @@ import { type Context, debounce, Emitter } from "./context";
 import type { Rows } from "./rows";
 import { arrivalWords, cutWords } from "./text";
 
-// Follows the pointer: outlines what is under it and says what it is.
-
 /** After resting this long on a cell, its exact figures are asked for. */
 const DWELL_MS = 140;
 /** The view has rested so long before what is under the pointer is named again. */

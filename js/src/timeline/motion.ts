@@ -4,8 +4,6 @@ import type { Slice, Span } from "../protocol/source";
 import { axisWidth, type Context } from "./context";
 import type { Navigation } from "./navigation";
 
-// What pointers and wheels mean, as arithmetic.
-
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
 export const SNAP_PX = 15;

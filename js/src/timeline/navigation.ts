@@ -7,8 +7,6 @@ import { MOTION } from "../ui/theme";
 import { calm, type Context, debounce, Emitter } from "./context";
 import type { Hover } from "./hover";
 
-// Moves the view, and keeps it and the shared state in step without answering its own echo.
-
 const SETTLE_MS = 120;
 
 export class Navigation {

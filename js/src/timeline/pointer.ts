@@ -22,8 +22,6 @@ import type { Picking } from "./selected_event";
 import type { StatusLine } from "./status";
 import { brushWords } from "./text";
 
-// Mouse, pen and fingers on the stage.
-
 interface PointerParts extends DragParts {
   rows: Rows;
   folding: Folding;

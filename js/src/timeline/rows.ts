@@ -13,8 +13,6 @@ import { aria } from "../ui/dom";
 import { type Context, Emitter } from "./context";
 import { foldedWords } from "./text";
 
-// Which ranks are open, which rows are pinned, which are filtered away.
-
 /** The name of a row in the shared list of pins. */
 export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
   return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;

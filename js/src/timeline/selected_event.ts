@@ -31,8 +31,6 @@ import type { Navigation } from "./navigation";
 import type { Rows } from "./rows";
 import { type Collective, lastOf, nameQuery, readCollective } from "./text";
 
-// The selected event, its details and arrows; the selected window or set of events.
-
 export class Picking {
   /** The event or what is known of it has changed. */
   readonly event = new Emitter();

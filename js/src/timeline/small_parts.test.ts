@@ -241,7 +241,7 @@ describe("one source for all", () => {
     };
     const observed = new ObservedSource(inner);
     observed.onReply((op, request) => told.push([op, request]));
-    await expect(observed.ask("lateness", { start: 0 })).resolves.toBe(reply);
+    await expect(observed.ask("lateness", { start: 0 } as never)).resolves.toBe(reply);
     expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: WITHIN_MS }));
     expect(told).toEqual([["lateness", { start: 0 }]]);
   });
@@ -252,9 +252,9 @@ describe("one source for all", () => {
     const failures: string[] = [];
     observed.onFailure((op, error) => failures.push(`${op}: ${error.message}`));
     fail.on = true;
-    await expect(observed.ask("stats", { start: 0 })).rejects.toThrow("broken");
+    await expect(observed.ask("stats", { start: 0 } as never)).rejects.toThrow("broken");
     fail.on = false;
-    await expect(observed.ask("stats", { start: 0 })).resolves.toBe(reply);
+    await expect(observed.ask("stats", { start: 0 } as never)).resolves.toBe(reply);
     expect(failures).toEqual(["stats: broken"]);
     expect(asked).toHaveLength(2);
   });

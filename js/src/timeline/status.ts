@@ -14,8 +14,6 @@ import type { Navigation } from "./navigation";
 import type { Folding, Rows } from "./rows";
 import { isWhole, plain, spanText, viewWords } from "./text";
 
-// The line below: what is seen, in words; at the right what is known of its truth.
-
 /** Who may speak, the most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
 type Layer = (typeof LAYERS)[number];

@@ -24,8 +24,6 @@ import {
 } from "../ui/formats";
 import type { Piece, Words } from "../ui/text";
 
-// What the view or the selection says, as one sentence: findings first, each with its number.
-
 const THIN = "\u2009";
 
 /** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */

@@ -13,8 +13,6 @@ import { filterError, type Rows } from "./rows";
 import type { SearchBox } from "./search";
 import { rankFacts } from "./text";
 
-// Everything that can be done, as buttons; each names its key.
-
 const FOLD = "Fold similar ranks";
 
 export class Toolbar {

@@ -34,8 +34,6 @@ import { type KernelSays, StatusLine, ViewFacts } from "./status";
 import { searchWords } from "./text";
 import { FilterBox, Toolbar } from "./toolbar";
 
-// One view of a timeline: puts the parts together and into a page.
-
 export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
 
 interface AppOptions {

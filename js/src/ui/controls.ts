@@ -4,8 +4,6 @@ import type { Brief, Chosen, Kind, PanelFrame } from "../protocol/source";
 import { type Child, h, svg } from "./dom";
 import type { Words } from "./text";
 
-// Buttons, keys and swatches: the small things that every panel is made of.
-
 /** The name that a key has on this keyboard: Macs say ⌘ where others say Ctrl. */
 function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;

@@ -3,8 +3,6 @@
 import type { ThemeName } from "../protocol/source";
 import { toggle } from "./dom";
 
-// Light or dark, as the host shows itself.
-
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
 

@@ -2,8 +2,6 @@
 
 import { aria, focused, h } from "./dom";
 
-// A small sheet under a button. One is open at a time; it never leaves the widget.
-
 export class Popover {
   readonly el: HTMLElement;
   private shut: AbortController | null = null;

@@ -8,8 +8,6 @@ import { formatCount, formatDuration } from "./formats";
 import { watchBoxes } from "./host";
 import { leftOutWords, sentences, toldApart } from "./text";
 
-// A table of names: sorted, filtered, with bars in its cells; a click chooses the name.
-
 export type Row = (column: string) => Value;
 
 export interface ColumnLook {

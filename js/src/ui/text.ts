@@ -4,8 +4,6 @@ import type { PanelFrame } from "../protocol/source";
 import { formatCount } from "./formats";
 import { FONT_FAMILY } from "./theme";
 
-// How wide texts are, and how they fit.
-
 type Weight = "normal" | "bold";
 
 const MOST = 4000;

@@ -2,8 +2,6 @@
 
 import { type Child, fill, h } from "./dom";
 
-// What is under the pointer, beside it; never over the mark itself.
-
 export class Tooltip {
   readonly el: HTMLElement;
 

@@ -37,8 +37,6 @@ import {
 } from "../../ui/formats";
 import { type Collective, eventCode, lastOf, type Member, waitsWords } from "../text";
 
-// One event: what it is, how it compares, its arguments, and what can be done with it.
-
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;
 const PARENTS_SHOWN = 2;

@@ -16,8 +16,6 @@ import { ExportPanel } from "./export";
 import { ProblemsPanel } from "./problems";
 import { AreaPanel } from "./selection";
 
-// Which panel is open, and what it shows.
-
 /** A drag of an edge ends in one request, a sequence of clicks in few. */
 const TOTALS_MS = 60;
 const SAY_MS = 100;
