@@ -1,4 +1,4 @@
-// Answers requests from what a saved page holds, as its own script would: one JSON request a line.
+// Answers requests from what a saved page holds, as its own script would: one JSON request per line.
 //   node page_engine.mjs PAGE.html < requests > replies
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";

@@ -83,7 +83,7 @@ def test_pictures_lie_as_the_timelines_do(view, tmp_path):
 
 
 def test_colours_and_legend_are_those_of_the_page(repo):
-    source = (repo / "js" / "src" / "compare" / "event_classes.ts").read_text("utf-8")
+    source = (repo / "js" / "src" / "facts" / "event_classes.ts").read_text("utf-8")
     for theme, colours in COLOURS.items():
         block = re.search(rf"{theme}: {{(.*?)}}", source, re.DOTALL)[1]
         assert dict(re.findall(r'(\w+): "(#\w+)"', block)) == dict(colours)
