@@ -63,26 +63,26 @@ _IN_HTA = {
 Data = dict[str, Any]
 
 
-def _with_data(
-    items: Iterable[tuple[tuple[int, ...], Data]], data: bool | str, default: Any
-) -> list[Any]:
-    if data is False:
-        return [key if len(key) > 1 else key[0] for key, _ in items]
-    return [(*key, entry if data is True else entry.get(data, default)) for key, entry in items]
-
-
-class _NodeView(dict[int, Data]):
-    """The nodes with their data; ``nodes(data=…)`` as in networkx."""
-
-    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:
-        return _with_data([((node,), entry) for node, entry in self.items()], data, default)
+class _View(dict[Any, Data]):
+    """Nodes or edges with their data."""
 
     def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
-        return self(data, default)
+        if data is False:
+            return list(self)
+        values = (entry if data is True else entry.get(data, default) for entry in self.values())
+        pairs = zip(self, values, strict=True)
+        return [(*key, value) if isinstance(key, tuple) else (key, value) for key, value in pairs]
 
 
-class _EdgeView(dict[tuple[int, int], Data]):
-    """The edges with their data by pairs of nodes; ``edges(nbunch, data=…)`` as in networkx."""
+class _NodeView(_View):
+    """The nodes; ``nodes(data=…)`` as in networkx."""
+
+    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:
+        return self.data(data, default)
+
+
+class _EdgeView(_View):
+    """The edges by pairs of nodes; ``edges(nbunch, data=…)`` as in networkx."""
 
     end = 0  # the place in a pair that `nbunch` restricts
 
@@ -93,14 +93,11 @@ class _EdgeView(dict[tuple[int, int], Data]):
         *,
         default: Any = None,
     ) -> list[Any]:
-        items = list(self.items())
-        if nbunch is not None:
-            wanted = set(nbunch) if isinstance(nbunch, Iterable) else {nbunch}
-            items = [item for item in items if item[0][self.end] in wanted]
-        return _with_data(items, data, default)
-
-    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
-        return self(data=data, default=default)
+        if nbunch is None:
+            return self.data(data, default)
+        wanted = set(nbunch) if isinstance(nbunch, Iterable) else {nbunch}
+        chosen = {pair: entry for pair, entry in self.items() if pair[self.end] in wanted}
+        return _View(chosen).data(data, default)
 
 
 class _InEdgeView(_EdgeView):

@@ -78,7 +78,7 @@ def write_byteps_job(
     killed : bool, default False
         Whether servers are killed, which loses the unflushed end of their files.
     truth_path : path-like, optional
-        File of the truth, by default ``<path>.truth.json`` beside the folder.
+        File of the truth, by default ``<path>.truth.json`` next to the folder.
 
     Returns
     -------

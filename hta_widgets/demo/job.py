@@ -38,6 +38,190 @@ _MARGIN_NS = 400_000  # the profiler's span exceeds the steps by this much on bo
 _FILES_AT_ONCE = 200  # below the usual limit of open files
 
 
+def write_demo(
+    directory: str | Path,
+    *,
+    ranks: int = 8,
+    steps: int = 5,
+    seed: int = 0,
+    straggler: int | None = 5,
+    factor: float = 1.25,
+    skew_us: float = 200.0,
+    tensor_ranks: int | None = None,
+    strided: bool = False,
+    missing: Sequence[int] = (),
+    uneven_us: float = 0.0,
+    events_per_step: int | None = None,
+    changes: Iterable[ChangeName] = (),
+    format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
+    truth_path: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
+
+    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
+    and waits for the device to read the loss. Gradients are reduced bucket by bucket during the
+    backward pass. A collective ends on all its members at once, a transfer time after the last
+    arrival. The same arguments give the same bytes.
+
+    Parameters
+    ----------
+    directory : path-like
+        Folder of the files ``rank-0.json.gz`` …; created if missing.
+    ranks, steps : int
+        Size of the job.
+    seed : int
+        Seed of all noise.
+    straggler : int or None, default 5
+        The slow rank; the last rank if there are fewer, no rank if None.
+    factor : float, default 1.25
+        How many times longer the straggler's host and kernels take.
+    skew_us : float, default 200
+        Largest error of a clock; rank 0's clock is right.
+    tensor_ranks : int, optional
+        Neighbours that split sequences among them and gather them again in every layer, in process
+        groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
+    strided : bool, default False
+        Reduce gradients among the ranks of the same place in their tensor group, not among all.
+    missing : sequence of int
+        Ranks that take part but write no file.
+    uneven_us : float, default 0
+        Recording begins up to this much after the job, differently on each rank; earlier events
+        are not in the file.
+    events_per_step : int, optional
+        Roughly how many records a rank writes in a step; decides the number of layers. The default
+        is 12 layers, about 5 000 records.
+    changes : iterable of str, optional
+        Differences from the usual job, to be found by comparing the two:
+        ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
+        ``"fused_kernel"``: one kernel does what two do in the backward pass of layer norms;
+        ``"moved_collective"``: the first bucket of gradients is reduced last; ``"extra_copy"``:
+        the logits are copied on the device before the loss.
+    format : {"json.gz", "json"}
+        Compressed or plain.
+    truth_path : path-like, optional
+        File of the truth, by default ``<directory>_truth.json`` next to the directory, in which
+        every JSON file is a trace.
+
+    Returns
+    -------
+    dict
+        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (the
+        error of its clock), ``wait_us_total``, ``imposed_wait_us`` (the others' waits when it
+        arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
+        file. ``collectives`` is their number; ``observed`` has the same figures over the events
+        in the files. ``collective_list`` has members, arrivals and end of each, ns since
+        ``zero_ns``, the job's start on the true clock. ``changes`` lists what a comparison with
+        the usual job should find.
+
+    Raises
+    ------
+    TraceError
+        If the arguments describe no possible job.
+
+    Examples
+    --------
+    >>> truth = write_demo("demo-job", ranks=8, steps=5, seed=0)
+    >>> truth["straggler"]
+    5
+    """
+    if format not in {"json.gz", "json"}:
+        raise TraceError(
+            f"a demo cannot be written as {format!r}", remedy='Use "json.gz" or "json".'
+        )
+    plan = Plan.draw(
+        ranks,
+        steps,
+        seed,
+        straggler=straggler,
+        factor=factor,
+        skew_us=skew_us,
+        tensor_ranks=tensor_ranks,
+        strided=strided,
+        missing=missing,
+        uneven_us=uneven_us,
+    )
+    injected = checked_changes(changes, ranks=ranks)
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
+    program, nodes = training_step(_model(plan, events_per_step, injected))
+    template = step_template(program, nodes)
+    truth = Truth(plan, program)
+    for first in range(0, len(plan.written), _FILES_AT_ONCE):
+        written = plan.written[first : first + _FILES_AT_ONCE]
+        _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
+    known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
+    known["changes"] = truth_of_changes(injected)
+    path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
+    if truth_path is not None:
+        path = Path(truth_path)
+    path.write_text(json.dumps(known), encoding="utf-8")
+    return known | {"truth_path": str(path)}
+
+
+def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
+    groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
+    model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
+    if events_per_step is None:
+        return replace(model, changes=changes)
+    two, three = (
+        len(step_template(*training_step(replace(model, layers=layers))).records)
+        for layers in (2, 3)
+    )
+    layers = 2 + round((events_per_step - two) / (three - two))
+    return replace(model, layers=max(1, layers), changes=changes)
+
+
+def _write(
+    folder: Path,
+    files: dict[int, str],
+    plan: Plan,
+    program: Program,
+    template: StepTemplate,
+    truth: Truth,
+) -> None:
+    """Run the whole job, and write the files of some of its ranks."""
+    own_ns = _JOB_NS + plan.skew_ns
+    first_pass = plan.written[0] in files
+    with ExitStack() as stack:
+        out = {rank: stack.enter_context(_opened(folder / name)) for rank, name in files.items()}
+        named = {rank: template.of_rank(plan.names_of(rank)) for rank in files}
+        for rank, file in out.items():
+            head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
+            file.write(head.encode())
+        for step, times in enumerate(simulate(program, plan)):
+            if first_pass:
+                truth.add(step, times)
+            for rank, file in out.items():
+                now = times.times_ns[rank]
+                records = named[rank]
+                if now.min() < plan.record_from_ns[rank]:
+                    records = records.since(now, plan.record_from_ns[rank])
+                file.write(records.fill(now + own_ns[rank], step))
+                truth.count(rank, len(records.records), int(records.complete.sum()))
+        ends_ns = times.times_ns[:, len(program.costs) - 1]
+        for rank, file in out.items():
+            start_ns = own_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
+            end_ns = own_ns[rank] + ends_ns[rank] + _MARGIN_NS
+            tail, records_left, events = document.footer(rank, int(start_ns), int(end_ns))
+            file.write(tail.encode())
+            truth.count(rank, records_left, events)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        # No time or name in the header, so the same job gives the same bytes.
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
+            yield cast("IO[bytes]", packed)
+
+
+# --- the job's times and truth --------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class StepTimes:
     """Times of one step, ns on the true clock."""
@@ -240,184 +424,3 @@ class Truth:
             "files": {str(rank): name for rank, name in files.items()},
             "collective_list": self.collectives,
         }
-
-
-def write_demo(
-    directory: str | Path,
-    *,
-    ranks: int = 8,
-    steps: int = 5,
-    seed: int = 0,
-    straggler: int | None = 5,
-    factor: float = 1.25,
-    skew_us: float = 200.0,
-    tensor_ranks: int | None = None,
-    strided: bool = False,
-    missing: Sequence[int] = (),
-    uneven_us: float = 0.0,
-    events_per_step: int | None = None,
-    changes: Iterable[ChangeName] = (),
-    format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
-    truth_path: str | Path | None = None,
-) -> dict[str, Any]:
-    """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
-
-    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
-    and waits for the device to read the loss. Gradients are reduced bucket by bucket during the
-    backward pass. A collective ends on all its members at once, a transfer time after the last
-    arrival. The same arguments give the same bytes.
-
-    Parameters
-    ----------
-    directory : path-like
-        Folder of the files ``rank-0.json.gz`` …; created if missing.
-    ranks, steps : int
-        Size of the job.
-    seed : int
-        Seed of all noise.
-    straggler : int or None, default 5
-        The slow rank; the last rank if there are fewer, no rank if None.
-    factor : float, default 1.25
-        How many times longer the straggler's host and kernels take.
-    skew_us : float, default 200
-        Largest error of a clock; rank 0's clock is right.
-    tensor_ranks : int, optional
-        Neighbours that split sequences among them and gather them again in every layer, in process
-        groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
-    strided : bool, default False
-        Reduce gradients among the ranks of the same place in their tensor group, not among all.
-    missing : sequence of int
-        Ranks that take part but write no file.
-    uneven_us : float, default 0
-        Recording begins up to this much after the job, differently on each rank; earlier events
-        are not in the file.
-    events_per_step : int, optional
-        Roughly how many records a rank writes in a step; decides the number of layers. The default
-        is 12 layers, about 5 000 records.
-    changes : iterable of str, optional
-        Differences from the usual job, to be found by comparing the two:
-        ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;
-        ``"fused_kernel"``: one kernel does what two do in the backward pass of layer norms;
-        ``"moved_collective"``: the first bucket of gradients is reduced last; ``"extra_copy"``:
-        the logits are copied on the device before the loss.
-    format : {"json.gz", "json"}
-        Compressed or plain.
-    truth_path : path-like, optional
-        File of the truth, by default ``<directory>_truth.json`` beside the directory, in which
-        every JSON file is a trace.
-
-    Returns
-    -------
-    dict
-        The truth, as in the file, and its ``truth_path``. By rank: ``speed``, ``skew_us`` (the
-        error of its clock), ``wait_us_total``, ``imposed_wait_us`` (the others' waits when it
-        arrived last), ``last_arrivals``, and ``records`` and ``events`` (complete events) in its
-        file. ``collectives`` is their number; ``observed`` has the same figures over the events
-        in the files. ``collective_list`` has members, arrivals and end of each, ns since
-        ``zero_ns``, the job's start on the true clock. ``changes`` lists what a comparison with
-        the usual job should find.
-
-    Raises
-    ------
-    TraceError
-        If the arguments describe no possible job.
-
-    Examples
-    --------
-    >>> truth = write_demo("demo-job", ranks=8, steps=5, seed=0)
-    >>> truth["straggler"]
-    5
-    """
-    if format not in {"json.gz", "json"}:
-        raise TraceError(
-            f"a demo cannot be written as {format!r}", remedy='Use "json.gz" or "json".'
-        )
-    plan = Plan.draw(
-        ranks,
-        steps,
-        seed,
-        straggler=straggler,
-        factor=factor,
-        skew_us=skew_us,
-        tensor_ranks=tensor_ranks,
-        strided=strided,
-        missing=missing,
-        uneven_us=uneven_us,
-    )
-    injected = checked_changes(changes, ranks=ranks)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
-    program, nodes = training_step(_model(plan, events_per_step, injected))
-    template = step_template(program, nodes)
-    truth = Truth(plan, program)
-    for first in range(0, len(plan.written), _FILES_AT_ONCE):
-        written = plan.written[first : first + _FILES_AT_ONCE]
-        _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
-    known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
-    known["changes"] = truth_of_changes(injected)
-    path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
-    if truth_path is not None:
-        path = Path(truth_path)
-    path.write_text(json.dumps(known), encoding="utf-8")
-    return known | {"truth_path": str(path)}
-
-
-def _model(plan: Plan, events_per_step: int | None, changes: frozenset[ChangeName]) -> Model:
-    groups = {way: len(groups[0].ranks) for way, groups in plan.groups.items()}
-    model = Model(ranks=groups["world"], tensor_ranks=groups.get("tensor", 1))
-    if events_per_step is None:
-        return replace(model, changes=changes)
-    two, three = (
-        len(step_template(*training_step(replace(model, layers=layers))).records)
-        for layers in (2, 3)
-    )
-    layers = 2 + round((events_per_step - two) / (three - two))
-    return replace(model, layers=max(1, layers), changes=changes)
-
-
-def _write(
-    folder: Path,
-    files: dict[int, str],
-    plan: Plan,
-    program: Program,
-    template: StepTemplate,
-    truth: Truth,
-) -> None:
-    """Run the whole job, and write the files of some of its ranks."""
-    own_ns = _JOB_NS + plan.skew_ns
-    first_pass = plan.written[0] in files
-    with ExitStack() as stack:
-        out = {rank: stack.enter_context(_opened(folder / name)) for rank, name in files.items()}
-        named = {rank: template.of_rank(plan.names_of(rank)) for rank in files}
-        for rank, file in out.items():
-            head = document.header(rank, plan.ranks, plan.configs_of(rank), plan.seed)
-            file.write(head.encode())
-        for step, times in enumerate(simulate(program, plan)):
-            if first_pass:
-                truth.add(step, times)
-            for rank, file in out.items():
-                now = times.times_ns[rank]
-                records = named[rank]
-                if now.min() < plan.record_from_ns[rank]:
-                    records = records.since(now, plan.record_from_ns[rank])
-                file.write(records.fill(now + own_ns[rank], step))
-                truth.count(rank, len(records.records), int(records.complete.sum()))
-        ends_ns = times.times_ns[:, len(program.costs) - 1]
-        for rank, file in out.items():
-            start_ns = own_ns[rank] + plan.record_from_ns[rank] - _MARGIN_NS
-            end_ns = own_ns[rank] + ends_ns[rank] + _MARGIN_NS
-            tail, records_left, events = document.footer(rank, int(start_ns), int(end_ns))
-            file.write(tail.encode())
-            truth.count(rank, records_left, events)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("wb") as raw:
-        if path.suffix != ".gz":
-            yield raw
-            return
-        # No time or name in the header, so the same job gives the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", compresslevel=4, fileobj=raw, mtime=0) as packed:
-            yield cast("IO[bytes]", packed)

@@ -105,7 +105,7 @@ def write_mpi_job(
     job : int
         Number of the batch job.
     truth_path : path-like, optional
-        File of the truth, by default ``DIR_truth.json`` beside the directory.
+        File of the truth, by default ``DIR_truth.json`` next to the directory.
 
     Returns
     -------

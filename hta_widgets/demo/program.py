@@ -297,7 +297,7 @@ class Program:
     """The events of one step, in the host's order, at numbered ticks."""
 
     costs: list[float] = field(default_factory=lambda: [0.0])
-    #: costs of a second thread's ticks, numbered after the first's, and the tick where it starts
+    #: costs of a second thread's ticks, numbered after the first's, and the tick of its start
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
     #: ticks whose cost varies much more than that of others: the data loader's

@@ -76,7 +76,7 @@ def test_only_the_path_and_named_ranges_are_written(job, tmp_path):
     }
 
 
-def test_the_rest_stays_as_it_stands_where_all_is_written(job, tmp_path):
+def test_all_other_events_are_written_unchanged(job, tmp_path):
     report = export_critical_path(job, tmp_path / "all.json", 0, only_path=False)
     before, after = events_of(Path(job[0].path)), events_of(report.path)
     kept = after[: len(before)]
@@ -104,7 +104,7 @@ def test_all_edges_can_be_drawn(job, tmp_path):
     assert {e["args"]["critical"] for e in arrows} == {True, False}
 
 
-def test_the_input_is_not_replaced_unless_asked_for(job):
+def test_the_input_is_not_replaced_by_default(job):
     own = Path(job[0].path)
     before = own.read_bytes()
     with pytest.raises(hw.TraceError, match="was read from"):

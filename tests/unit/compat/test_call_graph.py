@@ -43,7 +43,7 @@ def events(graph):
     return graph.trace_data.get_trace(3)
 
 
-def test_what_lies_above_and_below(events):
+def test_parents_and_depths(events):
     assert events["parent"].to_dict() == {
         1: -10, 2: 1, 3: 2, 4: 3, 5: 1, 6: 1, 7: 4, 8: 6, 9: 8, 10: -1,
     }  # fmt: skip
@@ -69,7 +69,7 @@ def test_device_events_below_each(events):
     assert events.loc[7, below].tolist() == [1, 15, 15, 20, 35]
 
 
-def test_backward_threads_hang_below_the_step(graph):
+def test_backward_threads_are_below_the_step(graph):
     assert graph.mapping.to_dict("list") == {
         "rank": [3, 3],
         "pid": [1, 1],
@@ -81,7 +81,7 @@ def test_backward_threads_hang_below_the_step(graph):
     }
 
 
-def test_walks(graph):
+def test_traversals(graph):
     stack = next(graph.get_call_stacks(tid=10))
     assert stack.get_path_to_root(7) == [7, 4, 3, 2, 1, -10]
     assert stack.get_root(7) == -10

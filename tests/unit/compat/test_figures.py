@@ -39,7 +39,7 @@ def test_outside_notebooks_nothing_is_drawn(monkeypatch):
     assert not figures.in_notebook()
 
 
-def test_outside_notebooks_one_line_says_so(capsys):
+def test_outside_notebooks_one_line_is_printed(capsys):
     figures.print_where_figures_show.cache_clear()
     figures.show("comm_comp_overlap", FRAME.head(0))
     assert capsys.readouterr() == ("", "")
@@ -52,7 +52,7 @@ def test_outside_notebooks_one_line_says_so(capsys):
     assert "to_html" in err
 
 
-def test_stragglers_too_say_so(capsys, tmp_path):
+def test_stragglers_outside_notebooks_print_the_line(capsys, tmp_path):
     figures.print_where_figures_show.cache_clear()
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
     analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
@@ -84,7 +84,7 @@ def test_bokeh_comes_once_and_again_when_its_cell_runs_again(notebook):
     assert large == [True, False, False, True, False]
 
 
-def test_text_of_a_trace_ends_no_script(notebook):
+def test_text_of_a_trace_is_escaped(notebook):
     frame = FRAME.assign(note="</script><script>alert(1)</script>")
     figures.show("comm_comp_overlap", frame, title="</script><b>")
     script = notebook.outputs[0]["text/html"].rpartition("const item = ")[2]

@@ -82,7 +82,7 @@ def df(symbols):
         (CompositeFilter([IterationFilter(3), NameFilter("aten")]), [1, 3]),
     ],
 )
-def test_what_a_filter_chooses(chosen, expected, df, symbols):
+def test_matching_rows(chosen, expected, df, symbols):
     assert chosen(df, symbols)["index"].tolist() == expected
 
 
@@ -91,7 +91,7 @@ def test_without_a_symbol_table_names_are_text(df):
     assert GPUKernelFilter()(df)["index"].tolist() == [6, 7]
 
 
-def test_what_is_not_there_chooses_all(df):
+def test_missing_columns_and_tables_keep_all_rows(df):
     assert len(RankFilter(3)(df)) == len(df)
     assert RankFilter([1])(df.assign(rank=[0, 1] * 4))["index"].tolist() == [1, 3, 5, 7]
 
@@ -105,11 +105,11 @@ def test_what_is_not_there_chooses_all(df):
         TimeRangeFilter((0, 1)),
     ],
 )
-def test_an_empty_frame_stays_as_it_is(chosen):
+def test_an_empty_frame_is_unchanged(chosen):
     assert chosen(pd.DataFrame()).empty
 
 
-def test_what_filters_refuse():
+def test_wrong_arguments_raise():
     itself = CompositeFilter([])
     with pytest.raises(ValueError, match="hold itself"):
         itself.__init__([itself])
@@ -135,16 +135,16 @@ def test_what_filters_refuse():
         (CombinedOperatorFilter("## forward ##", "aten::a", "aten::b", True), [6, 2]),
     ],
 )
-def test_what_lies_to_an_operator(chosen, expected, df):
+def test_events_by_position_to_an_operator(chosen, expected, df):
     assert chosen(df)["index"].tolist() == expected
 
 
-def test_ways_that_are_names_only(df):
+def test_methods_without_an_implementation_raise(df):
     with pytest.raises(ValueError, match="not offered"):
         OperatorFilter("aten::a", 0, OperatorFilterMethod.Stack)(df)
 
 
-def test_looks_into_frames(df, symbols):
+def test_helpers_for_frames(df, symbols):
     assert get_iterations(df) == [3, 4]
     assert find_op_occurrence(df, "aten::a", -1)[1]["index"] == 4
     assert find_op_occurrence(df, "aten::a", -3)[0] is False
@@ -155,7 +155,7 @@ def test_looks_into_frames(df, symbols):
         assert found.tolist() == [1, 4, 6]
 
 
-def test_ranges_as_long_as_what_they_launched(df, symbols):
+def test_ranges_take_the_span_of_their_device_events(df, symbols):
     df = df.assign(num_kernels=0, first_kernel_start=-1, kernel_span=0)
     df.loc[0, ["num_kernels", "first_kernel_start", "kernel_span"]] = [1, 30, 5]
     aligned = align_module_with_kernels(df, ["## forward ##", "aten"], symbols)

@@ -27,7 +27,7 @@ def by_name(durations):
     return pd.DataFrame(rows, columns=columns).astype({"name": "str"})
 
 
-def test_names_beyond_the_limit_are_put_together_as_events():
+def test_names_beyond_the_limit_become_others():
     durations = {"a": [100, 300], "b": [90], "c": [10, 20, 30], "d": [5]}
     frame = top_names(by_name(durations), num_kernels=2, duration_ratio=1.0)
     assert frame["name"].tolist() == ["a", "b", "others"]
@@ -37,7 +37,7 @@ def test_names_beyond_the_limit_are_put_together_as_events():
     assert others["std_ns"] == pytest.approx(np.std([10, 20, 30, 5], ddof=1))
 
 
-def test_names_beyond_the_share_of_time_are_put_together():
+def test_names_beyond_the_share_of_time_become_others():
     # Running sums 100, 150, 160; their median is 150.
     frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.5)
     assert frame["name"].tolist() == ["a", "b", "others"]
@@ -87,7 +87,7 @@ def collectives(arrivals, name=small.NCCL, end=900):
     return pd.DataFrame(rows), TraceSymbolTable([name])
 
 
-def test_who_starts_last_is_counted_in_each_iteration():
+def test_last_starts_are_counted_by_iteration():
     df, symbols = collectives({0: [100, 100, 100], 1: [300, 100, 300], 2: [200, 500, 200]})
     counts = find_stragglers_with_late_start_comm_kernels(df, symbols, 1)
     assert counts.to_dict() == {0: 0, 1: 2, 2: 1}
@@ -95,20 +95,20 @@ def test_who_starts_last_is_counted_in_each_iteration():
     assert both.to_dict() == {0: 1, 1: 3, 2: 3}  # 0 and 1 share the second place once
 
 
-def test_who_comes_last_has_a_short_kernel_and_counts():
+def test_the_last_rank_counts_despite_its_short_kernel():
     # Rank 1 leaves 2 of 1000 us after it came: less than 1 % of the iteration.
     df, symbols = collectives({0: [100], 1: [898], 2: [200]})
     assert find_stragglers_with_late_start_comm_kernels(df, symbols, 1).idxmax() == 1
 
 
-def test_one_rank_has_nobody_to_be_late_for():
+def test_one_rank_has_no_stragglers():
     df, symbols = collectives({0: [100, 200]})
     assert find_stragglers_with_late_start_comm_kernels(df, symbols).empty
     df, symbols = collectives({0: [100], 1: [200]}, name="gemm")
     assert find_stragglers_with_late_start_comm_kernels(df, symbols).empty
 
 
-def test_short_collectives_count_where_there_are_no_long_ones(tmp_path):
+def test_short_collectives_count_without_long_ones(tmp_path):
     files = {}
     for rank, arrival in ((0, 10), (1, 40)):
         events = [

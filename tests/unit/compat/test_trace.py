@@ -1,4 +1,4 @@
-"""HTA's frames: columns, units, and what their numbers stand for."""
+"""HTA's frames: columns, units, and the meaning of their numbers."""
 
 import json
 
@@ -109,7 +109,7 @@ def _parsed(folder, config):
     return t.get_trace(0)
 
 
-def test_ranks_lie_on_one_clock(tmp_path):
+def test_ranks_share_one_clock(tmp_path):
     for rank, start in ((0, 100_000), (1, 103_000)):
         write(tmp_path, [small.event("cpu_op", "aten::mm", start, start + 1000)], rank)
     t = Trace(trace_dir=str(tmp_path))
@@ -117,7 +117,7 @@ def test_ranks_lie_on_one_clock(tmp_path):
     assert [t.get_trace(rank)["ts"].tolist() for rank in (0, 1)] == [[0], [3]]
 
 
-def test_last_step_is_left_out_and_kept_if_asked_for(tmp_path):
+def test_last_step_is_left_out_by_default(tmp_path):
     steps = [
         small.event("user_annotation", f"ProfilerStep#{n}", n * 10_000, n * 10_000 + 9_000, pid=1)
         for n in range(3)
@@ -185,7 +185,7 @@ def test_rows_and_ranks_that_are_dropped_from_frames_are_left_out(edited):
     assert busy(edited) == {0: 2}  # the same events, as both files are equal
 
 
-def test_what_is_dropped_before_ranks_are_aligned_stays_dropped(edited, tmp_path):
+def test_rows_dropped_before_alignment_stay_dropped(edited, tmp_path):
     trace = Trace(trace_dir=str(tmp_path))
     trace.parse_traces()
     trace.decode_symbol_ids()
@@ -249,7 +249,7 @@ def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
         trace.parse_traces()
 
 
-def test_stated_ranks_win_and_the_others_are_told(tmp_path, caplog):
+def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
     events = json.dumps([small.event("cpu_op", "aten::mm", 0, 10)] * 4000)
     (tmp_path / "a.json").write_text(f'{{"traceEvents": {events}}}')
     (tmp_path / "b.json").write_text(
@@ -287,7 +287,7 @@ def test_files_by_rank_and_as_a_list(tmp_path):
         hw.TraceAnalysis("rank-0.json", folder)
 
 
-def test_what_hta_wrote_and_what_is_no_trace_is_no_rank(tmp_path):
+def test_copies_by_hta_and_other_files_are_not_ranks(tmp_path):
     path = write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)])
     for name in ("rank-0_with_counters.json", "overlaid_rank-0.json"):
         (tmp_path / name).write_bytes(path.read_bytes())
@@ -331,7 +331,7 @@ def test_annotations_on_the_host_are_not_taken_for_those_of_a_device(tmp_path):
     assert found["user_annotation"].tolist() == [-1]
 
 
-def test_settings_of_hta_without_effect_are_warned_of(edited, tmp_path, caplog, monkeypatch):
+def test_settings_without_effect_are_warned_of(edited, tmp_path, caplog, monkeypatch):
     edited.critical_path_analysis(0, "", 0)
     assert not caplog.messages
     monkeypatch.setenv("CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS", "1")

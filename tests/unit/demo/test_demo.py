@@ -1,4 +1,4 @@
-"""The demo job: the same bytes again, physics in every file, and a truth that agrees with them."""
+"""The demo job: reproducible bytes, plausible times, and a truth that agrees with the files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_truth_counts_what_is_in_the_files(demo):
         assert sum(e["ph"] == "X" for e in document["traceEvents"]) == truth["events"][rank]
 
 
-def test_the_default_job_has_the_size_that_was_promised(tmp_path):
+def test_the_default_job_has_the_documented_size(tmp_path):
     truth = write_demo(tmp_path / "job")
     assert len(truth["files"]) == 8
     assert all(15_000 <= count <= 30_000 for count in truth["records"])
@@ -189,7 +189,7 @@ def test_flows_have_both_ends(demo):
                 assert both["s"][0]["ts"] < both["f"][0]["ts"]
 
 
-def test_gradients_are_reduced_beside_the_backward_pass(demo):
+def test_gradients_are_reduced_during_the_backward_pass(demo):
     _, documents, _ = demo
     for document in documents.values():
         spans = {7: [], 20: []}
@@ -254,7 +254,7 @@ def test_the_straggler_imposes_the_waits(demo):
     assert imposed[3] > 5 * max(imposed[:3])
 
 
-def test_nobody_stands_out_in_a_healthy_job(tmp_path):
+def test_a_healthy_job_has_no_straggler(tmp_path):
     truth = write_demo(tmp_path / "job", ranks=4, steps=2, straggler=None, tensor_ranks=1)
     assert truth["straggler"] is None
     assert truth["speed"] == [1.0] * 4
@@ -268,7 +268,7 @@ def test_strided_groups_reduce_gradients_among_peers(tmp_path):
     assert {g["description"] for g in truth["groups"].values()} == {"mesh_tp", "mesh_dp"}
 
 
-def test_missing_ranks_leave_no_file_and_no_observation(tmp_path):
+def test_missing_ranks_have_no_file_and_no_observation(tmp_path):
     truth = write_demo(tmp_path / "job", ranks=4, steps=1, missing=[3, 1], tensor_ranks=1)
     assert sorted(p.name for p in (tmp_path / "job").iterdir()) == [
         "rank-0.json.gz",

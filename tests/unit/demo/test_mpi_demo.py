@@ -1,4 +1,4 @@
-"""Made-up MPI jobs: the same bytes again, and pages of documentation that run on them."""
+"""MPI demo jobs: reproducible bytes, and documentation that runs on them."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def test_the_same_arguments_give_the_same_bytes(tmp_path):
     assert contents(tmp_path / "a") != contents(tmp_path / "c")
 
 
-def test_what_was_there_of_the_job_goes(tmp_path):
+def test_earlier_files_of_the_job_are_deleted(tmp_path):
     write_mpi_job(tmp_path, ranks=6, steps=2, truth_path=tmp_path / "truth.json")
     write_mpi_job(
         tmp_path, ranks=2, steps=2, traces=False, truth_path=tmp_path / "truth.json", hosts=1
@@ -62,7 +62,7 @@ def test_many_ranks_come_with_a_histogram(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [{"ranks": 0}, {"steps": 0}, {"hosts": 9}, {"factor": 0}, {"files": "some"}]
 )
-def test_jobs_that_cannot_be(tmp_path, wrong):
+def test_impossible_jobs_are_refused(tmp_path, wrong):
     with pytest.raises(TraceError, match="no such job"):
         write_mpi_job(tmp_path / "job", **{"ranks": 4, **wrong})
 
