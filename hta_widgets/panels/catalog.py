@@ -1,4 +1,4 @@
-"""The panels of a dashboard: the table of all, those that fit a job, and the user's choice."""
+"""The panels of a dashboard: all of them, those that fit a job, and the user's choice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 Frame = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 Whole = Callable[[TraceSet, Selection], pd.DataFrame]
-#: Panels that all formats with events and device work share, in the order in which users choose.
+#: Panels of all formats with events and device work, in the order of the list for users.
 _OFFERED = (
     *("timeline", "heatmap", "breakdown", "overlap", "steps", "kernels", "kernel_durations"),
     *("kernel_types", "idle", "queue", "operators"),
@@ -86,9 +86,8 @@ def all_panels() -> list[str]:
 
 
 def panel_of(name: str) -> Panel:
-    """Return the panel of an id, or of the analysis that it shows."""
+    """Return the panel of an id, or of an analysis: the first one if there are two."""
     known = panels()
-    # The first one, if an analysis has two panels.
     of_analysis = (one for one in known.values() if one.analysis == name and name)
     found = known.get(name) or next(of_analysis, None)
     if found is None:
@@ -129,7 +128,7 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
 
 
 def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the panels of Kineto traces that would be empty, by reason; `scene` is the job's."""
+    """Return the panels of Kineto traces without data, by reason; `scene` is the job's."""
     found_formats = set(formats)
     if any(one.shared_panels is not None for one in all_formats() if one.name in found_formats):
         return {}

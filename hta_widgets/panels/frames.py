@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 
-#: Waits use the same clock as in the timeline.
+#: The clock of waits, as in the timeline.
 CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.
 MARKED = ("kernel_durations", "steps")

@@ -1,4 +1,4 @@
-"""The headline: the most important findings of a job, as sentences."""
+"""The headline of a job: its most important findings, as sentences."""
 
 from __future__ import annotations
 
@@ -26,32 +26,23 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Device work of accelerators that are no GPUs.
-_NO_GPU = {"mtia_ccp_events", "hpu_op"}
-#: Ranks that wait for them less than this share of the run do not count as waiting.
+# Findings and waits with a smaller share of the run are not reported.
 LEAST_SHARE = 0.02
-#: A phase is slow from this much over the median rank on.
-LEAST_OVER = 0.02
-#: Of fewer ranks none is the median: what lies between two is half the slow one's own.
-LEAST_RANKS = 3
+LEAST_OVER = 0.02  # over the median rank, for a slow phase
+LEAST_OVER_SHARE = 0.1  # over the median step, for a slow step
+LEAST_RANKS = 3  # for a median rank; between two ranks half of it is the slow one's own
+LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
+DWARFED = 0.1  # of another finding's time; a finding with less comes after it
+MOST_SENTENCES = 2
+LEAST_AROUND = 0.1  # of the run, for the time before and after device work
+LITTLE_WORK = 0.01  # of the run; with less device work, the run is not about devices
+_NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
+_COMMUNICATION = KINDS.index("communication")
 _PHASES = {
     "forward": "forward pass",
     "backward": "backward pass",
     "optimizer": "optimizer step",
 }
-#: Findings below this share of all ranks' time are none.
-#: A finding with less than this share of another finding's time comes after it.
-DWARFED = 0.1
-#: A kernel stands out from this share of all device work on.
-LEAST_OF_WORK = 1 / 3
-#: A step is slow from this much over the median step on.
-LEAST_OVER_SHARE = 0.1
-MOST_SENTENCES = 2
-#: From this share of the run on it is said that devices do not work before and after.
-LEAST_AROUND = 0.1
-#: Devices that work in less than this share of the run are not what it is about.
-LITTLE_WORK = 0.01
-_COMMUNICATION = KINDS.index("communication")
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
     "host_wait": "the host has not launched the next work yet",
@@ -75,29 +66,25 @@ Piece = str | dict[str, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause of lost time, as a sentence with a button that selects it."""
+    """One cause of lost time, as a sentence with a button that selects it.
 
-    #: ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts without
-    #: devices ``host_communication`` or ``operator``
+    `kind` is ``waiting``, ``exposed_communication``, ``idle``, ``kernel`` or ``step``; for hosts
+    without devices ``host_communication`` or ``operator``.
+    """
+
     kind: str
-    #: Share of the run over all ranks, 0..1.
-    share: float
-    #: The sentence.
+    share: float  # of the run over all ranks, 0..1
     parts: list[Piece]
-    #: Text of the button, such as ``Select rank 5``.
-    label: str
+    label: str  # of the button
     selection: Selection
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The most important finding of a job, two more sentences, and all findings."""
+    """The most important finding of a job, further sentences, and all findings by importance."""
 
-    #: The headline; empty if there is no finding.
     text_parts: list[Piece] = field(default_factory=list)
-    #: At most two more sentences.
     sentences: list[list[Piece]] = field(default_factory=list)
-    #: Findings of 2 % of the run or more, the most important first.
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -108,7 +95,7 @@ class Headline:
 
     @property
     def fact_ranks(self) -> list[int]:
-        """Ranks that are named but not waited for; every panel marks them in ink."""
+        """Ranks that are named but not waited for, which panels do not mark in red."""
         pieces = [piece for parts in (self.text_parts, *self.sentences) for piece in parts]
         return [int(one["rank"]) for one in pieces if isinstance(one, dict) and "fact" in one]
 
@@ -175,7 +162,7 @@ class RunTimes:
 def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
-    # As the timeline and the header: with the profiler's own span, where the files have it.
+    # As in the timeline, with the profiler's own span if the files have it.
     start_ns, end_ns = traces.span_ns
     run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
@@ -211,7 +198,7 @@ class LateRanks:
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return what the others wait for some ranks, which `judgement` names; None if for none."""
+    """Return how long the others wait for some ranks of `judgement`; None if they do not."""
     if not ranks:
         return None
     frame = analysis.collectives(traces, clock=CLOCK)
@@ -253,16 +240,16 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
 
 
 def headline(traces: TraceSet) -> Headline:
-    """Say what matters most in a job.
+    """Return the most important facts of a job.
 
-    In this order: ranks that the others wait for, which `judgement` names; communication that no
-    computing hides; idle devices, and what for; one kernel that takes a third of all device work.
-    Shares are of each rank's GPU span, from its first device work to its last. What takes less than
-    2 % of that, over all ranks, is no finding, and what takes less than a tenth of another one
-    comes after it; ranks that are waited for are told of in any case. Further sentences are in
-    order of time. Without a finding it says how time is spent. A last sentence says how much of the
-    run lies before and after the spans, where that is much. Files without device work:
-    communication on the host, and the operator with most time of its own, as shares of the run.
+    In this order: ranks that others wait for, by `judgement`; communication that no compute hides;
+    idle devices, with the cause; one kernel with a third of all device work. Shares are of each
+    rank's span, from its first device work to its last. Findings below 2 % of it, over all ranks,
+    are left out, except for ranks that others wait for; a finding with less than a tenth of another
+    one comes after it. Further sentences are in order of time. Without a finding the headline lists
+    how time is spent. A last sentence gives the part of the run before and after the spans, if it
+    is large. For files without device work: communication on the host, and the operator with most
+    time of its own, as shares of the run.
     """
     of_format = _of_formats(traces)
     if of_format is not None:
@@ -283,7 +270,7 @@ def headline(traces: TraceSet) -> Headline:
     found += [kernel] if kernel is not None else []
     first = _first(found)
     rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
-    # Ranks marked in red on the page are named here, however little time that costs.
+    # Ranks that the page marks in red are always named.
     rest.sort(key=lambda one: one.kind != "waiting")
     sentences = [one.parts for one in rest]
     if first is not None and first.kind == "waiting" and late is not None:
@@ -300,7 +287,7 @@ def headline(traces: TraceSet) -> Headline:
 
 
 def _of_formats(traces: TraceSet) -> Headline | None:
-    """Return what formats find with means of their own; None unless all of a job do."""
+    """Return the headline of the formats; None unless all formats of a job have one."""
     names = set(traces.formats)
     if not names or not names <= {one.name for one in all_formats() if one.headline}:
         return None
@@ -321,7 +308,7 @@ def _of_formats(traces: TraceSet) -> Headline | None:
 
 
 def _first(found: Sequence[Finding]) -> Finding | None:
-    """Return the first finding that is not dwarfed by another one."""
+    """Return the first finding that is not much smaller than another one."""
     most = max((one.share for one in found), default=0.0)
     return next((one for one in found if one.share >= DWARFED * most), None)
 
@@ -341,12 +328,12 @@ def _devices(times: RunTimes) -> str:
 
 
 def _span(times: RunTimes) -> str:
-    """Say what shares are of."""
+    """Return the words for the whole of shares."""
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 
 def _over(over: float, whose: str) -> str:
-    """Say how much more than `whose` something takes: as a share, or as a factor from 2 on."""
+    """Return how much more than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
 
 
@@ -378,7 +365,7 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
 
 
 def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
-    """Say how late the rank comes that the others wait for, and in which phase it is slow."""
+    """Return how late the rank arrives that others wait for, and the phase in which it is slow."""
     first = late.ranks[0]
     found: list[Piece] = [
         _rank(first, begins=True),
@@ -393,7 +380,7 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
 
 
 def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
-    """State as a fact that a rank is nearly always last, without calling it a cause."""
+    """Return the fact that a rank is nearly always last, without calling it a cause."""
     for last in judged.last:
         late = late_ranks(traces, times, [last.rank])
         if late is None:
@@ -418,7 +405,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
     spent, waits = times.exposed_ns, times.exposed_wait_ns
     label, selection = "Select communication", Selection(query="kind in ['communication']")
     if late is not None:
-        # What the ranks wait is said already.
+        # Waits are in another finding.
         spent -= waits
         text = f"Data transfer that no compute hides takes {share(spent / times.all_ns)}"
         return Finding(
@@ -474,7 +461,7 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
         return None
     calls = int(frame.loc[frame["name"] == name, "count"].sum())
     if calls == 1 and most == work:
-        # All work is one call: nothing stands out from it.
+        # All work is one call, which cannot stand out.
         return None
     short = short_name(name)
     part = f"{share(most / work)} of {_device(times)} work"
@@ -489,10 +476,7 @@ def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
 
 
 def _slowest_step(traces: TraceSet) -> Finding | None:
-    """Return the step that takes longest, for a button; its share is what it is over the median.
-
-    None where steps are even.
-    """
+    """Return the step that takes longest, for a button; None if steps are even."""
     frame = analysis.step_times(traces)
     frame = frame[frame["dur_deviation_ns"].notna()]
     steps = frame["step"].nunique()
@@ -502,7 +486,7 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
     step, usual = int(lasting.index[int(lasting.argmax())]), float(lasting.median())
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
-    # Of two steps the median is between both.
+    # The median of two steps is between them.
     over = float(lasting.max()) / usual - 1 if usual > 0 and steps > 2 else 0.0
     if over < LEAST_SHARE:
         return None
@@ -515,7 +499,7 @@ def _span_of_run(times: RunTimes) -> float:
 
 
 def _around(times: RunTimes) -> list[list[Piece]]:
-    """Say how much of the run lies before devices begin and after they end, if that is much."""
+    """Return the part of the run before and after the work of devices, if it is large."""
     around = 1 - _span_of_run(times)
     if around < LEAST_AROUND:
         return []
@@ -540,7 +524,7 @@ def _nothing(times: RunTimes) -> list[Piece]:
 
 
 def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
-    """Say what there is instead of device work, and what takes most of the hosts' wall time."""
+    """Yield headline, sentences and findings of files without device work."""
     filled = [trace for trace in traces.values() if len(trace)]
     events = sum(map(len, filled))
     text = f"No GPU work in these files: {count(events)} events of {plural(len(filled), 'rank')}"
@@ -591,7 +575,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
 def _on_hosts(
     filled: Sequence[Trace], is_meant: Callable[[EventTable], npt.NDArray[np.bool_]]
 ) -> tuple[int, dict[str, int]]:
-    """Return how long any of these events runs on the hosts, and the number of each name."""
+    """Return how long these events run on the hosts, and the number of events of each name."""
     spent, calls = 0, Counter[str]()
     for trace in walked(filled):
         table = trace.table

@@ -271,7 +271,7 @@ class TraceDiff(anywidget.AnyWidget):
         Count and time of each name in both runs: `hta_widgets.diff.names`.
     frames : mapping of str to DataFrame
         All tables: ``waterfall, waterfall_cause, waterfall_operator, waterfall_kernel, steps,
-        changes, names, operators, pairs, icicle, slots``, and those of the formats; computed on
+        changes, names, operators, pairs, icicle, slots``, and tables of formats; computed on
         access.
     findings : list of Finding
         The changes, in words.
@@ -355,7 +355,7 @@ class TraceDiff(anywidget.AnyWidget):
             if window is not None:
                 timeline.state.view = window
         self._history = PairHistory(self.sides)
-        # Of this comparison; a run may be part of several.
+        # Classes are of this comparison; a run may be part of several.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)

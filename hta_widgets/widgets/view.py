@@ -1,4 +1,4 @@
-"""What all views of a job share: state with history, loading, requests, files of the front end."""
+"""Shared parts of all views of a job: state with history, loading, requests, built files."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """What the page draws independently of the window."""
+        """The drawn parts that do not depend on the window."""
         found: dict[str, Any] = self._scene
         return found
 
@@ -446,7 +446,7 @@ def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
 
 
 def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
-    """Return a view's argument, loaded if it is a path or the like."""
+    """Return a view's argument, loaded if it is a path or a similar source."""
     if isinstance(source, (TraceSet, Trace, Selection)):
         return source
     if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):
