@@ -1,15 +1,16 @@
-""".trc time lines."""
+"""Read mpitrace's time lines (.trc), and return their collectives."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName
 from hta_widgets.errors import TraceError
@@ -37,23 +38,21 @@ from hta_widgets.trace.trace import Trace
 Ints = npt.NDArray[np.int64]
 
 _OPERATIONS = {
-    "MPI_Bcast": "broadcast",
-    "MPI_Barrier": "barrier",
-    "MPI_Reduce": "reduce",
-    "MPI_Allreduce": "all_reduce",
-    "MPI_Reduce_scatter": "reduce_scatter",
-    "MPI_Reduce_scatter_block": "reduce_scatter",
-    "MPI_Gather": "gather",
-    "MPI_Gatherv": "gather",
-    "MPI_Allgather": "all_gather",
-    "MPI_Allgatherv": "all_gather",
-    "MPI_Scatter": "scatter",
-    "MPI_Scatterv": "scatter",
-    "MPI_Alltoall": "all_to_all",
-    "MPI_Alltoallv": "all_to_all",
-    "MPI_Alltoallw": "all_to_all",
+    f"MPI_{routine}": operation
+    for operation, routines in (
+        ("broadcast", "Bcast"),
+        ("barrier", "Barrier"),
+        ("reduce", "Reduce"),
+        ("all_reduce", "Allreduce"),
+        ("reduce_scatter", "Reduce_scatter Reduce_scatter_block"),
+        ("gather", "Gather Gatherv"),
+        ("all_gather", "Allgather Allgatherv"),
+        ("scatter", "Scatter Scatterv"),
+        ("all_to_all", "Alltoall Alltoallv Alltoallw"),
+    )
+    for routine in routines.split()
 }
-#: Routines of which each rank records its own block, or what it sends to one rank.
+#: Routines in which each rank records its own block, or the block that it sends to one rank.
 _PER_RANK = frozenset(
     f"MPI_{name}"
     for name in (
@@ -62,13 +61,37 @@ _PER_RANK = frozenset(
     )
 )  # fmt: skip
 _ROOTED = ROOT_SENDS | ROOT_RECEIVES
-#: Blocks of which differ between ranks, so that one of them tells nothing of the whole.
+#: Routines whose blocks differ between ranks, so that the whole size is unknown.
 _UNEVEN = frozenset({"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv"})
 
 
-def _has_calls(trace: Trace) -> bool:
-    """Whether a rank's communication is MPI calls of a time line, exported ones included."""
-    return MPI_CATEGORY in trace.table.categories.values and bool(len(_rows(trace)))
+# --- collectives ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Calls:
+    """The blocking collectives of a rank, by start."""
+
+    trace: Trace
+    rows: npt.NDArray[np.intp]
+    routines: list[str]
+    sizes: Ints
+    contents: list[Hashable]  # equal for all members of one collective
+
+
+def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
+    """Return the collectives of the time lines of one or several jobs, by place."""
+    jobs: dict[str | None, list[int]] = {}
+    for number, trace in enumerate(walked(traces)):
+        # Exported time lines have MPI calls too.
+        if MPI_CATEGORY in trace.table.categories.values and len(_rows(trace)):
+            jobs.setdefault(trace.job, []).append(number)
+    found: dict[int, CommEvents] = {}
+    for job, members in jobs.items():
+        label = "MPI" if len(jobs) == 1 else f"MPI job {job}"
+        events = _of_job([traces[number] for number in members], label)
+        found.update(zip(members, events, strict=True))
+    return found
 
 
 @memoized
@@ -80,46 +103,39 @@ def _rows(trace: Trace) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.isin(table.name, codes) & (table.category == category))
 
 
-def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
-    """Return the collectives of the time lines of one or several jobs, by place."""
-    jobs: dict[str | None, list[int]] = {}
-    for number, trace in enumerate(walked(traces)):
-        if _has_calls(trace):
-            jobs.setdefault(trace.job, []).append(number)
-    found: dict[int, CommEvents] = {}
-    for job, members in jobs.items():
-        label = "MPI" if len(jobs) == 1 else f"MPI job {job}"
-        events = _of_job([traces[number] for number in members], label)
-        found.update(zip(members, events, strict=True))
+def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
+    """Return the collectives of a job, in groups of ranks.
+
+    If each rank's calls are the beginning of the longest sequence, all ranks are one group, and
+    one more for each routine with a root. Else routines that all ranks call equally often are a
+    group, and each rank's other calls are a group of their own.
+    """
+    calls = [_calls(trace, len(traces)) for trace in traces]
+    longest = max((one.contents for one in calls), key=len)
+    names = sorted({name for one in calls for name in one.routines})
+    if all(longest[: len(one.contents)] == one.contents for one in calls):
+        ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
+        listed = str(list(ranks))
+        found = []
+        for one in calls:
+            rooted = ["", *sorted(_ROOTED.intersection(one.routines))]
+            code = {name: number for number, name in enumerate(rooted)}
+            group = np.array([code.get(name, 0) for name in one.routines], dtype=np.int64)
+            labels = [f"{label} {name}".strip() for name in rooted]
+            groups = [GroupName(text, ranks, listed, len(ranks)) for text in labels]
+            found.append(_events(one, group, groups))
+        return found
+    equal = {name for name in names if len({one.routines.count(name) for one in calls}) == 1}
+    found = []
+    for one in calls:
+        rank = f" of rank {one.trace.rank}"
+        labels = [f"{label} {name}{'' if name in equal else rank}" for name in names]
+        group = np.array([names.index(name) for name in one.routines], dtype=np.int64)
+        found.append(_events(one, group, [GroupName(text, (), "", -1) for text in labels]))
     return found
 
 
-def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
-    calls = [_calls(trace, len(traces)) for trace in traces]
-    if _all_meet([contents for _, _, contents in calls]):
-        ranks = tuple(sorted(mpi_rank(trace) for trace in traces))
-        groups = [_of_all(routines, label, ranks) for routines, _, _ in calls]
-    else:
-        groups = _by_routine(traces, [routines for routines, _, _ in calls], label)
-    return [
-        _events(trace, *call, *group)
-        for trace, call, group in zip(traces, calls, groups, strict=True)
-    ]
-
-
-def _of_all(
-    routines: Sequence[str], label: str, ranks: tuple[int, ...]
-) -> tuple[Ints, list[GroupName]]:
-    """Return groups of all ranks: one, and one for each routine with a root."""
-    names = ["", *sorted({name for name in routines if name in _ROOTED})]
-    code = {name: number for number, name in enumerate(names)}
-    listed = str(list(ranks))
-    groups = [GroupName(f"{label} {name}".strip(), ranks, listed, len(ranks)) for name in names]
-    return np.array([code.get(name, 0) for name in routines], dtype=np.int64), groups
-
-
-def _calls(trace: Trace, ranks: int) -> tuple[list[str], Ints, list[Hashable]]:
-    """Return the routine of each collective, its size, and what its members have alike."""
+def _calls(trace: Trace, ranks: int) -> _Calls:
     rows, table = _rows(trace), trace.table
     args = event_args(trace, rows, ("bytes", "root"))
     recorded, roots = numbers_of(args["bytes"]), numbers_of(args["root"]).tolist()
@@ -127,86 +143,41 @@ def _calls(trace: Trace, ranks: int) -> tuple[list[str], Ints, list[Hashable]]:
     factors = np.array([ranks if routine in _PER_RANK else 1 for routine in routines], np.int64)
     uneven = np.array([routine in _UNEVEN for routine in routines], dtype=bool)
     sizes = np.where((recorded < 0) | uneven, -1, recorded * factors)
-    alike = sizes.tolist()
-    return routines, sizes, list(zip(routines, alike, roots, strict=True))
-
-
-def _all_meet(contents: Sequence[Sequence[Hashable]]) -> bool:
-    """Whether each rank's calls are those that the others begin with."""
-    longest = max(contents, key=len)
-    return all(list(longest[: len(one)]) == list(one) for one in contents)
-
-
-def _by_routine(
-    traces: Sequence[Trace], routines: Sequence[list[str]], label: str
-) -> list[tuple[Ints, list[GroupName]]]:
-    """Return groups of routines that all ranks call equally often; each other call is alone."""
-    names = sorted({name for one in routines for name in one})
-    counts = {name: {one.count(name) for one in routines} for name in names}
-    code = {name: number for number, name in enumerate(names)}
-    found = []
-    for trace, one in zip(traces, routines, strict=True):
-        mine = [
-            GroupName(
-                f"{label} {name}" + ("" if len(counts[name]) == 1 else f" of rank {trace.rank}"),
-                (),
-                "",
-                -1,
-            )
-            for name in names
-        ]
-        found.append((np.array([code[name] for name in one], dtype=np.int64), mine))
-    return found
-
-
-def _events(
-    trace: Trace,
-    routines: list[str],
-    sizes: Ints,
-    contents: list[Hashable],
-    group: Ints,
-    groups: list[GroupName],
-) -> CommEvents:
-    rows, table = _rows(trace), trace.table
-    names = sorted(set(routines))
-    place = {name: number for number, name in enumerate(names)}
-    name = np.array([place[routine] for routine in routines], dtype=np.int64)
-    operation = np.array(
-        [OPERATIONS.index(_OPERATIONS.get(routine, "other")) for routine in names], dtype=np.int64
+    return _Calls(
+        trace, rows, routines, sizes, list(zip(routines, sizes.tolist(), roots, strict=True))
     )
+
+
+def _events(calls: _Calls, group: Ints, groups: list[GroupName]) -> CommEvents:
+    rows, table = calls.rows, calls.trace.table
+    names, name = np.unique(np.array(calls.routines, dtype=object), return_inverse=True)
+    operations = [OPERATIONS.index(_OPERATIONS.get(routine, "other")) for routine in names]
     pool: dict[Hashable, int] = {}
-    content = np.array([pool.setdefault(item, len(pool)) for item in contents], dtype=np.int64)
+    content = [pool.setdefault(item, len(pool)) for item in calls.contents]
     nothing = np.full(len(rows), -1, dtype=np.int64)
     start = table.start_ns[rows]
     return CommEvents(
         rows,
         start,
         start + table.dur_ns[rows],
-        name,
-        names,
-        operation[name] if names else name,
+        name.astype(np.int64),
+        names.tolist(),
+        np.array(operations, dtype=np.int64)[name],
         group,
         groups,
-        sizes,
+        calls.sizes,
         list(pool),
-        content,
-        _count(group),
+        np.array(content, dtype=np.int64),
+        np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64),
         nothing,
         nothing,
-        np.array([routine in _ROOTED for routine in routines], dtype=np.int64),
+        np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),
     )
 
 
-def _count(group: Ints) -> Ints:
-    """Assign numbers to the calls of each group in order."""
-    numbers = np.empty(len(group), dtype=np.int64)
-    for code in np.unique(group).tolist():
-        mine = np.flatnonzero(group == code)
-        numbers[mine] = np.arange(len(mine))
-    return numbers
+# --- records --------------------------------------------------------------------------------------
 
-
-RECORD_BYTES = 48
+_RECORD_BYTES = 48
 _MOST_RANKS = 1 << 24
 _LONGEST_S = 1e9
 _RECEIVES = frozenset(
@@ -217,7 +188,7 @@ _ROOT_SENDS = frozenset(ROUTINES.index(name) for name in ROOT_SENDS)
 _ROOT_RECEIVES = frozenset(ROUTINES.index(name) for name in ROOT_RECEIVES)
 
 
-def dtype_of_order(order: str) -> np.dtype[Any]:
+def _dtype_of_order(order: str) -> np.dtype[Any]:
     """Return the layout of a record; `order` is ``<`` or ``>``."""
     return np.dtype(
         [
@@ -225,8 +196,8 @@ def dtype_of_order(order: str) -> np.dtype[Any]:
             ("end_s", f"{order}f8"),
             ("rank", f"{order}i4"),
             ("routine", f"{order}i4"),
-            # Of file operations both together are the offset, low word first in either order:
-            # what swaps a file's bytes does so word by word.
+            # For file operations both together are the offset, low word first in either order,
+            # because the bytes of a file are swapped word by word.
             ("source", f"{order}i4"),
             ("target", f"{order}i4"),
             ("bytes", f"{order}i4"),
@@ -237,8 +208,8 @@ def dtype_of_order(order: str) -> np.dtype[Any]:
     )
 
 
-def looks_valid(records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which records can be what a time line holds."""
+def _looks_valid(records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return flags of the records that are plausible in a time line."""
     begin, end = records["begin_s"], records["end_s"]
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
@@ -256,16 +227,14 @@ def _micros(time_ns: int) -> str:
     return f"{whole}.{rest:03d}" if rest else str(whole)
 
 
-def nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
-    """Return times as whole nanoseconds."""
-    found: Ints = np.rint(seconds * 1e9).astype(np.int64)
-    return found
+def _nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
+    return np.asarray(np.rint(seconds * 1e9), np.int64)
 
 
 class TimeLineRecords(NumberedRecords):
-    """Gives the records of one rank as JSON objects, read from the file when asked for.
+    """The records of one rank as JSON objects, read from the file on demand.
 
-    Further ones, behind the events, name the process and its tracks.
+    Records after the events name the process and its tracks.
     """
 
     def __init__(
@@ -275,15 +244,15 @@ class TimeLineRecords(NumberedRecords):
         info = {"backend": "mpi", "rank": rank}
         self.metadata_text = {"distributedInfo": json.dumps(info).encode()}
         self._first, self._count = (int(numbers[0]) if len(numbers) else 0), len(numbers)
-        # Ranks follow one another in genuine files, so a range says it all.
+        # The records of a rank are usually contiguous: a range is enough.
         apart = len(numbers) and int(numbers[-1]) - self._first + 1 != len(numbers)
         self._numbers = numbers if apart else None
         self._order, self._rank, self._state = order, rank, state
         self._has_io = has_io
-        self._named = naming(rank, has_io=has_io)
+        self._named = _naming(rank, has_io=has_io)
 
     def kept(self) -> Kept:
-        """Return the facts and columns from which `restored` makes it again."""
+        """Return the facts and columns for `restored`."""
         facts = {
             "kind": "time line",
             "path": self.path,
@@ -301,7 +270,7 @@ class TimeLineRecords(NumberedRecords):
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> TimeLineRecords:
-        """Make it again from what `kept` returned."""
+        """Return the records that `kept` described."""
         first, count = facts["first"], facts["count"]
         numbers = column("numbers") if facts["apart"] else np.arange(first, first + count)
         state = FileState(*facts["state"])
@@ -320,16 +289,15 @@ class TimeLineRecords(NumberedRecords):
             yield index, json.dumps(self._named[index - self._count]).encode()
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[int | None]] | None:
-        """Return some args of some events, in the order asked for; None if others are wanted."""
+        """Return args of events in the order of `records`; None for other args or records."""
         if not set(keys) <= {"bytes", "root"} or (len(records) and records.max() >= self._count):
             return None
         wanted, place = np.unique(records, return_inverse=True)
-        told = self._read(wanted) if len(wanted) else np.empty(0, dtype_of_order(self._order))
-        told = told[place.reshape(-1)]
-        routine, none = told["routine"], np.full(len(told), -1, np.int64)
-        root = np.where(np.isin(routine, list(_ROOT_SENDS)), told["source"], none)
-        root = np.where(np.isin(routine, list(_ROOT_RECEIVES)), told["target"], root)
-        values = {"bytes": told["bytes"], "root": root}
+        read = self._read(wanted) if len(wanted) else np.empty(0, _dtype_of_order(self._order))
+        read = read[place.reshape(-1)]
+        root = np.where(np.isin(read["routine"], list(_ROOT_SENDS)), read["source"], -1)
+        receives = np.isin(read["routine"], list(_ROOT_RECEIVES))
+        values = {"bytes": read["bytes"], "root": np.where(receives, read["target"], root)}
         return {
             key: [None if value == -1 else value for value in values[key].tolist()] for key in keys
         }
@@ -348,14 +316,14 @@ class TimeLineRecords(NumberedRecords):
                 remedy="Put the file back, or load it again.",
             )
         low, high = int(numbers.min()), int(numbers.max()) + 1
-        with open_stream(self.path, low * RECORD_BYTES) as stream:
-            text = stream.exactly((high - low) * RECORD_BYTES)
-        records = np.frombuffer(text, dtype_of_order(self._order))
+        with open_stream(self.path, low * _RECORD_BYTES) as stream:
+            text = stream.exactly((high - low) * _RECORD_BYTES)
+        records = np.frombuffer(text, _dtype_of_order(self._order))
         return records[numbers - low]
 
     def _texts(self, records: npt.NDArray[Any]) -> Iterator[bytes]:
-        start = nanoseconds(records["begin_s"])
-        dur = nanoseconds(records["end_s"]) - start
+        start = _nanoseconds(records["begin_s"])
+        dur = _nanoseconds(records["end_s"]) - start
         columns = (
             records[name].tolist()
             for name in (
@@ -379,11 +347,11 @@ class TimeLineRecords(NumberedRecords):
 
 
 def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dict[str, Any]:
-    """Return what a record says besides its times; -1 stands for nothing."""
+    """Return the args of a record; -1 is a missing value."""
     args: dict[str, Any] = {}
     if size != -1:
         args["bytes"] = size
-    # Older writers leave the last word as it was, so it counts for file operations alone.
+    # Older writers leave garbage in the last word, so it counts for file operations only.
     if routine >= IO_FROM:
         offset = (target << 32) | (source & 0xFFFFFFFF)
         if io and offset != -1:
@@ -404,8 +372,8 @@ def _args(routine: int, source: int, target: int, size: int, *, io: bool) -> dic
     return args
 
 
-def naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
-    """Return the records that name the process and its tracks; file calls have one of their own."""
+def _naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
+    """Return the records that name the process and its tracks: calls, and file calls if any."""
     at = {"ph": "M", "pid": rank, "tid": 0}
     named: tuple[dict[str, Any], ...] = (
         {"name": "process_name", **at, "args": {"name": "MPI"}},
@@ -415,35 +383,27 @@ def naming(rank: int, *, has_io: bool) -> tuple[dict[str, Any], ...]:
     return (*named, files) if has_io else named
 
 
-_NAME = re.compile(r"(?P<job>.+)\.trc")
-#: Damage in some records does not make a file another one.
-_MOST_VALID = 0.9
-#: So many events a rank are kept unless mpitrace is told otherwise.
+#: Smallest share of valid records: some may be damaged.
+_LEAST_VALID = 0.9
+#: mpitrace's default limit of events per rank.
 _DEFAULT_BUFFER = 100_000
 
 
 def is_time_line(start: Start) -> bool:
     """Whether a file begins with records of a time line."""
-    whole = len(start.text) // RECORD_BYTES * RECORD_BYTES
+    whole = len(start.text) // _RECORD_BYTES * _RECORD_BYTES
     return bool(whole) and _order_of(start.text[:whole]) is not None
 
 
 def _order_of(text: bytes) -> str | None:
     """Return the byte order in which nearly all records make sense, None if there is none."""
     for order in "<>":
-        records = np.frombuffer(text, dtype_of_order(order))
-        valid = looks_valid(records)
-        # A run of zeros is a record as well, but no trace.
-        if valid.mean() >= _MOST_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
+        records = np.frombuffer(text, _dtype_of_order(order))
+        valid = _looks_valid(records)
+        # Zeros are a valid record, but not a trace.
+        if valid.mean() >= _LEAST_VALID and (valid & (records["end_s"] > 0)).mean() > 0.5:
             return order
     return None
-
-
-def job_of(path: str) -> str:
-    """Return the job that a time line's name tells."""
-    name = Path(path).name.removesuffix(".gz")
-    found = _NAME.fullmatch(name)
-    return found["job"] if found else name
 
 
 def read_time_lines(
@@ -456,13 +416,13 @@ def read_time_lines(
     problems = Problems()
     state = FileState.of(path)
     text = _contents(path, problems, advance)
-    order = _order_of(text[: 4096 // RECORD_BYTES * RECORD_BYTES])
+    order = _order_of(text[: 4096 // _RECORD_BYTES * _RECORD_BYTES])
     if order is None:
         raise TraceError(
             "holds no MPI time line", path=path, remedy="Was the file changed? Copy it again."
         )
-    records = np.frombuffer(text, dtype_of_order(order))
-    valid = looks_valid(records)
+    records = np.frombuffer(text, _dtype_of_order(order))
+    valid = _looks_valid(records)
     problems.add("skipped", int((~valid).sum()), "records that make no sense: damaged", file=path)
     numbers = np.flatnonzero(valid)
     ranks = records["rank"][numbers]
@@ -482,7 +442,7 @@ def read_time_lines(
 def _contents(path: str, problems: Problems, advance: Callable[[int], object] | None) -> bytes:
     """Return the whole records of a file."""
     text = whole_file(path, problems, advance)
-    rest = len(text) % RECORD_BYTES
+    rest = len(text) % _RECORD_BYTES
     if rest:
         problems.add(
             "truncated",
@@ -498,7 +458,7 @@ def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -
     most = int(counts.max(initial=0))
     full = int((counts == most).sum())
     # Programs have equal counts too, but seldom round ones.
-    round_number = most % 100 == 0 or -most * RECORD_BYTES % 4096 < RECORD_BYTES
+    round_number = most % 100 == 0 or -most * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
         problems.add(
             "overflow",
@@ -518,42 +478,40 @@ def _trace(
     state: FileState,
     problems: Problems,
 ) -> Trace:
-    job, found = job_of(path), Problems()
+    found, own = Problems(), records[numbers]
+    has_io = bool((own["routine"] >= IO_FROM).any())
+    name = Path(path).name.removesuffix(".gz")
     trace = build_trace(
-        _columns(records[numbers], rank),
+        _columns(own, rank, has_io=has_io),
         rank=rank,
         path=path,
         metadata={},
-        source=TimeLineRecords(path, numbers, order, rank, state, has_io=_has_io(records[numbers])),
+        source=TimeLineRecords(path, numbers, order, rank, state, has_io=has_io),
         problems=found,
         format="mpi-trace",
         stated_rank=rank,
-        job=job,
+        job=name.removesuffix(".trc") or name,
     )
-    for problem in found:  # the rank may become another one
+    for problem in found:  # without the rank, which may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return trace
 
 
-def _has_io(records: npt.NDArray[Any]) -> bool:
-    return bool((records["routine"] >= IO_FROM).any())
-
-
-def _columns(records: npt.NDArray[Any], rank: int) -> RankColumns:
-    """Return a rank's events, and behind them the records that name its track."""
-    named = naming(rank, has_io=_has_io(records))
+def _columns(records: npt.NDArray[Any], rank: int, *, has_io: bool) -> RankColumns:
+    """Return a rank's events, followed by the records that name its tracks."""
+    named = _naming(rank, has_io=has_io)
     events = len(records)
     rows = events + len(named)
     routines, codes = np.unique(records["routine"], return_inverse=True)
     names = Pool(ROUTINES[routine] for routine in routines.tolist())
-    start = nanoseconds(records["begin_s"])
+    start = _nanoseconds(records["begin_s"])
     last = np.full(len(named), -1, np.int64)
     nothing = np.zeros(rows, np.int32)
     timed = np.arange(rows) < events
     return RankColumns(
         phase=np.where(timed, ord("X"), ord("M")).astype(np.uint8),
         start_ns=np.concatenate([start, last]),
-        dur_ns=np.concatenate([nanoseconds(records["end_s"]) - start, last]),
+        dur_ns=np.concatenate([_nanoseconds(records["end_s"]) - start, last]),
         timed=timed,
         name=np.concatenate(
             [codes.reshape(-1), [names.add(str(record["name"])) for record in named]]
