@@ -25,6 +25,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     plain_axis,
     plotting,
+    sentences,
 )
 from hta_widgets.charts.theme import FONT, Theme, theme_of
 from hta_widgets.text import axis_time, duration
@@ -543,8 +544,9 @@ def defines_rows(takes: Callable[[Draw], Draw], title: str, *needs: str) -> Call
     """Make a chart of a function that returns the arguments of `rows_chart` for a frame and theme.
 
     The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty or the
-    function returns one, and refuses a frame that lacks one of the columns `needs`. What `title_by`
-    holds is appended to the title. `takes` is `draws` or one of its kind.
+    function returns one, and refuses a frame that lacks one of the columns `needs`. `subtitle` is
+    a list of sentences, to which the frame's note is added; `end_ns` is the end of an axis of
+    time; `title_by` is appended to the title. `takes` is `draws` or one of its kind.
     """
     default = title
 
@@ -568,6 +570,11 @@ def defines_rows(takes: Callable[[Draw], Draw], title: str, *needs: str) -> Call
             if isinstance(content, str):
                 return blank(frame, title, colors, width, note=content)
             title += content.pop("title_by", "")
+            note = content.pop("note", note_of(frame))
+            content["subtitle"] = sentences(*content["subtitle"], note)
+            if "end_ns" in content:
+                end_ns = content.pop("end_ns")
+                content = {"x_end": end_ns * 1.02 or 1.0, "ticks": time_ticks(end_ns), **content}
             if "row" not in content["data"]:
                 content["data"]["row"] = np.arange(len(content["data"]))
             return rows_chart(**content, title=title, theme=colors, width=width)

@@ -135,43 +135,44 @@ def _arrivals(traces: TraceSet, selection: Selection) -> pd.DataFrame:
     return _run(name, "byteps-server")(traces, selection)
 
 
-def _clock(traces: TraceSet, _selection: Selection) -> pd.DataFrame:
-    return analysis.byteps_clock(traces)
-
-
-def _all_columns(frame: pd.DataFrame, _traces: TraceSet) -> pd.DataFrame:
+def _all_columns(frame: pd.DataFrame) -> pd.DataFrame:
     return taken(frame, [str(name) for name in frame])
-
-
-def _with_ranks(column: str) -> Callable[[pd.DataFrame, TraceSet], pd.DataFrame]:
-    """Return a function that adds the ranks of the workers or servers of the rows, as text."""
-
-    def with_ranks(frame: pd.DataFrame, traces: TraceSet) -> pd.DataFrame:
-        ranks: dict[tuple[int, str], list[str]] = {}
-        for trace in traces.values():
-            ranks.setdefault((getattr(trace, column), trace.job or ""), []).append(str(trace.rank))
-        found = _all_columns(frame, traces)
-        places = zip(found[column], found["job"], strict=True)
-        texts = [",".join(ranks.get((number, job or ""), [])) for number, job in places]
-        return found.assign(ranks=pd.Series(texts, dtype=object))
-
-    return with_ranks
 
 
 def _panel(
     name: str,
-    analysed: str,
     own: tuple[str, ...],
-    whole: Whole,
-    shape: Callable[[pd.DataFrame, TraceSet], pd.DataFrame],
-    fits: Callable[[set[str], int], bool],
+    needs: str,
+    shape: Callable[[pd.DataFrame], pd.DataFrame] = _all_columns,
+    *,
+    analysed: str = "",
+    whole: Whole | None = None,
+    fits: Callable[[set[str], int], bool] | None = None,
+    ranks_of: str = "",
 ) -> Panel:
-    """Return the chart panel whose frame is that of an analysis in another shape."""
+    """Return a chart panel: the frame of an analysis of the format `needs` in another shape.
+
+    With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
+    """
+    run = whole or _run(analysed or name, needs)
 
     def frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-        return shape(whole(traces, selection), traces)
+        found = shape(run(traces, selection))
+        if not ranks_of:
+            return found
+        ranks: dict[tuple[int, str], list[str]] = {}
+        for trace in traces.values():
+            place = getattr(trace, ranks_of), trace.job or ""
+            ranks.setdefault(place, []).append(str(trace.rank))
+        places = zip(found[ranks_of], found["job"], strict=True)
+        texts = [",".join(ranks.get((number, job or ""), [])) for number, job in places]
+        return found.assign(ranks=pd.Series(texts, dtype=object))
 
-    return Panel(name, analysed, own, is_chart=True, frame=frame, whole=whole, fits=fits)
+    def has_format(formats: set[str], _workers: int) -> bool:
+        return needs in formats
+
+    fits = fits or has_format
+    return Panel(name, analysed or name, own, is_chart=True, frame=frame, whole=run, fits=fits)
 
 
 def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -182,75 +183,42 @@ def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Da
     )
 
 
-def _has_workers(formats: set[str], _workers: int) -> bool:
-    return "byteps" in formats
-
-
-def _has_several_workers(formats: set[str], workers: int) -> bool:
-    return "byteps" in formats and workers > 1
-
-
-def _has_servers(formats: set[str], _workers: int) -> bool:
-    return "byteps-server" in formats
-
-
 #: In the order of the list from which users choose.
 PANELS = (
     _panel(
         "byteps_stragglers",
-        "byteps_arrivals",
         ("window", "ranks"),
-        _arrivals,
-        lambda frame, _: by_iteration(frame),
-        lambda formats, workers: "byteps-server" in formats or workers > 1,
+        "byteps-server",
+        by_iteration,
+        analysed="byteps_arrivals",
+        whole=_arrivals,
+        fits=lambda formats, workers: "byteps-server" in formats or workers > 1,
     ),
-    _panel(
-        "byteps_gradients",
-        "byteps_gradients",
-        ("names",),
-        _run("byteps_gradients", "byteps"),
-        lambda frame, _: by_tensor(frame),
-        _has_workers,
-    ),
-    _panel(
-        "byteps_stages",
-        "byteps_stages",
-        ("ranks",),
-        _run("byteps_stages", "byteps"),
-        _all_columns,
-        _has_workers,
-    ),
+    _panel("byteps_gradients", ("names",), "byteps", by_tensor),
+    _panel("byteps_stages", ("ranks",), "byteps"),
     _panel(
         "byteps_blame",
-        "byteps_pull_blame",
         ("ranks",),
-        _run("byteps_pull_blame", "byteps"),
-        _with_ranks("worker"),
-        _has_several_workers,
+        "byteps",
+        analysed="byteps_pull_blame",
+        fits=lambda formats, workers: "byteps" in formats and workers > 1,
+        ranks_of="worker",
     ),
-    _panel(
-        "byteps_servers",
-        "byteps_servers",
-        ("ranks",),
-        _run("byteps_servers", "byteps-server"),
-        _with_ranks("server"),
-        _has_servers,
-    ),
+    _panel("byteps_servers", ("ranks",), "byteps-server", ranks_of="server"),
     Panel(
         "byteps_requests",
         "byteps_requests",
         ("ranks",),
         frame=_requests,
         whole=_run("byteps_requests", "byteps-server"),
-        fits=_has_servers,
+        fits=lambda formats, _: "byteps-server" in formats,
     ),
     _panel(
         "byteps_clock",
-        "byteps_clock",
         ("ranks", "window"),
-        _clock,
-        _all_columns,
-        lambda formats, _workers: formats >= {"byteps", "byteps-server"},
+        "byteps",
+        whole=lambda traces, _: analysis.byteps_clock(traces),
+        fits=lambda formats, _: formats >= {"byteps", "byteps-server"},
     ),
 )
 
@@ -272,8 +240,7 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
     if "byteps-server" in formats:
         tables["requests"] = rows_or_none(_request_rows(traces))
     if {"byteps", "byteps-server"} <= formats:
-        clock = analysis.byteps_clock(traces)
-        tables["byteps_clock"] = as_json(_all_columns(clock, traces))
+        tables["byteps_clock"] = as_json(_all_columns(analysis.byteps_clock(traces)))
     return tables
 
 
@@ -363,11 +330,10 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 _UNEVEN = 1.25
 #: Queues are reported from this share of gradients' time on.
 _MUCH_QUEUE = 0.25
-_PULLS = Selection(query="name.str.startswith('pull-')")
 
 
 def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence in case there are no findings."""
+    """Return findings, further sentences, and a sentence for the case without findings."""
     found = _late_by_pulls(traces) or _late_by_servers(traces)
     more: list[list[Piece]] = []
     if "byteps" in traces.formats:
@@ -438,6 +404,7 @@ def _late_by_servers(traces: TraceSet) -> list[Finding]:
     if "byteps-server" not in traces.formats:
         return []
     lag = analysis.byteps_worker_lag(traces)
+    pulls = Selection(query="name.str.startswith('pull-')")
     found = []
     for row in lag[lag["straggler"]].to_dict("records"):
         text = (
@@ -445,5 +412,5 @@ def _late_by_servers(traces: TraceSet) -> list[Finding]:
             f" {count(row['iterations'])} pushes, {duration(row['mean_lag_ns'])} behind: the"
             f" others' pulls wait {duration(row['imposed_wait_ns'])} for it."
         )
-        found.append(Finding("waiting", float(row["score"]), [text], "Select pulls", _PULLS))
+        found.append(Finding("waiting", float(row["score"]), [text], "Select pulls", pulls))
     return found

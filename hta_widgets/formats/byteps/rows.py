@@ -26,18 +26,8 @@ PREFIX = "Comm."
 TOTAL = "total"
 #: In the order of the pipeline. Forks have others: they are placed by time.
 STAGES: tuple[str, ...] = (
-    "COORDINATE_REDUCE",
-    "REDUCE",
-    "COPYD2H",
-    "PCIE_REDUCE",
-    "COORDINATE_PUSH",
-    "COMPRESS",
-    "PUSH",
-    "PULL",
-    "DECOMPRESS",
-    "COPYH2D",
-    "COORDINATE_BROADCAST",
-    "BROADCAST",
+    *("COORDINATE_REDUCE", "REDUCE", "COPYD2H", "PCIE_REDUCE", "COORDINATE_PUSH", "COMPRESS"),
+    *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
 )
 
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
@@ -137,7 +127,7 @@ def stage_of(pid: str, tid: str, name: str) -> str | None:
 
 @memoized
 def worker_rows(trace: Trace) -> WorkerRows:
-    """Return the rows of a worker's trace; times are those of `Trace.table`."""
+    """Return the rows of a worker's trace, with the times of `Trace.table`."""
     table = trace.table
     tensors: dict[str, int] = {}
     stages: dict[str, int] = {name: code for code, name in enumerate(STAGES)}

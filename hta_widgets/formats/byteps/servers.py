@@ -343,7 +343,7 @@ _LEAST_MATCHED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Clock offset of a server, if a worker's requests are those of a certain node."""
+    """Clock offset of a server under the assumption that a worker is a certain node."""
 
     low_ns: int
     high_ns: int
@@ -459,7 +459,7 @@ def _has_pulls(trace: Trace) -> bool:
 
 
 def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
-    """Return the requests of a server as tables, `_NONE` where there is no request."""
+    """Return the requests of a server as tables; missing requests are `_NONE`."""
     requests = requests_of(trace)
     places = {key: place for place, key in enumerate(sorted(set(raw.values())))}
     of_key = np.array([places.get(raw.get(k, -1), -1) for k in requests.key.tolist()], np.int64)

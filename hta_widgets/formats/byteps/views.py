@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import draws, ramp, require
-from hta_widgets.charts.figure import sentences
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -16,7 +15,6 @@ from hta_widgets.charts.rows import (
     Whiskers,
     add_times,
     defines_rows,
-    note_of,
     stacked,
     time_ticks,
 )
@@ -37,14 +35,14 @@ _MOST_STAGES = 56
 
 @defines_rows(draws("byteps_arrivals"), "Who is late, iteration by iteration")
 def byteps_arrivals(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw how far each worker is behind the first in each iteration, and who comes last.
+    """Draw each worker's delay behind the first in each iteration, and the last workers.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
         Of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
-        `hta_widgets.analysis.byteps_pulls`, where a lag is how much shorter a worker's PULL is
-        than the longest, which needs no common clock.
+        `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
+        and the worker's, which needs no common clock.
 
     Returns
     -------
@@ -87,7 +85,7 @@ def byteps_arrivals(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "names": [str(label) for label in rows["label"]],
         "marks": [Bars("left_cell", "right_cell", "@fill")],
         "x_end": float(len(iterations)),
-        "subtitle": sentences(
+        "subtitle": [
             "how much shorter a worker's PULL is than the longest: who pushes last waits least"
             if pulls
             else "how long after the first worker's push of a key its own arrives, mean over keys",
@@ -96,8 +94,7 @@ def byteps_arrivals(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
             f"{rows['label'][worst]} is last {last_text[worst]} times"
             if score[worst] >= CONSISTENT_SHARE
             else "nobody is last most of the time",
-            note_of(frame),
-        ),
+        ],
         "head": " ",
         "ticks": [
             (here + 0.5, str(iterations[here]))
@@ -147,14 +144,12 @@ def byteps_servers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "data": data,
         "names": [f"server {server}" for server in data["server"]],
         "marks": marks,
-        "x_end": max(ends) * 1.02 or 1.0,
-        "subtitle": sentences(
+        "end_ns": max(ends),
+        "subtitle": [
             "time of requests added up, which overlap",
             f"the busiest server works {uneven:.2f} times the mean" if len(data) > 1 else "",
-            note_of(frame),
-        ),
+        ],
         "head": " ",
-        "ticks": time_ticks(max(ends)),
         "columns": [
             Column("keys", [count(each) for each in data["keys"]]),
             Column("busy", list(data["busy_text"]), 420),
@@ -205,10 +200,9 @@ def byteps_clock(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         ],
         "x_start": low - margin,
         "x_end": high + margin,
-        "subtitle": sentences(
+        "subtitle": [
             "server's clock less worker's; the line holds every value that all requests allow",
-            note_of(frame),
-        ),
+        ],
         "head": " ",
         "ticks": time_ticks(high, 3, low),
         "columns": [Column("ahead", list(data["said"]))],
@@ -262,7 +256,7 @@ def byteps_gradients(
     )
     add_times(data, **{f"{name}_text": values for name, values in mean.items()})
     first = data.iloc[0]
-    queued = float(data["queue_ns"].sum() / max(data["total_ns"].sum(), 1))
+    queued = share(float(data["queue_ns"].sum() / max(data["total_ns"].sum(), 1)))
     names = [str(name).removeprefix("byteps.") for name in data["tensor"]]
     if workers > 1:
         names = [f"{name} · w{worker}" for name, worker in zip(names, data["worker"], strict=True)]
@@ -272,17 +266,16 @@ def byteps_gradients(
         "data": data,
         "names": names,
         "marks": marks,
-        "x_end": most * 1.02 or 1.0,
-        "subtitle": sentences(
-            "one synchronisation, by its partition that ends last; mean over steps, of the root "
-            "GPU where it is recorded",
-            f"{first['tensor']} takes longest, {first['total_text']}; {share(queued)} of these is "
-            "queue",
+        "end_ns": most,
+        "subtitle": [
+            (
+                "one synchronisation, by its partition that ends last; mean over steps, of the"
+                " root GPU where it is recorded"
+            ),
+            f"{first['tensor']} takes longest, {first['total_text']}; {queued} of these is queue",
             f"{plural(left, 'faster tensor')} not shown" if left > 0 else "",
-            note_of(frame),
-        ),
+        ],
         "head": "tensor",
-        "ticks": time_ticks(most),
         "columns": [Column("each", list(data["total_text"]))],
         "tooltip": Tooltip(
             "@{tensor} · worker @{worker}",
@@ -330,14 +323,12 @@ def byteps_stages(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "data": data,
         "names": list(data["name"]),
         "marks": marks,
-        "x_end": max(ends) * 1.02 or 1.0,
-        "subtitle": sentences(
+        "end_ns": max(ends),
+        "subtitle": [
             "mean of a partition's task, along the pipeline",
             "PULL includes waiting for the other workers' pushes",
-            note_of(frame),
-        ),
+        ],
         "head": "GPU · stage",
-        "ticks": time_ticks(max(ends)),
         "columns": [
             Column("at a time", list(data["together_text"]), 420),
             Column("each", [duration(each) for each in queue + work]),
@@ -356,7 +347,7 @@ def byteps_stages(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
 
 
 def _stage_rows(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the stages with the names of their rows; of many GPUs, sums over those of a kind."""
+    """Return the stages with the names of their rows; many GPUs are summed by kind."""
     data = frame.reset_index(drop=True)
     data["stage"] = data["stage"].astype(str)
     if len(data) <= _MOST_STAGES:
@@ -398,17 +389,15 @@ def byteps_pull_blame(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "data": data,
         "names": [f"worker {worker}" for worker in data["worker"]],
         "marks": marks,
-        "x_end": max(ends) * 1.02 or 1.0,
-        "subtitle": sentences(
+        "end_ns": max(ends),
+        "subtitle": [
             "mean PULL of a partition; slack is how much longer it is than the shortest worker's",
             f"worker {data['worker'][worst]} pulls last and waits least, in"
             f" {data['blame_text'][worst]} of PULLs; the others wait {duration(others)} in all"
             if data["blame"][worst] > CONSISTENT_SHARE
             else "nobody stands out",
-            note_of(frame),
-        ),
+        ],
         "head": " ",
-        "ticks": time_ticks(max(ends)),
         "columns": [Column("shortest in", list(data["blame_text"]))],
         "tooltip": Tooltip(
             "worker @{worker}",

@@ -101,11 +101,7 @@ def mpi_imbalances(diff: Comparison) -> pd.DataFrame:
         "noncomm_ratio", "straggler_z",
     ]  # fmt: skip
     facts = ["straggler_rank", "is_straggler", "late", "comm_min_rank"]
-    found = beside(sides, ["job"], measures, facts, note=note)
-    attrs = found.attrs
-    found = found.drop(columns="job")
-    found.attrs = attrs
-    return found
+    return beside(sides, ["job"], measures, facts, note=note).drop(columns="job")
 
 
 def _judged(side: RunSide, table: pd.DataFrame) -> pd.DataFrame:

@@ -193,7 +193,7 @@ _LEAST_LOST = 0.01
 
 
 def headline(traces: TraceSet) -> tuple[list[Finding], list[list[Piece]], list[Piece]]:
-    """Return findings, further sentences, and a sentence in case there are no findings."""
+    """Return findings, further sentences, and a sentence for the case without findings."""
     found: list[Finding] = []
     facts: list[list[Piece]] = []
     uneven = analysis.mpi_imbalance(traces)

@@ -492,25 +492,16 @@ def read_profiles(
 
 
 def _no_events() -> RankColumns:
-    codes, times = np.empty(0, np.int32), np.empty(0, np.int64)
-    return RankColumns(
-        phase=np.empty(0, np.uint8),
-        start_ns=times,
-        dur_ns=times,
-        timed=np.empty(0, np.bool_),
-        name=codes,
-        category=codes,
-        pid=codes,
-        tid=codes,
-        stream=codes,
-        correlation=times,
-        flow=codes,
-        names=Pool(),
-        categories=Pool(),
-        pids=Pool(),
-        tids=Pool(),
-        flow_ids=Pool(),
-    )
+    codes = ("name", "category", "pid", "tid", "stream", "flow")
+    times = ("start_ns", "dur_ns", "correlation")
+    columns: dict[str, Any] = {
+        "phase": np.empty(0, np.uint8),
+        "timed": np.empty(0, np.bool_),
+        **dict.fromkeys(codes, np.empty(0, np.int32)),
+        **dict.fromkeys(times, np.empty(0, np.int64)),
+        **{name: Pool() for name in ("names", "categories", "pids", "tids", "flow_ids")},
+    }
+    return RankColumns(**columns)
 
 
 def finish(traces: Sequence[Trace], problems: Problems) -> Sequence[Trace]:

@@ -36,11 +36,11 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the time in MPI, the other time, the memory and the host of each MPI rank of a job.
 
     By default mpitrace writes files of four ranks only, but rank 0's file ends with a table of
-    all. The figures of its ranks are from the table, to the hundredth of a second, even if they
-    have files of their own, so that all are measured in the same way; those of other ranks are
-    from their files, and those of time lines from their events. Files that contradict the table
-    are ``stale`` and are not used. `selection` and `window` apply to time lines only: with them,
-    text profiles are left out, and the note says so.
+    all. Figures come from this table, to the hundredth of a second, even for ranks with files of
+    their own, so that all are measured in the same way; for ranks that it lacks, from their files;
+    for time lines, from their events. Files that contradict the table are ``stale`` and are not
+    used. `selection` and `window` apply to time lines only: with them, text profiles are left out,
+    as the note states.
 
     Parameters
     ----------

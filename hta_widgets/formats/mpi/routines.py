@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -241,7 +241,7 @@ def mpi_routines(
         sections: list[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]] = [((), rank.routines)]
         if by is not None:
             profile = traces[rank.key].profile if rank.is_profile else None
-            sections = [] if profile is None else list(_sections(profile, by))
+            sections = [] if profile is None else _sections(profile, by)
         tables += len(sections)
         for label, table in sections:
             total = sum(row.time_s for row in table if not is_io(row.routine))
@@ -275,15 +275,11 @@ _LABELS: dict[str | None, str] = {
 }
 
 
-def _sections(
-    profile: MpiProfile, by: str
-) -> Iterator[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]]:
+def _sections(profile: MpiProfile, by: str) -> list[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]]:
     if by == "context":
-        for context in profile.contexts:
-            yield (context.name, context.call_count), context.routines
-    else:
-        for one in profile.communicator_bins:
-            yield (one.size_lo, one.size_hi, one.mean_size), one.routines
+        return [((one.name, one.call_count), one.routines) for one in profile.contexts]
+    bins = profile.communicator_bins
+    return [((one.size_lo, one.size_hi, one.mean_size), one.routines) for one in bins]
 
 
 @scoped

@@ -188,24 +188,18 @@ _ROOT_SENDS = frozenset(ROUTINES.index(name) for name in ROOT_SENDS)
 _ROOT_RECEIVES = frozenset(ROUTINES.index(name) for name in ROOT_RECEIVES)
 
 
+#: Fields of a record. For file operations source and target are the offset together, low word
+#: first in either byte order, because the bytes of a file are swapped word by word.
+_FIELDS = (
+    *("begin_s:f8", "end_s:f8", "rank:i4", "routine:i4", "source:i4", "target:i4", "bytes:i4"),
+    *("caller:u4", "callers_caller:u4", "is_io:i4"),
+)
+
+
 def _dtype_of_order(order: str) -> np.dtype[Any]:
     """Return the layout of a record; `order` is ``<`` or ``>``."""
-    return np.dtype(
-        [
-            ("begin_s", f"{order}f8"),
-            ("end_s", f"{order}f8"),
-            ("rank", f"{order}i4"),
-            ("routine", f"{order}i4"),
-            # For file operations both together are the offset, low word first in either order,
-            # because the bytes of a file are swapped word by word.
-            ("source", f"{order}i4"),
-            ("target", f"{order}i4"),
-            ("bytes", f"{order}i4"),
-            ("caller", f"{order}u4"),
-            ("callers_caller", f"{order}u4"),
-            ("is_io", f"{order}i4"),
-        ]
-    )
+    fields = [field.split(":") for field in _FIELDS]
+    return np.dtype([(name, f"{order}{kind}") for name, kind in fields])
 
 
 def _looks_valid(records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -415,7 +409,12 @@ def read_time_lines(
     """Read the time lines of all ranks in a file."""
     problems = Problems()
     state = FileState.of(path)
-    text = _contents(path, problems, advance)
+    text = whole_file(path, problems, advance)
+    rest = len(text) % _RECORD_BYTES
+    if rest:
+        detail = f"the file ends within a record, {rest} bytes behind the last whole one"
+        problems.add("truncated", 1, detail, file=path)
+        text = text[:-rest]
     order = _order_of(text[: 4096 // _RECORD_BYTES * _RECORD_BYTES])
     if order is None:
         raise TraceError(
@@ -439,20 +438,6 @@ def read_time_lines(
     return Outcome(traces, problems)
 
 
-def _contents(path: str, problems: Problems, advance: Callable[[int], object] | None) -> bytes:
-    """Return the whole records of a file."""
-    text = whole_file(path, problems, advance)
-    rest = len(text) % _RECORD_BYTES
-    if rest:
-        problems.add(
-            "truncated",
-            1,
-            f"the file ends within a record, {rest} bytes behind the last whole one",
-            file=path,
-        )
-    return text[: len(text) - rest]
-
-
 def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -> None:
     """Report full buffers: nothing in the file marks what was dropped."""
     most = int(counts.max(initial=0))
@@ -460,13 +445,11 @@ def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -
     # Programs have equal counts too, but seldom round ones.
     round_number = most % 100 == 0 or -most * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
-        problems.add(
-            "overflow",
-            full,
+        detail = (
             f"ranks with exactly {most:,} events: if that is what TRACE_BUFFER_SIZE holds, their"
-            " later events were dropped",
-            file=path,
+            " later events were dropped"
         )
+        problems.add("overflow", full, detail, file=path)
 
 
 def _trace(

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import draws, draws_panel, ramp, require_measure
-from hta_widgets.charts.figure import sentences
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -16,7 +15,6 @@ from hta_widgets.charts.rows import (
     Whiskers,
     add_times,
     defines_rows,
-    note_of,
     stacked,
     time_ticks,
 )
@@ -97,12 +95,11 @@ def mpi_message_sizes(
         "marks": [Bars("left_cell", "right_cell", "@fill")],
         "x_end": float(len(highs)),
         "title_by": f", by {measure}",
-        "subtitle": sentences(
+        "subtitle": [
             f"{measure} by routine and size of one message, all ranks with tables together",
             "shares are of each job's own" if several else "",
             largest if values.sum() else "",
-            note_of(frame),
-        ),
+        ],
         "head": "routine",
         "ticks": [(place + 0.5, binary_size(high)) for place, high in enumerate(highs)],
         "columns": [Column("total", [words[measure](sums[row]) for row in range(len(rows))])],
@@ -158,16 +155,14 @@ def mpi_routines(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[
         "data": data,
         "names": _names(data, several=len(set(data["job"])) > 1),
         "marks": [Bars(0.0, "right_communication", theme.kind["communication"], ""), *line],
-        "x_end": most * 1.02 or 1.0,
-        "subtitle": sentences(
+        "end_ns": most,
+        "subtitle": [
             f"mean of {plural(ranks, 'rank')} with tables of routines; line: least to most of any"
             if ranks > 1
             else "of the one rank with a table of routines",
             f"{plural(left, 'routine')} with less time not shown" if left else "",
-            note_of(frame),
-        ),
+        ],
         "head": "routine",
-        "ticks": time_ticks(most),
         "columns": [
             Column("calls", list(data["calls_text"]), 420),
             Column("mean", list(data["mean_text"])),
@@ -230,11 +225,10 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[s
         "marks": [Bars("left", "right", "@fill")],
         "x_start": -most * 1.02,
         "x_end": most * 1.02,
-        "subtitle": sentences(
+        "subtitle": [
             "after less before, means over the ranks with tables of routines",
             f"in all {'+' if total > 0 else ''}{duration(total)}",
-            note_of(frame),
-        ),
+        ],
         "head": "routine · size",
         "ticks": time_ticks(most, 2, -most),
         "columns": [Column("calls", list(data["calls"]), 420), Column("time", list(data["diff"]))],
@@ -305,12 +299,11 @@ def mpi_ranks(frame: pd.DataFrame, theme: Theme) -> dict[str, Any] | str:
         "data": data,
         "names": names,
         "marks": marks,
+        "end_ns": max(ends),
         "x_end": max(ends) * 1.01 or 1.0,
-        "subtitle": sentences(
-            "elapsed time; outside of MPI is at most what was computed", "; ".join(waits)
-        ),
+        "note": "",
+        "subtitle": ["elapsed time; outside of MPI is at most what was computed", "; ".join(waits)],
         "head": "rank",
-        "ticks": time_ticks(max(ends)),
         "columns": [
             Column("in MPI", list(data["share_text"])),
             Column("elapsed", list(data["elapsed_text"]), 420),
