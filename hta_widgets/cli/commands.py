@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import webbrowser
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -144,20 +144,18 @@ def _straggler(rank: Mapping[str, Any], cause: str) -> str:
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    found: Counter[tuple[str, str]] = Counter()
-    files: dict[tuple[str, str], set[str]] = {}
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for problem in problems:
-        what = str(problem["kind"]), str(problem["detail"])
-        found[what] += problem["count"]
-        files.setdefault(what, set()).add(problem["file"] or "")
-    if found:
+        groups[str(problem["kind"]), str(problem["detail"])].append(problem)
+    if groups:
         yield from ("", "problems")
-    for (kind, detail), number in list(found.items())[:_MOST_PROBLEMS]:
-        named = files[kind, detail]
-        where = f"{len(named)} files" if len(named) > 1 else min(named)
+    for (kind, detail), same in list(groups.items())[:_MOST_PROBLEMS]:
+        files = {problem["file"] or "" for problem in same}
+        where = f"{len(files)} files" if len(files) > 1 else min(files)
+        number = sum(problem["count"] for problem in same)
         yield f"  {kind}: {number:,} × {detail}" + (f" ({where})" if where else "")
-    if len(found) > _MOST_PROBLEMS:
-        yield f"  and {len(found) - _MOST_PROBLEMS} more: hw.load(…).problems lists them"
+    if len(groups) > _MOST_PROBLEMS:
+        yield f"  and {len(groups) - _MOST_PROBLEMS} more: hw.load(…).problems lists them"
 
 
 def _load(options: argparse.Namespace) -> TraceSet:

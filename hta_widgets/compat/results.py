@@ -138,17 +138,9 @@ def extract_iteration_info(trace: Trace) -> pd.DataFrame:
     for rank in trace.get_ranks():
         frame = trace.get_trace(rank)
         steps = frame[frame["name"].isin(list(numbers))]
-        frames.append(
-            pd.DataFrame(
-                {
-                    "rank": rank,
-                    "iter": steps["name"].map(numbers),
-                    "ts": steps["ts"],
-                    "dur": steps["dur"],
-                    "end": steps["ts"] + steps["dur"],
-                }
-            )
-        )
+        end = steps["ts"] + steps["dur"]
+        steps = steps.assign(rank=rank, iter=steps["name"].map(numbers), end=end)
+        frames.append(steps[["rank", "iter", "ts", "dur", "end"]])
     if not frames:
         return pd.DataFrame(columns=["rank", "iter"])
     return pd.concat(frames, ignore_index=True)
