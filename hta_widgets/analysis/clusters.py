@@ -378,10 +378,6 @@ def rank_clusters(
 
         ``.attrs["tolerance"]`` is the tolerance of the clusters, ``.attrs["clusters"]`` their
         number, ``.attrs["outliers"]`` the ranks that are outliers.
-
-    Notes
-    -----
-    HTA has no such analysis.
     """
     if not tolerance > 0 or max_clusters < 1:
         raise TraceError(

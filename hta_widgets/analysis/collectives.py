@@ -89,15 +89,7 @@ _DTYPE = "dtype"
 _MOST_ELEMENTS = 1 << 50
 
 #: The purposes of process groups; ``all`` has every rank of the job.
-GROUP_KINDS: tuple[str, ...] = (
-    "data",
-    "tensor",
-    "pipeline",
-    "context",
-    "expert",
-    "all",
-    "unknown",
-)
+GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
 #: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
 #: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
@@ -132,10 +124,7 @@ _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 @scoped
 def collectives(
-    traces: TraceSet,
-    *,
-    clock: Clock | None = None,
-    **scope: Unpack[Scope],
+    traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return arrival, wait, transfer and bandwidth of each rank in each collective.
 
@@ -180,11 +169,6 @@ def collectives(
         and of one rank (``alone``); the note names missing ranks and unknown types of elements.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
-
-    Raises
-    ------
-    TraceError
-        For an unknown clock.
     """
     chosen = narrowed(traces, **scope)
     match = matching(traces)
@@ -409,10 +393,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
 
 @scoped
 def communication_by_group(
-    traces: TraceSet,
-    *,
-    by_collective: bool = False,
-    **scope: Unpack[Scope],
+    traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return how long each process group communicates, how exposed, and how many bytes.
 
@@ -439,7 +420,7 @@ def communication_by_group(
 
     Notes
     -----
-    HTA has no such analysis. Sizes are elements times the size of their type, before any
+    Sizes are elements times the size of their type, before any
     algorithm; `collectives` has bandwidths.
     """
     chosen = parts(traces, **scope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -134,7 +135,8 @@ def parts_of(
     for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
         if any(one.ranks is not None and trace.rank not in one.ranks for one in asked):
             continue
-        rows = np.flatnonzero(np.logical_and.reduce([one.mask(trace) for one in asked]))
+        masks = [one.mask(trace) for one in asked if not replace(one, ranks=None).is_everything]
+        rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
         starts = [one.start_ns - trace.shift_ns for one in asked if one.start_ns is not None]
         ends = [one.end_ns - trace.shift_ns for one in asked if one.end_ns is not None]
         found.append(Part(trace, rows, max(starts, default=None), min(ends, default=None)))

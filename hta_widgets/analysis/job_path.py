@@ -96,11 +96,6 @@ def job_critical_path(
         a collective before the last one has come, the clocks contradict each other, and time of
         the last rank that would be counted twice is left out: its sum over the jumps.
 
-    Raises
-    ------
-    TraceError
-        If the range has fewer instances.
-
     Notes
     -----
     HTA's critical path is that of one rank. Here nothing is longest: the walk follows what each

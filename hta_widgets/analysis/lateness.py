@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.analysis.collectives import Arrivals, computed_between
 from hta_widgets.analysis.matching import Matching
@@ -92,11 +93,9 @@ _NEVER = int(np.iinfo(np.int64).min) // 2
 def _before(match: Matching, times: Arrivals) -> Ints:
     """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
-    before = np.full(len(match), -1)
-    same = (match.trace[order][1:] == match.trace[order][:-1]) & (
-        match.lane[order][1:] == match.lane[order][:-1]
-    )
-    before[order[1:][same]] = order[:-1][same]
+    sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
+    before = np.empty(len(match), dtype=np.int64)
+    before[order] = sequences.shift(fill_value=-1)
     return before
 
 

@@ -14,13 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import (
-    CommEvents,
-    GroupName,
-    Header,
-    comm_events,
-    header_of,
-)
+from hta_widgets.analysis.comm_events import CommEvents, GroupName, Header, comm_events, header_of
 from hta_widgets.analysis.scope import Part, Parts, over_ranks
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.memo import memoized
@@ -482,9 +476,7 @@ def missing_ranks(
 
 
 def lacking(
-    traces: Sequence[Trace],
-    groups: Sequence[Group],
-    keys: Sequence[Sequence[int]],
+    traces: Sequence[Trace], groups: Sequence[Group], keys: Sequence[Sequence[int]]
 ) -> list[bool]:
     """Return for each rank whether the file of any rank in its groups is missing.
 

@@ -92,15 +92,6 @@ def exposed_waits(
 
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
-
-    Raises
-    ------
-    TraceError
-        For an unknown clock, or a rank that is not in the set.
-
-    Notes
-    -----
-    HTA has no such analysis. `step_times` has ``exposed_wait_ns`` by step.
     """
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)

@@ -12,15 +12,15 @@ import pandas as pd
 
 from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes, busy_rows
 from hta_widgets.analysis.critical.rules import (
+    COPYING,
     DEPENDENCY,
     KERNEL_KERNEL,
     LAUNCH,
     OPERATOR,
     SYNC,
+    SYNCHRONIZING,
     Rules,
-    copies,
     named,
-    synchronizes,
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
 from hta_widgets.taxonomy import KINDS
@@ -226,8 +226,6 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
     # Without arrows: the threads of the autograd engine, and the one with most operators.
     track = table.track[nodes.host].astype(np.int64)
     backward = np.unique(track[named(trace, nodes.host, _BACKWARD.search)])
-    if not len(backward) or len(np.unique(track)) < 2:
-        return []
     others = track[~np.isin(track, backward)]
     if not len(others):
         return []
@@ -246,20 +244,14 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     trace, rows = nodes.trace, nodes.device
     table = trace.table
     rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
-    none = np.empty(0, dtype=np.int64)
-    if not len(rows):
-        return none, none
-    call = trace.launch_of[rows]
+    call, start = trace.launch_of[rows], table.start_ns[rows]
     asked_ns = _wait_calls(nodes, rows, call)
-    start = table.start_ns[rows]
     previous = DeviceWork.by_end(trace).last_until(table.track[rows], start, rows)
     idle_from = np.where(previous >= 0, table.end_ns[previous], -1)
     ready = np.maximum(idle_from, table.start_ns[call])
-    candidate = np.flatnonzero((asked_ns >= 0) & (start > ready))
-    if not len(candidate):
-        return none, none
-    rows, start, ready = rows[candidate], start[candidate], ready[candidate]
-    return _awaited(nodes, rows, np.maximum(ready, start - _LATENCY_NS), asked_ns[candidate]), rows
+    waited = (asked_ns >= 0) & (start > ready)
+    after = np.maximum(ready, start - _LATENCY_NS)
+    return _awaited(nodes, rows[waited], after[waited], asked_ns[waited]), rows[waited]
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
@@ -274,12 +266,8 @@ def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
     before = np.empty(len(rows), dtype=np.int64)
     by_track = pd.Series(called[order]).groupby(table.track[rows[order]])
     before[order] = by_track.shift(fill_value=-1)
-    waits = nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]
-    if not len(waits):
-        return np.full(len(rows), -1, dtype=np.int64)
-    asked_ns = table.start_ns[waits]
-    place = np.searchsorted(asked_ns, called, side="right") - 1
-    asked = np.where(place >= 0, asked_ns[np.maximum(place, 0)], -1)
+    asked_ns = table.start_ns[nodes.host[named(trace, nodes.host, STREAM_WAITS.fullmatch)]]
+    asked = np.append(-1, asked_ns)[np.searchsorted(asked_ns, called, side="right")]
     return np.where(asked > before, asked, -1)
 
 
@@ -428,19 +416,15 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     """
     trace = nodes.trace
     table = trace.table
-    calls = nodes.host[named(trace, nodes.host, synchronizes)]
+    calls = nodes.host[named(trace, nodes.host, SYNCHRONIZING.fullmatch)]
     calls = np.setdiff1d(calls, recorded).astype(np.int64)
-    if not len(calls) or not len(work):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    end = table.start_ns[work] + table.dur_ns[work]
-    order = np.argsort(end, kind="stable")
-    work, end = work[order], end[order]
-    start_of_call, end_of_call = table.start_ns[calls], table.end_ns[calls]
-    place = np.searchsorted(end, end_of_call, side="right") - 1
-    last = work[np.maximum(place, 0)]
-    launched = table.start_ns[trace.launch_of[last]] <= start_of_call
-    found = (place >= 0) & (end[np.maximum(place, 0)] > start_of_call) & launched
-    return np.where(found, last, -1), calls
+    start, end = table.start_ns[calls], table.end_ns[calls]
+    work_end = table.start_ns[work] + table.dur_ns[work]
+    order = np.argsort(work_end, kind="stable")
+    last = np.append(-1, work[order])[np.searchsorted(work_end[order], end, side="right")]
+    ended_during = table.start_ns[last] + table.dur_ns[last] > start
+    launched = table.start_ns[trace.launch_of[last]] <= start
+    return np.where(ended_during & launched, last, -1), calls
 
 
 def _own_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
@@ -450,5 +434,5 @@ def _own_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
     call = trace.launch_of[work]
     kept = (nodes.of_end[call] >= 0) & (table.end_ns[work] <= table.end_ns[call])
     work, call = work[kept], call[kept]
-    kept = named(trace, call, copies) & ~np.isin(call, recorded)
+    kept = named(trace, call, COPYING.fullmatch) & ~np.isin(call, recorded)
     return work[kept].astype(np.int64), call[kept]

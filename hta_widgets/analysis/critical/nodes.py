@@ -284,9 +284,6 @@ class EdgeList:
 
     def finish(self) -> Edges:
         """Return all edges, by target; of several into one the one from the latest source first."""
-        if not self._parts:
-            none = np.empty(0, dtype=np.int64)
-            return Edges(none, none, none, none.astype(np.uint8), none)
         source, target, weight, kind, event = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )

@@ -251,11 +251,6 @@ def with_critical_path(
     -------
     TraceSet
         Of the same ranks and events; unchanged if the rank has no such range.
-
-    Raises
-    ------
-    TraceError
-        If the set has no such rank, or the range has fewer instances.
     """
     path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -354,11 +349,6 @@ def critical_path(
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
         ``matched``, the number of events and dependencies of each class.
 
-    Raises
-    ------
-    TraceError
-        If the set has no such rank, or the range has fewer instances.
-
     Notes
     -----
     The definition is that of HTA's critical path analysis, whose terms `bound_by` keeps, except
@@ -390,9 +380,8 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
         One row per rank and cause that occurs, the most time first: ``rank, bound_by, count``
         (segments), ``dur_ns``, ``share`` (0..1 of the span).
     """
-    groups = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
-    table = groups.agg(["size", "sum"]).reset_index()
-    table.columns = pd.Index(["rank", "bound_by", "count", "dur_ns"])
+    times = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
+    table = times.agg(count="size", dur_ns="sum").reset_index()
     table = table.astype({"count": np.int64, "dur_ns": np.int64, "rank": np.int64})
     whole = table.groupby("rank")["dur_ns"].transform("sum")
     table["share"] = table["dur_ns"] / whole.clip(lower=1)

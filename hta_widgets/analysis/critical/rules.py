@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,9 +45,9 @@ BOUNDS: Final[tuple[str, ...]] = (
 #: Events that fetch data, by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
-#: Calls that return only after device work, and those that may wait for their own copy.
-_BLOCKING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
-_COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
+#: Names of calls that wait for work launched before, and of those that may wait for their own copy.
+SYNCHRONIZING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
+COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
 #: The calls that HTA takes for blocking.
 BLOCKING_IN_HTA: Final = frozenset(
     {
@@ -81,19 +81,8 @@ def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> npt.NDAr
     return np.isin(codes, hits)
 
 
-def synchronizes(name: str) -> bool:
-    """Return whether a call of this name waits for work that was launched before."""
-    return _BLOCKING.fullmatch(name) is not None
-
-
-def copies(name: str) -> bool:
-    """Return whether a call of this name copies or fills, and so may wait until that is done."""
-    return _COPYING.fullmatch(name) is not None
-
-
-def patterns_of(texts: Iterable[str]) -> Callable[[str], object]:
+def patterns_of(texts: Sequence[str]) -> Callable[[str], object]:
     """Return the test of whether any of these regular expressions is found in a name."""
-    texts = [texts] if isinstance(texts, str) else list(texts)
     if not texts:
         return lambda _: False
     try:
