@@ -2,15 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.analysis.annotations import (
-    kernels_by_annotation,
-    user_annotation_breakdown,
-)
-from hta_widgets.analysis.busy import (
-    comm_comp_overlap,
-    kernel_type_breakdown,
-    temporal_breakdown,
-)
+from hta_widgets.analysis.annotations import kernels_by_annotation, user_annotation_breakdown
+from hta_widgets.analysis.busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
 from hta_widgets.analysis.clocks import clock_offsets
 from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
 from hta_widgets.analysis.collectives import (
@@ -19,11 +12,7 @@ from hta_widgets.analysis.collectives import (
     communication_by_stream,
     parallel_groups,
 )
-from hta_widgets.analysis.copies import (
-    memory_bandwidth,
-    memory_bandwidth_summary,
-    with_counters,
-)
+from hta_widgets.analysis.copies import memory_bandwidth, memory_bandwidth_summary, with_counters
 from hta_widgets.analysis.critical.path import (
     critical_path,
     critical_path_summary,
@@ -38,11 +27,7 @@ from hta_widgets.analysis.idle import (
     idle_time_breakdown,
 )
 from hta_widgets.analysis.job_path import job_critical_path, job_path_summary
-from hta_widgets.analysis.kernels import (
-    cupti_counters,
-    kernel_breakdown,
-    kernel_duration_by_rank,
-)
+from hta_widgets.analysis.kernels import cupti_counters, kernel_breakdown, kernel_duration_by_rank
 from hta_widgets.analysis.launches import (
     launch_outliers,
     launch_stats,
@@ -58,11 +43,7 @@ from hta_widgets.analysis.operator_kernels import (
 )
 from hta_widgets.analysis.operators import operators
 from hta_widgets.analysis.steps import phase_times, step_times
-from hta_widgets.analysis.stragglers import (
-    exposed_waits,
-    stragglers,
-    stragglers_by_step,
-)
+from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
 from hta_widgets.readers.formats import face_getter
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""User annotations."""
+"""Ranges that the program names: their durations, and the kernels in them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
     stacked,
+    statistics_by_name,
     used_texts,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
@@ -46,63 +45,15 @@ _ANNOTATED = {
 }
 
 
-def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
-    """Return for each event the shortest range that overlaps it.
-
-    Half-open: an event that ends where a range starts does not overlap it. Of equally short
-    ranges the one that comes later is taken.
-    """
-    # Numbers of the ranges by length, so that the least number is the shortest.
-    by_length = np.lexsort((-np.arange(len(low)), high - low))
-    low, high = low[by_length], high[by_length]
-    found = np.full(len(start), len(low), dtype=np.int64)
-    left = np.arange(len(start))
-    while len(left):
-        # Events that end in the order of their starts: a range overlaps a run of them.
-        ordered = end[left] >= np.maximum.accumulate(end[left])
-        chain, left = left[ordered], left[~ordered]
-        first = np.searchsorted(end[chain], low, side="right")
-        after = np.searchsorted(start[chain], high, side="left")
-        found[chain] = _least(len(chain), first, after)
-    found[found >= len(low)] = -1
-    return np.append(by_length, -1)[found]
-
-
-def _least(size: int, first: Ints, after: Ints) -> Ints:
-    """Return for each of `size` places the least number of the runs ``[first, after)`` over it.
-
-    Each run is two runs of a power of two, which may overlap; these are halved, all of one length
-    at once, until they are single places.
-    """
-    nothing = len(first)
-    least = np.full(size, nothing, dtype=np.int64)
-    run = np.flatnonzero(after > first)
-    if not len(run):
-        return least
-    length = after[run] - first[run]
-    power = np.frexp(length.astype(np.float64))[1] - 1
-    for exponent in range(int(power.max()), -1, -1):
-        half = 1 << exponent
-        if exponent < int(power.max()):
-            # What held for a run of twice this length holds for both its halves.
-            wider = least.copy()
-            wider[half:] = np.minimum(wider[half:], least[:-half])
-            least = wider
-        here = run[power == exponent]
-        np.minimum.at(least, first[here], here)
-        np.minimum.at(least, after[here] - half, here)
-    return least
-
-
 @scoped
 def user_annotation_breakdown(
     traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long the ranges that the program names last, by rank and name.
+    """Return the durations of the ranges that the program names, by rank and name.
 
-    Ranges are those of ``record_function`` and the profiler's own, such as ``ProfilerStep#3``.
-    On the host they last as long as the code within them runs, on the device from the start of
-    the first work launched in them to the end of the last. Ranges in ranges count for each.
+    Ranges come from ``record_function`` and from the profiler, such as ``ProfilerStep#3``. On the
+    host they last as long as the code in them, on the device from the start of the first work
+    launched in them to the end of the last. Nested ranges all count.
 
     Parameters
     ----------
@@ -122,15 +73,13 @@ def user_annotation_breakdown(
 
     Notes
     -----
-    HTA's ``get_gpu_user_annotation_breakdown``, without its limit to some number of names, beyond
-    which HTA's mean, minimum and maximum are those of sums.
+    HTA's ``get_gpu_user_annotation_breakdown``, without its limit on the number of names.
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _ranges_of, use_device))
-    columns = ("rank", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns")
-    column = joined_columns(
-        [one for one, _, _ in found], columns, name=object, mean_ns=np.float64, std_ns=np.float64
-    )
+    names = ("rank", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns")
+    floats = {"mean_ns": np.float64, "std_ns": np.float64}
+    column = joined_columns([one for one, _, _ in found], names, name=object, **floats)
     device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
     note = ""
     if not len(column["rank"]):
@@ -145,24 +94,12 @@ def user_annotation_breakdown(
 
 
 def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
-    """Return statistics of a side's ranges by name, and how many the device and the host have."""
+    """Return statistics of one side's ranges by name, and the numbers on device and host."""
     device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
-    rows, names = device if use_device else host, part.table.names
-    code, known = dense(part.table.name[rows].astype(np.int64), len(names))
-    lasts = group_statistics(code, len(known), part.durations(rows))
-    texts = np.array([names[name] for name in known.tolist()], dtype=object)
-    order = np.argsort(texts, kind="stable")
-    columns = {
-        "rank": np.full(len(known), part.rank, dtype=np.int64),
-        "name": texts[order],
-        "count": lasts.count[order],
-        "sum_ns": lasts.sum[order],
-        "mean_ns": lasts.sum[order] / lasts.count[order],
-        "min_ns": lasts.min[order],
-        "max_ns": lasts.max[order],
-        "std_ns": lasts.std[order],
-    }
-    return columns, len(device), len(host)
+    columns, _ = statistics_by_name(part, device if use_device else host)
+    columns["mean_ns"] = columns["sum_ns"] / columns["count"]
+    order = np.argsort(columns["name"], kind="stable")
+    return {name: values[order] for name, values in columns.items()}, len(device), len(host)
 
 
 def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
@@ -177,21 +114,20 @@ def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
 def kernels_by_annotation(
     traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return the device's events with the range of the program that each falls into.
+    """Return the device's events with the named range that contains each.
 
     Parameters
     ----------
     source : {"auto", "device", "host"}
-        ``"device"``: of the device's ranges (``gpu_user_annotation``) that overlap an event on
-        its stream, the shortest. ``"host"``: of the host's ranges that enclose the event's
-        launching call on its thread, the innermost; calls of the autograd thread lie below the
-        ``## backward ##`` range or the step that runs meanwhile. ``"auto"``: the device's on
-        ranks that have any, the host's on others.
+        ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event
+        on its stream. ``"host"``: the innermost host range that encloses the event's launching
+        call on its thread; calls of the autograd thread lie below the ``## backward ##`` range or
+        the step that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges,
+        ``"host"`` on others.
     by_name : bool, default False
         Add up by range and name instead.
     selection : Selection, optional
-        The device's events to look at; all by default. Ranges count whether they are selected
-        or not.
+        The device's events; all by default. Ranges need not be selected.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it.
 
@@ -201,17 +137,14 @@ def kernels_by_annotation(
         One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
         dur_ns`` (int64)``, name`` (categorical)``, stream`` (int32)``, annotation`` (categorical,
         empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
-        annotation, name, count, sum_ns``. ``.attrs["source"]`` says for each rank whose ranges
-        were taken.
+        annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
 
     Notes
     -----
-    HTA's ``get_gpu_kernels_with_user_annotations``, which knows the device's ranges only.
+    HTA's ``get_gpu_kernels_with_user_annotations``, which uses device ranges only.
     """
     if source not in ("auto", "device", "host"):
-        raise TraceError(
-            f"there is no source {source!r}", remedy="Choose 'auto', 'device' or 'host'."
-        )
+        raise TraceError(f"unknown source {source!r}", remedy="Choose 'auto', 'device' or 'host'.")
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _annotated, source))
     columns = stacked([one.columns for one in found], _ANNOTATED)
@@ -236,7 +169,7 @@ def kernels_by_annotation(
 
 
 class _Annotated(NamedTuple):
-    """Columns of one rank, whose ranges were taken, and how many there are."""
+    """Columns of one rank, the side of its ranges, and their number."""
 
     source: str
     annotations: int
@@ -272,10 +205,10 @@ def _annotated(part: Part, source: str) -> _Annotated:
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:
-    """Return for each event the shortest range on its stream that overlaps it, -1 for none."""
+    """Return the shortest range that overlaps each event on its stream, -1 for none."""
     table = trace.table
     ranges = np.flatnonzero(_ranges(trace, "device"))
-    # Streams of several devices in one file share numbers; their processes tell them apart.
+    # Streams of several devices in one file share numbers, but not processes.
     places: dict[tuple[str, str], int] = {}
     place = np.array(
         [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
@@ -294,3 +227,50 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
         )
         found[there] = np.append(here, -1)[which]
     return found
+
+
+def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
+    """Return the shortest range that overlaps each event, -1 for none; ties go to the later range.
+
+    Ranges are half-open: an event that ends at the start of a range does not overlap it.
+    """
+    # Number ranges by length, so that the smallest number is the shortest range.
+    by_length = np.lexsort((-np.arange(len(low)), high - low))
+    low, high = low[by_length], high[by_length]
+    found = np.full(len(start), len(low), dtype=np.int64)
+    left = np.arange(len(start))
+    while len(left):
+        # In events that end in the order of their starts, a range overlaps a contiguous part.
+        ordered = end[left] >= np.maximum.accumulate(end[left])
+        chain, left = left[ordered], left[~ordered]
+        first = np.searchsorted(end[chain], low, side="right")
+        after = np.searchsorted(start[chain], high, side="left")
+        found[chain] = _least(len(chain), first, after)
+    found[found >= len(low)] = -1
+    return np.append(by_length, -1)[found]
+
+
+def _least(size: int, first: Ints, after: Ints) -> Ints:
+    """Return the smallest number of the runs ``[first, after)`` over each of `size` positions.
+
+    Each run is split into two overlapping runs whose length is a power of two. Runs of the same
+    length are then halved together until they are single positions.
+    """
+    nothing = len(first)
+    least = np.full(size, nothing, dtype=np.int64)
+    run = np.flatnonzero(after > first)
+    if not len(run):
+        return least
+    length = after[run] - first[run]
+    power = np.frexp(length.astype(np.float64))[1] - 1
+    for exponent in range(int(power.max()), -1, -1):
+        half = 1 << exponent
+        if exponent < int(power.max()):
+            # A number of a run of twice this length applies to both halves.
+            wider = least.copy()
+            wider[half:] = np.minimum(wider[half:], least[:-half])
+            least = wider
+        here = run[power == exponent]
+        np.minimum.at(least, first[here], here)
+        np.minimum.at(least, after[here] - half, here)
+    return least

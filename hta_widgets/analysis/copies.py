@@ -1,8 +1,9 @@
-"""Memory bandwidth, derived counters."""
+"""Memory bandwidth, and counters derived from events."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
@@ -23,7 +24,6 @@ from hta_widgets.analysis.launches import (
 )
 from hta_widgets.analysis.scope import (
     Part,
-    Parts,
     Scope,
     count_kinds,
     over_ranks,
@@ -45,7 +45,7 @@ _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 #: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
-#: MTIA's copies say in their args which way and how much.
+#: MTIA's copies have direction and size in their args.
 _DMA = re.compile(r"^dma", re.IGNORECASE)
 _DMA_ARGS = ("direction", "size")
 _UNKNOWN_WAY = "Memcpy Unknown"
@@ -60,7 +60,7 @@ _BANDWIDTH = "Memcpy BW"
 
 
 def copy_kind(name: str) -> str:
-    """Return what a copy or fill is called by its direction, whatever the vendor."""
+    """Return the vendor-independent name of a copy or fill."""
     if _FILL.search(name):
         return "Memset"
     found = _LETTERS.search(name) or _WORDS.search(name)
@@ -76,9 +76,9 @@ class _Copies:
     code: npt.NDArray[np.intp]  # into `kinds`
     start_ns: Ints  # within the window
     end_ns: Ints
-    gb_per_s: Floats  # NaN where the file does not tell
-    size_bytes: Ints  # -1 where it does not
-    computed: int  # how many rates were worked out from size and duration
+    gb_per_s: Floats  # NaN if unknown
+    size_bytes: Ints  # -1 if unknown
+    computed: int  # number of rates computed from size and duration
 
 
 def _copies(part: Part) -> _Copies:
@@ -89,16 +89,15 @@ def _copies(part: Part) -> _Copies:
     texts = [table.names[code] for code in names.tolist()]
     pool = Pool()
     code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
-    untold = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
-    if untold.any():
-        at = np.flatnonzero(untold)
-        said = event_args(trace, rows[at], _DMA_ARGS)
-        ways = [str(way or "") for way in said["direction"]]
-        code[at] = [pool.add(copy_kind(way)) for way in ways]
-        size[at] = np.where(size[at] < 0, numbers_of(said["size"]), size[at])
+    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
+    if is_dma.any():
+        at = np.flatnonzero(is_dma)
+        args = event_args(trace, rows[at], _DMA_ARGS)
+        code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
+        size[at] = np.where(size[at] < 0, numbers_of(args["size"]), size[at])
     size = np.maximum(size, -1)
     dur = table.dur_ns[rows]
-    # What lasts less than a digit of the file's times is taken to last one.
+    # Durations below the resolution of the file's times count as one unit.
     dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
     derived = np.isnan(rate) & (size >= 0)
     rate[derived] = size[derived] / dur[derived]
@@ -146,7 +145,7 @@ def _steps(copies: _Copies) -> BandwidthSteps:
     code, copy, sign = code[order], copy[order], sign[order]
     rate = copies.gb_per_s[known]
     running = running_total(code, sign)
-    # The numbers of those that run, added up: where one runs, its number.
+    # The sum of the running copies' numbers is the copy itself if only one runs.
     alone = running_total(code, sign * copy)
     value = np.zeros(len(order))
     one = running == 1
@@ -160,16 +159,16 @@ def _steps(copies: _Copies) -> BandwidthSteps:
 
 @scoped
 def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how fast memory is copied and filled, at every instant at which that changes.
+    """Return the rate at which memory is copied and filled, at each instant of change.
 
-    Rates of copies that run at once add up. The rate is the one that the profiler states for the
-    copy, else its bytes by its duration; copies of which the file tells neither are left out and
-    counted. A copy that lasts less than one digit of the file's times (0 µs) is taken to last one.
+    Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
+    duration; copies without either are left out and counted. A copy of 0 µs lasts one unit of the
+    file's times.
 
     Parameters
     ----------
     selection : Selection, optional
-        The copies to work on; all by default.
+        The copies; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; copies are cut at its edges and keep their rate.
 
@@ -179,31 +178,27 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
         ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
         ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
-        exactly 0 where nothing is copied. ``.attrs["unknown"]`` counts copies without a known rate,
-        by kind; ``.attrs["computed"]`` how many rates are worked out from size and duration.
+        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by
+        kind; ``.attrs["computed"]`` counts rates computed from size and duration.
 
     Notes
     -----
-    The definition is that of HTA's memory bandwidth time series, where rounding can leave a trace
-    of a rate where nothing runs, copies without a stated rate count as 0, and a copy of 0 µs
-    lasts 1 µs.
+    The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
+    other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _copies))
-    series = []
-    for trace, copies in zip(chosen.traces, found, strict=True):
-        steps = _steps(copies)
-        kept = settled(steps.code, steps.time_ns)
-        series.append(
-            {
-                "rank": np.full(int(kept.sum()), trace.rank),
-                "copy_kind": (steps.code[kept], steps.kinds),
-                "time_ns": steps.time_ns[kept] + trace.shift_ns,
-                "gb_per_s": steps.gb_per_s[kept],
-            }
-        )
     types = {"rank": np.int64, "copy_kind": str, "time_ns": np.int64, "gb_per_s": np.float64}
-    return _bandwidth_frame(chosen, found, stacked(series, types))
+    return _bandwidth_frame(traces, scope, _rates, types)
+
+
+def _rates(part: Part, copies: _Copies) -> dict[str, Any]:
+    steps = _steps(copies)
+    kept = settled(steps.code, steps.time_ns)
+    return {
+        "rank": np.full(int(kept.sum()), part.rank),
+        "copy_kind": (steps.code[kept], steps.kinds),
+        "time_ns": steps.time_ns[kept] + part.trace.shift_ns,
+        "gb_per_s": steps.gb_per_s[kept],
+    }
 
 
 @scoped
@@ -220,78 +215,78 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
           `memory_bandwidth`, GB/s, however long they hold
         - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
           ``busy_ns`` (int64): that time
-        - ``copies`` (int64): how many, also without a known rate; ``size_bytes`` (int64): their
-          bytes as far as the file tells, whole also where the window cuts a copy
+        - ``copies`` (int64): their number, with unknown rates too; ``size_bytes`` (int64): the sum
+          of known sizes, which the window does not cut
 
     Notes
     -----
-    The statistics are those of HTA's memory bandwidth summary, which also counts what rounding
-    leaves where nothing runs.
+    The statistics of HTA's memory bandwidth summary, which also counts rates that are left by
+    rounding.
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _copies))
-    rows = []
-    for rank, copies in zip(chosen.ranks, found, strict=True):
-        groups = len(copies.kinds)
-        steps = _steps(copies)
-        shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-        held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
-        area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
-        size = np.zeros(groups, dtype=np.int64)
-        np.add.at(size, copies.code, np.maximum(copies.size_bytes, 0))
-        rows.append(
-            {
-                "rank": np.full(groups, rank),
-                "copy_kind": (np.arange(groups), copies.kinds),
-                **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
-                "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
-                "busy_ns": busy,
-                "copies": np.bincount(copies.code, minlength=groups),
-                "size_bytes": size,
-            }
-        )
     types = {
         "rank": np.int64,
         "copy_kind": str,
         **dict.fromkeys((*STATISTICS, "time_weighted_mean"), np.float64),
         **dict.fromkeys(("count", "busy_ns", "copies", "size_bytes"), np.int64),
     }
-    return _bandwidth_frame(chosen, found, stacked(rows, types))
+    return _bandwidth_frame(traces, scope, _summary, types)
 
 
-def _bandwidth_frame(chosen: Parts, found: list[_Copies], columns: dict[str, Any]) -> pd.DataFrame:
-    kind = columns["copy_kind"]
-    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
-    about = _about(chosen, found)
-    return result(columns, **about, note="" if len(kind) else _why_empty(about))
-
-
-def _about(chosen: Parts, found: list[_Copies]) -> dict[str, Any]:
-    unknown: dict[str, int] = {}
-    for copies in found:
-        missing = np.bincount(copies.code[np.isnan(copies.gb_per_s)], minlength=len(copies.kinds))
-        for kind, count in zip(copies.kinds, missing.tolist(), strict=True):
-            if count:
-                unknown[kind] = unknown.get(kind, 0) + count
+def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
+    groups = len(copies.kinds)
+    steps = _steps(copies)
+    shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
+    held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
+    area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
+    size = np.zeros(groups, dtype=np.int64)
+    np.add.at(size, copies.code, np.maximum(copies.size_bytes, 0))
     return {
-        "matched": count_kinds(chosen, ("memory",)),
-        "unknown": unknown,
-        "computed": sum(copies.computed for copies in found),
+        "rank": np.full(groups, part.rank),
+        "copy_kind": (np.arange(groups), copies.kinds),
+        **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
+        "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
+        "busy_ns": busy,
+        "copies": np.bincount(copies.code, minlength=groups),
+        "size_bytes": size,
     }
 
 
-def _why_empty(about: dict[str, Any]) -> str:
-    missing = sum(about["unknown"].values())
-    if missing:
-        return f"the files tell neither rate nor size of the {missing:,} copies and fills"
-    return _NOTHING
+def _bandwidth_frame(
+    traces: TraceSet,
+    scope: Scope,
+    columns_of: Callable[[Part, _Copies], dict[str, Any]],
+    types: dict[str, Any],
+) -> pd.DataFrame:
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, _columns_and_counts, columns_of))
+    columns = stacked([one for one, _, _ in found], types)
+    kind = columns["copy_kind"]
+    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
+    unknown = sum((one for _, one, _ in found), Counter[str]())
+    note = _NOTHING
+    if unknown:
+        note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
+    return result(
+        columns,
+        matched=count_kinds(chosen, ("memory",)),
+        note="" if len(kind) else note,
+        unknown=dict(unknown),
+        computed=sum(one for _, _, one in found),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    key: tuple[str, str, str]  # pid, name, series, as in `CounterTable.series`
-    time_ns: Ints
-    value: npt.NDArray[np.float64]
+def _columns_and_counts(
+    part: Part, columns_of: Callable[[Part, _Copies], dict[str, Any]]
+) -> tuple[dict[str, Any], Counter[str], int]:
+    """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
+    copies = _copies(part)
+    missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
+    unknown = Counter(copies.kinds[code] for code in missing.tolist())
+    return columns_of(part, copies), unknown, copies.computed
+
+
+#: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
+_Series = tuple[tuple[str, str, str], Ints, Floats]
 
 
 def with_counters(
@@ -300,11 +295,11 @@ def with_counters(
     *,
     ranks: Iterable[int] | None = None,
 ) -> TraceSet:
-    """Return the set with counters derived from its events, beside those of its files.
+    """Return the set with additional counters that are derived from its events.
 
-    A timeline of the result draws them as tracks, and exports with counters hold them. They are
-    in `Trace.counters` like the files' own; ``Trace.counter_table.record`` is -1 for them. What a
-    file already has of them, because it is such an export, is not added again.
+    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` has
+    them like the files' own, with -1 in ``Trace.counter_table.record``. Counters that a file
+    already has, because it is such an export, are not added again.
 
     Parameters
     ----------
@@ -314,18 +309,18 @@ def with_counters(
         ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
         in GB/s, see `memory_bandwidth`.
     ranks : iterable of int, optional
-        The ranks that get them; the others stay as they are.
+        Add counters to these ranks only.
 
     Returns
     -------
     TraceSet
-        Of the same ranks and events.
+        The same ranks and events, with counters.
     """
     chosen: list[str] = [kinds] if isinstance(kinds, str) else list(kinds)
     unknown = [kind for kind in chosen if kind not in COUNTER_KINDS]
     if unknown:
         raise TraceError(
-            f"there is no counter {unknown[0]!r}", remedy=f"There are {', '.join(COUNTER_KINDS)}."
+            f"unknown counter {unknown[0]!r}", remedy=f"Choose from {', '.join(COUNTER_KINDS)}."
         )
     counted = {part.rank: _counted(part, chosen) for part in parts(traces, ranks=ranks)}
     return TraceSet(
@@ -339,20 +334,21 @@ def with_counters(
 
 
 def _counted(part: Part, kinds: list[str]) -> CounterTable:
-    """Return the rank's counters and the derived ones, which come last."""
+    """Return the rank's counters, followed by the derived ones."""
     own = part.trace.counter_table
     known = set(own.series)
-    series = [one for kind in kinds for one in _SERIES[kind](part) if one.key not in known]
+    series = [one for kind in kinds for one in _SERIES[kind](part) if one[0] not in known]
     if not series:
         return own
-    sizes = [len(one.time_ns) for one in series]
+    keys, times, values = zip(*series, strict=True)
+    sizes = list(map(len, times))
     first = len(own.series)
     numbers = np.arange(first, first + len(series), dtype=np.int32)
     return CounterTable(
-        time_ns=np.concatenate([own.time_ns, *(one.time_ns for one in series)]),
+        time_ns=np.concatenate([own.time_ns, *times]),
         series_id=np.concatenate([own.series_id, np.repeat(numbers, sizes)]),
-        value=np.concatenate([own.value, *(one.value for one in series)]),
-        series=[*own.series, *(one.key for one in series)],
+        value=np.concatenate([own.value, *values]),
+        series=[*own.series, *keys],
         record=np.concatenate([own.record, np.full(sum(sizes), -1, dtype=np.int64)]),
     )
 
@@ -363,12 +359,9 @@ def _queues(part: Part) -> Iterator[_Series]:
     first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
     for code, stream in enumerate(steps.streams.tolist()):
         rows = kept & (steps.code == code)
-        pid = _pid(part, int(steps.device_row[first[code]]))
-        yield _Series(
-            (pid, f"{_QUEUE}[{stream}]", _QUEUE),
-            steps.time_ns[rows],
-            steps.queue_length[rows].astype(np.float64),
-        )
+        pid = _pid(part, steps.device_row[first[code]])
+        length = steps.queue_length[rows].astype(np.float64)
+        yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
 
 
 def _bandwidths(part: Part) -> Iterator[_Series]:
@@ -377,8 +370,8 @@ def _bandwidths(part: Part) -> Iterator[_Series]:
     for code, kind in enumerate(steps.kinds):
         rows = np.flatnonzero(kept & (steps.code == code))
         if len(rows):
-            pid = _pid(part, int(steps.row[rows[0]]))
-            yield _Series((pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows])
+            pid = _pid(part, steps.row[rows[0]])
+            yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
 
 
 _SERIES: dict[str, Callable[[Part], Iterator[_Series]]] = {
@@ -388,6 +381,6 @@ _SERIES: dict[str, Callable[[Part], Iterator[_Series]]] = {
 
 
 def _pid(part: Part, row: int) -> str:
-    """Return the device of an event, by which the counter is shown."""
+    """Return the process of an event, which is its device."""
     pid: str = part.table.tracks[part.table.track[row]].pid
     return pid

@@ -1,4 +1,4 @@
-"""What encloses what on the host: the nearest operator above an event, and sums over all below."""
+"""Nesting of host events: the nearest operator above an event, and sums over all events below."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.memo import memo, memoized
+from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
 
@@ -25,29 +25,27 @@ _CALLS = "(.+_)?(runtime|driver)"
 
 
 def of_category(trace: Trace, pattern: str) -> Bools:
-    """Return which host events are of a category; case has no meaning in categories."""
+    """Return whether each event is a host event of a category; case is ignored."""
     table = trace.table
-    wanted = np.array(
-        [re.fullmatch(pattern, text, re.IGNORECASE) is not None for text in table.categories.values]
-        + [False]
-    )
+    matches = re.compile(pattern, re.IGNORECASE).fullmatch
+    wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
     found: Bools = wanted[table.category] & (table.stream < 0)
     return found
 
 
 def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
-    """Return which host events have a name that matches."""
+    """Return whether each event is a host event with a name that matches."""
     table = trace.table
-    wanted = np.array([matches(text) for text in table.names.values] + [False])
+    wanted = np.array([*map(matches, table.names.values), False])
     found: Bools = wanted[table.name] & (table.stream < 0)
     return found
 
 
 def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
-    """Return for each event itself or the nearest event above it that is one of `stops`."""
+    """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
     count = len(parent)
     up = np.empty(count + 1, dtype=np.int64)
-    # Each points to itself or upwards; pointers are followed twice as far in each round.
+    # Each points to itself or upwards; every round doubles the distance.
     up[:-1] = np.where(stops, np.arange(count), parent)
     up[up < 0] = count
     up[-1] = count
@@ -61,11 +59,10 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
-    """Return what encloses each event, where operators, calls and `stops` nest among themselves.
+    """Return the enclosing event of each, if only operators, calls and `stops` are nested.
 
-    Of two events on a thread that cross, the later one encloses what both overlap, and the earlier
-    one does not enclose the later. That says nothing of a call that an operator makes while a
-    Python frame crosses the operator's end.
+    A Python frame that crosses the end of an operator would otherwise be the parent of the calls
+    that the operator makes within the frame.
     """
     table = trace.table
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
@@ -89,7 +86,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Some events, and which of them encloses which; children of one parent keep their order."""
+    """The nesting of some events; children of one parent keep their order."""
 
     parent: Ints
     levels: list[Rows]
@@ -98,7 +95,7 @@ class Forest:
 
     @cached_property
     def depth(self) -> Ints:
-        """How many events enclose each."""
+        """Number of events that enclose each."""
         depth = np.zeros(len(self.parent), dtype=np.int64)
         for level, members in enumerate(self.levels):
             depth[members] = level
@@ -106,7 +103,7 @@ class Forest:
 
     @cached_property
     def size(self) -> Ints:
-        """How many events each encloses, with itself."""
+        """Number of events that each encloses, including itself."""
         size = np.ones(len(self.parent), dtype=np.int64)
         for members in reversed(self.levels[1:]):
             np.add.at(size, self.parent[members], size[members])
@@ -114,22 +111,18 @@ class Forest:
 
     @cached_property
     def place(self) -> Ints:
-        """Place of each when all are listed with what they enclose right behind them."""
-        before = np.cumsum(self.size[self.children]) - self.size[self.children]
-        place = np.empty(len(self.parent), dtype=np.int64)
+        """Position of each in depth-first order."""
         at = np.empty(len(self.parent), dtype=np.int64)
-        at[self.children] = before
-        for level, members in enumerate(self.levels):
-            if level == 0:
-                place[members] = at[members]
-                continue
+        at[self.children] = np.cumsum(self.size[self.children]) - self.size[self.children]
+        place = at.copy()
+        for members in self.levels[1:]:
             parent = self.parent[members]
             first_child = self.children[self.first[parent]]
-            place[members] = place[parent] + 1 + at[members] - at[first_child]
+            place[members] += place[parent] + 1 - at[first_child]
         return place
 
     def sums(self, values: Ints) -> Ints:
-        """Return what each and all that it encloses hold together."""
+        """Return the sum of values over each event and all that it encloses."""
         listed = np.zeros(len(values) + 1, dtype=np.int64)
         listed[self.place + 1] = values
         np.cumsum(listed, out=listed)
@@ -137,11 +130,11 @@ class Forest:
         return total
 
     def repeated(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
-        """Return which of some members lie within another member of their own group."""
+        """Return whether each member lies within another member of its group."""
         inside = np.zeros(len(members), dtype=bool)
         if not len(members):
             return inside
-        # The groups behind each other, each with room for all places.
+        # One range of positions per group.
         begin = group.astype(np.int64) * (len(self.parent) + 1) + self.place[members]
         order = np.argsort(begin, kind="stable")
         reach = np.maximum.accumulate((begin + self.size[members])[order])
@@ -168,10 +161,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Return how much of each event its direct children cover.
-
-    Children that overlap each other count once, and only what lies in the parent counts.
-    """
+    """Return the time of each event that its direct children cover, overlaps counted once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
     child = child[np.argsort(parent[child], kind="stable")]
@@ -182,8 +172,7 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
         return covered
     same = above[1:] == above[:-1]
     if (same & (high[:-1] > low[1:])).any():
-        # The latest end of the siblings before; as ranks of ends, so that the parents' places
-        # can be put in front without leaving int64.
+        # The latest end of earlier siblings; ranks of ends fit into int64 along with the parent.
         ends, rank = np.unique(high, return_inverse=True)
         reached = np.maximum.accumulate(above * len(ends) + rank) % len(ends)
         low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]
@@ -193,17 +182,17 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
 
 @memoized
 def backward_parents(trace: Trace) -> Ints:
-    """Return the enclosing event of each, with the backward thread hung below its annotation.
-
-    Where exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
-    events of the latter belong to the ``## backward ##`` range of the former that they lie in, or
-    where there is none such range to the step. This is how HTA's call graph joins them.
-    """
+    """Return the `below_backward` parents of the file's nesting."""
     return below_backward(trace, trace.table.parent)
 
 
 def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
-    """Return the enclosing events of `parents`, and the same of the backward thread."""
+    """Return `parents` with the backward thread attached below the steps, as in HTA's call graph.
+
+    If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
+    events of the latter belong to the ``## backward ##`` range of the former at that time, or
+    without such ranges to the step.
+    """
     table = trace.table
     parent = parents.astype(np.int64)
     main = np.unique(table.track[_starting(trace, _STEP)])
@@ -240,19 +229,12 @@ class OperatorTree:
     innermost: Ints
 
 
+@memoized
 def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     """Return the operators of a rank: host events of category ``cpu_op`` or ``operator``.
 
-    Files of 2021 write ``ProfilerStep`` with this category as well; it is none.
+    ``ProfilerStep``, which has this category in files of 2021, is left out.
     """
-    return memo(
-        trace,
-        ("operator_tree", annotations),
-        lambda: _operator_tree(trace, annotations=annotations),
-    )
-
-
-def _operator_tree(trace: Trace, *, annotations: bool) -> OperatorTree:
     is_operator = of_category(trace, _OPERATORS) & ~_starting(trace, "ProfilerStep")
     if annotations:
         is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")

@@ -275,14 +275,11 @@ def kernel_breakdown(
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
-    column = _statistics(chosen, kinds)
-    order = np.lexsort((column["kind"], -column["count"], -column["sum_ns"], column["rank"]))
-    return _kernel_frame(
-        chosen,
-        kinds,
-        {name: values[order] for name, values in column.items()},
-        ("rank", "kind", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns"),
-    )
+    order = {"rank": True, "sum_ns": False, "count": False, "kind": True}
+    frame = _statistics(chosen, kinds)
+    frame = frame.sort_values(list(order), ascending=list(order.values()))
+    columns = ("rank", "kind", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns")
+    return _kernel_frame(chosen, kinds, frame, columns)
 
 
 @scoped
@@ -313,48 +310,36 @@ def kernel_duration_by_rank(
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
-    column = _statistics(chosen, kinds)
-    frame = pd.DataFrame({name: column[name] for name in ("kind", "name", "sum_ns")})
-    by_kernel = frame.groupby(["kind", "name"], sort=False)
-    spent = by_kernel["sum_ns"].sum().to_numpy()
-    position = np.empty(len(spent), dtype=np.int64)
-    position[np.argsort(-spent, kind="stable")] = np.arange(len(spent))
-    place = position[by_kernel.ngroup().to_numpy()]
-    order = np.lexsort((column["rank"], place))
+    frame = _statistics(chosen, kinds)
+    kernels = frame.groupby(["kind", "name"], sort=False)
+    frame = frame.assign(spent_ns=kernels["sum_ns"].transform("sum"), kernel=kernels.ngroup())
+    frame = frame.sort_values(["spent_ns", "kernel", "rank"], ascending=[False, True, True])
     if top is not None:
-        order = order[place[order] < top]
-    return _kernel_frame(
-        chosen,
-        kinds,
-        {name: values[order] for name, values in column.items()},
-        ("rank", "name", "kind", "count", "mean_ns", "min_ns", "max_ns", "sum_ns"),
-    )
+        frame = frame[frame.groupby("kernel", sort=False).ngroup() < top]
+    columns = ("rank", "name", "kind", "count", "mean_ns", "min_ns", "max_ns", "sum_ns")
+    return _kernel_frame(chosen, kinds, frame, columns)
 
 
 def _kernel_frame(
-    chosen: Parts,
-    kinds: Sequence[str],
-    column: Mapping[str, npt.NDArray[Any]],
-    shown: Sequence[str],
+    chosen: Parts, kinds: Sequence[str], frame: pd.DataFrame, columns: Sequence[str]
 ) -> pd.DataFrame:
-    columns = {
-        **column,
-        "kind": categorical(column["kind"], KINDS),
-        "name": pd.array(column["name"].tolist(), dtype="str"),
-        "mean_ns": column["sum_ns"] / column["count"],
-    }
+    frame = frame.assign(
+        kind=categorical(frame["kind"].to_numpy(), KINDS),
+        name=pd.array(frame["name"].tolist(), dtype="str"),
+        mean_ns=frame["sum_ns"] / frame["count"],
+    ).reset_index(drop=True)
     return result(
-        {name: columns[name] for name in shown},
+        {name: frame[name] for name in columns},
         matched=count_kinds(chosen, kinds),
-        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
+        note=prelaunched_note(chosen) if len(frame) else _NOTHING,
     )
 
 
-def _statistics(chosen: Parts, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
     names = ("rank", "kind", "name", "count", "sum_ns", "min_ns", "max_ns", "std_ns")
     found = list(over_ranks(chosen, _of_rank, kinds))
-    return joined_columns(found, names, name=object, std_ns=np.float64)
+    return pd.DataFrame(joined_columns(found, names, name=object, std_ns=np.float64))
 
 
 def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:

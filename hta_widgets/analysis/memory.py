@@ -1,4 +1,4 @@
-"""Allocations."""
+"""Allocations of memory, and the memory in use over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import operator_tree
-from hta_widgets.analysis.scope import Window, categorical, joined, parts, result
+from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -30,10 +30,25 @@ _DEVICES = (
     *("vulkan", "metal", "xpu", "mps", "meta", "hpu", "ve", "lazy", "ipu", "mtia"),
     "privateuseone",
 )
-_KEYS = ("Device Type", "Device Id", "Bytes", "Total Allocated", "Total Reserved", "Addr")
-_NOTHING = (-1, -1, 0, -1, -1, -1)
+#: Args of ``[memory]`` events, and their values if they are missing.
+_ARGS = {
+    "Device Type": -1,
+    "Device Id": -1,
+    "Bytes": 0,
+    "Total Allocated": -1,
+    "Total Reserved": -1,
+    "Addr": -1,
+}
 
-#: What memory is for, in the order of the numbers by which PyTorch writes it.
+_EVENT_COLUMNS = {
+    **dict.fromkeys(("rank", "time_ns"), np.int64),
+    "device": str,
+    **dict.fromkeys(("bytes", "total_allocated_bytes", "total_reserved_bytes"), np.int64),
+    **dict.fromkeys(("running_bytes", "address", "operator_id"), np.int64),
+    **dict.fromkeys(("operator", "pid", "tid"), object),
+}
+
+#: Uses of memory, in the order of PyTorch's numbers for them.
 MEMORY_CATEGORIES: tuple[str, ...] = (
     "Parameter",
     "Optimizer state",
@@ -45,10 +60,10 @@ MEMORY_CATEGORIES: tuple[str, ...] = (
     "Unknown",
 )
 
-#: What happens to memory, by the numbers of PyTorch's ``Action``.
+#: Actions by the numbers of PyTorch's ``Action``.
 _ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
 
-#: What is most often given, decoded without a list per event.
+#: The usual format, decoded without a list per event.
 _Event = tuple[int, int, int, int]
 _decode_events = msgspec.json.Decoder(list[_Event]).decode
 _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
@@ -83,14 +98,14 @@ def memory_events(
         ``bytes``
             int64, allocated, or released where negative
         ``total_allocated_bytes, total_reserved_bytes``
-            int64, what the device's allocator had handed out, and held, after the event; -1 where
-            the file does not say (before PyTorch 1.10)
+            int64, allocated and reserved by the device's allocator after the event; -1 if
+            unknown (before PyTorch 1.10)
         ``running_bytes``
             int64, the sum of ``bytes`` on the rank and device since the recording began
         ``address``
-            int64, -1 where the file does not say
+            int64, -1 if unknown
         ``operator_id``
-            int64, id of the innermost operator that runs on the thread then, -1 for none
+            int64, id of the innermost operator on the thread at that time, -1 for none
         ``operator``
             category: its name, empty for none
         ``pid, tid``
@@ -98,70 +113,15 @@ def memory_events(
 
     Notes
     -----
-    What the memory view of TensorBoard's profiler plugin was drawn from.
+    The memory view of TensorBoard's profiler plugin shows these events.
     """
-    columns: dict[str, list[npt.NDArray[Any]]] = {
-        key: []
-        for key in ("rank", "time", "device", "bytes", "allocated", "reserved", "address", "id")
-    }
-    operators: list[str] = []
-    running: list[Ints] = []
-    threads: dict[str, list[str]] = {"pid": [], "tid": []}
-    devices: dict[str, int] = {}
-    for part in parts(traces, None, window, ranks):
-        trace = part.trace
-        rows = _memory_rows(trace)
-        if not len(rows):
-            continue
-        table = trace.instant_table
-        values = _memory_args(trace, table.record[rows])
-        codes = [
-            devices.setdefault(_device(kind, number), len(devices))
-            for kind, number in zip(
-                values["Device Type"].tolist(), values["Device Id"].tolist(), strict=True
-            )
-        ]
-        device = np.array(codes, dtype=np.int64)
-        time = table.time_ns[rows]
-        so_far = np.empty(len(rows), dtype=np.int64)
-        for code in np.unique(device):
-            so_far[device == code] = np.cumsum(values["Bytes"][device == code])
-        # Sums run from the beginning of the recording, wherever the window begins.
-        seen = np.ones(len(rows), dtype=bool)
-        if part.low is not None:
-            seen &= time >= part.low
-        if part.high is not None:
-            seen &= time < part.high
-        columns["rank"].append(np.full(int(seen.sum()), trace.rank))
-        columns["time"].append(time[seen] + trace.shift_ns)
-        columns["device"].append(device[seen])
-        columns["bytes"].append(values["Bytes"][seen])
-        columns["allocated"].append(values["Total Allocated"][seen])
-        columns["reserved"].append(values["Total Reserved"][seen])
-        columns["address"].append(values["Addr"][seen])
-        running.append(so_far[seen])
-        rows, time = rows[seen], time[seen]
-        operator = _operator_at(trace, rows, time)
-        columns["id"].append(operator)
-        names, name = trace.table.names, trace.table.name
-        operators += [names[name[row]] if row >= 0 else "" for row in operator.tolist()]
-        for key, texts in (("pid", table.pid), ("tid", table.tid)):
-            threads[key] += [texts[row] for row in rows.tolist()]
-    amounts = joined(columns["bytes"])
+    blocks = [_events_of(part) for part in parts(traces, None, window, ranks)]
+    column = stacked(blocks, _EVENT_COLUMNS)
+    for name in ("operator", "pid", "tid"):
+        column[name] = pd.Categorical(pd.Series(column[name], dtype=str))
+    amounts = column["bytes"]
     return result(
-        {
-            "rank": joined(columns["rank"]),
-            "time_ns": joined(columns["time"]),
-            "device": categorical(joined(columns["device"]), list(devices)),
-            "bytes": amounts,
-            "total_allocated_bytes": joined(columns["allocated"]),
-            "total_reserved_bytes": joined(columns["reserved"]),
-            "running_bytes": joined(running),
-            "address": joined(columns["address"]),
-            "operator_id": joined(columns["id"]),
-            "operator": pd.Categorical(pd.Series(operators, dtype=str)),
-            **{key: pd.Categorical(pd.Series(texts, dtype=str)) for key, texts in threads.items()},
-        },
+        column,
         matched={
             "allocations": int((amounts > 0).sum()),
             "releases": int((amounts < 0).sum()),
@@ -170,57 +130,77 @@ def memory_events(
     )
 
 
-class _MemoryArgs(msgspec.Struct, gc=False):
-    kind: Any = msgspec.field(name="Device Type", default=-1)
-    number: Any = msgspec.field(name="Device Id", default=-1)
-    amount: Any = msgspec.field(name="Bytes", default=0)
-    allocated: Any = msgspec.field(name="Total Allocated", default=-1)
-    reserved: Any = msgspec.field(name="Total Reserved", default=-1)
-    address: Any = msgspec.field(name="Addr", default=-1)
+def _events_of(part: Part) -> dict[str, Any]:
+    trace = part.trace
+    table, names = trace.instant_table, trace.table.names
+    codes = [code for code, text in enumerate(names.values) if text == "[memory]"]
+    rows = np.flatnonzero(np.isin(table.name, codes))
+    args = _memory_args(trace, table.record[rows])
+    devices: dict[str, int] = {}
+    kinds = zip(args["Device Type"].tolist(), args["Device Id"].tolist(), strict=True)
+    device = np.array([devices.setdefault(_device(*one), len(devices)) for one in kinds], np.int64)
+    # Running sums begin with the recording, wherever the window begins.
+    running = np.empty(len(rows), dtype=np.int64)
+    for code in devices.values():
+        running[device == code] = np.cumsum(args["Bytes"][device == code])
+    time = table.time_ns[rows]
+    seen = np.ones(len(rows), dtype=bool)
+    if part.low is not None:
+        seen &= time >= part.low
+    if part.high is not None:
+        seen &= time < part.high
+    rows, time = rows[seen], time[seen]
+    operator = _operator_at(trace, rows, time)
+    name = trace.table.name
+    return {
+        "rank": np.full(len(rows), trace.rank),
+        "time_ns": time + trace.shift_ns,
+        "device": (device[seen], list(devices)),
+        "bytes": args["Bytes"][seen],
+        "total_allocated_bytes": args["Total Allocated"][seen],
+        "total_reserved_bytes": args["Total Reserved"][seen],
+        "running_bytes": running[seen],
+        "address": args["Addr"][seen],
+        "operator_id": operator,
+        "operator": _texts(names[name[row]] if row >= 0 else "" for row in operator.tolist()),
+        "pid": _texts(table.pid[row] for row in rows.tolist()),
+        "tid": _texts(table.tid[row] for row in rows.tolist()),
+    }
+
+
+def _texts(values: Iterable[str]) -> npt.NDArray[Any]:
+    return np.array(list(values), dtype=object)
 
 
 class _MemoryRecord(msgspec.Struct, gc=False):
-    args: _MemoryArgs | None = None
+    args: dict[str, Any] | None = None
 
 
 _decode = msgspec.json.Decoder(_MemoryRecord).decode
 
 
-def _memory_rows(trace: Trace) -> npt.NDArray[np.intp]:
-    """Return the rows of the instants that tell of memory, by time."""
-    names = trace.table.names.values
-    codes = [code for code, text in enumerate(names) if text == "[memory]"]
-    return np.flatnonzero(np.isin(trace.instant_table.name, codes))
-
-
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
-    found: dict[int, tuple[Any, ...]] = {}
+    found: dict[int, dict[str, Any]] = {}
     if trace.source is not None:
-        for record, body in trace.source.records(records):
-            found[record] = _values(body)
-    rows = [found.get(record, _NOTHING) for record in records.tolist()]
+        found = {record: _args(body) for record, body in trace.source.records(records)}
+    args = [found.get(record, {}) for record in records.tolist()]
     return {
-        key: _whole([row[column] for row in rows], _NOTHING[column])
-        for column, key in enumerate(_KEYS)
+        key: _whole([one.get(key, missing) for one in args], missing)
+        for key, missing in _ARGS.items()
     }
 
 
-def _values(body: bytes) -> tuple[Any, ...]:
+def _args(body: bytes) -> dict[str, Any]:
     try:
-        args = _decode(body).args
+        return _decode(body).args or {}
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # What the strict decoder refuses: control characters, or args that are no object.
+        # The strict decoder rejects control characters, and args that are not an object.
         try:
             event = json.loads(body.decode("utf-8", "replace"), strict=False)
         except ValueError:
-            return _NOTHING
-        loose = event.get("args") if isinstance(event, dict) else None
-        if not isinstance(loose, dict):
-            return _NOTHING
-        return tuple(loose.get(key, missing) for key, missing in zip(_KEYS, _NOTHING, strict=True))
-    if args is None:
-        return _NOTHING
-    return (args.kind, args.number, args.amount, args.allocated, args.reserved, args.address)
+            return {}
+        args = event.get("args") if isinstance(event, dict) else None
+        return args if isinstance(args, dict) else {}
 
 
 def _whole(values: list[Any], missing: int) -> Ints:
@@ -242,7 +222,7 @@ def _device(kind: int, number: int) -> str:
 
 
 def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
-    """Return the innermost operator that runs on each instant's thread then, -1 for none."""
+    """Return the innermost operator on the thread of each instant at its time, -1 for none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
     on_track = {
@@ -261,7 +241,7 @@ def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
         operators = np.flatnonzero(table.track[tree.rows] == number)
         if not len(operators):
             continue
-        # The last that started may be over; then one of those around it may still run.
+        # The last operator to start may have ended; then an enclosing one may still run.
         last = np.searchsorted(start[operators], time[here], side="right") - 1
         at = np.where(last >= 0, operators[last], -1)
         while (over := (at >= 0) & (end[at] <= time[here])).any():
@@ -271,14 +251,14 @@ def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
 
 
 def memory_timeline(path: str | Path) -> pd.DataFrame:
-    """Return the memory in use over time, by what it is for.
+    """Return the memory in use over time, by category.
 
     Parameters
     ----------
     path : path-like
-        What ``torch.profiler.profile.export_memory_timeline`` wrote, for one device: the single
-        events (``.raw.json.gz``), or the sums by category (``.json``, ``.json.gz``). Which of
-        them it is shows in the content; whether it is compressed as well.
+        A file from ``torch.profiler.profile.export_memory_timeline`` for one device: events
+        (``.raw.json.gz``), or sums by category (``.json``, ``.json.gz``). Format and compression
+        are detected from the content.
 
     Returns
     -------
@@ -290,17 +270,17 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
         ``Parameter, Optimizer state, Input, Temporary, Activation, Gradient, Autograd, Unknown``
             int64, bytes in use after all changes at that instant
 
-        ``.attrs`` has ``origin_ns``, the epoch time of the first event (None: all memory was there
-        before); ``peak_bytes``, the most memory of each category; ``peak_total_bytes``,
-        ``peak_time_ns`` and ``at_peak_bytes``: the most memory in all, when that was, and what it
-        was for; ``preexisting_bytes``, what was there before the first event (empty in files of
-        sums, which do not tell). ``matched`` counts events by action, or ``instants``.
+        ``.attrs`` has ``origin_ns``, the epoch time of the first event (None if all memory was
+        allocated before); ``peak_bytes``, the maximum of each category; ``peak_total_bytes``,
+        ``peak_time_ns`` and ``at_peak_bytes``: the maximum of all memory, its time, and its bytes
+        by category; ``preexisting_bytes``, allocated before the first event (empty for files of
+        sums). ``matched`` counts events by action, or ``instants``.
 
     Notes
     -----
-    Sums and categories are those of HTA's ``MemoryAnalysis`` and of PyTorch's own plot. Memory
-    that was there before the first event counts from that event on; HTA has a row of its own for
-    it, with the same time.
+    Sums and categories as in HTA's ``MemoryAnalysis`` and PyTorch's own plot. Memory allocated
+    before the first event counts from that event on; HTA has a separate row for it, with the
+    same time.
     """
     value = _decoded(Path(path))
     if _holds_sums(value):
@@ -331,7 +311,7 @@ def _decoded(path: Path) -> Any:
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # Sums, or no export at all.
+        # Sums, or another file.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise TraceError(
@@ -344,7 +324,7 @@ def _decoded(path: Path) -> Any:
 
 
 def _holds_sums(value: Any) -> bool:
-    """Tell ``[times, sizes]`` from a list of events, which are lists of four numbers."""
+    """Return whether the file has ``[times, sizes]``, not a list of events of four numbers."""
     if not isinstance(value, list) or len(value) != 2 or not all(type(v) is list for v in value):
         return False
     return not value[1] or type(value[1][0]) is list
@@ -365,7 +345,7 @@ def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
     before = time < 0
     origin = int(time[~before].min()) if not before.all() else None
     order = np.argsort(np.where(before, origin or 0, time), kind="stable")
-    # What was there before comes first, wherever the file has it.
+    # Memory from before the first event comes first, wherever the file has it.
     order = np.concatenate((order[before[order]], order[~before[order]]))
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)
@@ -386,7 +366,7 @@ def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
         raise TraceError(
             f"{len(times)} times but {len(sizes)} rows of sizes", path=path, remedy=_REMEDY
         )
-    # The first size of a row is 0: from there on areas are stacked.
+    # The first size of a row is 0, the base of the stacked areas.
     for row, one in enumerate(sizes):
         if len(one) != columns + 1:
             raise TraceError(

@@ -1,11 +1,12 @@
-"""Which kernels operators launch, and in which sequence."""
+"""Kernels that operators launch, their delays and their sequences."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
+    categorical,
     count_kinds,
     joined,
     over_ranks,
@@ -35,13 +37,14 @@ from hta_widgets.analysis.scope import (
     used_texts,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
+Text = TypeVar("Text", str, tuple[str, str])
 
-#: Calls that copy; HTA leaves them out of the delays.
+#: Copying calls, which HTA leaves out of the delays.
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
 #: Columns of `operator_kernels`, and their dtypes.
@@ -60,31 +63,6 @@ _KERNELS = {
 _ANNOTATION = KINDS.index("annotation")
 
 
-class Runs:
-    """Sequences of codes, one behind the other, told apart by their content."""
-
-    def __init__(self, codes: npt.NDArray[np.signedinteger], lengths: Ints) -> None:
-        text = np.ascontiguousarray(codes, dtype=np.int32).tobytes()
-        ends = (np.cumsum(lengths) * 4).tolist()
-        known: dict[bytes, int] = {}
-        kinds, begin = [], 0
-        # One lookup a sequence; the bytes of a sequence are its key.
-        for end in ends:
-            kinds.append(known.setdefault(text[begin:end], len(known)))
-            begin = end
-        self.kind: Ints = np.array(kinds, dtype=np.int64)
-        self._contents = list(known)
-
-    def __len__(self) -> int:
-        """Return how many different sequences there are."""
-        return len(self._contents)
-
-    def codes(self, kind: int) -> list[int]:
-        """Return the codes of a sequence."""
-        codes: list[int] = np.frombuffer(self._contents[kind], dtype=np.int32).tolist()
-        return codes
-
-
 @scoped
 def operator_kernels(
     traces: TraceSet,
@@ -95,19 +73,19 @@ def operator_kernels(
 ) -> pd.DataFrame:
     """Return the device work that operators launch, event by event.
 
-    An event belongs to the innermost of the operators in question that encloses its launching
-    call on the call's thread. One call may launch several events (a CUDA graph).
+    An event belongs to the innermost of the operators that encloses its launching call on the
+    call's thread. One call may launch several events (a CUDA graph).
 
     Parameters
     ----------
     operator_name : str, optional
-        What the operators' names contain, as in `frequent_kernel_sequences`; by default all
-        operators count. With a name, every host event with such a name counts, ranges that the
-        program names as well.
+        Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
+        count. With a name, every matching host event counts, including ranges named by the
+        program.
     exact : bool, default False
-        Take operators of exactly this name only.
+        Match the whole name.
     selection : Selection, optional
-        The device work to look at; all by default.
+        The device work; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time. Times are clipped to it, delays are not.
 
@@ -123,7 +101,7 @@ def operator_kernels(
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
     whole = stacked(found, _KERNELS)
-    whole["kind"] = pd.Categorical.from_codes(whole["kind"], dtype=dtype_of(KINDS))
+    whole["kind"] = categorical(whole["kind"], KINDS)
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
     return result(
         whole,
@@ -141,12 +119,10 @@ def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[s
     call = trace.launch_of[work]
     if operator_name is None:
         tree = operator_tree(trace)
-        position = tree.innermost[call]
-        operator = np.append(tree.rows, -1)[position]
+        operator = np.append(tree.rows, -1)[tree.innermost[call]]
     else:
         stops = of_name(
-            trace,
-            lambda name: name == operator_name if exact else operator_name in name,
+            trace, lambda name: name == operator_name if exact else operator_name in name
         )
         operator = nearest(nested_parents(trace, stops), stops)[call]
     below = operator >= 0
@@ -172,20 +148,18 @@ def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[s
 def operator_launch_delays(
     traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return which kernels operators launch, in what order, and after what delays.
+    """Return the sequences of kernels that operators launch, and the delays of their launches.
 
-    A launch belongs to the innermost operator with a name in question that encloses it on its
-    thread. Copies by ``…Memcpy…`` and ``…Memset…`` calls are left out. Per occurrence of an
-    operator, the names of all kernels that it launched form the sequence, and the delays are
-    those of its first one.
+    A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
+    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence has the
+    names of all kernels that it launched; delays are measured for its first kernel.
 
     Parameters
     ----------
     prefix : str, default "aten::"
-        How the operators' names begin.
+        Start of the operators' names.
     selection : Selection, optional
-        The operators to work on; all by default. What they launched is theirs whether it is
-        selected or not.
+        The operators to work on; all by default. All work that they launched counts.
     window : (start_ns, end_ns), optional
         Narrows the selection in time: to operators that overlap the window. Delays are not cut.
 
@@ -200,36 +174,37 @@ def operator_launch_delays(
 
     Notes
     -----
-    HTA's ``get_aten_op_kernels_and_delay``. HTA takes the operator that started last on any
-    thread, knows CUDA's calls only, and fails where a call launched several kernels.
+    HTA's ``get_aten_op_kernels_and_delay``. HTA uses the operator that started last on any
+    thread, covers CUDA's calls only, and fails if a call launched several kernels.
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _delays_of, prefix))
-    sizes = [len(one.count) for one in found]
+    count, to_call, to_kernel = (joined([one.sums[key] for one in found]) for key in range(3))
+    texts = [text for one in found for text in one.texts]
     return result(
         {
-            "rank": np.repeat(np.array(chosen.ranks, dtype=np.int64), sizes),
-            "operator": pd.array([x for one in found for x in one.operator], dtype="str"),
-            "kernel_sequence": pd.array([x for one in found for x in one.sequence], dtype="str"),
-            "occurrence_count": joined([one.count for one in found]),
-            "avg_operator_launch_delay_ns": joined([one.to_call for one in found], np.float64),
-            "avg_runtime_delay_ns": joined([one.to_kernel for one in found], np.float64),
+            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
+            "operator": pd.array([operator for operator, _ in texts], dtype="str"),
+            "kernel_sequence": pd.array([sequence for _, sequence in texts], dtype="str"),
+            "occurrence_count": count,
+            "avg_operator_launch_delay_ns": to_call / count,
+            "avg_runtime_delay_ns": to_kernel / count,
         },
         matched={
             "operators": sum(one.operators for one in found),
             "kernels": sum(one.kernels for one in found),
         },
-        note="" if sum(sizes) else f"no kernel was launched by an operator named {prefix}…",
+        note="" if texts else f"no kernel was launched by an operator named {prefix}…",
     )
 
 
 @dataclass(slots=True)
 class _Delays:
-    operator: list[str]
-    sequence: list[str]
-    count: Ints
-    to_call: npt.NDArray[np.float64]
-    to_kernel: npt.NDArray[np.float64]
+    """Operator and sequence of each row of one rank; count and sums of both delays."""
+
+    rank: int
+    texts: list[tuple[str, str]]
+    sums: tuple[Ints, Ints, Ints]
     operators: int
     kernels: int
 
@@ -240,54 +215,51 @@ def _delays_of(part: Part, prefix: str) -> _Delays:
     members = np.zeros(len(table) + 1, dtype=bool)
     members[part.rows] = operators[part.rows]
 
-    work, call = _launched(part)
-    operator = nearest(nested_parents(trace, operators), operators)[call]
+    call = trace.launch_of
+    busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY])
+    work = np.flatnonzero(busy & (table.stream >= 0) & (call >= 0))
+    copies = of_name(trace, lambda name: _COPIES.search(name) is not None)
+    work = work[~copies[call[work]]]
+    operator = nearest(nested_parents(trace, operators), operators)[call[work]]
     below = members[operator]
-    work, call, operator = work[below], call[below], operator[below]
-    order = np.lexsort((work, call, operator))
-    work, call, operator = work[order], call[order], operator[order]
+    work, operator = work[below], operator[below]
+    order = np.lexsort((work, call[work], operator))
+    work, operator = work[order], operator[order]
 
     first = np.flatnonzero(np.diff(operator, prepend=-1))
-    runs = Runs(table.name[work], np.diff(first, append=len(work)))
-    size = max(len(runs), 1)
-    key = table.name[operator[first]].astype(np.int64) * size + runs.kind
-    pairs, group, count = np.unique(key, return_inverse=True, return_counts=True)
-    to_call = table.start_ns[call[first]] - table.start_ns[operator[first]]
-    to_kernel = table.start_ns[work[first]] - table.start_ns[call[first]]
-    names = table.names
-    texts = [
-        (names[name], " -> ".join(names[code] for code in runs.codes(kind)))
-        for name, kind in zip(*(part.tolist() for part in np.divmod(pairs, size)), strict=True)
-    ]
-    by_count = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
-    return _Delays(
-        [texts[row][0] for row in by_count],
-        [texts[row][1] for row in by_count],
-        count.astype(np.int64)[by_count],
-        _means(to_call, group, count)[by_count],
-        _means(to_kernel, group, count)[by_count],
-        int(members.sum()),
-        len(work),
+    sizes = np.diff(first, append=len(work))
+    texts, group = _by_frequency(
+        part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
     )
+    call, start = call[work[first]], table.start_ns
+    delays = start[call] - start[operator[first]], start[work[first]] - start[call]
+    sums = np.zeros((3, len(texts)), dtype=np.int64)
+    for total, values in zip(sums, (np.ones_like(group), *delays), strict=True):
+        np.add.at(total, group, values)
+    return _Delays(part.rank, texts, (sums[0], sums[1], sums[2]), int(members.sum()), len(work))
 
 
-def _launched(part: Part) -> tuple[Rows, Ints]:
-    """Return all work of the rank that calls other than copies launched, and those calls."""
-    table = part.table
-    busy = np.zeros(len(KINDS), dtype=bool)
-    busy[[KINDS.index(kind) for kind in BUSY]] = True
-    call = part.trace.launch_of
-    work = np.flatnonzero(busy[table.kind] & (table.stream >= 0) & (call >= 0))
-    copies = of_name(part.trace, lambda name: _COPIES.search(name) is not None)
-    work = work[~copies[call[work]]]
-    return work, call[work]
+def _by_frequency(
+    part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
+) -> tuple[list[Text], Ints]:
+    """Group operators by name and by the names of the work behind them, `sizes` events each.
 
-
-def _means(values: Ints, group: Ints, count: Ints) -> npt.NDArray[np.float64]:
-    total = np.zeros(len(count), dtype=np.int64)
-    np.add.at(total, group, values)
-    mean: npt.NDArray[np.float64] = total / np.maximum(count, 1)
-    return mean
+    Returns the text of each group, most frequent first and then by text, and each operator's group.
+    """
+    names, name = part.table.names, part.table.name
+    codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
+    ends: list[int] = (np.cumsum(sizes) * 4).tolist()
+    known: dict[tuple[int, bytes], int] = {}
+    keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
+    found = [known.setdefault((own, codes[low:high]), len(known)) for own, low, high in keys]
+    group = np.array(found, dtype=np.int64)
+    texts = [
+        write(names[own], [names[code] for code in np.frombuffer(sequence, np.int32).tolist()])
+        for own, sequence in known
+    ]
+    count = np.bincount(group, minlength=len(texts)).tolist()
+    order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
+    return [texts[row] for row in order], np.argsort(order)[group]
 
 
 @scoped
@@ -302,30 +274,28 @@ def frequent_kernel_sequences(
 ) -> pd.DataFrame:
     """Return the sequences of device work that occurrences of an operator launch, by frequency.
 
-    Taken are the host's events whose names contain `operator_name`, on each rank those that lie
-    least deep of all; the depth counts every host event above, and events of the autograd thread
-    lie below the ``## backward ##`` range or the step that runs meanwhile. Of these, the ones with
-    `min_pattern_len` or more device events below are the occurrences. The pattern of one is its
-    name and the names of these device events by their start: kernels, copies and waits, on any
-    stream.
+    Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
+    each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
+    host events; events of the autograd thread lie below the ``## backward ##`` range or the step
+    that runs at that time. The pattern has the name of the occurrence and of its device events by
+    start: kernels, copies and waits, on any stream.
 
     Parameters
     ----------
     operator_name : str
-        What the names contain, for example ``"aten::linear"``.
+        Text in the names, for example ``"aten::linear"``.
     min_pattern_len : int, default 3
-        How many device events at least.
+        Minimum number of device events.
     top_k : int, optional
-        How many patterns of each rank at most; all by default.
+        Maximum number of patterns per rank; all by default.
     every_depth : bool, default False
-        Take every occurrence that is not below another one, at whatever depth. HTA takes the
-        least deep only, and so leaves out an operator that a model calls at several depths.
+        Count occurrences at every depth unless they are below another one. HTA counts those at
+        the smallest depth, and so misses an operator that a model calls at several depths.
     selection : Selection, optional
-        The operators to work on; all by default. What they launched is theirs whether it is
-        selected or not.
+        The operators to work on; all by default. All work that they launched counts.
     window : (start_ns, end_ns), optional
-        Narrows the selection in time: to operators that overlap the window. Patterns are whole,
-        times are cut.
+        Narrows the selection in time: to operators that overlap the window. Times are cut,
+        patterns are not.
 
     Returns
     -------
@@ -336,26 +306,25 @@ def frequent_kernel_sequences(
 
     See Also
     --------
-    hta_widgets.export.pattern_overlay.export_patterns : Marks the occurrences in the trace.
+    hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
 
     Notes
     -----
-    HTA's ``get_frequent_cuda_kernel_sequences``. HTA returns all patterns as well; its `top_k` is
-    for what it draws and marks.
+    HTA's ``get_frequent_cuda_kernel_sequences``, whose `top_k` limits only the patterns that are
+    drawn and marked.
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
-    sizes = [len(one.texts) for one in found]
     candidates = sum(one.candidates for one in found)
     note = ""
     if not candidates:
         note = f"no host event's name contains {operator_name!r}"
-    elif not sum(sizes):
+    elif not any(one.texts for one in found):
         note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
     return result(
         {
-            "rank": np.repeat(np.array([one.rank for one in found], dtype=np.int64), sizes),
+            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
             "pattern": pd.array([text for one in found for text in one.texts], dtype="str"),
             "count": joined([one.count for one in found]),
             "kernel_ns": joined([one.kernel_ns for one in found]),
@@ -413,28 +382,20 @@ def find_patterns(
     work = device[launched >= 0]
     launched = launched[launched >= 0]
     work = work[np.argsort(launched, kind="stable")]
-    runs = Runs(table.name[work], size)
-    width = max(len(runs), 1)
-    key = table.name[occurrences].astype(np.int64) * width + runs.kind
-    pairs, group, count = np.unique(key, return_inverse=True, return_counts=True)
-    texts = [
-        "|".join(table.names[code] for code in [name, *runs.codes(kind)])
-        for name, kind in zip(*(half.tolist() for half in np.divmod(pairs, width)), strict=True)
-    ]
-    by_count = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))[:top_k]
-    place = np.full(len(texts), -1, dtype=np.int64)
-    place[by_count] = np.arange(len(by_count))
-    kernel_ns, operator_ns = (np.zeros(len(texts), dtype=np.int64) for _ in range(2))
+    texts, group = _by_frequency(
+        part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
+    )
+    kernel_ns, operator_ns = np.zeros((2, len(texts)), dtype=np.int64)
     np.add.at(kernel_ns, np.repeat(group, size), np.maximum(part.durations(work), 0))
     np.add.at(operator_ns, group, part.durations(occurrences))
     return Patterns(
         part.rank,
-        [texts[row] for row in by_count],
-        count.astype(np.int64)[by_count],
-        kernel_ns[by_count],
-        operator_ns[by_count],
+        texts[:top_k],
+        np.bincount(group, minlength=len(texts))[:top_k],
+        kernel_ns[:top_k],
+        operator_ns[:top_k],
         occurrences,
-        place[group],
+        np.where(group < len(texts[:top_k]), group, -1),
         below,
         len(candidates),
         len(work),
@@ -442,7 +403,7 @@ def find_patterns(
 
 
 def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
-    """Return the candidates from which to look down."""
+    """Return the candidates that count: the least deep, or all that are outermost."""
     if not len(candidates):
         return candidates
     if every_depth:
@@ -456,7 +417,7 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 
 def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the root (a position) above each event, and above those of the device alone."""
+    """Return the root (a position) above each event, and above each device event."""
     stops = np.zeros(len(trace), dtype=bool)
     stops[roots] = True
     position = np.full(len(trace) + 1, -1, dtype=np.int64)

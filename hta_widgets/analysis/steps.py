@@ -230,16 +230,9 @@ def _step_numbers(names: Sequence[str]) -> Ints:
 
 def from_median(step: Ints, values: Ints, whole: Flags) -> tuple[Floats, Floats]:
     """Return the deviation of whole steps from their median, absolute and as a share of it."""
-    middle = np.full(len(values), np.nan)
-    if whole.any():
-        kept = np.flatnonzero(whole)
-        step, value = step[kept], values[kept]
-        order = np.lexsort((value, step))
-        ordered = value[order].astype(np.float64)
-        first = np.flatnonzero(np.diff(step[order], prepend=step[order][0] - 1))
-        sizes = np.diff(np.append(first, len(value)))
-        median = (ordered[first + (sizes - 1) // 2] + ordered[first + sizes // 2]) / 2
-        middle[kept[order]] = np.repeat(median, sizes)
+    known = pd.Series(values, dtype=np.float64)[whole]
+    median = known.groupby(step[whole]).transform("median")
+    middle = median.reindex(range(len(values))).to_numpy()
     apart = values - middle
     return apart, apart / np.where(middle != 0, middle, np.nan)
 
@@ -499,25 +492,13 @@ def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
     Each name has its start, relative to the first range of the step.
     """
     found = _in_steps(trace)
-    table = trace.table
-    names = table.name[found.rows]
-    pairs, first, counts = np.unique(
-        np.stack([names, found.step]), axis=1, return_index=True, return_counts=True
-    )
-    begin = {
-        int(step): int(start)
-        for step, start in zip(
-            found.step[::-1].tolist(), table.start_ns[found.rows][::-1].tolist(), strict=True
-        )
-    }
-    alone = [
-        (table.names[name], int(table.start_ns[row]) - begin[step])
-        for (name, step), row, count in zip(
-            pairs.T.tolist(), found.rows[first].tolist(), counts.tolist(), strict=True
-        )
-        if count == 1
-    ]
-    return len(found.steps), alone
+    table, rows = trace.table, found.rows
+    ranges = pd.DataFrame({"name": table.name[rows], "step": found.step})
+    start = pd.Series(table.start_ns[rows])
+    after = start - start.groupby(found.step).transform("first")
+    alone = ~ranges.duplicated(keep=False)
+    names = [table.names[name] for name in ranges["name"][alone].tolist()]
+    return len(found.steps), list(zip(names, after[alone].tolist(), strict=True))
 
 
 def _places(trace: Trace, ranges: _InSteps, place: dict[str, int]) -> Ints:
@@ -542,7 +523,7 @@ def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
     return {
         "phase": pairs[0],
         "step": pairs[1],
-        "rank": np.full(len(first), part.rank, dtype=np.int64),
+        "rank": np.full(len(first), part.rank),
         "start_ns": start[first] + trace.shift_ns,
         "dur_ns": lasting,
         "whole": are_whole(part, pairs[1]),

@@ -4,7 +4,6 @@ import pytest
 from support.small import call, copy, event, kernel, load
 
 from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
-from hta_widgets.analysis.operators import call_tree
 
 
 def op(name, start, end, *, tid=1, cat="cpu_op", **args):
@@ -254,23 +253,6 @@ def test_no_operators(tmp_path):
     assert frame.attrs["unattributed"]["unlinked_ns"] == 10
     assert list(frame.columns[:4]) == ["rank", "name", "input_shapes", "call_stack"]
     assert str(frame["device_self_ns"].dtype) == "int64"
-
-
-def test_call_tree(tmp_path):
-    traces = load(tmp_path, [*LINEAR, kernel(400, 403)])
-    trace = traces[0]
-    tree = call_tree(trace).assign(name=trace.events["name"].astype(str))
-    linear = tree[tree["name"] == "aten::linear"].iloc[0]
-    assert linear[["parent", "depth", "height", "num_kernels"]].tolist() == [-1, 0, 3, 2]
-    assert linear["kernel_dur_sum_ns"] == 50
-    assert linear["kernel_span_ns"] == 50
-    assert linear["first_kernel_start_ns"] == 300
-    kernels = tree[tree["name"] == "gemm"]
-    assert kernels["depth"].tolist() == [3, 3, -1]
-    assert kernels["height"].tolist() == [0, 0, 0]
-    assert kernels["num_kernels"].tolist() == [1, 1, 0]
-    transpose = tree[tree["name"] == "aten::t"].iloc[0]
-    assert transpose[["height", "num_kernels", "last_kernel_end_ns"]].tolist() == [1, 0, -1]
 
 
 @pytest.mark.parametrize("options", [{}, {"group_by_shape": True}, {"group_by_stack": True}])
