@@ -214,7 +214,7 @@ def save_page(
         raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
     target = Path(os.fspath(path)).expanduser()
     host = _host_script()
-    blocks = [*(packed(name, _built_text(name).encode()) for name in code), *more_code]
+    blocks = [*(packed(name, asset(name).encode()) for name in code), *more_code]
     code_bytes = len(host) + sum(block.size_bytes for block in blocks)
     saved_at = datetime.now(UTC)
     made = make(max_mb * 1e6 - code_bytes, saved_at)
@@ -262,8 +262,8 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _built_text(name: str) -> str:
-    """Return a built file of the front end."""
+def asset(name: str) -> str:
+    """Return the text of a built file of the front end."""
     path = _STATIC / name
     if not path.exists():
         raise FileNotFoundError(
@@ -274,7 +274,7 @@ def _built_text(name: str) -> str:
 
 def _host_script() -> str:
     """Return the page's own script, which stands in it as it is."""
-    script = _built_text("page.js").replace("</script", "<\\/script")
+    script = asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js holds <!--, which a page would take for a comment")
     return script

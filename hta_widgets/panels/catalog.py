@@ -165,11 +165,6 @@ def chosen_panels(
     return names
 
 
-def shown_panels(choice: Choice) -> list[str]:
-    """Return the ids of a checked choice, in its order."""
-    return [name for row in choice for name in ([row] if isinstance(row, str) else row)]
-
-
 def _check(names: Iterable[str]) -> None:
     seen: set[str] = set()
     known = all_panels()

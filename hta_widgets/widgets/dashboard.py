@@ -18,7 +18,8 @@ import traitlets as t
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import DashboardPart, OfflineData, save_html
+from hta_widgets.export.page import DashboardPart, OfflineData
+from hta_widgets.export.page_format import asset
 from hta_widgets.files import (
     cache_folder,
     code_stamp,
@@ -48,7 +49,6 @@ from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
     LinkedView,
     as_traces,
-    asset,
     bokeh_asset,
     bokeh_module,
     in_marimo,
@@ -283,30 +283,13 @@ class Dashboard(LinkedView):
         """
         return write_table(self.frames[name], Path(path))
 
-    def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
-        """Write this dashboard as one self-contained page that needs no kernel and no network.
-
-        Parameters
-        ----------
-        path : path-like
-        max_mb : float, default 25
-            Embed detail level by level until the page would be larger than this; the page states
-            where detail was left out.
-
-        Returns
-        -------
-        str
-            The path.
-        """
+    def _dashboard_part(self) -> DashboardPart:
         self._figures = self._drawn(
             [name for name in chart_panels() if name in self._about["panels"]]
         )
         if self._headline is None:
             self._headline = self.panel_engine.headline()
-        traits = {name: getattr(self, name) for name in _SAVED}
-        part = DashboardPart(traits, bokeh_module())
-        state = self.state.snapshot()
-        return save_html(path, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
+        return DashboardPart({name: getattr(self, name) for name in _SAVED}, bokeh_module())
 
     # --- following the selection ------------------------------------------------------------------
 

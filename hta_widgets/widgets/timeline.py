@@ -10,7 +10,7 @@ from typing import Any
 import traitlets as t
 
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import save_html
+from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time, as_window
@@ -22,7 +22,6 @@ from hta_widgets.widgets.view import (
     LinkedView,
     State,
     as_traces,
-    asset,
     write_text,
 )
 
@@ -99,23 +98,6 @@ class Timeline(LinkedView):
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             _scene=_only_tracks(engine.scene(), tracks),
         )
-
-    def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
-        """Write this timeline as one self-contained page that needs no kernel and no network.
-
-        Parameters
-        ----------
-        path : path-like
-        max_mb : float, default 25
-            Embed detail level by level until the page would be larger than this; the page states
-            where detail was left out.
-
-        Returns
-        -------
-        str
-            The path.
-        """
-        return save_html(path, self.engine, self._scene, self.state.snapshot(), max_mb=max_mb)
 
     def to_svg(
         self,

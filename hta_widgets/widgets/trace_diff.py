@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import anywidget
 import pandas as pd
@@ -20,6 +20,7 @@ from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_diff import DiffOffline, save_diff
+from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_pair
@@ -34,7 +35,6 @@ from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     LinkedView,
-    asset,
     known_or_loaded,
     shown_window,
     write_text,
@@ -110,27 +110,6 @@ def aligned_window(
     return window[0] + moved, window[1] + moved
 
 
-def frame_of(both: Comparison, name: str, base: Any) -> pd.DataFrame:
-    """Return one of the frames that all comparisons of events have."""
-    if name.startswith("waterfall"):
-        level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
-        return diff.waterfall(both, level)
-    if name == "operators":
-        return diff.operators_diff(both)
-    if name == "slots":
-        return diff.align(both, base).slots
-    found: pd.DataFrame = getattr(diff, name)(both)
-    return found
-
-
-class _View(Protocol):
-    state: Any
-
-    def undo(self) -> bool: ...
-
-    def redo(self) -> bool: ...
-
-
 class PairHistory:
     """The order of the changes of several views, whose states keep the values.
 
@@ -138,7 +117,7 @@ class PairHistory:
     changed. `js/src/compare/timelines.ts` does the same for the page's buttons.
     """
 
-    def __init__(self, views: Sequence[_View]) -> None:
+    def __init__(self, views: Sequence[LinkedView]) -> None:
         self._views = views
         self._past: list[tuple[int, ...]] = []
         self._future: list[tuple[int, ...]] = []
@@ -390,7 +369,15 @@ class TraceDiff(anywidget.AnyWidget):
         both = self.comparison
         if name in self._answers.tables:
             return makers(both)[name](both)
-        return frame_of(both, name, self.align)
+        if name.startswith("waterfall"):
+            level: Any = name.removeprefix("waterfall").lstrip("_") or "kind"
+            return diff.waterfall(both, level)
+        if name == "slots":
+            return diff.align(both, self.align).slots
+        if name == "operators":
+            return diff.operators_diff(both)
+        found: pd.DataFrame = getattr(diff, name)(both)
+        return found
 
     # --- selection and export ---------------------------------------------------------------------
 

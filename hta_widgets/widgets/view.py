@@ -14,6 +14,8 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets.errors import TraceError
+from hta_widgets.export.page import DashboardPart, save_html
+from hta_widgets.export.page_format import asset
 from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
@@ -24,7 +26,6 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-STATIC = Path(__file__).parent.parent / "static"
 #: The traits that linked views share; together one entry of the history.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
@@ -32,16 +33,6 @@ SHARED = (
 _PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 HISTORY_LENGTH = 100
 MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
-
-
-def asset(name: str) -> str:
-    """Return the text of a built file of the front end."""
-    path = STATIC / name
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is missing: the front end of this checkout is not built. Run `make build`."
-        )
-    return path.read_text("utf-8")
 
 
 def in_marimo() -> bool:
@@ -342,6 +333,28 @@ class LinkedView(anywidget.AnyWidget):
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
         return export_trace(self.traces, Path(path), self.selection, **options)
+
+    def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
+        """Write this view as one self-contained page that needs no kernel and no network.
+
+        Parameters
+        ----------
+        path : path-like
+        max_mb : float, default 25
+            Embed detail level by level until the page would be larger than this; the page states
+            where detail was left out.
+
+        Returns
+        -------
+        str
+            The path.
+        """
+        part, state = self._dashboard_part(), self.state.snapshot()
+        return save_html(path, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
+
+    def _dashboard_part(self) -> DashboardPart | None:
+        """Return what a saved page shows besides the timeline."""
+        return None
 
     def undo(self) -> bool:
         """Go back one change of view, selection, search, colour or pins; False if none is left."""
