@@ -25,10 +25,10 @@ _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
 _ROUNDS = 12
-_LEAST = 3  # collectives that decide whether a clock is off
+_MIN_COLLECTIVES = 3  # collectives that decide whether a clock is off
 _FLOOR_NS = 100.0  # no pair of clocks is known better than this
-_LONG_NS = 1_000_000_000  # drift shows only in traces longer than this
-_ENOUGH = 12  # and with more collectives than this
+_MIN_SPAN_NS = 1_000_000_000  # drift shows only in traces longer than this
+_MIN_FOR_DRIFT = 12  # and with more collectives than this
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class ClockFit:
     def is_needed(self) -> bool:
         """Whether a recorded clock is off by clearly more than what the fit leaves."""
         # A clock of few collectives always fits them well.
-        enough = self.collectives >= _LEAST
+        enough = self.collectives >= _MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 
@@ -289,7 +289,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
 
 def _drift_ppm(end: Ints, off: Floats) -> float:
     """Return the slope of the fit's residuals between early and late collectives."""
-    if len(end) < _ENOUGH or int(end.max() - end.min()) < _LONG_NS:
+    if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan")
     order = np.argsort(end, kind="stable")
     third = len(order) // 3

@@ -86,7 +86,7 @@ _ELEMENTS = ("In msg nelems", "Out msg nelems")
 _DTYPE = "dtype"
 
 #: More elements than any message has; keeps products within int64.
-_MOST_ELEMENTS = 1 << 50
+_MAX_ELEMENTS = 1 << 50
 
 #: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
@@ -483,7 +483,7 @@ def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     """Return the size of each message, -1 if unknown."""
     count = numbers_of(elements)
     size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
-    stated = (count >= 0) & (count < _MOST_ELEMENTS) & (size > 0)
+    stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 

@@ -25,8 +25,8 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_PROOF = 3  # agreeing ends that rule out chance
-_MOST_PAIRS = 4_000_000
+_MIN_AGREEING = 3  # agreeing ends that rule out chance
+_MAX_PAIRS = 4_000_000
 _COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]
 #: Position of an event without a match.
 MISSING = int(np.iinfo(np.int64).min)
@@ -299,12 +299,12 @@ def aligned(
     if shift is not None:
         together = min(len(content), shift + count) - max(0, shift)
     # A few agreeing ends may be chance, unless all agree.
-    proof = 1 if sure or agreeing == len(content) == count else _PROOF
+    proof = 1 if sure or agreeing == len(content) == count else _MIN_AGREEING
     if agreeing >= max(0.5 * together, proof):
         return in_order
     by_time = _by_time(content, end_ns, other_content, other_end_ns)
     timed = int((by_time != MISSING).sum())
-    if timed >= (2 if sure else _PROOF) and timed > 1.5 * agreeing:
+    if timed >= (2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
         return by_time
     # One or two events prove nothing by their ends.
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
@@ -338,7 +338,7 @@ def _best_shift(
 def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints) -> Ints:
     """Match events of equal content at the difference of ends that most pairs share."""
     found = np.full(len(other_content), MISSING)
-    if len(content) * len(other_content) > _MOST_PAIRS:
+    if len(content) * len(other_content) > _MAX_PAIRS:
         return found
     apart = other_end_ns[:, None] - end_ns[None, :]
     equal = other_content[:, None] == content[None, :]
