@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
@@ -156,9 +153,6 @@ def _folded_lanes(index: RankIndex) -> Ints:
     return folded
 
 
-#: An expression may take that long over all names of a job.
-LIMIT_S = 2.0
-
 _EXPRESSION = re.compile(r"/(.*)/(i?)", re.DOTALL)
 
 #: Mask of the names that match, and the reason if the pattern is invalid.
@@ -174,56 +168,14 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
         return ([needle in name.lower() for name in names] if needle else nothing), None
     if not expression[1]:
         return nothing, None
+    # RE2 takes linear time; `re` would hold the interpreter as long as a pattern backtracks.
+    whole = [name.encode("utf-8", "replace").decode() for name in names]
+    texts = pa.array(whole, pa.large_string())
     try:
-        pattern = re.compile(expression[1], re.IGNORECASE if expression[2] else 0)
-    except (re.error, RecursionError, OverflowError) as error:
+        found = pc.match_substring_regex(texts, expression[1], ignore_case=bool(expression[2]))
+    except (pa.ArrowException, UnicodeEncodeError) as error:
         return nothing, f"not a regular expression: {error}"
-    return _search_all(pattern.search, names)
-
-
-def _search_all(search: Callable[[str], object], names: Sequence[str]) -> Matches:
-    found: list[bool] = []
-    give_up = time.monotonic() + LIMIT_S
-    try:
-        with _interrupt_after(LIMIT_S):
-            for name in names:
-                found.append(search(name) is not None)
-                if time.monotonic() > give_up:
-                    break
-    except (TimeoutError, RecursionError, MemoryError):
-        pass
-    if len(found) < len(names):
-        return [False] * len(names), f"takes more than {LIMIT_S:.0f} s; simplify the expression"
-    return found, None
-
-
-@contextmanager
-def _interrupt_after(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in a match that backtracks without end, where signals can do that.
-
-    Python cannot leave a running match otherwise, and the kernel would hang with it. Alarms
-    belong to the main thread; where another one searches, or someone else set an alarm, a match
-    can only be left between two names.
-    """
-    usable = (
-        hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
-        and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    )
-    if not usable:
-        yield
-        return
-
-    def ring(_signal: int, _frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    return [bool(hit) for hit in found.to_pylist()], None
 
 
 _KEPT_TEXTS = 4

@@ -1,7 +1,8 @@
-"""Queries: parsed and checked."""
+"""Queries: parsed, and checked before pandas evaluates them."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -122,3 +123,84 @@ def _depths(text: str) -> Iterator[tuple[int, int]]:
     for token in _TOKEN.finditer(text):
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
         yield token.start(), depth
+
+
+_NODES = (
+    *(ast.Expression, ast.Load, ast.Constant, ast.Name, ast.List, ast.Tuple, ast.keyword),
+    *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.UAdd, ast.Invert),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
+    *(ast.Compare, ast.cmpop, ast.Call, ast.Attribute),
+)
+_METHODS = frozenset({"abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round"})
+#: Methods of `.str` that return numbers or booleans, and those that return texts.
+_TESTS_OF_TEXT = frozenset(
+    {
+        *("contains", "match", "fullmatch", "startswith", "endswith", "find", "count", "len"),
+        *("isdigit", "isnumeric", "isalpha", "isalnum", "islower", "isupper"),
+    }
+)
+_CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "slice"})
+_LARGEST = 1 << 64
+
+
+def check_query(query: str) -> None:
+    """Raise `ValueError` unless a query only compares, computes and tests columns.
+
+    pandas evaluates any attribute and any call, and so any code, and queries also come from
+    pages, files and saved selections.
+    """
+    try:
+        tree = ast.parse("".join(map(_as_python, _TOKEN.finditer(query.strip()))), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+    called: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, _NODES):
+            raise ValueError(f"a query has no {type(node).__name__}")  # noqa: TRY004
+        if isinstance(node, ast.Constant):
+            _check_constant(node.value)
+        elif isinstance(node, ast.BinOp):
+            _check_operands(node)
+        elif isinstance(node, ast.Call):
+            called.update(_checked_call(node.func))
+        elif isinstance(node, ast.Attribute) and node not in called:
+            raise ValueError(f"a query has no attribute {node.attr!r} that is not called")
+
+
+def _as_python(token: re.Match[str]) -> str:
+    """Return a token as Python has it: pandas gives signs the precedence of the words."""
+    if token[0].startswith("`"):
+        return token[0].strip("`")
+    return {"&": " and ", "|": " or "}.get(token[0], token[0])
+
+
+def _checked_call(method: ast.expr) -> list[ast.expr]:
+    """Return the attributes that make a method of a column, after a check of its name."""
+    if not isinstance(method, ast.Attribute):
+        raise ValueError("a query calls only methods of columns")  # noqa: TRY004 - of the text
+    of = method.value
+    is_text = isinstance(of, ast.Attribute) and of.attr == "str"
+    allowed = _TESTS_OF_TEXT | _CHANGES_OF_TEXT if is_text else _METHODS
+    if method.attr not in allowed:
+        names = ", ".join(sorted(allowed))
+        raise ValueError(f"a query has no method {method.attr!r}, only {names}")
+    return [method, of] if is_text else [method]
+
+
+def _check_constant(value: object) -> None:
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST
+    if not (is_number or value is None or isinstance(value, str)):
+        raise ValueError("the constants of a query are texts and numbers below 2 ** 64")
+
+
+def _check_operands(node: ast.BinOp) -> None:
+    """Refuse arithmetic of texts and lists, which could fill the memory."""
+    for operand in (node.left, node.right):
+        is_text = isinstance(operand, ast.Constant) and isinstance(operand.value, str)
+        is_changed = (
+            isinstance(operand, ast.Call)
+            and isinstance(operand.func, ast.Attribute)
+            and operand.func.attr in _CHANGES_OF_TEXT
+        )
+        if is_text or is_changed or isinstance(operand, ast.List | ast.Tuple):
+            raise ValueError("a query computes with numbers only")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.query import Clauses, read_clauses
+from hta_widgets.trace.query import Clauses, check_query, read_clauses
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 
@@ -53,3 +53,51 @@ def test_pandas_understands_it(names):
     query = Clauses(None, tuple(names)).query
     member = frame.eval(query, engine="python", local_dict={}, global_dict={})
     assert member.tolist() == [True] * len(names) + [False]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "kind == 'communication' and dur_ns > 1_000_000",
+        "name.str.contains('gemm', case=False) or not name.str.startswith('a.b')",
+        "name == 'a' & dur_ns / 2 > 5 | ~(step in [1, 2])",
+        "stream != -1 and 3 < depth <= 5 and category not in ('a', \"b\")",
+        "`dur_ns` % 2 == 0 and correlation.isin([1, 2]) and name.str.len() > 3",
+        "True",
+    ],
+)
+def test_queries_over_columns_are_evaluated(query):
+    check_query(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "name.map.__globals__['sys'].modules['os'].system('true')",
+        "name.map(print)",
+        "@pd.read_pickle('x')",
+        "__import__('os').system('true')",
+        "dur_ns.to_csv('x')",
+        "name.str.__class__",
+        "name.str.cat.__globals__",
+        "name.dtype.type.mro()",
+        "(lambda: 1)()",
+        "[x for x in name]",
+        "dur_ns[0]",
+        "x := 1",
+        "dur_ns = 1",
+        "dur_ns ** 99",
+        "9 << 999",
+        "name.str.lower() * 1_000_000_000",
+        "'a' * 1_000_000_000 == name",
+        "[1] * 1_000_000_000",
+        "name.str.repeat(1_000_000_000)",
+        f"dur_ns > {'9' * 30}",
+        "f'{name}' == 'a'",
+        "name ==",
+        "(" * 500 + "1" + ")" * 500,
+    ],
+)
+def test_other_code_is_refused(query):
+    with pytest.raises(ValueError, match=r"query|Syntax|MemoryError|RecursionError"):
+        check_query(query)

@@ -116,6 +116,14 @@ def test_a_query_that_does_not_work_names_the_columns(traces, query):
         traces.select(query)
 
 
+def test_a_query_runs_no_code(traces, tmp_path):
+    trace = tmp_path / "there"
+    code = f"name.map.__globals__['__builtins__']['open']({str(trace)!r}, 'w')"
+    with pytest.raises(TraceError, match="does not work on events"):
+        traces.select(code)
+    assert not trace.exists()
+
+
 def test_a_query_that_is_no_condition_is_refused(traces):
     with pytest.raises(TraceError, match="no condition"):
         traces.select("dur_ns + 1")
