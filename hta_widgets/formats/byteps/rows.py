@@ -101,12 +101,17 @@ class WorkerRows:
     others: int  # number of events that are neither
 
     @property
+    def recorded(self) -> set[str]:
+        """Names of the stages that the file has."""
+        return {self.stages[code] for code in np.unique(self.parts.stage).tolist()}
+
+    @property
     def is_root(self) -> bool:
         """Whether the file is of the GPU that talks to the servers.
 
         Without servers it is the GPU that coordinates the others.
         """
-        names = {self.stages[code] for code in np.unique(self.parts.stage).tolist()}
+        names = self.recorded
         if names & {"PUSH", "PULL"}:
             return True
         return bool(names) and not any(name.startswith("COORDINATE_") for name in names)

@@ -196,13 +196,16 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         matched["push"] += int(push.sum())
         matched["pull"] += int(pull.sum())
         dur, wait = requests.end_ns - requests.start_ns, _waits(requests)
+        pushed = requests.push & chosen
+        nodes = pd.Series(requests.node[pushed])
+        sizes = nodes.groupby([requests.key[pushed], requests.iteration[pushed]]).size()
         rows.append(
             (
                 part.trace.server,
                 int(closed.sum()),
                 int((chosen & ~requests.closed).sum()),
                 len(np.unique(requests.key[chosen])),
-                _complete_iterations(requests, chosen),
+                int((sizes == nodes.nunique()).sum()),
                 total(union(requests.start_ns[push], requests.end_ns[push])),
                 int(dur[push].sum()),
                 int(wait[pull].sum()),
@@ -214,13 +217,6 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
     )
     return result(by_column(rows, columns), matched=matched, note="" if found else NO_SERVERS)
-
-
-def _complete_iterations(requests: Requests, chosen: Bools) -> int:
-    """Return the number of (key, iteration) that every node pushed."""
-    push = requests.push & chosen
-    sizes = pd.Series(requests.node[push]).groupby([requests.key[push], requests.iteration[push]])
-    return int((sizes.size() == len(np.unique(requests.node[push]))).sum())
 
 
 @scoped
@@ -400,7 +396,11 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
         - ``job`` (object)
     """
     chosen = [part.trace for part in parts(traces, None, None, ranks)]
-    workers = [trace for trace in chosen if trace.format == "byteps" and _has_pulls(trace)]
+    workers = [
+        trace
+        for trace in chosen
+        if trace.format == "byteps" and "PULL" in worker_rows(trace).recorded
+    ]
     servers = [trace for trace in chosen if trace.format == "byteps-server"]
     raw = _raw_keys(traces)
     rows: list[tuple[object, ...]] = []
@@ -420,7 +420,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
                 rows.append((*place, *interval, others, worker.job))
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
-        note = "no worker's requests can be told apart at the servers: are they of one run?"
+        note = "no worker's requests match those of the servers: are they of one run?"
     columns = dtypes_of(
         "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns"
         " high_ns requests alternatives job:s"
@@ -451,11 +451,6 @@ def byteps_offsets(traces: TraceSet) -> dict[int, int] | None:
                 if trace.format == "byteps" and place == (worker, own["job"].iloc[0]):
                     offsets[rank] = round(sum(ahead) / len(ahead))
     return offsets
-
-
-def _has_pulls(trace: Trace) -> bool:
-    rows = worker_rows(trace)
-    return bool((rows.parts.stage == rows.stages.index("PULL")).any())
 
 
 def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:

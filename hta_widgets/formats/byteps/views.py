@@ -137,7 +137,8 @@ def byteps_servers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         ],
         theme,
     )
-    add_times(data, **{f"{one}_text": data[f"{one}_ns"] for one in _SERVER_TIMES})
+    times = ("push", "service", "wait", "busy")
+    add_times(data, **{f"{one}_text": data[f"{one}_ns"] for one in times})
     busy = data["busy_ns"].to_numpy(float)
     uneven = busy.max() / busy.mean() if busy.mean() > 0 else 1.0
     return {
@@ -166,9 +167,6 @@ def byteps_servers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
             ],
         ),
     }
-
-
-_SERVER_TIMES = ("push", "service", "wait", "busy")
 
 
 @defines_rows(

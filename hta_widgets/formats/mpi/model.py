@@ -18,12 +18,13 @@ from hta_widgets.trace.trace import Trace
 MPI_IO_CATEGORY = "mpi_io"
 
 
-def _names(text: str) -> tuple[str, ...]:
+def mpi_names(text: str) -> tuple[str, ...]:
+    """Return routines by their names without the prefix, separated by blanks."""
     return tuple(f"MPI_{name}" for name in text.split())
 
 
 #: Name of each routine by its number; file operations come last.
-ROUTINES = _names(
+ROUTINES = mpi_names(
     """
     Comm_rank Comm_size Send Ssend Rsend Bsend Isend Issend Irsend Ibsend
     Send_init Ssend_init Rsend_init Bsend_init Recv_init Recv Irecv Sendrecv
@@ -55,13 +56,13 @@ ROUTINES = _names(
 IO_FROM = ROUTINES.index("MPI_File_close")
 
 #: Collectives whose root sends or receives; time lines record the root.
-ROOT_SENDS = frozenset(_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
-ROOT_RECEIVES = frozenset(_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
+ROOT_SENDS = frozenset(mpi_names("Bcast Ibcast Scatter Iscatter Scatterv Iscatterv"))
+ROOT_RECEIVES = frozenset(mpi_names("Reduce Ireduce Gather Igather Gatherv Igatherv"))
 
 #: Calls that synchronise all ranks of a communicator, unlike nonblocking (I…) and neighbourhood
 #: collectives.
 COLLECTIVES = frozenset(
-    _names(
+    mpi_names(
         """
         Bcast Barrier Reduce Allreduce Reduce_scatter Reduce_scatter_block Gather Gatherv Scan
         Exscan Allgather Allgatherv Scatter Scatterv Alltoall Alltoallv Alltoallw
@@ -244,10 +245,6 @@ class MpiProfile:
             {"comm_s": np.array(comm_s, np.float64), "ranks": np.array(ranks, np.int64)}
         )
 
-    def communication(self) -> tuple[RoutineRow, ...]:
-        """Return the rows of routines that are not file operations."""
-        return tuple(row for row in self.routine_rows if not is_io(row.routine))
-
     def __repr__(self) -> str:
         return (
             f"<MpiProfile rank {self.rank} of {self.ntasks}, job {self.job}: "
@@ -343,5 +340,5 @@ def is_stale(profile: MpiProfile, head: MpiProfile) -> str:
         ("resident set", profile.rss_mib, row.rss_mib, "MiB"),
     ):
         if abs(own - listed) > _ROUNDING:
-            return f"its {what} is {own:.3f} {unit}, rank 0's table says {listed:.2f} {unit}"
+            return f"its {what} is {own:.3f} {unit}, rank 0's table has {listed:.2f} {unit}"
     return ""

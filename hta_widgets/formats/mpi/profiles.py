@@ -400,14 +400,14 @@ class _Parser:
 
     def _missing(self, profile: MpiProfile) -> str:
         """Describe the first part that a whole profile has and this one lacks; "" if none."""
-        for is_there, part in (
-            ("routines" in self.seen, "the table of routines is missing"),
-            ("comm_s" in self.main.values, "the communication time is missing"),
-            ("rss_mib" in self.main.values, "what follows the communication time is missing"),
-            ("sizes" in self.seen, "the message sizes are missing"),
-        ):
-            if not is_there:
-                return part
+        if "routines" not in self.seen:
+            return "the table of routines is missing"
+        if "comm_s" not in self.main.values:
+            return "the communication time is missing"
+        if "rss_mib" not in self.main.values:
+            return "what follows the communication time is missing"
+        if "sizes" not in self.seen:
+            return "the message sizes are missing"
         if self.rank == 0:
             if profile.summary is None:
                 return "the summary of all ranks is missing"

@@ -19,7 +19,6 @@ from hta_widgets.trace.traceset import TraceSet
 Floats = npt.NDArray[np.float64]
 
 _NAN = float("nan")
-_SOURCES = ("table", "file", "trace")
 _DTYPES = dtypes_of(
     "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
     " io_s:f key stale:b source:s"
@@ -87,7 +86,8 @@ def _rank_frame(
         if job.profiles and not by_events(scope):
             notes += _missing(job, of_job)
     frame = pd.DataFrame(by_column(([row[name] for name in _DTYPES] for row in rows), _DTYPES))
-    matched = {f"from_{source}": int((frame["source"] == source).sum()) for source in _SOURCES}
+    sources = frame["source"].tolist()
+    matched = {f"from_{one}": sources.count(one) for one in ("table", "file", "trace")}
     matched["stale"] = int(frame["stale"].sum())
     return frame, "; ".join(filter(None, notes)), matched
 

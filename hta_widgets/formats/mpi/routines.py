@@ -115,8 +115,8 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         notes.append("no MPI profiles or time lines are loaded or selected")
     if without_events:
         notes.append(
-            f"{without_events} text profiles are left out: they are totals of a whole run, of which"
-            " no events can be selected"
+            f"{without_events} text profiles are left out: they are totals of a whole run, without"
+            " events to select"
         )
     if old:
         notes.append(f"left out as left over by another run: ranks {', '.join(old)}")
@@ -259,7 +259,7 @@ def mpi_routines(
     note = found.note
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
-        note = f"no profile tells {by}s apart: mpitrace does so with {switch}"
+        note = f"no profile has tables by {by}: mpitrace writes them with {switch}"
     dtypes = dtypes_of(
         f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
         " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
@@ -333,9 +333,8 @@ def mpi_message_sizes(
                     *(size_class(row.avg_bytes), rank.key, rank.source),
                 )
             )
-    note = found.note
-    if not rows and not note:
-        note = "no profile tells message sizes" + (f" of {routine}" if routine else "")
+    of_routine = f" of {routine}" if routine else ""
+    note = found.note or ("" if rows else f"no profile has message sizes{of_routine}")
     dtypes = dtypes_of(
         "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
         " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
@@ -460,9 +459,8 @@ def mpi_call_stacks(
             for row in stack.routines:
                 call = row.routine, row.calls, row.time_s, divided(row.time_s, total)
                 rows.append((rank.job, rank.rank, *place, *call))
-    note = found.note
-    if not rows and not note:
-        note = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
+    none = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
+    note = found.note or ("" if rows else none)
     dtypes = dtypes_of(
         "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
     )
@@ -539,7 +537,8 @@ def mpi_compare(
         means = [divided(side[2] * 1e6, side[0]) for side in (old, new)]
         rows.append((*(key if by_size else key[:1]), *figures, *means, change))
     rows.sort(key=lambda row: -abs(row[-4]))
-    names = [f"{side}_{n}:f" for n in _MEASURES for side in ("before", "after", "diff")]
+    measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
+    names = [f"{word}_{measure}:f" for measure in measures for word in words]
     sizes = "size_lo size_hi" if by_size else ""
     dtypes = dtypes_of(
         f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
@@ -559,9 +558,6 @@ def mpi_compare(
         before_ntasks=max((rank.ntasks for rank in left), default=0),
         after_ntasks=max((rank.ntasks for rank in right), default=0),
     )
-
-
-_MEASURES = ("calls", "bytes", "time_s")
 
 
 def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
@@ -590,7 +586,7 @@ def _note(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> str:
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
         if len(jobs) > 1:
-            sentences.append(f"{name} holds {len(jobs)} jobs, of which figures are means")
+            sentences.append(f"{name} holds {len(jobs)} jobs: figures are means over them")
         elif ranks and len(ranks) < ranks[0].ntasks:
             listed = ", ".join(str(rank.rank) for rank in ranks[:8])
             sentences.append(

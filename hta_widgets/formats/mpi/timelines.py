@@ -22,6 +22,7 @@ from hta_widgets.formats.mpi.model import (
     ROOT_RECEIVES,
     ROOT_SENDS,
     ROUTINES,
+    mpi_names,
     mpi_rank,
 )
 from hta_widgets.readers.formats import Outcome, Start
@@ -38,7 +39,7 @@ from hta_widgets.trace.trace import Trace
 Ints = npt.NDArray[np.int64]
 
 _OPERATIONS = {
-    f"MPI_{routine}": operation
+    routine: operation
     for operation, routines in (
         ("broadcast", "Bcast"),
         ("barrier", "Barrier"),
@@ -50,19 +51,15 @@ _OPERATIONS = {
         ("scatter", "Scatter Scatterv"),
         ("all_to_all", "Alltoall Alltoallv Alltoallw"),
     )
-    for routine in routines.split()
+    for routine in mpi_names(routines)
 }
 #: Routines in which each rank records its own block, or the block that it sends to one rank.
 _PER_RANK = frozenset(
-    f"MPI_{name}"
-    for name in (
-        "Allgather", "Gather", "Scatter", "Alltoall", "Alltoallv", "Alltoallw",
-        "Reduce_scatter_block",
-    )
-)  # fmt: skip
+    mpi_names("Allgather Gather Scatter Alltoall Alltoallv Alltoallw Reduce_scatter_block")
+)
 _ROOTED = ROOT_SENDS | ROOT_RECEIVES
 #: Routines whose blocks differ between ranks, so that the whole size is unknown.
-_UNEVEN = frozenset({"MPI_Gatherv", "MPI_Scatterv", "MPI_Allgatherv"})
+_UNEVEN = frozenset(mpi_names("Gatherv Scatterv Allgatherv"))
 
 
 # --- collectives ----------------------------------------------------------------------------------
@@ -180,12 +177,10 @@ def _events(calls: _Calls, group: Ints, groups: list[GroupName]) -> CommEvents:
 _RECORD_BYTES = 48
 _MOST_RANKS = 1 << 24
 _LONGEST_S = 1e9
-_RECEIVES = frozenset(
-    ROUTINES.index(f"MPI_{name}") for name in ("Recv", "Irecv", "Recv_init", "Probe", "Iprobe")
-)
+_RECEIVES = frozenset(map(ROUTINES.index, mpi_names("Recv Irecv Recv_init Probe Iprobe")))
 _SENDS = frozenset(range(ROUTINES.index("MPI_Send"), ROUTINES.index("MPI_Recv_init")))
-_ROOT_SENDS = frozenset(ROUTINES.index(name) for name in ROOT_SENDS)
-_ROOT_RECEIVES = frozenset(ROUTINES.index(name) for name in ROOT_RECEIVES)
+_ROOT_SENDS = frozenset(map(ROUTINES.index, ROOT_SENDS))
+_ROOT_RECEIVES = frozenset(map(ROUTINES.index, ROOT_RECEIVES))
 
 
 #: Fields of a record. For file operations source and target are the offset together, low word

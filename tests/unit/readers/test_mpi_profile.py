@@ -103,7 +103,7 @@ def test_files_of_another_run_are_found_out(tmp_path):
     traces = load(folder)
     (problem,) = traces.problems.itertuples()
     assert (problem.kind, problem.rank) == ("stale", 3)
-    assert "rank 0's table says" in problem.detail
+    assert "rank 0's table has" in problem.detail
     assert [trace.profile.stale for trace in traces.values()] == [False, False, False, True]
     routines = mpi_routines(traces)
     assert sorted(set(routines["rank"])) == [0, 1, 2]
