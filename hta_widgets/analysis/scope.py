@@ -305,16 +305,11 @@ def narrowed(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     start, end = chosen.start_ns, chosen.end_ns
-    if window is not None:
-        window = as_window(window)
-        start = window[0] if start is None else max(start, window[0])
-        end = window[1] if end is None else min(end, window[1])
-        end = max(start, end)
-    exported = traces.window_ns
-    if exported is not None:
-        # Outside of it the export lacks events of the job.
-        start = exported[0] if start is None else max(start, exported[0])
-        end = max(exported[1] if end is None else min(end, exported[1]), start)
+    # Outside of the window of an export, events of the job are missing.
+    windows = None if window is None else as_window(window), traces.window_ns
+    for low, high in filter(None, windows):
+        start = low if start is None else max(start, low)
+        end = max(high if end is None else min(end, high), start)
     if ranks is not None:
         ranks = set(as_ranks(ranks))
         missing = sorted(ranks - set(traces.ranks))
