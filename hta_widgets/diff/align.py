@@ -11,7 +11,7 @@ import pandas as pd
 
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import result
-from hta_widgets.diff.compare import Comparison, RunSide
+from hta_widgets.diff.compare import Comparison, RunSide, step_at
 from hta_widgets.diff.pairs import KIND_OF, moments
 from hta_widgets.diff.statistics import either_test, mean_parts
 from hta_widgets.diff.trees import aligned_places
@@ -282,7 +282,7 @@ def _collectives_of(
     rows = rows[np.isin(rows, part.rows)]
     table = part.table
     start = table.start_ns[rows] + part.trace.shift_ns
-    step = side.step_at(rank, start)
+    step = step_at(side, rank, start)
     rows, start, step = rows[step >= 0], start[step >= 0], step[step >= 0]
     code = [codes.setdefault(table.names[k], len(codes)) for k in table.name[rows].tolist()]
     return start, start + table.dur_ns[rows], step, np.array(code, dtype=np.int64)

@@ -119,13 +119,6 @@ class RunSide:
         every = np.stack(list(self.windows.values()))
         return every[:, :, 0].min(axis=0), every[:, :, 1].max(axis=0)
 
-    def step_at(self, rank: int, time_ns: Ints) -> Ints:
-        """Return the step of a rank that runs at each of the times, -1 for none."""
-        windows = self.windows[rank]
-        at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
-        found: Ints = np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
-        return found
-
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
@@ -272,6 +265,14 @@ def is_host_only(name: str) -> bool:
 def both_have_frames(diff: Comparison) -> bool:
     """Return whether both sides have Python functions, which are ignored otherwise."""
     return all(_has_stacks(side) for side in diff.sides)
+
+
+def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
+    """Return the compared step of a rank that runs at each of the times, -1 for none."""
+    windows = side.windows[rank]
+    at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
+    found: Ints = np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
+    return found
 
 
 def conditions(diff: Comparison) -> str:

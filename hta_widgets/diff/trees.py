@@ -23,7 +23,7 @@ from hta_widgets.analysis.host_stack import (
     of_name,
 )
 from hta_widgets.analysis.scope import BUSY, Part
-from hta_widgets.diff.compare import RunSide
+from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.grouping import ranges
 
@@ -367,7 +367,7 @@ def steps_of_rows(side: RunSide, part: Part, rows: Ints) -> Ints:
     found: Ints = np.where(ascending[at] == step, order[at], np.where(step < 0, count, -1))
     unknown = (step < 0) & (table.stream[rows] >= 0) & (part.trace.launch_of[rows] < 0)
     lost = np.flatnonzero(unknown)
-    within = side.step_at(part.rank, table.start_ns[rows[lost]] + part.trace.shift_ns)
+    within = step_at(side, part.rank, table.start_ns[rows[lost]] + part.trace.shift_ns)
     found[lost[within >= 0]] = within[within >= 0]
     return found
 
