@@ -69,7 +69,8 @@ def types() -> str:
     lines = ["// Written by scripts/protocol.py from hta_widgets/live/operations.py.", ""]
     lines += ['import type { SelectionJson } from "./protocol/source";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
-    lines += ["/** Requests by the name of their operation; with `within_ms` the answer may be pending. */", "export interface Requests {"]
+    lines += ["/** Requests by operation; with `within_ms` the answer may be pending. */"]
+    lines += ["export interface Requests {"]
     for name, kind in OPERATIONS.items():
         *form, end = body(kind, "  ")
         form += ["    within_ms?: number;", end]

@@ -9,7 +9,7 @@ export interface Part {
   last: number;
 }
 
-/** Requests by the name of their operation; with `within_ms` the answer may be pending. */
+/** Requests by operation; with `within_ms` the answer may be pending. */
 export interface Requests {
   /** Tiles of lanes, to draw them. */
   tiles: {
