@@ -10,6 +10,11 @@ from hta_widgets import charts
 HOSTILE = "<img src=x onerror=alert(1)>$$\\frac{1}{2}$$ \\(x\\) {{7*7}} @{rank} void k<int>(float*)"
 
 
+def table(columns: str, *rows: tuple[Any, ...]) -> pd.DataFrame:
+    """Return a frame of rows; `columns` holds their names."""
+    return pd.DataFrame(rows, columns=columns.split())
+
+
 def temporal(ranks=(0, 1)) -> pd.DataFrame:
     count = len(ranks)
     return pd.DataFrame(
@@ -29,25 +34,19 @@ def temporal(ranks=(0, 1)) -> pd.DataFrame:
 
 
 def kernel_types() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "kernel_type": ["COMPUTATION", "COMPUTATION overlapping COMMUNICATION", "MEMORY"],
-            "sum_ns": [600, 300, 100],
-            "share": [0.6, 0.3, 0.1],
-        }
+    return table(
+        "kernel_type sum_ns share",
+        ("COMPUTATION", 600, 0.6),
+        ("COMPUTATION overlapping COMMUNICATION", 300, 0.3),
+        ("MEMORY", 100, 0.1),
     )
 
 
 def overlap() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 1],
-            "communication_ns": [1_000_000, 2_000_000],
-            "overlapped_ns": [250_000, 1_000_000],
-            "overlap_share": [0.25, 0.5],
-            "exposed_ns": [750_000, 1_000_000],
-            "compute_ns": [5, 5],
-        }
+    return table(
+        "rank communication_ns overlapped_ns overlap_share exposed_ns compute_ns",
+        (0, 1_000_000, 250_000, 0.25, 750_000, 5),
+        (1, 2_000_000, 1_000_000, 0.5, 1_000_000, 5),
     )
 
 
@@ -84,26 +83,22 @@ def kernels(name="void k<int>(float*)", ranks=(0, 1), names=3) -> pd.DataFrame:
 
 
 def launches() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "correlation": [1, 2, 3],
-            "kernel": [HOSTILE, "b", "c"],
-            "cpu_dur_ns": [5_000, 60_000, 7_000],
-            "gpu_dur_ns": [2_000, 1_000_000, 9_000],
-            "launch_delay_ns": [0, 150_000, 10_000],
-        }
+    return table(
+        "rank correlation kernel cpu_dur_ns gpu_dur_ns launch_delay_ns",
+        (0, 1, HOSTILE, 5_000, 2_000, 0),
+        (0, 2, "b", 60_000, 1_000_000, 150_000),
+        (0, 3, "c", 7_000, 9_000, 10_000),
     )
 
 
 def queue() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "stream": [7, 7, 7, 20, 20],
-            "time_ns": [100, 200, 300, 150, 250],
-            "queue_length": [1, 2, 0, 1, 0],
-        }
+    return table(
+        "rank stream time_ns queue_length",
+        (0, 7, 100, 1),
+        (0, 7, 200, 2),
+        (0, 7, 300, 0),
+        (0, 20, 150, 1),
+        (0, 20, 250, 0),
     )
 
 
@@ -119,56 +114,35 @@ def bandwidth() -> pd.DataFrame:
 
 
 def operators() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 0, 1],
-            "name": ["aten::mm", HOSTILE, "aten::mm"],
-            "count": [4, 1, 4],
-            "cpu_total_ns": [100, 50, 200],
-            "cpu_self_ns": [60, 50, 100],
-            "device_total_ns": [1000, 0, 3000],
-            "device_self_ns": [1000, 0, 3000],
-        }
+    return table(
+        "rank name count cpu_total_ns cpu_self_ns device_total_ns device_self_ns",
+        (0, "aten::mm", 4, 100, 60, 1000, 1000),
+        (0, HOSTILE, 1, 50, 50, 0, 0),
+        (1, "aten::mm", 4, 200, 100, 3000, 3000),
     )
 
 
 def annotations() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 1],
-            "name": ["forward", "forward"],
-            "count": [1, 1],
-            "sum_ns": [100, 300],
-            "mean_ns": [100.0, 300.0],
-            "min_ns": [100, 300],
-            "max_ns": [100, 300],
-            "std_ns": [0.0, 0.0],
-        }
+    return table(
+        "rank name count sum_ns mean_ns min_ns max_ns std_ns",
+        (0, "forward", 1, 100, 100.0, 100, 100, 0.0),
+        (1, "forward", 1, 300, 300.0, 300, 300, 0.0),
     )
 
 
 def sequences() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "pattern": ["aten::mm|gemm|add", "aten::mm|gemm|mul"],
-            "count": [5, 2],
-            "kernel_ns": [500, 200],
-            "operator_ns": [100, 40],
-        }
+    return table(
+        "rank pattern count kernel_ns operator_ns",
+        (0, "aten::mm|gemm|add", 5, 500, 100),
+        (0, "aten::mm|gemm|mul", 2, 200, 40),
     )
 
 
 def stragglers() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 1],
-            "score": [0.1, 0.8],
-            "late_ns_mean": [-5_000.0, 5_000.0],
-            "imposed_wait_ns": [10, 90_000],
-            "is_straggler": [False, True],
-            "cause": ["", "slower kernels"],
-        }
+    return table(
+        "rank score late_ns_mean imposed_wait_ns is_straggler cause",
+        (0, 0.1, -5_000.0, 10, False, ""),
+        (1, 0.8, 5_000.0, 90_000, True, "slower kernels"),
     )
 
 
@@ -197,20 +171,12 @@ def collectives(ranks=2, count=3) -> pd.DataFrame:
 
 
 def groups() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 1, 0],
-            "group": ["0", "0", HOSTILE],
-            "description": ["default_pg", "default_pg", ""],
-            "group_ranks": ["[0, 1]", "[0, 1]", ""],
-            "count": [3, 3, 1],
-            "communication_ns": [100, 200, 10],
-            "overlapped_ns": [50, 50, 0],
-            "exposed_ns": [50, 150, 10],
-            "overlap_share": [0.5, 0.25, 0.0],
-            "in_bytes": [10, 20, -1],
-            "out_bytes": [10, 20, -1],
-        }
+    return table(
+        "rank group description group_ranks count communication_ns overlapped_ns exposed_ns "
+        "overlap_share in_bytes out_bytes",
+        (0, "0", "default_pg", "[0, 1]", 3, 100, 50, 50, 0.5, 10, 10),
+        (1, "0", "default_pg", "[0, 1]", 3, 200, 50, 150, 0.25, 20, 20),
+        (0, HOSTILE, "", "", 1, 10, 0, 10, 0.0, -1, -1),
     )
 
 
@@ -234,51 +200,41 @@ def path() -> pd.DataFrame:
 
 
 def memory() -> pd.DataFrame:
-    return pd.DataFrame(
-        {"time_ns": [0, 10, 20], "Parameter": [100, 100, 100], "Activation": [0, 50, 0], "Input": 0}
+    return table(
+        "time_ns Parameter Activation Input",
+        (0, 100, 0, 0),
+        (10, 100, 50, 0),
+        (20, 100, 0, 0),
     )
 
 
 def diff() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "name": ["gone", HOSTILE, "slower", "even"],
-            "kind": "compute",
-            "before_count": [6, 0, 5, 5],
-            "after_count": [0, 2, 5, 5],
-            "before_ns": [900, 0, 1000, 70],
-            "after_ns": [0, 600, 1500, 70],
-            "diff_count": [-6, 2, 0, 0],
-            "diff_ns": [-900, 600, 500, 0],
-            "change": ["removed", "added", "same", "same"],
-        }
+    return table(
+        "name kind before_count after_count before_ns after_ns diff_count diff_ns change",
+        ("gone", "compute", 6, 0, 900, 0, -6, -900, "removed"),
+        (HOSTILE, "compute", 0, 2, 0, 600, 2, 600, "added"),
+        ("slower", "compute", 5, 5, 1000, 1500, 0, 500, "same"),
+        ("even", "compute", 5, 5, 70, 70, 0, 0, "same"),
     )
 
 
 def run_waterfall() -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "kind": ["compute", "idle", "memory", "communication"],
-            "cause": ["compute", "sync_wait", "copies", "communication_wait"],
-            "name": ["", "", HOSTILE, ""],
-            "before_ns": [500, 300, 50, 100],
-            "after_ns": [900, 100, 100, 100],
-            "diff_ns": [400, -200, 50, 0],
-        }
+    frame = table(
+        "kind cause name before_ns after_ns diff_ns",
+        ("compute", "compute", "", 500, 900, 400),
+        ("idle", "sync_wait", "", 300, 100, -200),
+        ("memory", "copies", HOSTILE, 50, 100, 50),
+        ("communication", "communication_wait", "", 100, 100, 0),
     )
     frame.attrs |= {"steps": 3, "before_ranks": 2, "after_ranks": 2}
     return frame
 
 
 def run_steps() -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "before_step": [4, 5],
-            "after_step": [4, 6],
-            "before_ns": [1_000_000, 1_100_000],
-            "after_ns": [2_000_000, 1_000_000],
-            "diff_ns": [1_000_000, -100_000],
-        }
+    frame = table(
+        "before_step after_step before_ns after_ns diff_ns",
+        (4, 4, 1_000_000, 2_000_000, 1_000_000),
+        (5, 6, 1_100_000, 1_000_000, -100_000),
     )
     frame.attrs |= {"p_value": 0.52, "before_std_ns": 70_710.7, "after_std_ns": 707_106.8}
     return frame
@@ -308,37 +264,24 @@ def run_names() -> pd.DataFrame:
 
 
 def run_tree() -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "node": [0, 1, 2, 3],
-            "parent": [-1, 0, 0, -1],
-            "depth": [0, 1, 1, 0],
-            "name": ["forward", HOSTILE, "aten::mm", "backward"],
-            "path": ["", "forward", "forward", ""],
-            "kind": "cpu",
-            "before_count": [1.0, 1.0, 0.0, 1.0],
-            "after_count": [1.0, 1.0, 1.0, 1.0],
-            "before_ns": [300.0, 200.0, 0.0, 100.0],
-            "after_ns": [500.0, 200.0, 200.0, 100.0],
-            "diff_ns": [200.0, 0.0, 200.0, 0.0],
-            "diff_self_ns": [0.0, 0.0, 200.0, 0.0],
-        }
+    frame = table(
+        "node parent depth name path kind before_count after_count before_ns after_ns diff_ns "
+        "diff_self_ns",
+        (0, -1, 0, "forward", "", "cpu", 1.0, 1.0, 300.0, 500.0, 200.0, 0.0),
+        (1, 0, 1, HOSTILE, "forward", "cpu", 1.0, 1.0, 200.0, 200.0, 0.0, 0.0),
+        (2, 0, 1, "aten::mm", "forward", "cpu", 0.0, 1.0, 0.0, 200.0, 200.0, 200.0),
+        (3, -1, 0, "backward", "", "cpu", 1.0, 1.0, 100.0, 100.0, 0.0, 0.0),
     )
     frame.attrs["measure"] = "device"
     return frame
 
 
 def clock_offsets() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 1, 2],
-            "offset_ns": [0, -2_000, 50_000],
-            "residual_ns": [10, 40, -1],
-            "recorded_residual_ns": [2_000, 3_000, -1],
-            "collectives": [9, 9, 0],
-            "part": [0, 0, 1],
-            "drift_ppm": [float("nan"), 1.25, float("nan")],
-        }
+    return table(
+        "rank offset_ns residual_ns recorded_residual_ns collectives part drift_ppm",
+        (0, 0, 10, 2_000, 9, 0, float("nan")),
+        (1, -2_000, 40, 3_000, 9, 0, 1.25),
+        (2, 50_000, -1, -1, 0, 1, float("nan")),
     )
 
 
@@ -396,22 +339,14 @@ def stragglers_by_step() -> pd.DataFrame:
 
 def rank_clusters() -> pd.DataFrame:
     """Ranks 0, 1 and 3 are similar; rank 2 is an outlier."""
-    return pd.DataFrame(
-        {
-            "rank": [0, 1, 2, 3],
-            "cluster": [0, 0, 1, 0],
-            "representative": [1, 1, 2, 1],
-            "is_outlier": [False, False, True, False],
-            "why": ["", "", f"runs other kernels: {HOSTILE}; waits 9 % of a step less", ""],
-            "steps": 3,
-            "step_ns": [1_000.0] * 4,
-            "own_ns": [900.0, 900.0, 1_000.0, 900.0],
-            "compute_ns": [600.0, 630.0, 900.0, 660.0],
-            "idle_ns": [100.0] * 4,
-            "exposed_communication_ns": [200.0, 200.0, 0.0, 200.0],
-            "exposed_wait_ns": [150.0, 150.0, 0.0, 150.0],
-            "lost_share": [0.0, 0.0, 0.09, 0.0],
-        }
+    why = f"runs other kernels: {HOSTILE}; waits 9 % of a step less"
+    return table(
+        "rank cluster representative is_outlier why steps step_ns own_ns compute_ns idle_ns "
+        "exposed_communication_ns exposed_wait_ns lost_share",
+        (0, 0, 1, False, "", 3, 1_000.0, 900.0, 600.0, 100.0, 200.0, 150.0, 0.0),
+        (1, 0, 1, False, "", 3, 1_000.0, 900.0, 630.0, 100.0, 200.0, 150.0, 0.0),
+        (2, 1, 2, True, why, 3, 1_000.0, 1_000.0, 900.0, 100.0, 0.0, 0.0, 0.09),
+        (3, 0, 1, False, "", 3, 1_000.0, 900.0, 660.0, 100.0, 200.0, 150.0, 0.0),
     )
 
 
@@ -438,23 +373,15 @@ def job_path() -> pd.DataFrame:
 
 
 def job_path_parts() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [3, 3, 0, 0],
-            "bound_by": [
-                "gpu_compute_bound",
-                "cpu_bound",
-                "gpu_communication_bound",
-                "gpu_kernel_launch_overhead",
-            ],
-            "count": [1, 1, 1, 1],
-            "dur_ns": [600, 300, 50, 50],
-            "share": [0.6, 0.3, 0.05, 0.05],
-        }
+    return table(
+        "rank bound_by count dur_ns share",
+        (3, "gpu_compute_bound", 1, 600, 0.6),
+        (3, "cpu_bound", 1, 300, 0.3),
+        (0, "gpu_communication_bound", 1, 50, 0.05),
+        (0, "gpu_kernel_launch_overhead", 1, 50, 0.05),
     )
 
 
-#: Every chart with a frame for it.
 def queues(ranks=(0, 1)) -> pd.DataFrame:
     rows = [(rank, stream, 20, 0.25 * (1 + rank), 4.0) for rank in ranks for stream in (7, 20)]
     return pd.DataFrame(rows, columns=["rank", "stream", "count", "time_weighted_mean", "max"])
@@ -522,19 +449,11 @@ def byteps_gradients() -> pd.DataFrame:
 
 
 def byteps_stages() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0, 0, 1],
-            "worker": 0,
-            "local_rank": [0, 0, 1],
-            "stage": ["REDUCE", "COPYH2D", "PULL"],
-            "count": [2, 2, 2],
-            "sum_ns": [200, 100, 4_000],
-            "union_ns": [200, 100, 2_000],
-            "queue_ns": [50, 5_000, 10],
-            "root": [False, False, True],
-            "waits_for_root": [False, True, False],
-        }
+    return table(
+        "rank worker local_rank stage count sum_ns union_ns queue_ns root waits_for_root",
+        (0, 0, 0, "REDUCE", 2, 200, 200, 50, False, False),
+        (0, 0, 0, "COPYH2D", 2, 100, 100, 5_000, False, True),
+        (1, 0, 1, "PULL", 2, 4_000, 2_000, 10, True, False),
     )
 
 
@@ -555,43 +474,26 @@ def byteps_arrivals() -> pd.DataFrame:
 
 
 def byteps_pull_blame() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "worker": [0, 1],
-            "blame": [0.0, 1.0],
-            "slack_ns": [9_000, 0],
-            "pulls": [3, 3],
-            "pull_ns": [10_000, 1_000],
-        }
+    return table(
+        "worker blame slack_ns pulls pull_ns",
+        (0, 0.0, 9_000, 3, 10_000),
+        (1, 1.0, 0, 3, 1_000),
     )
 
 
 def byteps_servers() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "server": [0, 1],
-            "requests": [8, 4],
-            "keys": [2, 1],
-            "busy_ns": [3_000, 1_000],
-            "push_ns": [3_000, 1_000],
-            "wait_ns": [9_000, 2_000],
-            "service_ns": [500, 400],
-        }
+    return table(
+        "server requests keys busy_ns push_ns wait_ns service_ns",
+        (0, 8, 2, 3_000, 3_000, 9_000, 500),
+        (1, 4, 1, 1_000, 1_000, 2_000, 400),
     )
 
 
 def byteps_clock() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "worker": [0, 1],
-            "server": [0, 0],
-            "node": [9, 11],
-            "offset_ns": [-96_000, 4_000],
-            "error_ns": [20_000, 25_000],
-            "low_ns": [-116_000, -21_000],
-            "high_ns": [-76_000, 29_000],
-            "requests": [90, 91],
-        }
+    return table(
+        "worker server node offset_ns error_ns low_ns high_ns requests",
+        (0, 0, 9, -96_000, 20_000, -116_000, -76_000, 90),
+        (1, 0, 11, 4_000, 25_000, -21_000, 29_000, 91),
     )
 
 
@@ -614,49 +516,32 @@ def mpi_ranks() -> pd.DataFrame:
 
 def mpi_message_sizes() -> pd.DataFrame:
     """Many small messages, few large ones."""
-    return pd.DataFrame(
-        {
-            "job": "job",
-            "rank": 0,
-            "routine": ["MPI_Allreduce", "MPI_Allreduce", "<b>"],
-            "size_lo": [5, 65_537, 1],
-            "size_hi": [8, 131_072, 4],
-            "calls": [900, 100, 10],
-            "time_s": [0.6, 0.4, 0.0],
-            "bytes": [7_200.0, 1e7, 40.0],
-        }
+    return table(
+        "job rank routine size_lo size_hi calls time_s bytes",
+        ("job", 0, "MPI_Allreduce", 5, 8, 900, 0.6, 7_200.0),
+        ("job", 0, "MPI_Allreduce", 65_537, 131_072, 100, 0.4, 1e7),
+        ("job", 0, "<b>", 1, 4, 10, 0.0, 40.0),
     )
 
 
 def mpi_routines() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "job": "job",
-            "rank": [0, 1, 0],
-            "routine": ["MPI_Allreduce", "MPI_Allreduce", "<b>"],
-            "calls": [10, 10, 2],
-            "time_s": [1.0, 0.5, 0.1],
-            "bytes": [80.0, 80.0, 0.0],
-            "is_io": False,
-        }
+    return table(
+        "job rank routine calls time_s bytes is_io",
+        ("job", 0, "MPI_Allreduce", 10, 1.0, 80.0, False),
+        ("job", 1, "MPI_Allreduce", 10, 0.5, 80.0, False),
+        ("job", 0, "<b>", 2, 0.1, 0.0, False),
     )
 
 
 def mpi_compare() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "routine": ["MPI_Allreduce", "<b>"],
-            "size_lo": [5, -1],
-            "size_hi": [8, -1],
-            "before_calls": [10.0, 0.0],
-            "after_calls": [4.0, 1.0],
-            "before_time_s": [2.0, 0.0],
-            "after_time_s": [0.5, 0.25],
-            "diff_time_s": [-1.5, 0.25],
-        }
+    return table(
+        "routine size_lo size_hi before_calls after_calls before_time_s after_time_s diff_time_s",
+        ("MPI_Allreduce", 5, 8, 10.0, 4.0, 2.0, 0.5, -1.5),
+        ("<b>", -1, -1, 0.0, 1.0, 0.0, 0.25, 0.25),
     )
 
 
+#: Every chart with a frame for it.
 ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
     "temporal_breakdown": (charts.temporal_breakdown, temporal),
     "kernel_type_breakdown": (charts.kernel_type_breakdown, kernel_types),
