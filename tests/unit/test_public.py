@@ -1,8 +1,13 @@
-"""The public surface: what `dir` shows, what docs/api.md lists, and what importing costs."""
+"""The public surface, docs/api.md, the cost of imports and the order of rooms."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import pytest
 
@@ -43,3 +48,96 @@ def test_imports_are_lazy(code, unused):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="nothing_like_this"):
         hw.nothing_like_this  # noqa: B018
+
+
+PACKAGE = Path(__file__).resolve().parents[2] / "hta_widgets"
+
+GROUND = ["errors", "text", "taxonomy", "files", "workers"]
+
+ANALYSED = ["trace", "tiles", "store", "readers", "analysis", "panels"]
+
+SHOWN = [
+    "charts",
+    "diff",
+    "formats",
+    "live",
+    "export",
+    "widgets",
+    "demo",
+    "compat",
+    "__init__",
+    "cli",
+]
+
+ROOMS = [*GROUND, *ANALYSED, *SHOWN]
+
+# Conveniences of a lower room that call a higher one, when they are called.
+UPWARD = {
+    ("trace/selection.py", "export"),
+    ("trace/traceset.py", "analysis"),
+    ("trace/traceset.py", "export"),
+    ("trace/traceset.py", "store"),
+}
+
+HEADLESS = {*GROUND, *ANALYSED, "diff"}
+
+WIDGET_LIBRARIES = {"anywidget", "bokeh", "ipywidgets", "jupyterlab", "traitlets"}
+
+MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+
+
+def imports(file: str) -> Iterator[tuple[str, int, bool]]:
+    """Every imported name in full, its line, and whether it is imported with the module."""
+    tree = ast.parse(MODULES[file].read_text("utf-8"))
+    top_level = set(map(id, tree.body))
+    # Imports for type checkers only are not run.
+    declared = {
+        id(node)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if file.endswith("__init__.py")
+    }
+    package = ["hta_widgets", *file.split("/")[:-1]]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno, id(node) in top_level
+        elif isinstance(node, ast.ImportFrom) and id(node) not in declared:
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{base}.{alias.name}", node.lineno, id(node) in top_level
+
+
+def test_imports_point_down():
+    found = []
+    for file in MODULES:
+        room = file.split("/")[0].removesuffix(".py")
+        for name, line, _ in imports(file):
+            top, *rest = name.split(".")
+            target = rest[0] if rest else "__init__"
+            if top == "hta_widgets":
+                target = target if target in ROOMS else "__init__"
+                is_up = ROOMS.index(target) > ROOMS.index(room)
+                if is_up and (file, target) not in UPWARD:
+                    found.append(f"{file}:{line}: {room} imports {name}")
+            elif room in HEADLESS and top in WIDGET_LIBRARIES:
+                found.append(f"{file}:{line}: {room} imports {top}")
+    assert found == []
+
+
+def test_no_module_is_in_a_circle():
+    of_name = {"hta_widgets." + file[:-3].replace("/", "."): file for file in MODULES}
+    graph = defaultdict(set)
+    for file in MODULES:
+        if file.endswith("__init__.py"):
+            continue
+        for name, _, at_top in imports(file):
+            target = of_name.get(name) or of_name.get(name.rpartition(".")[0])
+            if at_top and target and target != file:
+                graph[file].add(target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" imports ".join(reversed(error.args[1]))) from None

@@ -1,11 +1,270 @@
-"""Scopes of analyses: the ranks that exist, and the intersection of windows."""
+"""Scopes of analyses: ranks, windows, and iteration over ranks."""
 
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
 import pytest
+from support import small
+from support.collective_job import collective
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets import analysis
-from hta_widgets.analysis.scope import narrowed, parts
+from hta_widgets import analysis, taxonomy
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.scope import narrowed, over_ranks, part_of, parts
+from hta_widgets.demo.job import write_demo
+from hta_widgets.store.rank_file import StoredRank
+from hta_widgets.store.ranks import StoredTrace
+from hta_widgets.trace import memo as kept_results
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args
+
+RANKS = 6
+
+ANALYSES = [
+    "temporal_breakdown",
+    "kernel_type_breakdown",
+    "comm_comp_overlap",
+    "kernel_breakdown",
+    "idle_time_breakdown",
+    "device_idle_breakdown",
+    "device_idle_gaps",
+    "communication_by_stream",
+    "communication_by_group",
+    "user_annotation_breakdown",
+    "kernels_by_annotation",
+    "launch_stats",
+    "operators",
+    "operator_launch_delays",
+    "phase_times",
+    "memory_bandwidth",
+    "memory_bandwidth_summary",
+    "queue_length_summary",
+    "rank_time_heatmap",
+    "step_times",
+    "exposed_waits",
+    "collectives",
+    "stragglers",
+    "stragglers_by_step",
+    "rank_clusters",
+    "parallel_groups",
+    "clock_offsets",
+]
+
+
+@pytest.fixture(scope="module")
+def in_memory(tmp_path_factory):
+    job = tmp_path_factory.mktemp("job") / "job"
+    write_demo(job, ranks=RANKS, steps=2, seed=3)
+    return hw.load(job, cache=False, progress=False)
+
+
+@pytest.fixture(scope="module")
+def path(in_memory, tmp_path_factory):
+    return in_memory.save(tmp_path_factory.mktemp("store") / "demo.store")
+
+
+@pytest.fixture
+def keep():
+    """Sets how many bytes are kept, for the test."""
+    before = kept_results.keep_at_most(0)
+    yield kept_results.keep_at_most
+    kept_results.keep_at_most(before)
+
+
+@pytest.fixture
+def stored(path, keep):
+    return hw.load(path, progress=False)
+
+
+def columns_read(trace):
+    stored: StoredRank = trace.__dict__["_stored"]
+    return sorted(stored._values)
+
+
+@pytest.mark.parametrize("name", ANALYSES)
+def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch):
+    held = []
+    let_go = StoredTrace.let_go
+
+    def counted(trace):
+        held.append(sum(bool(one.memo) or bool(columns_read(one)) for one in stored.values()))
+        let_go(trace)
+
+    monkeypatch.setattr(StoredTrace, "let_go", counted)
+    function = getattr(analysis, name)
+    window = in_memory.end_ns // 4, in_memory.end_ns // 2
+    for options in ({}, {"ranks": [1, 4]}, {"window": window}):
+        expected, found = function(in_memory, **options), function(stored, **options)
+        pd.testing.assert_frame_equal(found, expected)
+        assert found.attrs == expected.attrs
+    # If one walk is within another, the ranks of both.
+    assert max(held) <= 2
+    assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
+
+
+def test_what_fits_stays(stored, keep):
+    keep(1 << 30)
+    analysis.temporal_breakdown(stored)
+    kept = {rank: trace.memo for rank, trace in stored.items()}
+    assert all(kept.values())
+    assert kept_results.kept_bytes() > 0
+    analysis.temporal_breakdown(stored)
+    assert all(trace.memo is kept[rank] for rank, trace in stored.items())
+    keep(0)
+    assert not any(trace.memo for trace in stored.values())
+    assert kept_results.kept_bytes() == 0
+
+
+def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
+    keep(200 * max(map(len, stored.values())))
+    analysis.temporal_breakdown(stored, ranks=[2])
+    looked_at = stored[2].memo
+    analysis.temporal_breakdown(stored)
+    assert [rank for rank, trace in stored.items() if trace.memo] == [2]
+    assert stored[2].memo is looked_at
+    # The one that was used last stays.
+    analysis.temporal_breakdown(stored, ranks=[5])
+    assert [rank for rank, trace in stored.items() if trace.memo] == [5]
+
+
+def test_ranks_in_memory_stay_as_they_are(in_memory, keep):
+    analysis.temporal_breakdown(in_memory)
+    assert all(trace.memo for trace in in_memory.values())
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, keep):
+    traces = hw.load(path, progress=False)
+    with ThreadPoolExecutor(2) as executor:
+        traces.executor = executor
+        if closed:
+            # Work that cannot run there any more runs here.
+            executor.shutdown()
+        for name in ("temporal_breakdown", "step_times", "stragglers", "rank_clusters"):
+            function = getattr(analysis, name)
+            found, expected = function(traces), function(in_memory)
+            pd.testing.assert_frame_equal(found, expected)
+            assert found.attrs == expected.attrs
+        each = [(10 * rank,) for rank in traces.ranks]
+        assert list(over_ranks(traces, _rank_and, "x", each=each)) == [
+            (rank, "x", 10 * rank) for rank in traces.ranks
+        ]
+        assert traces.subset(ranks=[1]).executor is executor
+        assert traces.with_clock("fitted").executor is executor
+        assert pickle.loads(pickle.dumps(traces)).executor is None
+
+
+def _rank_and(trace, one, other):
+    return trace.rank, one, other
+
+
+def test_parts_are_found_when_asked_for(stored):
+    chosen = parts(stored, ranks=[1, 3])
+    assert (len(chosen), chosen.ranks) == (2, [1, 3])
+    assert not any(trace.memo for trace in stored.values())
+    assert [part.rank for part in chosen] == [1, 3]
+    assert chosen[0].rank == 1
+    counts = chosen.counts()
+    assert counts.sum() == len(stored[1]) + len(stored[3])
+
+
+def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
+    for rank, trace in stored.items():
+        rows = np.flatnonzero(trace.events["kind"].eq("communication") & (trace.table.stream >= 0))
+        assert len(rows)
+        found = event_args(trace, rows, COMMUNICATION_KEYS)
+        assert found == event_args(in_memory[rank], rows, COMMUNICATION_KEYS)
+        # No record was unpacked for it.
+        assert not trace.source._blocks.values()
+        others = event_args(trace, np.arange(20), COMMUNICATION_KEYS)
+        assert others == event_args(in_memory[rank], np.arange(20), COMMUNICATION_KEYS)
+
+
+def test_args_of_communication_come_back_as_they_are(tmp_path, keep):
+    ranks = [
+        [
+            collective(0, 100, seq=1, dtype="Half", **{"Process Group Description": "dp"}),
+            collective(200, 300, seq=2, name="_allgather_base", elements=7, **{"Src Rank": None}),
+            small.nccl(400, 500),
+        ]
+        for _ in range(2)
+    ]
+    loaded = small.load(tmp_path, *ranks)
+    again = hw.load(loaded.save(tmp_path / "a.store"), progress=False)
+    twice = hw.load(again.save(tmp_path / "b.store"), progress=False)
+    for traces in (again, twice):
+        for rank, trace in traces.items():
+            rows = np.arange(len(trace))
+            expected = event_args(loaded[rank], rows, COMMUNICATION_KEYS)
+            assert event_args(trace, rows, COMMUNICATION_KEYS) == expected
+        pd.testing.assert_frame_equal(analysis.collectives(traces), analysis.collectives(loaded))
+
+
+def test_clocks_share_what_does_not_depend_on_them(stored):
+    analysis.stragglers(stored)
+    moved = stored.with_clock("fitted")
+    assert matching(moved).collective is matching(stored).collective
+    frame = analysis.collectives(moved)
+    times = analysis.collectives(stored, clock="fitted")
+    pd.testing.assert_frame_equal(frame, times)
+    # A part is another set, in which other ranks are missing.
+    assert moved.subset(ranks=[0, 1]).memo == {}
+
+
+def test_windows_on_another_clock_are_not_the_kept_ones(in_memory):
+    window = in_memory.select(start_ns=0, end_ns=in_memory.end_ns // 2)
+    analysis.temporal_breakdown(in_memory, selection=window)
+    for trace in in_memory.with_clock("fitted").values():
+        part = part_of(trace, window)
+        assert (part.low, part.high) == (-trace.shift_ns, window.end_ns - trace.shift_ns)
+
+
+def test_rules_that_were_added_hold_after_a_rank_was_let_go(stored, in_memory):
+    taxonomy.add("memory", "gemm")
+    try:
+        for _ in range(2):
+            found = analysis.temporal_breakdown(stored)
+            expected = analysis.temporal_breakdown(in_memory)
+            pd.testing.assert_frame_equal(found, expected)
+        sent = pickle.loads(pickle.dumps(stored[0]))
+        assert (sent.table.kind == in_memory[0].table.kind).all()
+    finally:
+        taxonomy.reset()
+    pd.testing.assert_frame_equal(
+        analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory)
+    )
+
+
+def test_metadata_come_back(stored, in_memory):
+    trace = stored[0]
+    assert trace.metadata == in_memory[0].metadata
+    trace.let_go()
+    assert trace.metadata == in_memory[0].metadata
+    changed = trace.replace(metadata={"mine": 1})
+    changed.let_go()
+    assert changed.metadata == {"mine": 1}
+
+
+def test_letting_go_while_others_are_at_work(stored, in_memory):
+    expected = analysis.step_times(in_memory)
+    stop = threading.Event()
+
+    def disturb():
+        while not stop.is_set():
+            for trace in stored.values():
+                trace.let_go()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        for _ in range(3):
+            pd.testing.assert_frame_equal(analysis.step_times(stored), expected)
+    finally:
+        stop.set()
+        thread.join()
 
 
 @pytest.fixture(scope="module")

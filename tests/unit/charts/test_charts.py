@@ -25,7 +25,11 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis, charts
+from hta_widgets.charts import DARK, LIGHT, figure as in_notebooks
+from hta_widgets.charts.data import told_apart
+from hta_widgets.charts.figure import mixed
 from hta_widgets.charts.lanes import steps_of
+from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
 
@@ -38,8 +42,6 @@ def job(tmp_path_factory):
 
 
 # --- all of them ---
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("theme", "width"), [("light", None), ("dark", 360)])
 def test_pages_are_written_without_a_warning(name, theme, width, caplog):
@@ -180,8 +182,6 @@ def test_there_is_a_chart_for_every_analysis_that_has_a_picture():
 
 
 # --- one by one ---
-
-
 def test_temporal_breakdown_stacks_shares_to_the_whole():
     figure = charts.temporal_breakdown(frames.temporal())
     data = data_of(figure, "rank", "compute_ns", "span_ns")
@@ -421,8 +421,6 @@ def test_differences_lie_on_their_side_of_zero():
 
 
 # --- many ranks, long names, hostile names ---
-
-
 @pytest.mark.parametrize("count", [1, 8, 64, 1024])
 def test_any_number_of_ranks_keeps_its_values_and_a_bounded_height(count):
     figure = charts.temporal_breakdown(frames.temporal(range(count)))
@@ -489,8 +487,6 @@ def test_sources_are_plain():
 
 
 # --- rows that stand for others, rows of one short name ---
-
-
 def test_other_kernels_reach_from_the_least_to_the_most_sum_of_a_rank():
     # Beyond the first, rank 0 sums up to 30 + 20 = 50 and rank 1 to 1 + 60 = 61.
     frame = frames.kernels(names=3)
@@ -554,8 +550,6 @@ def test_operators_of_two_shapes_are_told_apart_by_these():
 
 
 # --- frames of another analysis ---
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_frame_without_a_column_is_refused_by_the_name_of_its_analysis(name):
     draw, make = frames.ALL[name]
@@ -591,3 +585,111 @@ def test_names_that_differ_only_where_they_are_cut_are_numbered():
     assert len(set(labels)) == 3
     assert [text[-4:] for text in labels[1:]] == [" (2)", " (3)"]
     assert max(map(len, labels)) * 6.4 <= 0.36 * 400
+
+
+def in_typescript(text: str, theme: str) -> dict[str, object]:
+    """The colours of one theme as the front end's source has them."""
+    body = text.partition(f"const {theme}: Theme = {{")[2].partition("\n};")[0]
+    found: dict[str, object] = dict(re.findall(r'^  (\w+): "(#\w+)"', body, re.MULTILINE))
+    for group in ("kind", "onKind"):
+        inner = re.search(rf"^  {group}: {{(.*?)}}", body, re.MULTILINE | re.DOTALL)
+        assert inner is not None
+        found[group] = dict(re.findall(r'(\w+): "(#\w+)"', inner[1]))
+    return found
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+def test_colours_are_those_of_the_timeline(repo, theme):
+    drawn = in_typescript((repo / "js/src/ui/theme.ts").read_text("utf-8"), theme.name)
+    assert dict(theme.kind) == drawn["kind"]
+    assert dict(theme.on_kind) == drawn["onKind"]
+    pairs = {
+        "bg": "bg", "lane": "lane", "rule": "rule", "rule_strong": "ruleStrong", "ink": "ink",
+        "ink2": "ink2", "ink3": "ink3", "wait_fill": "waitFill", "wait_line": "waitLine",
+        "idle": "idle", "idle_line": "idleLine", "late": "late", "late_fill": "lateFill",
+        "brush_line": "brushLine",
+    }  # fmt: skip
+    assert {ours: getattr(theme, ours) for ours in pairs} == {
+        ours: drawn[theirs] for ours, theirs in pairs.items()
+    }
+
+
+def test_an_unknown_theme_is_named():
+    with pytest.raises(ValueError, match="no theme 'sepia': there are light, dark"):
+        theme_of("sepia")
+    assert theme_of(DARK) is DARK
+
+
+def test_mixed_colours():
+    assert mixed("#000000", "#ffffff", 0.25) == "#bfbfbf"
+    assert mixed("#1f77c0", "#ffffff", 1.0) == "#1f77c0"
+
+
+@pytest.mark.parametrize("name", frames.ALL)
+def test_a_chart_is_drawn_where_it_is_a_cells_value(name, monkeypatch):
+    formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
+    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    draw, make = frames.ALL[name]
+    chart = draw(make())
+    for expected in (True, False):
+        html = formatter.format(chart)[0]["text/html"]
+        assert "embed_item(item)" in html
+        assert (len(html) > 300_000) is expected, "BokehJS comes once"
+
+
+@pytest.mark.parametrize("layout", [charts.row, charts.column])
+def test_charts_beside_each_other_are_drawn_as_one(layout, tmp_path, monkeypatch):
+    formatter = pytest.importorskip("IPython.core.formatters").DisplayFormatter()
+    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    both = layout(
+        charts.temporal_breakdown(frames.temporal()),
+        layout(charts.comm_comp_overlap(frames.overlap())),
+    )
+    html = formatter.format(both)[0]["text/html"]
+    page = charts.to_html(both, tmp_path / "a.html").read_text("utf-8")
+    for text in (html, page):
+        assert "Where GPU time goes" in text
+        assert "Communication, and how much compute hides" in text
+
+
+def test_a_chart_can_still_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(in_notebooks, "_brought_by", {})
+    chart = charts.temporal_breakdown(frames.temporal())
+    chart._repr_mimebundle_()
+    page = charts.to_html(chart, tmp_path / "a.html").read_text("utf-8")
+    assert "Where GPU time goes" in page
+
+
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<{}>, {}>(int)"
+
+
+def test_labels_that_differ_stay():
+    assert told_apart(["add", "mul"], ["k<add>", "k<mul>"], ["compute", "memory"]) == ["add", "mul"]
+
+
+def test_kinds_tell_apart_first():
+    labels = told_apart(["add"] * 3, ["aten::add", "add", "k<add>"], ["operator", "x", "compute"])
+    assert labels == ["add (operator)", "add (x)", "add (compute)"]
+
+
+def test_of_one_kind_the_first_word_that_differs_does():
+    names = [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)]
+    labels = told_apart(["add"] * 3, names, ["compute"] * 3)
+    assert labels == ["add (float, 1)", "add (Half)", "add (float, 2)"]
+
+
+def test_a_kind_that_two_share_is_followed_by_a_word():
+    labels = told_apart(["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"])
+    assert labels == ["a (operator)", "a (compute, int)", "a (compute, long)"]
+
+
+def test_a_longer_name_says_what_it_has_more():
+    assert told_apart(["a", "a"], ["f", "f<int>"]) == ["a", "a (int)"]
+
+
+def test_what_no_short_word_tells_apart_is_numbered():
+    long = ["x" * 60, "y" * 60, "z" * 60]
+    assert told_apart(["a"] * 3, long) == ["a", "a (2)", "a (3)"]
+    assert told_apart(["a", "a (2)", "a"], ["?", "b", "!"]) == ["a", "a (2)", "a (3)"]
+    assert told_apart(["same"] * 2, ["same"] * 2) == ["same", "same (2)"]
+    assert told_apart([], []) == []

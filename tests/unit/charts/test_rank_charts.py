@@ -1,4 +1,4 @@
-"""Charts of many ranks, from frames that are written out by hand."""
+"""Charts of ranks, groups, formats and two runs, from small frames."""
 
 import re
 
@@ -10,7 +10,7 @@ from support import chart_frames as frames
 from support.chart_reading import data_of, right_of, words_of
 
 from hta_widgets import charts
-from hta_widgets.charts.data import last_often, listed, median_of, thinned
+from hta_widgets.charts.data import groups_of_ranks, last_often, listed, median_of, thinned
 
 LIGHT = charts.LIGHT
 
@@ -51,8 +51,6 @@ def outlined_rows(figure) -> list[float]:
 
 
 # --- arrivals ---
-
-
 def test_lateness_is_against_the_median_of_the_collective():
     data = data_of(charts.arrivals(matched(LATE)), "rank", "arrival_ns", "late_ns")
     by_rank = data.set_index(["collective", "rank"])["late_ns"].sort_index()
@@ -114,8 +112,6 @@ def test_thinning_keeps_what_is_apart_and_the_highest_of_each_column():
 
 
 # --- heatmap ---
-
-
 def test_cells_are_waits_and_who_comes_last_is_outlined():
     figure = charts.collectives(frames.collectives())
     data = data_of(figure, "rank", "collective", "wait_ns")
@@ -177,8 +173,6 @@ def test_many_ranks_are_one_image_with_a_row_each(ranks):
 
 
 # --- clocks ---
-
-
 def test_offsets_carry_their_residuals():
     figure = charts.clock_offsets(frames.clock_offsets())
     data = data_of(figure, "rank", "offset_ns", "residual_ns")
@@ -193,8 +187,6 @@ def test_offsets_carry_their_residuals():
 
 
 # --- steps ---
-
-
 def test_who_takes_longer_than_the_median_rank_stands_out():
     figure = charts.step_times(frames.step_times())
     data = data_of(figure, "rank", "step", "own_ns", "apart")
@@ -227,8 +219,6 @@ def test_no_outlier_of_many_dots_is_lost():
 
 
 # --- stragglers ---
-
-
 def test_the_straggler_comes_first_with_its_cause():
     figure = charts.stragglers(frames.stragglers())
     data = data_of(figure, "rank", "score", "imposed_wait_ns")
@@ -266,8 +256,6 @@ def test_many_ranks_share_a_row_but_no_straggler_does():
 
 
 # --- clusters ---
-
-
 def test_clusters_are_rows_with_outliers_on_top():
     figure = charts.rank_clusters(frames.rank_clusters())
     data = data_of(figure, "cluster", "representative", "compute_ns")
@@ -317,8 +305,6 @@ def test_ranks_are_listed_as_runs(ranks, words):
 
 
 # --- the path across ranks ---
-
-
 def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
     figure = charts.job_critical_path(frames.job_path())
     data = data_of(figure, "rank", "start_ns", "end_ns", "bound_by")
@@ -365,3 +351,314 @@ def test_shares_of_the_path_are_stacked_by_rank():
     assert data[["from", "to"]].to_numpy().tolist() == [[0, 600], [600, 900], [0, 50], [50, 100]]
     assert right_of(figure) == ["of the path", "90 %", "10 %"]
     assert "more than half of it is on rank 3" in words_of(figure)
+
+
+def many_groups(ranks: int, wide: int) -> pd.DataFrame:
+    """Tensor groups of `wide` neighbours; the time of a group's ranks is its number, in ns."""
+    rank = np.arange(ranks)
+    return pd.DataFrame(
+        {
+            "group": (rank // wide).astype(str),
+            "rank": rank,
+            "ranks": "",
+            "position": rank % wide,
+            "size": wide,
+            "kind": "tensor",
+            "guessed": False,
+            "time_ns": rank // wide,
+            "bytes": 100,
+        }
+    )
+
+
+# --- groups ---
+def test_a_rank_has_a_cell_in_the_column_of_each_kind():
+    figure = charts.parallel_groups(frames.parallel_groups())
+    data = data_of(figure, "rank", "group", "text").set_index(["x", "row"])["text"].sort_index()
+    assert data[0].tolist() == ["0 · 0", "0 · 1", "1 · 0", "1 · 1"], "tensor"
+    assert data[1].tolist() == ["0 · 0 ?", "1 · 0 ?", "0 · 1 ?", "1 · 1 ?"], "data"
+    assert data[2].tolist() == ["0 · 0", "0 · 1", "0 · 2", "0 · 3"], "all"
+    heads = figure.xaxis[0].major_label_overrides
+    assert list(heads.values()) == ["tensor", "data ?", "all"]
+
+
+def test_what_ranks_spend_in_a_group_is_at_the_right():
+    figure = charts.parallel_groups(frames.parallel_groups())
+    assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
+    assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
+    said = words_of(figure)
+    assert "5 groups: 2 tensor groups of 2, 2 data groups of 2, one of all ranks" in said
+    assert "? is a guess" in said
+
+
+def test_cells_of_one_colour_are_one_group():
+    data = data_of(charts.parallel_groups(frames.parallel_groups()), "rank", "group", "fill")
+    for _, column in data.groupby("x"):
+        assert len(column[["group", "fill"]].drop_duplicates()) == column["group"].nunique()
+        assert column["fill"].nunique() == column["group"].nunique()
+
+
+def test_two_groups_of_one_kind_have_two_columns():
+    frame = frames.parallel_groups()
+    frame["kind"] = frame["kind"].astype(str).replace("all", "data")
+    heads = charts.parallel_groups(frame).xaxis[0].major_label_overrides
+    assert list(heads.values()) == ["tensor", "data ?", "data 2"]
+
+
+def test_what_is_unknown_is_no_guess():
+    frame = frames.parallel_groups()
+    frame["kind"] = frame["kind"].astype(str).replace("data", "unknown")
+    figure = charts.parallel_groups(frame)
+    assert "unknown" in figure.xaxis[0].major_label_overrides.values()
+    assert "?" not in words_of(figure)
+
+
+def test_several_groups_of_all_ranks_are_counted():
+    frame = frames.parallel_groups()
+    again = frame[frame["kind"] == "all"].assign(group="5")
+    said = words_of(charts.parallel_groups(pd.concat([frame, again], ignore_index=True)))
+    assert "2 of all ranks" in said
+
+
+def test_groups_have_rows_where_ranks_are_too_many():
+    figure = charts.parallel_groups(many_groups(128, 4))
+    data = data_of(figure, "group", "run").sort_values("row")
+    assert data["row"].tolist() == list(range(32))
+    assert data["left"].tolist() == list(range(0, 128, 4))
+    assert data["right"].tolist() == list(range(4, 129, 4))
+    assert data["run"].iloc[1] == "ranks 4–7"
+    assert right_of(figure)[:4] == ["time", "0 ns", "1 ns", "2 ns"]
+
+
+def test_of_many_groups_those_with_most_time_have_a_row():
+    figure = charts.parallel_groups(many_groups(1024, 2))
+    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    assert names[0] == "tensor group 473"
+    assert names[-2:] == ["tensor group 511", "tensor: 473 more"]
+    data = data_of(figure, "group", "run")
+    assert (data["right"] - data["left"]).sum() == 1024, "no rank is lost"
+    assert "those of 512 groups in which most is spent have a row" in words_of(figure)
+
+
+def test_scattered_groups_are_a_bar_a_rank():
+    frame = many_groups(128, 2).assign(group=[str(rank % 64) for rank in range(128)])
+    data = data_of(charts.parallel_groups(frame), "group", "run")
+    own = data[data["group"] == "5"]
+    assert own["left"].tolist() == [5, 69]
+    assert own["run"].tolist() == ["rank 5", "rank 69"]
+
+
+# --- steps by group ---
+def test_the_first_kind_of_several_groups_is_taken():
+    names, numbers = groups_of_ranks(frames.parallel_groups(), [3, 0, 2, 9])
+    assert names == ["tensor 0", "tensor 1"]
+    assert numbers.tolist() == [1, 0, 1, -1]
+    frame = frames.parallel_groups()
+    names, numbers = groups_of_ranks(frame[frame["kind"] == "data"], [0, 1, 2, 3])
+    assert names == ["data 0", "data 1"]
+    assert numbers.tolist() == [0, 1, 0, 1]
+
+
+def test_steps_are_ordered_by_group():
+    figure = charts.step_times(frames.step_times(), groups=frames.parallel_groups())
+    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    assert names == [
+        f"{each} · step {step}" for each in ("tensor 0", "tensor 1", "no group") for step in (0, 1)
+    ]
+    data = data_of(figure, "rank", "step", "of_group")
+    assert dict(zip(data["rank"], data["row"] // 2, strict=True)) == {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}
+    assert (data["row"] % 2 == data["step"]).all()
+    plain = data_of(charts.step_times(frames.step_times()), "rank", "step", "is_outlier")
+    key = ["rank", "step"]
+    assert (
+        data.sort_values(key)["is_outlier"].tolist()
+        == plain.sort_values(key)["is_outlier"].tolist()
+    ), "who stands out is judged among all ranks of a step"
+
+
+def test_groups_of_too_many_steps_have_one_row():
+    frame = frames.step_times()
+    frame = pd.concat(
+        [frame.assign(step=frame["step"] + 2 * at) for at in range(20)], ignore_index=True
+    )
+    figure = charts.step_times(frame, groups=frames.parallel_groups())
+    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    assert names == ["tensor 0", "tensor 1", "no group"]
+
+
+def test_no_groups_at_all_are_said():
+    figure = charts.step_times(frames.step_times(), groups=frames.parallel_groups().iloc[:0])
+    assert "no group · step 0" in figure.yaxis[0].major_label_overrides.values()
+
+
+# --- stragglers by step ---
+def test_cells_tell_always_from_once():
+    figure = charts.stragglers_by_step(frames.stragglers_by_step())
+    data = data_of(figure, "rank", "step", "lost_share").set_index(["rank", "left"]).sort_index()
+    assert data["is_costly"].tolist() == [False] * 3 + [True] * 3 + [False, False, True]
+    assert right_of(figure)[-2:] == ["3 of 3", "1 of 3"]
+    assert data.loc[(2, 2), "fill"] == charts.LIGHT.late
+    assert data.loc[(1, 0), "fill"] != data.loc[(0, 0), "fill"]
+    assert "rank 1 costs 5\u2009% or more in most, rank 2 at times" in words_of(figure)
+    assert list(figure.xaxis[0].major_label_overrides.values()) == ["5", "6", "7"]
+
+
+def test_a_single_stall_is_named():
+    frame = frames.stragglers_by_step()
+    said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 1]))
+    assert "rank 2 costs 5\u2009% or more in step 7 alone" in said
+    said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 2]))
+    assert "rank 1 costs 5\u2009% or more in each of 3 steps" in said
+    said = words_of(charts.stragglers_by_step(frame[frame["rank"] == 0]))
+    assert "none costs 5\u2009% of a step or more" in said
+
+
+def test_stretches_are_no_steps():
+    frame = frames.stragglers_by_step()
+    frame.attrs["steps"] = "none"
+    said = words_of(charts.stragglers_by_step(frame))
+    assert "3 stretches from left to right" in said
+    assert "steps" not in said
+
+
+def test_waits_may_be_drawn_instead():
+    figure = charts.stragglers_by_step(frames.stragglers_by_step(), measure="imposed_wait")
+    data = data_of(figure, "rank", "step", "shown").set_index(["rank", "step"])["shown"]
+    assert data[2, 7] == 1000
+    assert "wait in collectives" in words_of(figure)
+    with pytest.raises(ValueError, match="lost_share, imposed_wait"):
+        charts.stragglers_by_step(frames.stragglers_by_step(), measure="else")
+
+
+def test_of_many_ranks_the_costliest_have_a_row_and_cells_are_the_costliest_step():
+    steps, ranks = 700, 100
+    frame = pd.DataFrame(
+        {"rank": np.repeat(np.arange(ranks), steps), "step": np.tile(np.arange(steps), ranks)}
+    )
+    frame["lost_share"] = 0.0
+    frame.loc[(frame["rank"] == 77) & (frame["step"] == 301), "lost_share"] = 0.4
+    frame["lost_ns"] = frame["imposed_wait_ns"] = (frame["lost_share"] * 1000).astype(int)
+    figure = charts.stragglers_by_step(frame)
+    data = data_of(figure, "rank", "step", "lost_share")
+    assert len(data) == 17 * 234
+    assert data[data["lost_share"] > 0][["rank", "step", "left", "right"]].to_numpy().tolist() == [
+        [77, 301, 300, 303]
+    ]
+    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    assert "rank 77" in names
+    assert names[-1] == "84 other ranks"
+    assert "each cell the costliest of 3" in words_of(figure)
+
+
+def test_bars_of_a_waterfall_begin_where_the_one_above_ends():
+    figure = charts.diff_waterfall(frames.run_waterfall(), width=1000)
+    data = data_of(figure, "low", "high", "diff_ns", "label")
+    assert data["diff_ns"].tolist() == [400, -200, 50, 250]
+    assert data["low"].tolist() == [0, 200, 200, 0]
+    assert data["high"].tolist() == [400, 400, 250, 250]
+    # An unchanged name has no bar; the total has one.
+    assert data["label"].tolist()[-1] == "in all"
+    assert data["before_ns"].tolist()[-1] == 950
+    assert right_of(figure)[1:] == ["+400 ns", "\u2212200 ns", "+50 ns", "+250 ns"]
+    assert "in 3 steps, mean over ranks" in words_of(figure)
+    # Parts that are not drawn by themselves are one, so that the bars still add up.
+    few = data_of(charts.diff_waterfall(frames.run_waterfall(), top=1), "low", "high", "diff_ns")
+    assert few["diff_ns"].tolist() == [400, -150, 250]
+    same = frames.run_waterfall()[3:]
+    assert "Every part takes as long" in words_of(charts.diff_waterfall(same))
+
+
+def test_steps_have_both_sides_and_their_spread():
+    figure = charts.diff_steps(frames.run_steps(), width=1000)
+    data = data_of(figure, "before_ns", "after_ns", "low", "high", "label")
+    assert data["label"].tolist() == ["step 4", "step 5 → 6", "mean before", "mean after"]
+    assert data["low"].tolist()[:2] == [1_000_000, 1_000_000]
+    assert data["before_ns"].tolist()[2] == 1_050_000
+    assert data["high"].tolist()[2:] == [1_050_000 + 70_710.7, 1_500_000 + 707_106.8]
+    assert "in 52\u2009% of such pairs" in words_of(figure)
+    alone = frames.run_steps()[:1]
+    alone.attrs["p_value"] = None
+    figure = charts.diff_steps(alone)
+    assert len(data_of(figure, "before_ns", "label")) == 1
+    assert "one step a side tells nothing of chance" in words_of(figure)
+
+
+def test_changes_are_on_their_side_of_zero_with_what_became_of_them():
+    figure = charts.diff_changes(frames.run_changes(), width=1200)
+    data = data_of(figure, "name", "diff_ns", "fill")
+    light = charts.LIGHT
+    assert data["diff_ns"].tolist() == [1e6, -2e5, 0]
+    assert data["fill"].tolist() == [light.delta[5], light.delta[1], light.delta[3]]
+    assert right_of(figure)[1:] == ["slower · device and host", "removed", "moved"]
+    assert "2 smaller changes not drawn" in words_of(
+        charts.diff_changes(frames.run_changes(), top=1)
+    )
+
+
+def test_names_are_of_one_step():
+    data = data_of(charts.diff_names(frames.run_names()), "name", "diff_ns", "before_count")
+    assert data["diff_ns"].tolist() == [-450, 300, 250]
+    assert data["before_count"].tolist() == [3, 0, 2.5]
+
+
+def test_tiles_lie_side_by_side_below_their_caller():
+    figure = charts.diff_icicle(frames.run_tree(), width=1000)
+    data = data_of(figure, "row", "low", "high", "fill", "ink")
+    # As wide as the mean of both runs: 400 and 100; below the first 200 and 100.
+    assert data[["row", "low", "high"]].to_numpy().tolist() == [
+        [0, 0, 400], [1, 0, 200], [1, 200, 300], [0, 400, 500],
+    ]  # fmt: skip
+    ramp = charts.LIGHT.delta
+    # Longer by 67 %, the same, new, the same.
+    assert data["fill"].tolist() == [ramp[5], ramp[3], ramp[6], ramp[3]]
+    cut = charts.diff_icicle(frames.run_tree(), depth=1)
+    assert "2 tiles of deeper levels not drawn" in words_of(cut)
+
+
+def test_queue_work_and_tail_add_up_to_the_gradient():
+    figure = charts.byteps_gradients(frames.byteps_gradients())
+    data = data_of(figure, "tensor", "total_ns", "right_other")
+    assert data["tensor"].tolist() == ["byteps.a", "byteps.a", "<b>", "<b>"]
+    assert data["right_other"].tolist() == [40_000, 25_000, 20_000, 12_000]
+    assert "byteps.a takes longest" in words_of(figure)
+
+
+def test_waiting_for_the_root_is_no_queue():
+    data = data_of(charts.byteps_stages(frames.byteps_stages()), "left_wait", "right_queue")
+    assert data["right_wait"].tolist()[1] == 2_500
+    assert data["right_queue"].isna().tolist() == [False, True, False]
+
+
+def test_who_is_last_has_the_colour_of_who_is_late():
+    figure = charts.byteps_arrivals(frames.byteps_arrivals())
+    data = data_of(figure, "is_late", "fill")
+    assert data["is_late"].tolist() == [False, False, True, True]
+    assert data["fill"].iloc[-1] == charts.LIGHT.late
+    assert data["fill"].iloc[0] == charts.LIGHT.lane
+    assert "node 11 (ps rank 1) is last 2 of 2 times" in words_of(figure)
+
+
+def test_the_rank_that_waits_least_is_marked_and_named():
+    figure = charts.mpi_ranks(frames.mpi_ranks())
+    data = data_of(figure, "rank", "right_late")
+    assert data["rank"].tolist() == [1, 0, 3, 2]
+    assert data["right_late"].notna().tolist() == [False, False, False, True]
+    assert "rank 2 has the least time in MPI: the other 3 wait for it" in words_of(figure)
+
+
+@pytest.mark.parametrize(
+    ("measure", "darkest"), [("calls", "5–8"), ("time", "5–8"), ("bytes", "64")]
+)
+def test_sizes_are_shaded_by_the_measure(measure, darkest):
+    figure = charts.mpi_message_sizes(frames.mpi_message_sizes(), measure=measure)
+    data = data_of(figure, "size_text", "fill")
+    dark = data[data["fill"] == charts.LIGHT.busy[-1]]
+    assert [text.split("\u2009")[0].split(" ")[0] for text in dark["size_text"]] in (
+        [darkest],
+        [f"{darkest}–128"],
+    )
+
+
+def test_an_unknown_measure_is_an_error():
+    with pytest.raises(ValueError, match="calls, time, bytes"):
+        charts.mpi_message_sizes(frames.mpi_message_sizes(), measure="joules")

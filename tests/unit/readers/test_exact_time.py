@@ -1,11 +1,16 @@
-"""Times are the exact decimal of the file, half-even below a nanosecond."""
+"""Exact values of the fast scanner: times, args of counters and metadata, and copies."""
 
+import json
+import math
+import pickle
 from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
+import hta_widgets as hw
+from hta_widgets.formats.kineto.columns import SmallArgs
 from hta_widgets.formats.kineto.times import (
     BAD,
     MISSING,
@@ -18,6 +23,8 @@ from hta_widgets.formats.kineto.times import (
     plain_integers,
     resolution,
 )
+
+from .conftest import event
 
 
 def parsed(texts):
@@ -42,9 +49,13 @@ def check(texts):
 
 
 digits = st.integers(0, 10**18 - 1).map(str)
+
 fractions = st.text("0123456789", min_size=1, max_size=20)
+
 plain = st.one_of(digits, st.builds("{}.{}".format, st.integers(0, 10**16 - 1), fractions))
+
 kineto = st.builds("{}.{:03d}".format, st.integers(10**12, 9 * 10**12), st.integers(0, 999))
+
 odd = st.one_of(
     plain.map("-{}".format),
     plain.map('"{}"'.format),
@@ -131,6 +142,7 @@ def test_resolution(values, step):
 
 
 exact = st.builds("{}.{:03d}".format, st.integers(0, 10**12), st.integers(0, 999))
+
 rounded = st.builds("{}.{}".format, st.integers(0, 10**12), fractions)
 
 
@@ -160,3 +172,156 @@ def test_missing_numbers_are_said():
 @pytest.mark.parametrize("micros", [10**18, 1 << 70, -(10**18)])
 def test_integers_whose_nanoseconds_do_not_fit_are_refused(micros):
     assert nanoseconds_of_integers([1, micros], missing=-1) is None
+
+
+BODIES = {
+    3: b'{"ph": "C", "args": {"Total": 1.5, "n": 7}}',
+    5: b'{"ph": "C"}',
+    6: b'{"ph": "C", "args": {}}',
+    8: b'{"ph": "C", "args": [1, 2]}',
+    9: b'{"ph": "C", "args": {"a": 1}, "args": {"b": 123456789012345678901234567890}}',
+    11: b'{"ph": "M", "args": {"name": "caf\\u00e9 \\ud800"}}',
+    12: b'{"ph": "C", "args": {"bad": NaN}}',
+    20: b'{"ph": "M", "args": {"name": "a\tb"}}',
+}
+#: As `json` reads it; without a value, or with another type, the result is empty.
+SAID = {
+    3: {"Total": 1.5, "n": 7},
+    9: {"b": 123456789012345678901234567890},
+    11: {"name": "café \ud800"},
+    20: {"name": "a\tb"},
+}
+
+
+@pytest.fixture
+def args():
+    found = SmallArgs()
+    for number, body in BODIES.items():
+        found.add(number, body)
+    return found
+
+
+def test_each_by_its_number(args):
+    assert {number: args[number] for number in SAID} == SAID
+    assert set(args) == {*SAID, 12}
+    assert json.dumps(args[12]) == '{"bad": NaN}'
+    for number in (0, 4, 5, 6, 8, 21):
+        assert number not in args
+        assert args.get(number) is None
+        with pytest.raises(KeyError):
+            args[number]
+
+
+@pytest.mark.parametrize("numbers", [[3], [3, 9], [3, 8, 9], [9, 11, 20], [0, 3, 5, 12, 20], []])
+def test_many_at_once_are_as_one_by_one(args, numbers):
+    assert repr(args.many(numbers)) == repr([args.get(number, {}) for number in numbers])
+
+
+def test_more_counters_than_are_decoded_at_once(load_one, monkeypatch):
+    monkeypatch.setattr("hta_widgets.trace.flows._AT_ONCE", 7)
+    samples = [
+        {"ph": "C", "name": f"c{i % 2}", "pid": i % 3, "ts": i, "args": {"x": i, "bad": "no"}}
+        for i in range(40)
+    ]
+    trace, problems = load_one([event(), *samples])
+    counters = trace.counters.sort_values("time_ns")
+    assert counters["value"].tolist() == list(range(40))
+    assert counters["name"].astype(str).tolist() == [f"c{i % 2}" for i in range(40)]
+    assert counters["pid"].astype(str).tolist() == [str(i % 3) for i in range(40)]
+    assert problems.loc[problems["kind"] == "skipped", "count"].tolist() == [40]
+
+
+RATE = "memory bandwidth (GB/s)"
+
+
+def copy(ts, **args):
+    return {
+        "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0,
+        "tid": 7, "ts": ts, "dur": 2, "args": {"stream": 7, **args},
+    }  # fmt: skip
+
+
+HOST = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
+
+
+def stated(trace):
+    rates, sizes = trace.copy_table.of(trace.table.record)
+    device = trace.table.stream >= 0
+    return rates[device].tolist(), sizes[device].tolist()
+
+
+def test_rate_and_size_are_kept_by_record(load_one):
+    trace, _ = load_one([HOST, copy(1, **{RATE: 1.5, "bytes": 3000}), copy(5), copy(9, bytes=7)])
+    rates, sizes = stated(trace)
+    assert rates[0] == 1.5
+    assert np.isnan(rates[1:]).all()
+    assert sizes == [3000, -1, 7]
+    assert trace.copy_table.record.tolist() == [1, 3]
+    assert np.isnan(trace.copy_table.of(np.array([0, 99]))[0]).all()
+
+
+ODD = [
+    ('"2.5"', 2.5), ("3", 3.0), ("null", None), ("[1]", None), ('{"a": 1}', None), ("true", None),
+    ('"fast"', None), ("-1.0", None), ("1e999", None), ('""', None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "rate"), ODD)
+def test_odd_rates_stop_nothing(load_one, text, rate):
+    record = (
+        '{"ph":"X","cat":"gpu_memcpy","name":"Memcpy DtoH","pid":0,"tid":7,"ts":1,"dur":2,'
+        f'"args":{{"stream":7,"{RATE}":{text},"bytes":[{text}]}}}}'
+    )
+    trace, problems = load_one('{"traceEvents": [' + record + "]}")
+    rates, sizes = stated(trace)
+    assert math.isnan(rates[0]) if rate is None else rates == [rate]
+    assert sizes == [-1]
+    assert problems.empty, "nothing had to be repaired: the record is valid JSON"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("12", 12), ('"12"', 12), ("12.0", 12), ("1.5", -1), ("-3", -1), (str(1 << 70), -1)],
+)
+def test_sizes_are_whole_bytes(load_one, text, size):
+    record = (
+        '{"ph":"X","cat":"gpu_memset","name":"Memset (Device)","pid":0,"tid":7,"ts":1,"dur":2,'
+        f'"args":{{"stream":7,"bytes":{text}}}}}'
+    )
+    trace, _ = load_one('{"traceEvents": [' + record + "]}")
+    assert stated(trace)[1] == [size]
+
+
+def test_records_that_are_no_json_state_them_too(load_one):
+    record = (
+        '{"ph":"X","cat":"gpu_memcpy","name":"a\\q","pid":0,"tid":7,"ts":%d,"dur":2,'
+        f'"args":{{"stream":7,"{RATE}":%s,"bytes":64}}}}'
+    )
+    broken = ",".join([record % (1, "4.5"), record % (5, "NaN")])
+    trace, problems = load_one('{"traceEvents": [' + broken + "]}")
+    assert "repaired" in set(problems["kind"])
+    rates, sizes = stated(trace)
+    assert rates[0] == 4.5
+    assert math.isnan(rates[1])
+    assert sizes == [64, 64]
+
+
+def test_parts_merged_files_and_copies_keep_them(write, tmp_path):
+    for rank in (0, 1):
+        records = [HOST, copy(3 + rank, **{RATE: 1.5 + rank, "bytes": 10 + rank}), copy(20)]
+        write(records, f"rank-{rank}.json", distributedInfo={"rank": rank})
+    traces = hw.load(tmp_path, cache=False, progress=False)
+    hw.export_trace(traces, tmp_path / "all.json.gz")
+    merged = hw.load(tmp_path / "all.json.gz", cache=False, progress=False)
+    hw.load(tmp_path / "rank-1.json", progress=False)  # keeps a copy in the cache
+    kept = hw.load(tmp_path / "rank-1.json", progress=False)
+    for trace in (
+        traces[1],
+        traces.subset(start_ns=1000)[1],
+        merged[1],
+        kept[1],
+        pickle.loads(pickle.dumps(traces[1])),
+    ):
+        rates, sizes = stated(trace)
+        assert (rates[0], sizes) == (2.5, [11, -1])
+        assert math.isnan(rates[1])

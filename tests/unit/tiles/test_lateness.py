@@ -1,6 +1,10 @@
 """Waits within collectives: as lanes, by rank in a window, and of one call."""
 
+from __future__ import annotations
+
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +17,12 @@ from hta_widgets.readers.load import load
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.trace.intervals import Intervals
+from hta_widgets.trace.intervals import Intervals, union
 
 # Three ranks, two calls, in ns. Call 0: rank 2 comes 40 after the median of the others (5), at 50.
 # Call 1: ranks 1 and 2 come together, so no single rank is last.
 ARRIVALS = {0: (0, 1000), 1: (10, 1030), 2: (50, 1030)}
+
 ENDS = (60, 1100)
 
 
@@ -141,6 +146,7 @@ def test_an_empty_window_is_refused(lateness):
 # Rank 0 comes to A at 1000 and to B at 1200; rank 1 comes to A at 5000 and to B at 2000. So A waits
 # 1000-5000 and transfers 5000-6000; B waits 1200-2000, inside of A's wait, and transfers 2000-3500.
 TWO = {0: {"A": (1000, 6000), "B": (1200, 3500)}, 1: {"A": (5000, 6000), "B": (2000, 3500)}}
+
 STREAMS = {"A": 20, "B": 24}
 
 
@@ -241,3 +247,75 @@ def test_one_rank_alone_waits_for_nobody(tmp_path):
     assert (found["ranks"], found["collectives"], found["wait"]) == ([0], [0], [0])
     assert "no communication between ranks" in found["note"]
     assert engine.answer({"op": "collective", "rank": 0, "id": 0})[0] == {"collective": None}
+
+
+CASES = json.loads((Path(__file__).parents[2] / "vectors/lateness.json").read_text("utf-8"))[
+    "cases"
+]
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case["name"])
+def case(request):
+    return request.param
+
+
+@pytest.fixture(params=[0, 12_345])
+def shift(request):
+    """Return the difference between a rank's own times and the displayed ones."""
+    return request.param
+
+
+@pytest.fixture
+def lateness_of_case(case, shift):
+    traces, rows, compute = {}, [], {}
+    for rank in case["ranks"]:
+        number, entries = rank["rank"], rank["entries"]
+        start, dur = (np.array([one[name] for one in entries]) for name in ("start", "dur"))
+        table = SimpleNamespace(start_ns=start - shift, dur_ns=dur)
+        traces[number] = SimpleNamespace(table=table, shift_ns=shift)
+        compute[number] = union(*np.array(rank["compute"], np.int64).reshape(-1, 2).T)
+        rows += [
+            {
+                "collective": 3 * one["call"],
+                "rank": number,
+                "id": one["id"],
+                "arrival_ns": one["start"] + rank["clock"],
+            }
+            for one in entries
+        ]
+    frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
+    # As in `collectives`: to the last arrival, also if the event ends before.
+    last = frame.groupby("collective")["arrival_ns"].transform("max")
+    frame["wait_ns"] = last - frame["arrival_ns"]
+    return Lateness(traces, frame, compute, case["late"])
+
+
+def test_who_is_late_and_what_it_costs(case, lateness_of_case):
+    for rank in case["ranks"]:
+        found = lateness_of_case.rank(rank["rank"])
+        assert found.row.tolist() == [one["id"] for one in rank["entries"]]
+        assert found.late_ns.tolist() == [one["late"] for one in rank["entries"]]
+        assert found.last_alone.tolist() == [one["last_alone"] for one in rank["entries"]]
+        assert found.imposed_ns.tolist() == [one["imposed"] for one in rank["entries"]]
+
+
+@pytest.mark.parametrize(
+    ("lane", "role", "folded"),
+    [("waits", "wait", False), ("folded", "wait", True), ("lates", "late", True)],
+)
+def test_lanes(case, lateness_of_case, shift, lane, role, folded):
+    for rank in case["ranks"]:
+        found = lateness_of_case.pieces(rank["rank"], role, folded=folded)
+        seen = zip(
+            (found.start + shift).tolist(), found.dur.tolist(), found.row.tolist(), strict=True
+        )
+        assert [list(piece) for piece in seen] == rank[lane], rank["rank"]
+
+
+def test_windows(case, lateness_of_case):
+    for window in case["windows"]:
+        found = lateness_of_case.within(window["start"], window["end"])
+        assert found.pop("ranks") == [rank["rank"] for rank in case["ranks"]]
+        assert found.pop("note") == ""
+        for name, values in found.items():
+            assert values == window[name], (name, window["start"], window["end"])

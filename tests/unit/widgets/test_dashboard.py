@@ -10,6 +10,8 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
+from hta_widgets.readers import cache
+from hta_widgets.widgets import dashboard as module
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +39,6 @@ def ask(dash, **request):
 
 
 # --- frames that follow ---------------------------------------------------------------------------
-
-
 def test_frames_are_those_of_the_analyses_with_the_window(dash, traces):
     start, end = window(traces)
     dash.select(traces.select(start_ns=start, end_ns=end))
@@ -121,8 +121,6 @@ def test_charts_are_figures_of_the_selection(dash):
 
 
 # --- one state ------------------------------------------------------------------------------------
-
-
 def test_its_timeline_is_a_view_of_the_same_state(dash, traces):
     start, end = window(traces)
     dash.timeline.zoom_to(start, end)
@@ -154,8 +152,6 @@ def test_linked_views_share_what_is_selected(dash, traces):
 
 
 # --- panels ---------------------------------------------------------------------------------------
-
-
 def test_panels_that_would_stay_empty_are_left_out(tmp_path):
     host = [small.event("user_annotation", "gloo:all_reduce", 0, 9_000, pid=10)]
     view = hw.Dashboard(small.load(tmp_path, host))
@@ -198,8 +194,6 @@ def test_panels_assigned_later_are_checked_too(dash):
 
 
 # --- what the page asks ---------------------------------------------------------------------------
-
-
 def test_the_page_gets_panels_figures_and_the_headline(dash):
     said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
     assert said["ok"]
@@ -273,3 +267,50 @@ def test_the_selection_is_exported_as_a_trace(dash, traces, tmp_path):
 
 def test_a_dashboard_of_a_selection_shows_its_ranks(traces):
     assert hw.Dashboard(traces.select(ranks=[1])).traces.ranks == [1]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path))
+    module.figure_items.cache_clear()
+    yield tmp_path / "charts"
+    module.figure_items.cache_clear()
+
+
+def again(panel):
+    module.figure_items.cache_clear()
+    return module.figure_items(panel)
+
+
+def test_made_once_and_read_after(kept, monkeypatch):
+    made = again("overlap")
+    assert set(made) == {"light", "dark"}
+    monkeypatch.setattr("hta_widgets.charts.panels.panel_items", pytest.fail)
+    assert again("overlap") == made
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"light": ', b"[]", b"\xff"])
+def test_what_is_damaged_is_made_anew(kept, damage):
+    made = again("overlap")
+    (file,) = kept.glob("*.json")
+    file.write_bytes(damage)
+    items = again("overlap")
+    assert set(items) == {"light", "dark"}
+    assert set(items["light"]) == set(made["light"])
+
+
+def test_another_bokeh_makes_its_own(kept, monkeypatch):
+    again("overlap")
+    monkeypatch.setattr(module, "code_stamp", lambda *_: ("another", ()))
+    again("overlap")
+    assert len(list(kept.glob("*.json"))) == 2
+
+
+def test_what_is_no_chart_has_none(kept):
+    assert again("nonsense") == {}
+
+
+def test_clearing_the_cache_takes_them_along(kept):
+    again("overlap")
+    cache.clear()
+    assert not list(kept.glob("*"))
