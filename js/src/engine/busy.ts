@@ -56,8 +56,8 @@ function find(part: Part): BusyTimes {
 }
 
 /**
- * The window, from the first start to the last end of chosen work of all times: whether the device
- * idles in a window is told by the work around it. Null where the window lies before or after.
+ * The window, extended to the first start and last end of the chosen work of all times: idle time
+ * is defined by the work around it. Null if the window is entirely before or after that work.
  */
 export function spanOf(part: Part): [start: number, end: number] | null {
   const whole = busyTimes(ofAllTimes(part));
@@ -68,7 +68,9 @@ export function spanOf(part: Part): [start: number, end: number] | null {
   return start < end || workOf(busyTimes(part)) > 0 ? [start, end] : null;
 }
 
-/** How much of the chosen device work was launched before recording began; in Python's words. */
+/**
+ * Note on the share of the chosen device work launched before recording began, worded as in Python.
+ */
 export function prelaunchedNote(parts: readonly Part[]): string {
   let [count, earlyTime, time] = [0, 0, 0];
   for (const part of parts) {
@@ -107,14 +109,14 @@ function prelaunched(part: Part): [count: number, early: number, all: number] {
   return found;
 }
 
-/** How many members are device work. */
+/** Number of members that are device work. */
 export function workOf({ counts }: BusyTimes): number {
   return counts[0] + counts[1] + counts[2];
 }
 
 /** Time in which exactly the kinds of a set run; positions as in `unions`. */
 export function exactly(unions: Float64Array): Float64Array {
-  // What runs is within a set where nothing of its complement does.
+  // Time within a set is the total less the time that only its complement covers.
   const within = Float64Array.from(unions, (_, set) => unions[7]! - unions[7 - set]!);
   return within.map((_, set) => {
     let time = 0;
@@ -252,14 +254,14 @@ export class BusyIndex {
   }
 }
 
-// How many events overlap a window, and from when to when they reach in it, without a walk.
+// Number of events that overlap a window, and their extent within it, without a scan.
 
 export class Counted {
   private readonly ends: Float64Array;
   /** Instants of events without a length. */
   private readonly points: Float64Array;
 
-  /** Of events sorted by start. */
+  /** Build the index from events sorted by start. */
   constructor(
     private readonly start: Float64Array,
     end: Float64Array,
@@ -274,7 +276,7 @@ export class Counted {
 
   within({ low, high }: Part): number {
     if (low === high) return 0;
-    // An event that ends where the window starts is over, unless it is an instant.
+    // Exclude events that end at the window's start, except instants.
     const there = countUpTo(this.points, low) - countBelow(this.points, low);
     return countBelow(this.start, high) - countUpTo(this.ends, low) + there;
   }
@@ -290,7 +292,7 @@ export class Counted {
   }
 }
 
-// What each rank's device does when: any of its times, cut into bins.
+// Activity of each rank's device: any of its measures, cut into bins.
 
 export const METRICS = [
   "busy",
@@ -349,7 +351,7 @@ export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Ar
   return out;
 }
 
-/** What there is to say of it. */
+/** Note of the heatmap: the reason that it is empty, or "". */
 export function heatmapNote(parts: readonly Part[], metric: Metric, values: Float64Array): string {
   if (parts.length === 0) return "no ranks are selected";
   if (!parts.some((part) => workOf(busyTimes(part)) > 0)) {
@@ -411,21 +413,21 @@ function waitCover(part: Part): Cover {
   );
 }
 
-/** Waiting and computing nothing; null where no communication of the rank is matched. */
+/** Time spent waiting without computing; null if no communication of the rank is matched. */
 export function exposedWait(part: Part): number | null {
   if (part.rank.matched.id.length === 0) return null;
-  // What does not overlap the window does not wait in it either.
+  // An event that does not overlap the window does not wait in it.
   if (part.mask === null) return exposedCover(ofAllTimes(part)).within(part.low, part.high);
   return exposedCover(part).prefix.at(-1)!;
 }
 
-// What a panel works on: the chosen events of one rank, and the window that cuts them.
+// Input of a panel: the chosen events of one rank, and the window that cuts them.
 
 export interface Part {
   readonly rank: PanelRank;
   /** By row of the events: 1 where chosen, whatever the window; null where all are. */
   readonly mask: Uint8Array | null;
-  /** Edges of the window; infinite where it is open. */
+  /** Edges of the window; infinite if it is open. */
   readonly low: number;
   readonly high: number;
   /** Tells parts of one rank apart. */
@@ -445,7 +447,7 @@ export interface Sorted {
   readonly reach: Float64Array;
 }
 
-/** Where the events lie that may overlap the window of a part: from the first to before the last. */
+/** Range of positions, end exclusive, of the events that may overlap the window of a part. */
 export function around({ start, reach }: Sorted, { low, high }: Part): [number, number] {
   if (low === high) return [0, 0];
   const first = Math.min(countUpTo(reach, low), countBelow(start, low));
@@ -467,12 +469,12 @@ export function reachOf(end: Float64Array): Float64Array {
   return reach;
 }
 
-// Where the devices' time goes, in any window: unions over all streams of a rank.
+// Time of the devices in any window: unions over all streams of a rank.
 
 const MEMORY = 2;
 const MAX_BINS = 1 << 16;
 
-/** Unions of which the page's figures are made; `both`: compute and communication. */
+/** Unions behind the page's figures; `both` is compute and communication. */
 const UNIONS = {
   compute: [COMPUTE],
   communication: [COMMUNICATION],
@@ -539,12 +541,12 @@ export class DeviceTime {
     return this.host(end) - this.host(start);
   }
 
-  /** How much of a window lies within the rank's data. */
+  /** Length of the part of a window that is within the rank's data. */
   inside(start: number, end: number): number {
     return shared(this.range, start, end);
   }
 
-  /** How much of a window lies between the rank's first and last device work. */
+  /** Length of the part of a window between the rank's first and last device work. */
   spanWithin(start: number, end: number): number {
     return shared(this.span, start, end);
   }

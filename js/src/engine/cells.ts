@@ -175,7 +175,7 @@ export const CELLS = 256;
 export const MAX_LEVEL = 52;
 export const MAX_TILES = 65_536;
 const FULL = 65_535;
-/** From this level on, a covered time times 65 535 is no longer exact as a number. */
+/** From this level on, a covered time multiplied by 65 535 is not exact as a number. */
 const EXACT_LEVELS = 37;
 
 /** Share of a cell of 2^level ns as 0 (exactly empty) … 65535 (exactly full). */
@@ -301,7 +301,7 @@ export function laneTiles(
   return cutTiles(columns, long.map(slice), level, from);
 }
 
-/** The main kind of a tile's cells, of a lane that is indexed by whatever is asked for. */
+/** Main kind of each cell of a tile; computed on request from the lane's index. */
 export function mainKinds(lane: Lane, level: number, index: number): Uint8Array {
   return lane.measure(edgesOf(level, index, index + 1)).kind;
 }
@@ -341,13 +341,13 @@ export function cutCounterTiles(
 // Samples of one counter: a step function of time.
 
 interface Held {
-  /** NaN where no value is held. */
+  /** NaN if no value is held. */
   smallest: Float64Array;
   largest: Float64Array;
 }
 
 export class Counter {
-  /** Where the last value stops to hold. */
+  /** Time at which the last value ends. */
   readonly end: number;
 
   constructor(

@@ -28,7 +28,7 @@ interface OverlayLane {
 
 /** Columns of one entry per event, of one rank or of all. */
 interface Entries extends Part, Arrivals {
-  /** What the transfer is longer than the event without its wait; 0 unless clocks disagree. */
+  /** Time by which the transfer exceeds the event less its wait; 0 unless clocks disagree. */
   added: Float64Array;
   size: Float64Array;
   track: Int32Array;
@@ -228,17 +228,17 @@ function onTrack({ start, dur, entry }: Pieces, trackOf: Int32Array, track: numb
   };
 }
 
-// Who waits for whom: waits within collectives as intervals, and what they add up to in a view.
+// Waits within collectives: as intervals, and summed over a view.
 
 /** One rank's events that are part of collectives, by start, then id. */
 export interface Part {
   start: Float64Array;
   dur: Float64Array;
-  /** To the arrival of the last, or to its own end where that is earlier. */
+  /** Time until the last rank arrives, or until the event's own end if that is earlier. */
   wait: Float64Array;
-  /** How long after the median of the others it came, where it alone came last; else 0. */
+  /** Delay after the median arrival of the others if it alone came last; else 0. */
   late: Float64Array;
-  /** What the others waited for it. */
+  /** Total wait that the late arrival imposed on the others. */
   imposed: Float64Array;
   /** The rank that alone came last to the collective, -1 where several came at once. */
   last_alone: Int32Array;
@@ -256,7 +256,7 @@ export function waitsOf({ start, wait }: Part): Pieces {
   return inOrder(start, wait);
 }
 
-/** From the median arrival of the others to its own, where it alone came last. */
+/** Intervals from the median arrival of the others to its own, if it alone came last. */
 export function delaysOf({ start, late }: Part): Pieces {
   return inOrder(
     start.map((time, i) => time - late[i]!),
@@ -276,7 +276,7 @@ export function waitsWithoutTransfers(part: Part): Pieces {
   let reached = Number.NEGATIVE_INFINITY;
   waits.start.forEach((start, i) => {
     const end = start + waits.dur[i]!;
-    // What earlier waits cover already is theirs.
+    // Time covered by an earlier wait stays with that wait.
     if (end > reached) {
       begins.push(Math.max(start, reached));
       ends.push(end);
@@ -308,7 +308,7 @@ export function waitedOf(part: Part): Cover {
   return Spans.of(start, dur).cover;
 }
 
-/** What one set covers and the other does not. */
+/** Time covered by the first set and not by the second. */
 export function beyond(cover: Cover, other: Cover): Cover {
   const starts: number[] = [];
   const ends: number[] = [];
@@ -373,7 +373,7 @@ export class RankLateness {
     return out;
   }
 
-  /** How long it waits where one of `late` alone comes last. */
+  /** Time that the rank waits in collectives to which one of `late` alone comes last. */
   waitFor(late: readonly number[], from: number, to: number): number {
     const key = late.join();
     let cover = this.waitedFor.get(key);
@@ -396,7 +396,7 @@ interface Figures {
   imposed: number;
 }
 
-/** What is known of the whole job. */
+/** Results that hold for the whole job. */
 interface OfJob {
   /** The ranks that the others wait for. */
   late: readonly number[];
@@ -428,7 +428,7 @@ export function lateness(
   return reply;
 }
 
-// How late each rank comes to each collective, and what that costs the others, in bins.
+// Arrival delay of each rank at each collective, and its cost to the others, in bins.
 
 /** One rank's arrivals at collectives, by start, then id. */
 interface Arrivals {
@@ -447,7 +447,7 @@ export interface RankArrivals extends Arrivals {
   rank: number;
 }
 
-/** What a request asks for. */
+/** Validated fields of a request. */
 interface Asked {
   start: number;
   end: number;
@@ -476,7 +476,7 @@ interface Member {
 /** A collective, where its last rank comes. */
 interface Call {
   time: number;
-  /** What the others waited, mean. */
+  /** Mean wait of the others. */
   wait: number;
   /** -1: several came last at once. */
   rank: number;
@@ -598,7 +598,7 @@ function membersOf(ranks: readonly RankArrivals[]): Member[][] {
 }
 
 function callOf(members: readonly Member[]): Call {
-  // Of several that come last at once, the last in order of ranks.
+  // If several come last at the same time, take the last in order of ranks.
   const last = members.reduce((one, other) => (other.arrival >= one.arrival ? other : one));
   const together = members.filter(({ arrival }) => arrival === last.arrival).length;
   const waited = members.reduce((sum, { of, at }) => sum + of.wait[at]!, 0);

@@ -80,7 +80,7 @@ export class Columns {
 
 // From the text of a page to bytes: base64 and gzip, with what browsers bring along.
 
-/** What newer browsers have and the DOM's types do not know yet. */
+/** Method of newer browsers that the DOM's types lack. */
 interface Base64Reader {
   fromBase64?(text: string): Uint8Array;
 }
@@ -104,7 +104,7 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** Named blocks of a page, each a gzip stream; null where there is no such block. */
+/** Named blocks of a page, each a gzip stream; null if the block is missing. */
 export interface Blocks {
   /** As base64 text. */
   text(name: string): string | null;
@@ -197,7 +197,7 @@ export function packed(reply: Record<string, unknown>, columns: Record<string, P
 
 type Sorted = ArrayLike<number>;
 
-/** How many of `values` are below `limit`; looks from `low` on. */
+/** Number of `values` below `limit`; searches from `low` on. */
 export function countBelow(values: Sorted, limit: number, low = 0, high = values.length): number {
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -207,7 +207,7 @@ export function countBelow(values: Sorted, limit: number, low = 0, high = values
   return low;
 }
 
-/** How many of `values` are at most `limit`. */
+/** Number of `values` up to and including `limit`. */
 export function countUpTo(values: Sorted, limit: number, low = 0, high = values.length): number {
   while (low < high) {
     const middle = (low + high) >>> 1;
@@ -236,7 +236,7 @@ export function positions(length: number, passes: (at: number) => boolean): Int3
   return out.slice(0, found);
 }
 
-/** `countBelow` for limits that grow from call to call: quick where the answer is near `from`. */
+/** `countBelow` for limits that grow from call to call: fast if the result is near `from`. */
 export function walkBelow(values: Sorted, limit: number, from: number): number {
   let step = 1;
   let low = from;
@@ -288,7 +288,7 @@ export interface JsonText {
   json: string;
   /** Strings bare, all else as compact JSON. */
   text: string;
-  /** Of objects: keys and values in the file's order, repeated keys included. */
+  /** Keys and values of an object in the file's order, repeated keys included; else null. */
   pairs: [key: string, value: JsonText][] | null;
 }
 
@@ -354,7 +354,7 @@ class Reader {
     return { json, text: json, pairs: null };
   }
 
-  /** Items between brackets, the first of which is at hand. */
+  /** Parse items up to the closing bracket; the first item is the current one. */
   private items(close: string, one: () => void): void {
     this.at += 1;
     this.space();

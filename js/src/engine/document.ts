@@ -17,7 +17,7 @@ export interface TrackHeader {
   tid: string;
   /** The file's own label. */
   label: string;
-  /** Of counters: their name and series in the file; empty for others. */
+  /** Name of the counter in the file; empty for other tracks. */
   counter_name: string;
   counter_series: string;
 }
@@ -45,7 +45,7 @@ interface RankHeader {
   rank: number;
   detail: "full" | "overview";
   range: [number, number];
-  /** Of exports: from the first to the last work of the rank's device in the whole job. */
+  /** Exports only: from the first to the last work of the rank's device in the whole job. */
   work?: [number, number] | null;
   /** From the first to the last device work; of exports also their window between both. */
   device_range?: [number, number];
@@ -54,7 +54,7 @@ interface RankHeader {
   types: EventType[];
   tracks: TrackHeader[];
   summary: SummaryHeader[];
-  /** What the rank's last lanes hold. */
+  /** Contents of the rank's last lanes. */
   overlays: OverlayHeader[];
   columns: Record<string, ColumnSpec>;
 }
@@ -107,7 +107,7 @@ export interface CollectivesHeader {
   groups?: string[];
 }
 
-/** What ranks do once in most steps, as it follows each other: names in the files, and labels. */
+/** Phases that occur once in most steps, in order: names in the files, and labels. */
 export interface PhasesHeader {
   names: string[];
   labels: string[];
@@ -120,7 +120,7 @@ interface SavedFile {
 
 export interface PageDocument {
   version: 1;
-  /** What the page shows; pages of earlier versions show a timeline. */
+  /** Widget that the page shows; pages of earlier versions show a timeline. */
   widget?: "timeline" | "dashboard";
   scene: Scene;
   state: Partial<SharedState>;
@@ -135,7 +135,7 @@ export interface PageDocument {
   collectives: CollectivesHeader;
   /** Pages of earlier versions have none. */
   phases?: PhasesHeader;
-  /** The answer to `clusters`; null where there are too few ranks, or it could not be found out. */
+  /** Reply to `clusters`; null if there are too few ranks, or if the computation failed. */
   alike: Record<string, unknown> | null;
 }
 
@@ -148,7 +148,7 @@ export function argsBlockOf(rank: number, block: number): string {
   return `args-${rank}-${block}`;
 }
 
-/** What to say where a rank's single events are asked for and are not in the page. */
+/** Message for a request of single events that the page does not hold. */
 export function notEmbedded(rank: number): string {
   return (
     `Rank ${rank} is embedded as an overview only: this page does not hold its single events. ` +

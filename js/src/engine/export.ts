@@ -159,7 +159,9 @@ class TraceFile {
     return { text, written: this.written };
   }
 
-  /** What the file says of the part of the job that it holds of a rank; empty: all of it. */
+  /**
+   * Mark that describes which part of the rank's job the file holds; empty if it holds all of it.
+   */
   private mark({ rank, rows }: RankPart, origin: bigint): string {
     const { query, ids, tracks, start_ns: from, end_ns: to } = this.selection;
     const { part, range, ranks } = this.scene;
@@ -243,7 +245,7 @@ class TraceFile {
     return [low === null ? start : Math.max(start, low), high === null ? end : Math.min(end, high)];
   }
 
-  /** What a cut event says of what it was. */
+  /** Original start and duration of a cut event, as JSON. */
   private was(start: number, dur: number, from: number, to: number): string {
     const said: string[] = [];
     if (from !== start) said.push(`"ts": ${micros(start)}`);
@@ -268,7 +270,7 @@ class TraceFile {
     return written.length === 0 ? "" : `{${written.join(", ")}}`;
   }
 
-  /** Arrows that the file states and of which both ends are written. */
+  /** Arrows recorded in the file whose ends are both written. */
   private flows({ rank, rows }: RankPart, pids: Map<string, string>): void {
     const { kind, source, target, stated } = rank.flows();
     const { start, dur, lane } = rank.events;
@@ -339,7 +341,7 @@ function quoted(text: string): string {
   return JSON.stringify(text);
 }
 
-/** Ids of processes and threads: numbers where the file may have had numbers. */
+/** Ids of processes and threads; written as numbers if the file may have had numbers. */
 function bare(id: string): string {
   return /^\d+$/.test(id) ? id : quoted(id);
 }

@@ -11,7 +11,7 @@ const ACTIVITIES = 4;
 const [SYNC, LOADING, OPERATOR, PYTHON, NOTHING] = [0, 1, 2, 3, 4];
 const [CALL, LATENCY, KERNEL, STREAM, BLOCKED, UNKNOWN] = [5, 6, 7, 8, 9, 10];
 
-/** What a device takes from one kernel to the next is shorter. */
+/** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
 
 /** Calls in which a host thread waits for its device. */
@@ -36,7 +36,9 @@ export function idle(part: Part): Idle {
   return rank.once("idle", part, (one) => withBeyond(one, gaps.within(one)));
 }
 
-/** Of an export, what precedes or follows all its work: what ends that is not in the file. */
+/**
+ * Exports only: add the time before and after all work, which is bounded by work outside the file.
+ */
 function withBeyond(part: Part, found: Idle): Idle {
   const [low, high] = spanOf(part) ?? [0, 0];
   const { start, end } = busyTimes(ofAllTimes(part));
@@ -61,7 +63,7 @@ export class Gaps {
   private readonly host: HostTime;
   private readonly rank: PanelRank;
 
-  /** Of a part of all times. */
+  /** Build the gaps of a part whose window is open. */
   constructor(part: Part) {
     this.rank = part.rank;
     this.host = hostTime(part.rank);
@@ -90,7 +92,7 @@ export class Gaps {
     }
   }
 
-  /** What each part of a gap is for is told by the whole gap, also where the window cuts it. */
+  /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
   within({ low, high }: Part): Idle {
     const size = CAUSES.length;
     const found: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
@@ -152,7 +154,7 @@ function walk(
     const [start, end] = [work.start[i]!, work.end[i]!];
     if (end > latest) latest = end;
     if (reached === -Infinity) reached = start;
-    // What has no length covers nothing.
+    // An interval without length covers nothing.
     if (end <= start) continue;
     if (start > reached) heard(reached, start, earliestCalled(rank, i, member));
     if (end > reached) reached = end;
@@ -165,7 +167,7 @@ function walk(
   }
 }
 
-/** Of the work that starts together with one, that which was launched first. */
+/** Among work that starts at the same time, return the work that was launched first. */
 function earliestCalled(rank: PanelRank, at: number, member: (i: number) => boolean): number {
   const { start, callStart } = rank.work;
   const time = start[at]!;
@@ -179,9 +181,9 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
   return best;
 }
 
-/** What the threads that launch work do. */
+/** Activities of the threads that launch work. */
 class HostTime {
-  /** By thread: covers of which each has those before it, its own activities and those of all. */
+  /** Covers by thread. Each level adds its own activities to the level before; the last has all. */
   private readonly levels = new Map<string, Cover[]>();
   /** Calls that launch the first work of their thread after a stream was made to wait. */
   private readonly behind = new Set<number>();
@@ -245,7 +247,7 @@ class HostTime {
     return rank.trackAt(rank.events.lane[call]!)?.key ?? "";
   }
 
-  /** Of each type of events a bit for each activity that it is one of. */
+  /** Bit mask for each type of events: one bit per activity. */
   private activitiesOfTypes(): Uint8Array {
     const { rank, names } = this.rank;
     return Uint8Array.from(rank.header.types, ([nameCode, categoryCode, kind]) => {
@@ -267,7 +269,7 @@ class HostTime {
     );
   }
 
-  /** How long the thread of a call does each activity between two instants. */
+  /** Time that the thread of a call spends in each activity between two instants. */
   between(call: number, start: number, end: number): number[] {
     const spent = new Array<number>(ACTIVITIES).fill(0);
     let below = 0;
@@ -310,7 +312,7 @@ function clamped(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }
 
-// How much launched work waits on each stream of a rank: every change of every queue.
+// Number of launched operations that wait on each stream of a rank: every change of every queue.
 
 /** Figures of one stream's queue. */
 interface Queue {
@@ -333,7 +335,7 @@ class Changes {
   readonly time: Float64Array;
   /** Row of the work behind each change. */
   private readonly row: Int32Array;
-  /** 1 where it enters, -1 where it leaves. */
+  /** 1 if work enters the queue, -1 if it leaves. */
   private readonly step: Int8Array;
   /** After each change. */
   private readonly length: Int32Array;
@@ -407,7 +409,7 @@ class Changes {
     return this.area[at]! + this.length[at]! * (time - this.time[at]!);
   }
 
-  /** Figures of chosen work alone; null where there is none. */
+  /** Figures of the chosen work only; null if there is none. */
   ofChosen(mask: Uint8Array, low: number, high: number): { queue: Queue; launched: number } | null {
     const { time, row, step, stream } = this;
     let [count, max, area, span, changes, length, since] = [0, -Infinity, 0, 0, 0, 0, 0];

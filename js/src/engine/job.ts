@@ -14,7 +14,7 @@ import {
 import { type AnyRank, Overview } from "./overview";
 import { Rank } from "./rank";
 
-/** Gives a class for each of so many events of a rank; null where nothing is known of them. */
+/** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
 export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
 
 export class Job {
@@ -44,7 +44,7 @@ export class Job {
     return this.headerOfLane(lane).rank;
   }
 
-  /** What a lane of waits or late arrivals holds; null for all others. */
+  /** Overlay header of a lane of waits or late arrivals; null for all other lanes. */
   overlayAt(lane: number): OverlayHeader | null {
     const { lane0, lanes, overlays } = this.headerOfLane(lane);
     return overlays[lane - (lane0 + lanes - overlays.length)] ?? null;
@@ -101,7 +101,7 @@ export class Job {
   }
 }
 
-// How a view finds its answers in a saved page: the one part of it that widgets know.
+// Access of a view to its replies in a saved page: the only part that widgets use.
 
 /** The trait that only models of a saved page have: the name of their embedded data. */
 export const EMBEDDED = "_embedded";
@@ -122,7 +122,7 @@ export function offerPageSource(name: string, source: Source): void {
   registry().set(name, source);
 }
 
-/** The source of a model's embedded data; null where a kernel answers. */
+/** Source of a model's embedded data; null if a kernel replies. */
 export function findPageSource(model: { get(key: string): unknown }): Source | null {
   const name = model.get(EMBEDDED);
   return typeof name === "string" ? (registry().get(name) ?? null) : null;

@@ -120,7 +120,7 @@ export function snap(index: Lane | Counter, time: number, tolerance: number): nu
   return best;
 }
 
-// Where matches lie in the view: one mark per lane and bin, however many there are.
+// Positions of matches in the view: at most one mark per lane and bin.
 
 export const MAX_BINS = 1 << 16;
 const KINDS = 8;

@@ -5,7 +5,7 @@ import { PageHost, PageModel } from "./models";
 
 afterEach(() => vi.restoreAllMocks());
 
-test("a model tells its listeners of changes, once and at once", () => {
+test("a model notifies its listeners of changes once and synchronously", () => {
   const model = new PageModel({ a: 1 });
   const heard: string[] = [];
   const one = (): void => void heard.push(`one ${String(model.get("a"))}`);

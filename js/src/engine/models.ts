@@ -31,10 +31,10 @@ export class PageModel {
     else this.listeners.get(event)?.delete(listener);
   }
 
-  /** There is nobody to tell. */
+  /** Do nothing: a saved page has no kernel to save to. */
   save_changes(): void {}
 
-  /** There is nobody to answer either: whoever sends finds its answers in the page. */
+  /** Do nothing: the page itself holds the replies. */
   send(): void {}
 
   private emit(event: string, value: unknown): void {
@@ -42,7 +42,7 @@ export class PageModel {
   }
 }
 
-/** What a module of anywidget exports. */
+/** Exports of an anywidget module. */
 interface WidgetModule {
   initialize?(props: Record<string, unknown>): unknown;
   render?(props: Record<string, unknown>): unknown;

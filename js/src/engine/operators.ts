@@ -20,7 +20,7 @@ interface Paths {
 }
 
 export class OperatorTree implements Sorted {
-  /** What children cover of each. */
+  /** Time that the children of each operator cover. */
   readonly covered: Float64Array;
 
   private constructor(
@@ -34,7 +34,7 @@ export class OperatorTree implements Sorted {
     readonly paths: Paths,
     /** Positions in the job's names. */
     readonly names: Int32Array,
-    /** Of each piece of device work the innermost operator around its call, -1 for none. */
+    /** Innermost operator around the call of each piece of device work, -1 for none. */
     readonly ofWork: Int32Array,
     /** And that operator's path. */
     readonly pathOfWork: Int32Array,
@@ -42,14 +42,16 @@ export class OperatorTree implements Sorted {
     this.covered = this.coveredWithin(0, row.length, -Infinity, Infinity);
   }
 
-  /** What children cover within a window of each operator from `first` to before `last`. */
+  /**
+   * Time that children cover within a window, for each operator in `first..last`, end exclusive.
+   */
   coveredWithin(first: number, last: number, low: number, high: number): Float64Array {
     const covered = new Float64Array(last - first);
-    // How far the children so far reach.
+    // Latest end of the children so far.
     const reached = new Float64Array(last - first).fill(low);
     for (let at = first; at < last; at += 1) {
       const parent = this.parent[at]!;
-      // What encloses none of the window has no time in it.
+      // Skip an operator whose parent does not overlap the window.
       if (parent < first) continue;
       const from = this.start[at]!;
       const until = this.end[at]!;
@@ -70,7 +72,7 @@ export class OperatorTree implements Sorted {
     const [streams, parents] = [rank.streams(), rank.nestedParents()];
     const namesOf: number[] = [];
     const places = new Map<number, number>();
-    // Of each type the place of its name, -1 where it is no operator's.
+    // Name index of each type, -1 if the type is not an operator.
     const nameOfType = Int32Array.from(types, ([name, category]) => {
       if (!CATEGORY.test(names.category(category)) || names.full(name).startsWith(STEP)) return -1;
       let place = places.get(name);
@@ -82,7 +84,7 @@ export class OperatorTree implements Sorted {
     });
     const finder = new PathFinder(namesOf.length);
     const count = type.length;
-    // Of each event the place of the innermost operator that it is or lies in.
+    // Index of the innermost operator that each event is or is enclosed by.
     const innermost = new Int32Array(count);
     const found = { row: new Int32Array(count), parent: new Int32Array(count) };
     const path = new Int32Array(count);
@@ -90,7 +92,7 @@ export class OperatorTree implements Sorted {
     let size = 0;
     for (let row = 0; row < count; row += 1) {
       if (row % STRIDE === STRIDE - 1) await pacer.rest();
-      // What encloses an event comes before it.
+      // Enclosing events come first.
       const above = parents[row]!;
       const outer = above < 0 ? -1 : innermost[above]!;
       const name = nameOfType[type[row]!]!;
@@ -154,7 +156,7 @@ class PathFinder {
   }
 }
 
-// What each operator of a rank costs, on the host and on the device.
+// Cost of each operator of a rank, on the host and on the device.
 
 /** By place in the names of the rank's operators. */
 interface OperatorSums {
@@ -164,7 +166,7 @@ interface OperatorSums {
   cpuSelf: Float64Array;
   deviceTotal: Float64Array;
   deviceSelf: Float64Array;
-  /** All device work in the window, and what of it a call launched. */
+  /** All device work in the window, and the part of it that a call launched. */
   work: number;
   linked: number;
 }
@@ -235,7 +237,7 @@ function hostByPath(part: Part, sums: OperatorSums): void {
   }
 }
 
-/** What children cover within a window; of operators that lie in it as a whole that is known. */
+/** Time that children cover within a window; precomputed for operators entirely within it. */
 function coveredIn(
   tree: OperatorTree,
   first: number,
@@ -357,7 +359,7 @@ function deviceOfChosen(part: Part, mask: Uint8Array, any: boolean, sums: Operat
   for (let at = total.length - 1; at >= 0; at -= 1) {
     const time = total[at]!;
     if (time === 0) continue;
-    // What encloses comes before: all that this one holds is in it by now.
+    // Enclosing operators have lower indices, so the total of this one is complete.
     const parent = tree.parent[at]!;
     if (parent >= 0) total[parent] = total[parent]! + time;
     if (mask[tree.row[at]!] === 0 || !isOutermost(tree, mask, at)) continue;

@@ -1,4 +1,4 @@
-/** A rank of which the page holds only an overview on a grid of cells. */
+/** Rank for which the page holds only an overview on a grid of cells. */
 
 import type { Brief, Kind, TableName } from "../protocol/source";
 import {
@@ -141,7 +141,7 @@ export class Overview {
 
   // --- one cell, one event ---
 
-  /** Exact contents of a window; null where the grid's edges are not the window's. */
+  /** Exact contents of a window; null if its edges are not edges of the grid. */
   window(lane: number, start: number, end: number): OverviewWindow | null {
     const grid = this.lanes.get(lane);
     if (grid === undefined || start % this.cell !== 0 || end % this.cell !== 0) return null;
@@ -178,9 +178,9 @@ export class Overview {
     return [Math.min(...known(grid.low)), Math.max(...known(grid.high))];
   }
 
-  /** A long event; null where the page does not hold it. */
+  /** Find a long event; null if the page does not hold it. */
   find(table: TableName, id: number): { brief: Brief; category: number } | null {
-    // An event lies on its own lane and on a summary lane: its own comes later and says where it is.
+    // An event is on its own lane and on a summary lane. Its own lane comes later and wins.
     let found: { brief: Brief; category: number } | null = null;
     for (const [lane, grid] of this.lanes) {
       if (this.tableOf(lane) !== table) continue;
@@ -213,7 +213,7 @@ export class Overview {
 
   // --- covered time between the grid's edges: evenly spread within a cell ---
 
-  /** Of one of the device's unions. */
+  /** Covered time before an instant, for one of the device's unions. */
   deviceBefore(name: string): (time: number) => number {
     return this.interpolated(prefix(this.columns.f64(`device_${name}`)));
   }
@@ -246,7 +246,7 @@ interface GridSlice extends SliceOut {
   type: number;
 }
 
-/** Where the cells of a grid lie: 2^level ns wide, from `first` on. */
+/** Position of a grid's cells: 2^level ns wide, starting at `first`. */
 interface Grid {
   level: number;
   first: number;
@@ -263,7 +263,7 @@ interface Part {
 }
 
 class GridLane {
-  /** Kind of the first instant, of cells where the lowest code would be wrong. */
+  /** Kind of the first instant, for cells in which the lowest code would be wrong. */
   readonly instants = new Map<number, number>();
   /** Events at least two cells long, by start. */
   readonly slices: GridSlice[] = [];
@@ -287,7 +287,7 @@ class GridLane {
     return out;
   }
 
-  /** What the grid says of its cells `a … b - 1` as one. */
+  /** Merge the grid's cells `a … b - 1` into cell `k` of `out`. */
   fill(a: number, b: number, out: Cells, k: number): void {
     let most = 0;
     for (const part of this.kinds) {
@@ -332,7 +332,7 @@ class GridLane {
     }
   }
 
-  /** Of each cell of the grid the share that is covered where no long event is. */
+  /** Share of each cell of the grid that is covered outside long events. */
   private filled(): Float64Array {
     if (this.shares !== null) return this.shares;
     const { level, first, cells } = this.grid;

@@ -30,7 +30,7 @@ interface Pairs {
 
 const MOST_EVENTS = 20_000;
 const NOT_COMPARED = CLASSES.indexOf("not_compared");
-/** A frame of one step; those of one step are in a block of their own. */
+/** A frame of one step; the frames of a step share a block. */
 const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
 /** A frame of one pair of ranks. */
 const OF_PAIR = /@(\d+)$/;
@@ -121,7 +121,7 @@ export class PairSource implements Source {
     return held;
   }
 
-  /** The class of each of so many events of a rank; null where the rank is not compared. */
+  /** The class of each event of a rank; null if the rank is not compared. */
   async classesOf(side: 0 | 1, rank: number, events: number): Promise<Uint8Array | null> {
     const pairs = await this.load();
     const codes = new Uint8Array(events).fill(NOT_COMPARED);
@@ -134,7 +134,7 @@ export class PairSource implements Source {
     return there ? codes : null;
   }
 
-  /** Which full names are behind a short one is said once, of all steps. */
+  /** Add the full names behind each short name; they are stored once for all steps. */
   private withMembers(frames: Held, name: string): Held {
     const [whole, own] = [this.frames.names, frames[name]] as (Frame | undefined)[];
     if (whole === undefined || own === undefined) return frames;
@@ -247,7 +247,7 @@ export class PairSource implements Source {
 
 // Opens what a page holds of a comparison: a saved file, or what a kernel sent while it lived.
 
-/** What the page of two runs says of itself. */
+/** Header of the page of two runs. */
 export interface DiffDocument {
   widget: "diff";
   traits: Record<string, unknown>;

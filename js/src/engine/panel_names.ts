@@ -7,7 +7,7 @@ import { operatorSums } from "./operators";
 import { matchedKinds, NO_KERNELS } from "./panel_rank";
 import { type Columns, frameOf } from "./panel_rows";
 
-/** Of fewer ranks none can be odd. */
+/** Min number of ranks for which outliers are reported. */
 const LEAST_RANKS = 3;
 
 /** One kernel on the ranks that ran it, in their order. */
@@ -16,7 +16,7 @@ interface Kernel {
   kind: number;
   ranks: number[];
   means: number[];
-  /** Of each rank. */
+  /** Figures of each rank, in the order of `ranks`. */
   of: { count: number; min: number; max: number }[];
   count: number;
   sum: number;
@@ -239,7 +239,7 @@ function kernelSums(part: Part): KernelSums {
   });
 }
 
-/** How long the rank waits in communication, by position in the job's names. */
+/** Time that the rank waits in communication, by position in the job's names. */
 function waitsByName(part: Part): Map<number, number> {
   return part.rank.once("waits by name", part, () => {
     const { rank: own, matched } = part.rank;
@@ -253,7 +253,7 @@ function waitsByName(part: Part): Map<number, number> {
   });
 }
 
-/** How many members are of each kind of device work. */
+/** Number of members of each kind of device work. */
 function countsOfKinds(kernels: readonly { kind: number }[], sums: KernelSums): number[] {
   const counts = new Array<number>(BUSY).fill(0);
   kernels.forEach(({ kind }, at) => (counts[kind] = counts[kind]! + sums.count[at]!));

@@ -11,7 +11,7 @@ import { OperatorTree } from "./operators";
 import type { Rank } from "./rank";
 import { eventColumns, trackTest } from "./search";
 
-/** Answers that are kept of a rank, beside those of everything. */
+/** Max number of results kept per rank, in addition to the results for all events. */
 const KEPT_RESULTS = 96;
 
 type Entries = ReturnType<Collectives["part"]>;
@@ -43,7 +43,7 @@ export class PanelRank {
   /** Make all indices, once. */
   ready(pacer: Pacer): Promise<void> {
     this.prepared ??= this.prepare(pacer).catch((error: unknown) => {
-      // Whoever asked first may have left: the next one begins anew.
+      // The first caller may have aborted: the next call starts again.
       this.prepared = null;
       throw error;
     });
@@ -113,7 +113,7 @@ export class PanelRank {
     return { ...work, reach: reachOf(work.end) };
   }
 
-  /** Of each type of events its place among `kernels`, -1 where it is no device work. */
+  /** Index in `kernels` of each type of events, -1 if the type is not device work. */
   private kernelsOfTypes(): Int32Array {
     const places = new Map<number, number>();
     this.kernels = [];
@@ -130,7 +130,7 @@ export class PanelRank {
     });
   }
 
-  /** What `make` finds in a part; answers are kept for a while. */
+  /** Result of `make` for a part, cached. */
   once<T>(what: string, part: Part, make: (part: Part) => T): T {
     if (part.key === "" && part.low === -Infinity && part.high === Infinity) {
       if (!this.whole.has(what)) this.whole.set(what, make(part));
@@ -153,15 +153,15 @@ export class PanelRank {
   }
 }
 
-// What is said of frames: how much matched, and why something is not there; in Python's words.
+// Notes of frames: number of matched members, and reasons for missing data; worded as in Python.
 
-/** How many members are of each kind. */
+/** Number of members of each kind. */
 export function matchedKinds(counts: readonly number[]): Record<string, number> {
   const [compute = 0, communication = 0, memory = 0] = counts;
   return { compute, communication, memory };
 }
 
-/** Which ranks are left out for want of device work. */
+/** Note that names the ranks left out for lack of device work. */
 export function withoutWork(ranks: readonly number[], idle: readonly number[]): string {
   if (idle.length === 0) return ranks.length > 0 ? "" : "no ranks are selected";
   if (idle.length === ranks.length) return "no device work is selected: no kernels and no copies";
@@ -201,7 +201,7 @@ export function withoutSteps(
   );
 }
 
-// Which events of a rank a selection has, whatever its window.
+// Events of a rank that a selection includes, regardless of its window.
 
 /** Masks that are kept of a rank. */
 const KEPT_MASKS = 6;
@@ -218,14 +218,14 @@ export class Masks {
 
   constructor(private readonly names: Names) {}
 
-  /** What tells masks apart. */
+  /** Cache key of a selection's mask. */
   static key({ tracks, ids, query }: SelectionJson): string {
     return tracks === null && ids === null && query === null
       ? ""
       : JSON.stringify([tracks, ids, query]);
   }
 
-  /** By row 1 where the selection has the event; null where it has all. */
+  /** 1 by row for each event that the selection includes; null if it includes all. */
   of(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = Masks.key(selection);
     if (key === "") return Promise.resolve(null);
@@ -272,7 +272,7 @@ export class Masks {
     return mask;
   }
 
-  /** What a query says of types, and what of single events. */
+  /** Tests of a query: by type, and by single event. */
   private tests(rank: Rank, query: string | null): { types: Uint8Array; rows: Test | null } {
     const { header } = rank;
     const types = new Uint8Array(header.types.length).fill(1);

@@ -163,7 +163,7 @@ export function queues(parts: readonly Part[]): PanelFrame {
       });
     }
   }
-  // Queues are those of all times, cut at the window's edges.
+  // Queues cover all times and are cut at the window's edges.
   const matched = { ...matchedKinds(countsOf(parts.map(ofAllTimes))), launched };
   const moved =
     columns.count!.some((one) => one !== 0) || columns.span_ns!.some((one) => one !== 0);
@@ -195,7 +195,7 @@ export function kernelTypes(parts: readonly Part[]): PanelFrame {
   return frameOf(columns, { matched }, note);
 }
 
-/** Of parts of all times. */
+/** Frame of steps. The windows of `parts` must be open. */
 export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame {
   const found = stepRows(parts, phases);
   const columns: Columns = {
@@ -211,7 +211,7 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
   return frameOf(columns, { matched }, [without, found.cut].filter(Boolean).join("; "));
 }
 
-// How long each rank takes for each step and its phases, against the others.
+// Duration of each step and its phases per rank, compared with the other ranks.
 
 const STEP = /^ProfilerStep\s*#\s*(\d{1,18})/;
 /** Phases that take less of all steps say little. */
@@ -229,7 +229,7 @@ interface StepRows {
   start: number[];
   dur: number[];
   deviation: (number | null)[];
-  /** How many of them are whole steps. */
+  /** Number of rows that are whole steps. */
   steps: number;
   /** Ranks that have no step, and how many steps these have whatever is selected. */
   without: number[];
@@ -355,7 +355,7 @@ function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   return [...byStep.values()];
 }
 
-/** How far durations are from the median of their step, as a share of it. */
+/** Deviation of each duration from the median of its step, as a share of that median. */
 function deviations(rows: readonly Spent[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
   for (const { step, dur, whole } of rows) {

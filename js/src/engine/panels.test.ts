@@ -36,7 +36,7 @@ function workOf(events: readonly Event[]): Work {
   };
 }
 
-/** A rank of this work alone, whose calls are no events. */
+/** Build a rank that has only this device work, launched by no recorded calls. */
 async function rankOf(events: readonly Event[]): Promise<PanelRank> {
   const none = { type: [], start: [], dur: [], lane: [] };
   const own = { number: 0, events: none, header: { types: [] } };
@@ -131,7 +131,7 @@ function seeded(seed: number): (most: number) => number {
   };
 }
 
-test("times of adjacent windows add up to those of both", async () => {
+test("times of adjacent windows add up to the time of both", async () => {
   for (let seed = 0; seed < 60; seed += 1) {
     const random = seeded(seed);
     const events = Array.from({ length: 1 + random(12) }, (): Event => {

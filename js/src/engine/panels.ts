@@ -33,7 +33,7 @@ const NO_PHASES: PhasesHeader = { names: [], labels: [] };
 
 type Make = (parts: Part[], top: number | null) => PanelFrame;
 
-/** Parts of the ranks that the page holds, and the chosen ones of which it lacks events. */
+/** Parts of the ranks that the page holds, and the chosen ranks whose events it lacks. */
 interface Chosen {
   parts: Part[];
   missing: number[];
@@ -140,7 +140,7 @@ export class Panels {
   private async chosen(selection: SelectionJson, pacer: Pacer): Promise<Chosen> {
     const { start_ns: from, end_ns: to, ranks } = selection;
     const { scene } = this.job.page;
-    // What events do outside of the window of an export says nothing of the job.
+    // Events outside the window of an export do not represent the job.
     const [first, last] = scene.part ? scene.range : [-Infinity, Infinity];
     const low = Math.max(from ?? -Infinity, first);
     const high = Math.max(Math.min(to ?? Infinity, last), low);
@@ -166,7 +166,7 @@ export class Panels {
     return { parts, missing };
   }
 
-  /** Null where the page has an overview of the rank only. */
+  /** Null if the page has only an overview of the rank. */
   private rank(number: number): Promise<PanelRank | null> {
     let rank = this.made.get(number);
     if (rank === undefined) {
@@ -183,7 +183,7 @@ export class Panels {
   }
 }
 
-/** Say of which chosen ranks the page lacks events. */
+/** Add a note that names the chosen ranks whose events the page lacks. */
 function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame {
   if (missing.length === 0) return frame;
   const known = (frame.attrs.missing_ranks ?? []) as number[];
@@ -191,7 +191,7 @@ function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame 
   return { ...frame, attrs: { ...frame.attrs, missing_ranks: all, left_out: missing } };
 }
 
-// What a selection holds, in a few numbers.
+// Key figures of a selection.
 
 interface Members {
   count: number;
@@ -250,7 +250,7 @@ function members(part: Part): Members {
   return found;
 }
 
-/** The collectives of which the part has an event. */
+/** Add the collectives that have an event in the part. */
 function addCalls({ rank, mask, low, high }: Part, calls: Set<number>): void {
   const { id, start, dur, call } = rank.matched;
   if (low === high) return;

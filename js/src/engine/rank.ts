@@ -25,7 +25,7 @@ import {
 export interface Rows {
   readonly table: TableName;
   readonly start: Float64Array;
-  /** Of asyncs whose end is not in the file: 0. */
+  /** 0 for asyncs whose end is not in the file. */
   readonly dur: Float64Array;
   /** Positions in `types`. */
   readonly type: Int32Array;
@@ -37,11 +37,11 @@ interface Flows {
   readonly kind: Uint8Array;
   readonly source: Int32Array;
   readonly target: Int32Array;
-  /** 1 where the file has records of the arrow, 0 where it follows from a correlation. */
+  /** 1 if the file records the arrow, 0 if it is derived from a correlation. */
   readonly stated: Uint8Array;
 }
 
-/** What a lane holds. */
+/** Content of a lane. */
 type LaneRef =
   | { role: "gpu" | "comm" | "cpu"; summary: SummaryHeader }
   | { role: "events" | "async" | "instant" | "counter"; track: TrackHeader; spilled: boolean };
@@ -78,7 +78,7 @@ export class Rank {
     });
   }
 
-  /** What `make` gives, made when it is first asked for. */
+  /** Result of `make`, computed on first access. */
   private once<T>(name: string, make: () => T): T {
     if (!this.made.has(name)) this.made.set(name, make());
     return this.made.get(name) as T;
@@ -127,7 +127,7 @@ export class Rank {
     };
   }
 
-  /** A row of one of its tables, or an error that says which there are. */
+  /** A row of one of its tables; throws an error that states the number of rows. */
   checkedRow(rows: Rows, id: unknown): number {
     const row = Number(id);
     if (Number.isInteger(row) && row >= 0 && row < rows.start.length) return row;
@@ -156,7 +156,7 @@ export class Rank {
     return ref.role === "instant" ? this.instants : this.events;
   }
 
-  /** The index of a lane, made when it is first asked for. */
+  /** Index of a lane, computed on first access. */
   lane(lane: number): Lane | Counter {
     let made = this.lanes.get(lane);
     if (made === undefined) {
@@ -300,7 +300,7 @@ export class Rank {
         const track = this.header.tracks[this.trackOfLane[own]!]!;
         if (lane[row]! > track.lane0) parents[row] = latest[own - 1]!;
       }
-      // Where the lane above says something else, the page says so.
+      // Override the parent from the lane above if the page records another one.
       this.amend(parents, "parent", -1);
       return parents;
     });
@@ -440,15 +440,15 @@ function grouped(
 
 // Arguments of events: verbatim JSON text in packed blocks, unpacked when someone asks.
 
-/** Where a text lies: in which block, from where to where. */
+/** Position of a text: its block, and its start and end in the block. */
 type Entry = readonly [block: number, start: number, end: number];
 
 interface Directory {
   /** By place, which is a row, counted through the three tables: its first text + 1, or 0. */
   firstOf: Int32Array;
-  /** Of events that two records made: all their texts, in order. */
+  /** Texts of events made from two records, in order. */
   several: Map<number, number[]>;
-  /** By text: where it ends in its block, and its length. */
+  /** End in its block and length, by text. */
   ends: Float64Array;
   sizes: Int32Array;
   /** First text of each block, and at last how many there are. */
@@ -467,7 +467,7 @@ export class Args {
     private readonly lengths: Readonly<Record<TableName, number>>,
   ) {}
 
-  /** Why there are none to be had; null where there are, or where the file has none. */
+  /** Reason that arguments are missing; null if they are there, or if the file has none. */
   get missing(): string | null {
     const { state, reason } = this.header.args;
     if (state === "left out") {

@@ -31,7 +31,7 @@ describe("columns", () => {
     ]);
   });
 
-  test("a column that is cut off says so", () => {
+  test("a column that is cut off raises an error that names it", () => {
     const columns = new Columns(new Uint8Array(2), { a: [0, 3, 1, 0] });
     expect(() => columns.f64("a")).toThrow('The column "a" of this page is cut off');
   });

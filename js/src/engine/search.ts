@@ -67,7 +67,7 @@ class RankHits {
     return this.rank.brief(this.rank.table(TABLES[table[position]!]!), row[position]!);
   }
 
-  /** How many matches come before a place, or also the one that is there. */
+  /** Number of matches before a place; `inclusive` also counts the match at the place. */
   before(time: number, table: number, row: number, inclusive: boolean): number {
     const places = this.ordered;
     const low = countBelow(places.start, time);
@@ -94,7 +94,7 @@ function sorted({ start, table, row }: Ordered): Ordered {
 
 interface Hits {
   ranks: RankHits[];
-  /** How many names match. */
+  /** Number of names that match. */
   names: number;
   total: number;
   error: string | null;
@@ -114,7 +114,7 @@ export class Search {
 
   constructor(private readonly job: Job) {}
 
-  /** The matches of a text; those of the last few texts are remembered. */
+  /** Matches of a text; the results of the last few texts are cached. */
   hits(text: string): Promise<Hits> {
     const found = this.kept.get(text) ?? this.match(text);
     this.kept.delete(text);
@@ -220,7 +220,7 @@ function typeCounts(rank: Rank): Float64Array {
   return counts;
 }
 
-// Which events a selection has.
+// Events that a selection includes.
 
 const FIELDS = ["start_ns", "end_ns", "ranks", "tracks", "query", "ids"] as const;
 
@@ -332,7 +332,7 @@ function valuesOf(values: ArrayLike<number>): (row: number) => number {
   return (row) => values[row]!;
 }
 
-// How much time a selection holds, by kind and by name.
+// Time of a selection, by kind and by name.
 
 const MOST_NAMES = 200;
 
@@ -442,7 +442,7 @@ function record(sums: Sums, names: Names): Record<string, unknown> {
   };
 }
 
-// How long events of one name take: figures and a histogram.
+// Durations of events of one name: figures and a histogram.
 
 const MAX_BINS = 40;
 /** From this ratio of longest to shortest on, equal steps would put almost all into one bin. */

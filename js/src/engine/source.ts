@@ -65,7 +65,7 @@ export class PageSource implements Source {
     this.job.classes = classes;
   }
 
-  /** What a page holds does not change. */
+  /** Do nothing: the status of a page does not change. */
   onStatus(): void {}
 
   async ask<Op extends Operation>(
@@ -200,7 +200,7 @@ export class PageSource implements Source {
 
   private async collective(request: Requests["collective"]): Promise<Reply> {
     const rank = await this.job.rank(request.rank);
-    // Of an overview it is not known which events there are: only that this one is none of those.
+    // An overview does not list its events, so the id cannot be checked; no collective has it.
     const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
     return json({ collective: (await this.job.collectives()).collective(request.rank, id) });
   }

@@ -31,7 +31,7 @@ export class Cover {
     return new Cover(shrunk(pieces, count), shrunk(prefix, count + 1));
   }
 
-  /** What this or the other covers. */
+  /** Union of both covers. */
   with(other: Cover): Cover {
     const order = new Float64Array(this.starts.length + other.starts.length);
     const ends = new Float64Array(order.length);
@@ -61,7 +61,7 @@ export class Cover {
   /** Covered time before `time`, before which `started` pieces start. */
   reached(started: number, time: number): number {
     if (started === 0) return 0;
-    // The last piece may reach beyond: it then covers only up to the time asked for.
+    // The last piece may end after `time`: count it only up to `time`.
     return Math.min(
       this.prefix[started]!,
       this.prefix[started - 1]! + time - this.starts[started - 1]!,
@@ -83,7 +83,7 @@ export class Cover {
     return out;
   }
 
-  /** Where a piece ends. */
+  /** End of a piece. */
   end(piece: number): number {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }

@@ -26,7 +26,7 @@ const SPILLED = 2;
 interface Found {
   tiles: { lane: number; tile: TileOut; classes?: Uint8Array; sliceClass?: Uint8Array }[];
   counters: { lane: number; tile: CounterTileOut }[];
-  /** A class for every event by rank; null where they were not asked for. */
+  /** Class of every event by rank; null if classes were not requested. */
   classes: ReadonlyMap<number, Uint8Array | null> | null;
 }
 

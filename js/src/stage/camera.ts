@@ -87,10 +87,10 @@ export class Camera {
 
 /** Deeper zoom shows nothing more: times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
-/** How far beyond the job the view may go, as a share of the job. */
+/** Margin on either side of the job that the view may include, as a share of the job. */
 const BEYOND = 0.02;
 
-/** What the whole job looks like; never empty, so that divisions by the span are safe. */
+/** Span of the whole job; never empty, so that divisions by the span are safe. */
 export function jobSpan(range: Span): Span {
   const [start, end] = range;
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
@@ -113,7 +113,7 @@ export function clampView(view: Span, job: Span): Span {
   return [start, start + span];
 }
 
-/** `view` magnified by `factor`, with `atTime` staying where it is. */
+/** Return `view` magnified by `factor`; `atTime` keeps its position. */
 export function zoomed(view: Span, factor: number, atTime: number): Span {
   return [atTime - (atTime - view[0]) / factor, atTime + (view[1] - atTime) / factor];
 }
@@ -136,8 +136,8 @@ export function ease(progress: number): number {
 }
 
 /**
- * The view at `share` of the way. Where the span changes, it changes by equal factors in equal
- * shares and one point of time stands still, so that a zoom looks like a zoom all the way.
+ * Interpolate two views. If the span changes, it changes by equal factors in equal shares and one
+ * point of time keeps its position, as in a zoom.
  */
 export function between(from: Span, to: Span, share: number): Span {
   if (share <= 0) return from;
@@ -153,7 +153,7 @@ export function between(from: Span, to: Span, share: number): Span {
   return [start, start + span];
 }
 
-// Where the parts of the stage lie. CSS px, relative to the stage.
+// Positions of the parts of the stage. CSS px, relative to the stage.
 
 export interface Geometry {
   readonly width: number;
@@ -170,9 +170,9 @@ export interface Geometry {
   readonly axisTop: number;
   readonly axisHeight: number;
   readonly stripTop: number;
-  /** One row for steps, one for phases, one for who comes last; none where the scene has neither. */
+  /** Rows for steps, phases and the last rank to arrive; 0 if the scene has none of them. */
   readonly stripRows: number;
-  /** The last of them says who comes last to collectives. */
+  /** Whether the last row names the last rank to arrive at collectives. */
   readonly lateRow: boolean;
   readonly stripHeight: number;
   /** Top of the rows and what is left for them. */

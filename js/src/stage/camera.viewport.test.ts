@@ -34,7 +34,7 @@ describe("limits", () => {
   });
 });
 
-test("a zoom leaves the time under the pointer where it is", () => {
+test("a zoom keeps the time under the pointer in place", () => {
   const view = zoomed([100, 300], 4, 150);
   expect(width(view)).toBe(50);
   expect((150 - view[0]) / width(view)).toBeCloseTo(0.25);
@@ -88,7 +88,7 @@ describe("the camera", () => {
     expect(camera.step(5)).toBe(false);
   });
 
-  test("arrives exactly where it was sent", () => {
+  test("arrives exactly at the requested view", () => {
     const camera = new Camera(JOB);
     camera.go([1e8, 2e8], 120, 1000);
     expect(camera.view).toEqual(JOB);

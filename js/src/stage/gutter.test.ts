@@ -25,13 +25,13 @@ const plain = ({ texts }: { texts: string[] }) =>
   texts.map((text) => text.replace(/[\u2009\u202f]/g, " "));
 
 describe("the one fact of a rank", () => {
-  test("exposed communication where the margin has the shares", () => {
+  test("exposed communication if the margin has the shares", () => {
     expect(plain(factOf(rank, stats(), true))).toEqual(["exposed 148 ms", "148 ms"]);
   });
-  test("the idle share where there is no margin", () => {
+  test("the idle share if there is no margin", () => {
     expect(plain(factOf(rank, stats(), false))).toEqual(["idle 66 %", "66 %"]);
   });
-  test("busy time where nothing is exposed", () => {
+  test("busy time if nothing is exposed", () => {
     expect(plain(factOf(rank, stats({ exposed: [0] }), true))[0]).toBe("busy 340 ms");
   });
   test("a file that ends early comes before all else", () => {
@@ -68,7 +68,7 @@ describe("the one fact of a rank", () => {
     expect(fact.look).toBe("late");
     expect(fact.texts[0]).toBe("last in 21 of 21");
   });
-  test("who comes last mostly and is not waited for is not red", () => {
+  test("a rank that mostly comes last but delays no other rank is not red", () => {
     const texts = (last: number, collectives = 20) => {
       const fact = factOf(
         rank,

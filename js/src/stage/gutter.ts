@@ -22,7 +22,7 @@ export interface GutterScene {
 }
 
 interface Fact {
-  /** The words, then what may stand instead of them where there is less room. */
+  /** Texts from long to short; the first one that fits is drawn. */
   texts: string[];
   look: "plain" | "warn" | "late" | "hit";
 }
@@ -31,7 +31,7 @@ function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact 
   return { texts: [`${word} ${number}`, number], look };
 }
 
-/** From so many collectives on it is said how often a rank comes last. */
+/** Min number of collectives for which the share of last arrivals is shown. */
 const LEAST_COLLECTIVES = 4;
 
 /** That the others wait for a rank, that it comes last mostly, or how long it waits itself. */
@@ -49,7 +49,7 @@ function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   const waited = wait[index] ?? 0;
   if (waited <= 0) return null;
   const time = formatDuration(waited);
-  // The margin has what of it is exposed.
+  // The margin shows the exposed part of the wait.
   return { texts: [`waits ${time} in all`, `waits ${time}`, time], look: "plain" };
 }
 
@@ -96,7 +96,10 @@ export function reasonOf(why: string): Fact["texts"] | null {
   return [reason, signed(reason)];
 }
 
-/** What a row says: of like ranks that are folded, first what would be missed otherwise. */
+/**
+ * Fact of a row. For a row that folds similar ranks, facts that would otherwise be hidden come
+ * first.
+ */
 function factOfRow(row: Row, gutter: GutterScene): Fact {
   const { stats, lateness, geometry, hits } = gutter;
   const own = factOf(row.rank, stats, geometry.margin > 0, lateness);
@@ -114,10 +117,10 @@ function factOfRow(row: Row, gutter: GutterScene): Fact {
 const BASELINE = 4;
 /** Lines of text nearer than this touch. */
 const LINE = 11;
-/** A lane's name beside a fact that has no room otherwise. */
+/** Short name of a lane, used if the fact next to it leaves no room for the full name. */
 const BRIEF: Readonly<Record<string, string>> = { compute: "GPU" };
 
-/** What is behind a row. */
+/** Background of a row. */
 export function rowGround(theme: Theme, late: boolean): string {
   return late ? mixed(theme.late, theme.bg, LATE_TINT) : theme.bg;
 }
@@ -191,7 +194,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
           .filter(({ label }) => label !== "")
           .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
     const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
-    // Of what is folded, the words come before the names of lanes, which are the same in every row.
+    // In folded rows the words take priority over lane names, which are the same in every row.
     const firm = row.badge !== null || row.why !== "";
     const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
       const all = right - left;
@@ -275,7 +278,9 @@ function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
   return 12;
 }
 
-/** Baseline of a lane's name, from the top of the row; names of bars stand beside the first. */
+/**
+ * Baseline of a lane's name, from the top of the row; a bar's name is drawn next to the first bar.
+ */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
   // A bar at the very bottom is lower than letters: its name stays above the next row.

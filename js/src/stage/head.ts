@@ -192,7 +192,7 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
     const begun = x0 < left;
     const goesOn = step.start + step.dur > view[1];
     const name = begun ? `‹ ${step.name}` : step.name;
-    // The number tells steps apart: the word goes first.
+    // The number identifies the step: drop the word first.
     const forms = [name, name.replace(/[^#]*#/, "#")];
     const used = pen.firstFit(forms, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
     if (used === 0) continue;
@@ -221,7 +221,7 @@ function drawPhases(pen: Pen, head: HeadScene, y: number): void {
   }
 }
 
-/** Where steps begin, through all rows. */
+/** Vertical lines at the start of each step, through all rows. */
 export function drawStepLines(pen: Pen, head: HeadScene, bottom: number): void {
   const { geometry, theme, scene, view } = head;
   let last = Number.NEGATIVE_INFINITY;

@@ -84,7 +84,7 @@ export function hitAt(scene: HitScene, x: number, y: number): Hit {
   return hit;
 }
 
-/** How far from a mark of a ribbon it is still meant. */
+/** Distance in ns within which a point hits a mark of a ribbon. */
 function reach(scene: HitScene): number {
   return MARK_REACH_PX * nsPerPx(scene);
 }
@@ -113,7 +113,7 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
   return null;
 }
 
-/** Of a collective: what of it is hatched as waiting, as far as that is loaded. */
+/** Add to a collective the part of it that is hatched as waiting, if that is loaded. */
 function withWait(
   scene: HitScene,
   { band: { over } }: LaneSpot,

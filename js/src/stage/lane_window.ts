@@ -15,7 +15,7 @@ const MERGE_LEVELS = 2;
 const leftShare = new Float32Array(TILE_CELLS);
 const leftCount = new Int32Array(TILE_CELLS);
 
-/** Cells of a coarse tile less its slices: in finer cells than its own they cannot be told apart. */
+/** Cells of a coarse tile less its slices; finer cells cannot separate the two. */
 function leftOf(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
     leftShare[k] = tile.busy[k]! / 65535;
@@ -359,7 +359,7 @@ export function takeOut(
   }
 }
 
-// What of a lane's cells is left for columns beside the rectangles of its longer events.
+// Remainder of a lane's cells, drawn as columns next to the rectangles of its longer events.
 
 /** By cell of the window; valid until the next call. */
 interface Residual {
@@ -370,7 +370,7 @@ interface Residual {
 let share = new Float32Array(0);
 let counts = new Int32Array(0);
 
-/** Where the pixels of a picture lie in a lane's cells. */
+/** Mapping from the pixels of a picture to a lane's cells. */
 interface Pixels {
   readonly cells: number;
   /** Cells in a pixel. */

@@ -86,7 +86,9 @@ async function draw(events: FakeEvent[], given: Drawing = {}) {
   };
 }
 
-/** How far a pixel is from the lane's colour to the kernel's, by its blue-most channel. */
+/**
+ * Share of the way from the lane's colour to the kernel's colour, by the channel that differs most.
+ */
 function coverage(pixel: number): number {
   const lane = rgb(theme.lane).r;
   const kernel = rgb(theme.kind.compute).r;
@@ -202,11 +204,11 @@ describe("rectangles", () => {
     expect(ink / 40).toBeCloseTo(1.5, 1);
   });
 
-  test("leave the short events beside them as they are", async () => {
+  test("leave the adjacent short events as they are", async () => {
     const short = Array.from({ length: 20 }, (_, i) => event(30_000 + i * 500, 250));
     const drawn = await draw([...short, event(40_000, 50_000)], { height: 40 });
     const ink = [4, 5, 6, 7].reduce((sum, x) => sum + drawn.ink(x) / 40, 0);
-    // Two pixels half busy, of which the rectangle hides what its first cell cannot tell apart.
+    // Two pixels are half busy; the rectangle hides the part in its first cell.
     expect(ink).toBeGreaterThan(0.85);
     expect(ink).toBeLessThan(1.02);
     expect(drawn.ink(8) / 40).toBeCloseTo(1, 2);
@@ -236,7 +238,7 @@ describe("what is not known", () => {
     expect(drawn.at(90, 8)).toBe(LANE);
   });
 
-  test("where the page holds less than is seen, cells are pale on a hatch", async () => {
+  test("if the page holds less than the view needs, cells are pale on a hatch", async () => {
     const big = event(600_000, 300_000);
     const drawn = await draw([...field(50, 100).slice(0, 4000), big], { coarse: true, height: 40 });
     const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));

@@ -18,7 +18,7 @@ export interface LanePlace extends RowPlace {
   form: Form;
   /** Whether the page holds less detail of the rank than would be seen here. */
   coarse: boolean;
-  /** Where anybody has data. */
+  /** Span in which any rank has data. */
   jobStart: number;
   jobEnd: number;
   /** Counters only. */
@@ -35,7 +35,7 @@ interface LaneCounts {
   rects: number;
 }
 
-/** What is drawn over, or under, the events of a lane of communication. */
+/** Overlays above or below the events of a communication lane. */
 interface OverWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;
@@ -273,7 +273,7 @@ export function drawWaits(
   });
 }
 
-/** Late: the time in which the others were there and this rank was not; red where it is `named`. */
+/** Draw the time in which the others had arrived and this rank had not; red if it is `named`. */
 export function drawLate(
   raster: LaneRaster,
   place: LanePlace,
@@ -322,7 +322,9 @@ function eachSlice(
   }
 }
 
-/** Share of each pixel that is covered by what is too short for a rectangle, where there is any. */
+/**
+ * Call `draw` for each pixel with the share covered by events too short for a rectangle, if not 0.
+ */
 function eachColumn(
   raster: LaneRaster,
   place: LanePlace,
@@ -345,9 +347,9 @@ function eachColumn(
   }
 }
 
-// Ribbons of lateness: a mark where a rank comes to a collective, the stronger the later it is.
+// Ribbons of lateness: a mark at each arrival at a collective; later arrivals are stronger.
 
-/** A mark is so wide where the next one leaves room, CSS px. */
+/** Width of a mark if the next one leaves room, CSS px. */
 const MARK_PX = 2;
 /** A name needs more than this, CSS px. */
 const LEAST_ROOM = 5;
@@ -372,7 +374,7 @@ interface RowPlace {
   /** Time at x = 0 and ns per device px. */
   start: number;
   resolution: number;
-  /** Where the rank has data. */
+  /** Start of the rank's data. */
   dataStart: number;
   dataEnd: number;
 }
@@ -417,7 +419,7 @@ interface JobRibbonScene {
 
 const TICK_HEIGHT = 13;
 
-/** The row of the whole job: a tick where the last rank comes, and who; red if others wait for it. */
+/** Draw the job's row: a tick and a name at each last arrival; red if others wait for that rank. */
 export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void {
   const { geometry, theme, view, ribbon, lateness } = scene;
   const { lanesX, lanesWidth } = geometry;
@@ -440,7 +442,7 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
     const { r, g, b } = mix(rgb(inkOf(ribbon.jobRank[at]!)), ground, share);
     pen.rect(xs[at]!, y + 1, widthOf(at), TICK_HEIGHT, `rgb(${r} ${g} ${b})`);
   }
-  // Who costs most is named first, before or behind its tick: what is between two ticks is used once.
+  // Label the most expensive arrivals first, before or after the tick; use each gap only once.
   const used = new Set<number>();
   for (const at of drawn.sort((a, b) => ribbon.jobWait[b]! - ribbon.jobWait[a]! || a - b)) {
     const rank = ribbon.jobRank[at]!;
@@ -487,7 +489,7 @@ export function drawNoData(pen: Pen, scene: LanesScene): void {
     drawGap(pen, scene, placed, at(job[0]), start, false);
     drawGap(pen, scene, placed, end, at(job[1]), rank.truncated !== null);
     const area = isCoarse(rank, resolution) ? areaOf(placed, start, end) : null;
-    // At the end, where it hides least of what is drawn.
+    // At the end, it hides the fewest events.
     if (area !== null) drawWords(pen, scene, area, COARSE, 1);
   }
 }
@@ -499,7 +501,7 @@ interface Area {
   height: number;
 }
 
-/** The lanes of a row between two x; null where there is no room, or a part is scrolled away. */
+/** The lanes of a row between two x; null if there is no room, or if a part is scrolled away. */
 function areaOf(placed: PlacedRow, x0: number, x1: number): Area | null {
   const bands = placed.row.bands();
   const first = bands[0];
@@ -581,7 +583,7 @@ export interface LanesScene {
   geometry: Geometry;
   theme: Theme;
   paints: Paints;
-  /** What the legend of a picture names, where it is not kinds. */
+  /** Entries of a picture's legend, if it does not show kinds. */
   keys: readonly ClassKey[] | null;
   scene: Scene;
   job: Span;

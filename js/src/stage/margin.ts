@@ -44,7 +44,7 @@ function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
   if (geometry.stripRows > 1) {
     const comm = scene.lateness === null ? "comm" : "wait";
-    // What compute hides is not in the bar: the row's name says all that a rank waits.
+    // The bar excludes waits hidden by compute; the row's name shows the total wait.
     const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
     pen.firstFit(keys, x + PAD, y + 16, room, FONT.label, theme.ink3);
   }
@@ -96,7 +96,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
       const share = (known ? exposedWait(scene, row.rank.rank) : (exposed[index] ?? 0)) / whole;
       const words = share > 0 ? `${known ? "wait" : "comm"} ${formatShare(share)}` : "";
       if (row.rank.truncated !== null) {
-        // What the file lacks may belong here: not known to be idle.
+        // The missing part of the file may cover this time, so it is not known to be idle.
         pen.text("file cut off", left, baseline, FONT.label, theme.warnInk);
       } else if (late) {
         pen.text("causes the wait", left, baseline, FONT.labelStrong, theme.late);
@@ -112,7 +112,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   }
 }
 
-/** What a rank waits for others while it computes nothing; 0 where that is not known. */
+/** Time that a rank waits for others without computing; 0 if unknown. */
 function exposedWait({ lateness }: MarginScene, rank: number): number {
   const index = lateness?.at.get(rank);
   return index === undefined ? 0 : (lateness?.lateness.exposedWait[index] ?? 0);

@@ -131,7 +131,7 @@ test.each([
   },
 );
 
-test("an event of which nothing is in sight has no outline", () => {
+test("an event that is entirely out of sight has no outline", () => {
   const selected = brief(1, threadOf(1), 5e7, 2e7, "cpu");
   expect(draw({ selected }, { filter: "^rank 2$" }).box().right).toBe(-1);
   expect(draw({ selected }, { open: new Set([2]) }).box().right).toBe(-1);
@@ -188,7 +188,7 @@ test("marks stand above their lane however near they are, in the colour of hits"
   expect(drawn.at(drawn.geometry.lanesX + 250, y - 1)[3]).toBe(0);
 });
 
-test("a ruler says its length, a note keeps within the lanes", () => {
+test("a ruler shows its length, a note stays within the lanes", () => {
   const drawn = draw({
     ruler: { start: 2e7, end: 1.2e8, y: 300 },
     notes: [{ start: -5e7, end: 5e7, kept: true }],

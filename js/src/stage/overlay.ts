@@ -292,7 +292,7 @@ function drawFlows(pen: Pen, scene: OverlayScene): void {
   }
 }
 
-/** Where an arrow begins or ends; at the edge of a row that hides the event. */
+/** End point of an arrow; at the edge of a row that hides the event. */
 function endOf(scene: OverlayScene, event: Brief, time: number): End | null {
   const { geometry, view, sight } = scene;
   const left = geometry.lanesX;

@@ -228,7 +228,7 @@ function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: numb
 function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
   const { band, y, top, bottom } = spot;
   if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return 0;
-  // A name of which a part is scrolled away would be cut through.
+  // A name that is partly scrolled away would be cut.
   if (bottom - top < band.height - 2) return 0;
   const lane = lanes.window(band.lane);
   if (lane === null || lane.slices === 0) return 0;
@@ -270,7 +270,7 @@ function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
   return labels;
 }
 
-/** The longest part of a stretch in which nobody waits. */
+/** The longest part of a span that no wait covers. */
 function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: Span): Span {
   let low = 0;
   let high = slices;
@@ -320,9 +320,9 @@ function context(
   return ctx;
 }
 
-// What a timeline's picture is made of, wherever it is looked at: colours, figures, minimap.
+// State behind a timeline's picture, independent of the viewport: colours, figures, minimap.
 
-/** Where it is looked at. */
+/** Viewport of a picture. */
 export interface Sight {
   geometry: Geometry;
   camera: Camera;
@@ -356,7 +356,7 @@ export class StagePicture {
     return this.own;
   }
 
-  /** Begin anew: of another scene nothing is known yet. */
+  /** Start again: no results of the new scene are known yet. */
   setScene(scene: Scene, data: StageData): void {
     this.scene = scene;
     this.data = data;
@@ -402,7 +402,7 @@ export class StagePicture {
     this.minimap = this.minimapIn(this.own, geometry);
   }
 
-  /** What a painter draws; `of`: what is drawn instead of what is in sight. */
+  /** Input of a painter; `of` overrides the visible part. */
   frame(sight: Sight, theme = this.own, of: Partial<Whole> = {}): Frame {
     const { scene, stats, data, overlay, lateness } = this;
     const { camera, rows } = sight;
@@ -514,10 +514,10 @@ export class FrameLoop {
 
   constructor(private readonly draw: (now: number) => void) {}
 
-  /** These parts must be drawn anew. */
+  /** Mark these parts to be redrawn. */
   touch(parts: Partial<Dirty>): void {
     for (const part of Object.keys(parts) as (keyof Dirty)[]) {
-      // What is to be drawn already stays so, whoever says that it has no part in it.
+      // Keep parts that are already marked.
       this.dirty[part] ||= parts[part] === true;
     }
     this.schedule();
@@ -532,7 +532,7 @@ export class FrameLoop {
     });
   }
 
-  /** What has changed since this was last asked. It is drawn now: no frame has to wait for it. */
+  /** Return the changes since the last call and cancel the pending frame: the caller draws now. */
   take(): Dirty {
     const { dirty } = this;
     cancelAnimationFrame(this.frame);

@@ -13,7 +13,7 @@ const DIMMED = 0.22;
 /** Host events too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR = 0.75;
-/** Of the late colour over the row of a rank that the others wait for. */
+/** Opacity of the late colour over the row of a rank that the others wait for. */
 export const LATE_TINT = 0.07;
 
 interface Rgb {
@@ -81,7 +81,7 @@ type Ramp = Uint32Array;
 
 export interface Paints {
   readonly bg: number;
-  /** What is behind the marks: a device lane has a ground of its own, as its idle time counts. */
+  /** Background of the marks: a device lane has its own, to make its idle time visible. */
   readonly ground: Readonly<Record<Form, number>>;
   readonly rule: number;
   readonly hatchLine: number;
@@ -102,7 +102,7 @@ export interface Paints {
   readonly counterLine: number;
   readonly waitFill: number;
   readonly waitLine: number;
-  /** Of a ribbon, from on time to latest. */
+  /** Ramp of a ribbon, from on time to latest. */
   readonly ribbon: Uint32Array;
   readonly lateFill: number;
   readonly lateLine: number;
@@ -111,7 +111,7 @@ export interface Paints {
   readonly lastLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
-  /** Entries are those of classes that tiles carry, not of kinds. */
+  /** Whether entries are classes carried by tiles, not kinds. */
   readonly byClass: boolean;
   /** The class of what tiles say nothing of. */
   readonly unknownClass: number;
@@ -120,7 +120,7 @@ export interface Paints {
   readonly hatchedGround: Uint32Array;
 }
 
-/** Between two stops of a ramp so many steps are told apart. */
+/** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
 /** A ramp's stops with what lies between them. */
@@ -270,7 +270,7 @@ export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Class
   };
 }
 
-// What classes of events take of the device work of the whole job, for the minimap.
+// Share of each class of events in the device work of the whole job, for the minimap.
 
 /** Packed colour and share of each class at a time; nothing outside of what is parted. */
 export function partsAt(

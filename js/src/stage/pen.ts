@@ -120,7 +120,7 @@ export class Pen {
     this.ctx.fillText(text, align === "left" ? this.snap(x) : x, y);
   }
 
-  /** Draw what fits into `room`; returns the width used, 0 where nothing fits. */
+  /** Draw the text that fits into `room`; returns the width used, 0 if none fits. */
   fitted(
     text: string,
     x: number,
@@ -180,7 +180,7 @@ export class Pen {
     ctx.clip();
     draw();
     ctx.restore();
-    // What the context went back to is not what was set last.
+    // `restore` resets the context, so the cached settings are stale.
     this.font = "";
     this.colour = "";
     this.align = "left";

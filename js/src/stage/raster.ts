@@ -96,7 +96,7 @@ export class Raster {
   }
 }
 
-/** What lanes are drawn with. */
+/** Drawing functions for lanes. */
 export type LaneRaster = Pick<
   Raster,
   "width" | "height" | "clip" | "clear" | "rect" | "column" | "hatch"

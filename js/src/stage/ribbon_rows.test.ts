@@ -1,4 +1,4 @@
-/** Where a row's ribbon of late arrivals lies, and what it takes the room from. */
+/** Position of a row's ribbon of late arrivals, and the bands that shrink for it. */
 
 import { expect, test } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
@@ -40,7 +40,7 @@ test("it lies between communication and threads where rows have room", () => {
   expect(stack(8, 61).row.height).toBe(61);
 });
 
-test("without room, without collectives, or beside an opened rank there is none", () => {
+test("there is none without room, without collectives, or next to an opened rank", () => {
   expect(stack(8, 49).ribbon).toBeNull();
   expect(stack(8, 80, false).ribbon).toBeNull();
   expect(stack(8, 80, true, 0).ribbon).toBeNull();

@@ -14,7 +14,7 @@ const scenes = new Map<number, Scene>();
 function sceneOf(ranks: number): Scene {
   let scene = scenes.get(ranks);
   if (scene === undefined) {
-    // The shape of one rank, numbered anew: events do not matter here.
+    // Copies of one rank, renumbered: the layout does not depend on events.
     const one = fakeJob(1, 1, 0.05).scene;
     const lanes = one.lanes;
     scene = {
@@ -74,7 +74,7 @@ describe("folded ranks", () => {
     expect(rows[0]!.height).toBe(18);
   });
 
-  test("are 27 high beside an opened one: GPU 9, NCCL 13", () => {
+  test("are 27 high next to an opened one: GPU 9, NCCL 13", () => {
     const { rows } = layoutRows(sceneOf(8), state({ open: new Set([5]) }), 400);
     const [first] = rows;
     expect(first!.height).toBe(27);
@@ -91,7 +91,7 @@ describe("folded ranks", () => {
     expect(height).toBe(top);
   });
 
-  test("show only CPU where a rank has no device events", () => {
+  test("show only CPU if a rank has no device events", () => {
     const scene = sceneOf(2);
     const host = {
       ...scene,
@@ -252,7 +252,7 @@ describe("scrolling", () => {
     expect(clampScroll(open, 1e6, 50)).toBe(0);
   });
 
-  test("brings a lane into sight, and tells when no row shows it", () => {
+  test("brings a lane into sight, and returns whether a row shows it", () => {
     const track = open.rows.find(({ track: one }) => one?.label === "stream 40")!;
     const lane = track.track!.lane0;
     const scroll = scrollTo(open, 200, 0, lane)!;

@@ -1,4 +1,4 @@
-/** Which rows there are and how high they are: folded ranks, heads, tracks. */
+/** Rows and their heights: folded ranks, heads, tracks. */
 
 import type { Alike, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { formatCount, rangesText } from "../ui/formats";
@@ -9,12 +9,12 @@ export interface Row {
   track: SceneTrack | null;
   /** Name in the gutter. */
   name: string;
-  /** What the gutter may say instead where there is less room; only of rows that stand for others. */
+  /** Shorter names, used if there is less room; only for rows that stand for several ranks. */
   briefly: readonly string[];
   /** The ranks that the row stands for, its own included. */
   like: readonly number[];
   badge: "fold" | "unfold" | null;
-  /** Why the rank has a row of its own where like ranks are folded, "" for no reason. */
+  /** Reason that the rank has its own row while similar ranks are folded; "" for none. */
   why: string;
   open: boolean;
   pinned: boolean;
@@ -22,7 +22,7 @@ export interface Row {
   top: number;
   height: number;
   bands(): readonly Band[];
-  /** Where it says how late the rank comes to collectives, from its top. */
+  /** Position of the ribbon of late arrivals, from the top of the row. */
   ribbon(): { top: number; height: number } | null;
 }
 
@@ -47,7 +47,7 @@ function trackKey(rank: SceneRank, track: SceneTrack): string {
   return `${rank.rank}/${track.key}`;
 }
 
-/** The filter as a test; text that is no expression is searched as it stands. */
+/** The filter as a test; text that is not an expression is searched literally. */
 export function rowTest(filter: string): ((text: string) => boolean) | null {
   if (filter === "") return null;
   let expression: RegExp;
@@ -71,7 +71,9 @@ interface Shown {
   tracks: SceneTrack[] | null;
 }
 
-/** A rank without a row of its own is shown where it is asked for: by the filter, or by a pin. */
+/**
+ * Whether a rank is folded away: ranks matched by the filter and pinned ranks keep their own row.
+ */
 function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean {
   const stands = state.alike?.hidden.get(rank.rank);
   if (stands === undefined || named || state.pinned.includes(rankKey(rank))) return false;
@@ -104,7 +106,7 @@ function shownRanks(scene: Scene, state: RowState): Shown[] {
   return shown;
 }
 
-/** What the gutter calls a track. */
+/** Name of a track in the gutter. */
 function trackName(rank: SceneRank, track: SceneTrack): string {
   if (track.role === "stream") {
     const devices = new Set(
@@ -129,7 +131,7 @@ function memo<T>(make: () => T): () => T {
   };
 }
 
-/** What a row that stands for several ranks is called, from long to short. */
+/** Names of a row that stands for several ranks, from long to short. */
 function groupNames(rank: number, like: readonly number[]): string[] {
   const count = formatCount(like.length);
   const all = rangesText(like);
@@ -358,11 +360,11 @@ export function rowInfo(row: Row, y: number): RowInfo {
   };
 }
 
-// How high the lanes of a row are, and where in it they lie. CSS px.
+// Heights of a row's lanes and their positions in it. CSS px.
 
 /**
- * How marks of a band look: `solid` is device time, `pale` is host time (a tint with a dark left
- * edge), `bar` is a thread of a folded rank.
+ * Appearance of a band's marks: `solid` is device time, `pale` is host time (a tint with a dark
+ * left edge), `bar` is a thread of a folded rank.
  */
 export type Form = "solid" | "pale" | "bar" | "counter";
 
@@ -412,7 +414,7 @@ const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** From this many ranks on, threads are left to the opened rank. */
 const MANY_RANKS = 40;
-/** Where ranks are more than this and not all fit, the ribbon comes before threads. */
+/** With more ranks than this that do not all fit, the ribbon takes priority over threads. */
 const RIBBON_FIRST = 16;
 const RIBBON = 5;
 /** Two lines of text in the gutter. */
@@ -468,7 +470,7 @@ function foldOf(
   return grown(count > RIBBON_FIRST ? full(0, RIBBON) : full(bars), each);
 }
 
-/** Where the ribbon lies in a folded row, from its top; null for none. */
+/** Position of the ribbon in a folded row, from its top; null for none. */
 function ribbonOf(
   rank: SceneRank,
   fold: Fold,
@@ -613,7 +615,7 @@ function trackBands(track: SceneTrack, name: string): Band[] {
   }));
 }
 
-// Like ranks folded into one row: who stands for whom, and where the badge that says so lies.
+// Similar ranks folded into one row: the groups, and the position of their badge.
 
 /** Space of the badge in the gutter, CSS px: what a press on the row means it for. */
 interface BadgeSpot {
@@ -625,7 +627,7 @@ export const BADGE_WIDTH = 14;
 /** Left of the badge and right of it, for those who do not aim well. */
 const REACH = 5;
 
-/** Left edge of the badge: beside an opened rank, arrows come first. */
+/** Left edge of the badge: next to an opened rank, arrows come first. */
 export function badgeLeft({ mode }: Fold): number {
   return mode === "line" ? 24 : 11;
 }

@@ -36,7 +36,7 @@ export class RowsView {
     this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
   }
 
-  /** Lay everything out anew; the rank at the top stays where it is. */
+  /** Update the layout; the rank at the top keeps its position. */
   update(scene: Scene, geometry: Geometry): void {
     const before = this.layout;
     if (scene !== this.scene) this.scroll = 0;
@@ -47,7 +47,7 @@ export class RowsView {
     this.place();
   }
 
-  /** False if that is where the rows are already. */
+  /** Scroll to a position; returns false if it is the current one. */
   scrollTo(scroll: number): boolean {
     const before = this.scroll;
     this.scroll = this.clamped(scroll);
@@ -56,14 +56,14 @@ export class RowsView {
     return true;
   }
 
-  /** The scroll that has `lane` in sight; null where no row shows it. */
+  /** The scroll that brings `lane` into sight; null if no row shows it. */
   scrollFor(lane: number): number | null {
     return scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
   }
 
   infos(): RowInfo[] {
     const { layout, geometry, scroll } = this;
-    // The head of an opened rank sticks to the top: it is not where its place in the list says.
+    // The head of an opened rank sticks to the top, away from its place in the list.
     const shown = new Map(this.sight.placed.map(({ row, y }) => [row, y]));
     return layout.rows.map((row, i) => {
       const y = geometry.rowsTop + row.top - (i < layout.sticky ? 0 : scroll);
@@ -102,14 +102,14 @@ export class RowsView {
   }
 }
 
-// Which lanes are in sight, and where.
+// Visible lanes and their positions.
 
 export interface LaneSpot {
   band: Band;
   placed: PlacedRow;
   /** In the stage, CSS px, before clipping. */
   y: number;
-  /** What of it is visible. */
+  /** Visible part of the lane. */
   top: number;
   bottom: number;
 }
@@ -119,7 +119,7 @@ export class Sightings {
   private readonly byLane = new Map<number, LaneSpot>();
   private readonly heads = new Map<number, PlacedRow>();
 
-  /** Where the last row ends. */
+  /** End of the last row. */
   readonly bottom: number;
 
   constructor(readonly placed: readonly PlacedRow[]) {
@@ -192,7 +192,7 @@ export class Sightings {
   }
 }
 
-// How far the rows are scrolled, and how a change of the rows keeps them in place.
+// Scroll position of the rows, and its adjustment to changes of the rows.
 
 /** Air left around a lane that is brought into sight. */
 const REVEAL_PAD = 8;
@@ -226,7 +226,7 @@ function holds(row: Row, lane: number): boolean {
   );
 }
 
-/** The scroll that has `lane` in sight; null where no row shows it. */
+/** The scroll that brings `lane` into sight; null if no row shows it. */
 export function scrollTo(
   layout: Layout,
   room: number,
@@ -249,7 +249,7 @@ export function scrollTo(
   return scroll;
 }
 
-// Which rows a scene needs above its lanes, and so where everything is.
+// Rows that a scene needs above its lanes, and the resulting positions.
 
 /** Whether ranks come to collectives, so that some may come late. */
 function saysLate(scene: Scene): boolean {

@@ -37,7 +37,7 @@ async function drawn(since = 0): Promise<FrameStats> {
   return frames.at(-1)!;
 }
 
-/** Until several frames' time has passed without one: nothing more is asked for or awaited. */
+/** Wait until no frame was drawn for several frames' time, so that no request is pending. */
 async function rested(): Promise<void> {
   await vi.waitFor(
     async () => {
@@ -75,11 +75,11 @@ const laneTop = (rank: number, role: string) => {
 const nccl = job.lanes.find(({ lane }) => lane === job.scene.ranks[2]!.summary[1]!.lane)!;
 
 describe("drawing", () => {
-  test("a communication kernel is where it belongs, in its colour", async () => {
+  test("a communication kernel is drawn at its time, in its colour", async () => {
     mount();
     await drawn();
     const event = nccl.events[2]!;
-    // Beside the middle, where a grid line may be.
+    // Next to the middle, which a grid line may cover.
     const x = stage.xOf(event.start + event.dur / 2) + 3;
     const y = laneTop(2, "comm") + 1;
     expect(pixel(base(), x, y)).toEqual(colour(THEMES.light.kind.communication));
@@ -152,7 +152,7 @@ describe("drawing", () => {
 });
 
 describe("the view", () => {
-  test("is told to listeners, at once or at the end of the way", async () => {
+  test("is reported to listeners, immediately or at the end of the animation", async () => {
     mount();
     const heard: [number, number, boolean][] = [];
     stage.onView(([start, end], done) => heard.push([start, end, done]));
@@ -164,7 +164,7 @@ describe("the view", () => {
     expect(heard.slice(1, -1).every(([, , done]) => !done)).toBe(true);
   });
 
-  test("its arrival is told after a last frame that was all but there", () => {
+  test("its arrival is reported even if the last frame was just before the end", () => {
     mount();
     const heard: boolean[] = [];
     stage.onView((_, done) => heard.push(done));
@@ -179,7 +179,7 @@ describe("the view", () => {
     expect(heard.at(-1)).toBe(true);
   });
 
-  test("asks for the tiles of where it goes, not of every stop", async () => {
+  test("requests the tiles of its target, not of every frame", async () => {
     mount();
     await drawn();
     const before = source.asked.length;
@@ -274,7 +274,7 @@ describe("what lies under the pointer", () => {
     );
   });
 
-  test("slices of a lane, those of the view", async () => {
+  test("slices of a lane are limited to the view", async () => {
     mount();
     stage.setView([0, 1e8]);
     await drawn();
@@ -299,7 +299,7 @@ describe("rows", () => {
     expect(stage.hit(500, row.top + 8).lane).toBe(lane);
   });
 
-  test("scrolling stops at the ends and says so", () => {
+  test("scrolling stops at the ends and reports it", () => {
     mount(1100, 300);
     stage.setRows(open);
     stage.invalidate();
@@ -309,7 +309,7 @@ describe("rows", () => {
     expect(stage.scrollBy(10)).toBe(false);
   });
 
-  test("the scrollbar shows only where there is something to scroll", async () => {
+  test("the scrollbar shows only if there is something to scroll", async () => {
     mount(1100, 445);
     await drawn();
     const bar = stage.el.querySelector<HTMLElement>(".hta-scrollbar")!;
@@ -338,7 +338,7 @@ describe("names from a trace", () => {
   });
 });
 
-test("marks are asked for the lanes in sight, and drawn above them", async () => {
+test("marks are requested for the lanes in sight, and drawn above them", async () => {
   mount();
   await drawn();
   stage.setOverlay({ search: "AllReduce" });

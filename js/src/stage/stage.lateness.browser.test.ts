@@ -52,7 +52,7 @@ function seen(rank: number, time: number, wanted: number[]): boolean {
   return false;
 }
 
-test("what ranks wait is asked for after what they do, and drawn over it", async () => {
+test("waits are requested after the events, and drawn over them", async () => {
   const { source, calls, comm } = mount();
   const [rank, call] = [0, 3];
   const { event, wait } = calls[call]![rank]!;
@@ -70,13 +70,13 @@ test("what ranks wait is asked for after what they do, and drawn over it", async
   expect(seen(rank, event.start + wait + 5e5, hatch)).toBe(false);
 });
 
-test("the row of who comes last is tinted, and its late time outlined", async () => {
+test("the row of the rank that comes last is tinted, and its late time outlined", async () => {
   const { calls } = mount();
   const ground = colour(mix(rgb(THEMES.light.late), rgb(THEMES.light.bg), 0.07));
   const { event, late } = calls[3]![SLOW]!;
   expect(late).toBeGreaterThan(1e6);
   stage.setView([event.start - 2 * late, event.start + event.dur + 5e6]);
-  // Four collectives are the least that say who is late.
+  // Before statistics of at least four collectives are known, no rank is late.
   expect(seen(SLOW, event.start - 1.5 * late, ground)).toBe(false);
   stage.setView([0, 2.6e8]);
   await vi.waitFor(() => expect(seen(SLOW, 2e6, ground)).toBe(true));
@@ -87,7 +87,7 @@ test("the row of who comes last is tinted, and its late time outlined", async ()
   expect(seen(1, event.start - late / 2, line)).toBe(false);
 });
 
-test("a hit on a collective says what of it is waiting", async () => {
+test("a hit on a collective returns its waiting part", async () => {
   const { source, calls, comm } = mount((job, own) => {
     // On rank 1 another collective transfers for 2 ms of every wait.
     const lane = job.lanes.find((one) => one.lane === job.scene.ranks[1]!.summary[1]!.wait)!;
@@ -111,7 +111,7 @@ test("a hit on a collective says what of it is waiting", async () => {
   expect(hit(SLOW, 4).slice?.wait).toBeUndefined();
 });
 
-test("a job without such lanes is not asked who waits", async () => {
+test("a job without such lanes gets no request for lateness", async () => {
   const job = fakeJob(1, 1, 0.05);
   const source = new FakeSource(job);
   box = document.createElement("div");

@@ -1,4 +1,4 @@
-/** Ribbons of late arrivals as drawn: the job's row and those of ranks, and what is under a point. */
+/** Ribbons of late arrivals as drawn: the job's row, the rows of ranks, and hits on them. */
 
 import { afterEach, expect, test } from "vitest";
 import { fakeJob } from "../../dev/fake_job";
@@ -143,12 +143,12 @@ for (const theme of ["light", "dark"] as const) {
   });
 }
 
-test("it is asked for in pixels, for ranks in sight", async () => {
+test("it is requested with one bin per pixel, for ranks in sight", async () => {
   mount();
   await expect.poll(() => asked.at(-1)).toEqual({ bins: 1100 - 164 - 128, ranks: [0, 1, 2, 3] });
 });
 
-test("the job's row names the last rank, and says what it cost", async () => {
+test("the job's row names the last rank and its cost", async () => {
   const { calls } = mount();
   const { event } = calls[0]![SLOW]!;
   const y = 35 + 1 + 20 + 2 * 16 + 8;

@@ -49,7 +49,7 @@ class DrawnStage implements Stage {
   /** The geometry is that of this scene. */
   private measured = false;
   private slim = false;
-  /** Out of sight nothing is asked for and nothing is drawn; it is made up for later. */
+  /** Requests and drawing pause while the stage is out of sight, and resume later. */
   private readonly inSight: InSight;
   private blank = true;
 
@@ -258,7 +258,7 @@ class DrawnStage implements Stage {
 
   private measure(): void {
     const size = sizeOf(this.el);
-    // What is drawn stays for when a hidden output shows again.
+    // Keep the drawing for the time at which a hidden output is shown again.
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;
@@ -331,7 +331,7 @@ class DrawnStage implements Stage {
   }
 
   private draw(now: number): void {
-    // A blank canvas is black: nobody who prints or pictures a page shall meet one.
+    // A blank canvas is black, also in prints and screenshots: draw at least once.
     if (!this.inSight.now && !this.blank) return;
     const began = performance.now();
     if (this.camera.step(now)) {

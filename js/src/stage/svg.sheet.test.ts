@@ -12,7 +12,7 @@ function paths(sheet: Sheet): string[] {
     .filter((line) => line.startsWith("<path"));
 }
 
-describe("shapes are merged where nothing changes by it", () => {
+describe("shapes are merged if the picture stays the same", () => {
   test("neighbours on one base are one outline, equal ones one step", () => {
     const sheet = new Sheet();
     for (const [x, top] of [

@@ -48,7 +48,7 @@ class SvgContext implements Settings {
   private readonly saved: { settings: Settings; groups: number }[] = [];
   private groups = 0;
   private data = "";
-  /** The rectangles of the current path, where it has nothing else. */
+  /** The rectangles of the current path; null if it has other shapes. */
   private rects: [x: number, y: number, width: number, height: number][] | null = [];
   private clips = 0;
 
@@ -210,7 +210,7 @@ function svgContext(sheet: Sheet, ruler: CanvasRenderingContext2D): CanvasRender
   return new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D;
 }
 
-// What the stage shows as one SVG: drawn by the same code as on the screen.
+// The stage as one SVG, drawn by the same code as on the screen.
 
 const KEY_PX = 10;
 const SCALE_PX = 48;
@@ -269,7 +269,7 @@ function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaptio
   pen.fitted(words, 24 + used, y, room - used - 12, FONT.label, theme.ink2);
 }
 
-/** What the colours mean, as far as there is room. */
+/** Draw the legend of the colours, as far as there is room. */
 function drawLegend(pen: Pen, frame: Frame, y: number): void {
   const { geometry, theme } = frame.lanes;
   const { stats, lateness } = frame.margin;
@@ -307,7 +307,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   }
 }
 
-/** The swatches of a class, and its name; returns where the next one may stand. */
+/** Draw the swatches and name of a class; returns the left edge of the next one. */
 function classKey(
   pen: Pen,
   { lanes: { geometry, theme } }: Frame,
@@ -329,7 +329,7 @@ function classKey(
   return end + 14;
 }
 
-/** Kinds that the rows in sight may hold, those of the device first. */
+/** Kinds that the rows in sight may hold, device kinds first. */
 function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
   const summaries = new Set(rows.flatMap(({ rank }) => rank.summary.map(({ role }) => role)));
@@ -484,7 +484,7 @@ function paintOf(css: string): Paint {
   return { colour: css, alpha: 1 };
 }
 
-/** A coordinate with two decimals, without what says nothing. */
+/** A coordinate with at most two decimals, without trailing zeros. */
 function num(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
@@ -558,7 +558,10 @@ export class Sheet {
     ].join("\n");
   }
 
-  /** The batch of a colour, if all that was drawn since lies left of the new shape or beside it. */
+  /**
+   * The batch to append to: the latest one of the colour that no later batch at the new shape's
+   * place would hide.
+   */
   private batchFor(x0: number, y0: number, y1: number, fill: string): Batch {
     const { batches } = this;
     for (let at = batches.length - 1; at >= Math.max(0, batches.length - REACH); at -= 1) {
@@ -591,9 +594,9 @@ function close(batch: Batch): void {
   batch.open = null;
 }
 
-// What a picture of all rows is drawn from, instead of what is in sight.
+// Data for a picture of all rows, not only of the visible ones.
 
-/** `late`, `classed`: who comes late is known, and what class events have: the picture shows it. */
+/** Load the picture's data; with `late` and `classed` also lateness and the classes of events. */
 export async function loadPicture(
   source: Source,
   scene: Scene,

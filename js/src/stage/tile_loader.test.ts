@@ -35,7 +35,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("asks at once for what is in sight, and says when it is there", async () => {
+test("requests the visible tiles immediately, and reports when they are there", async () => {
   loader.show(sight(0, 1e8));
   expect(source.asked).toHaveLength(1);
   expect(loader.pending).toBe(true);
@@ -115,7 +115,7 @@ test("comes to rest when everything is there", async () => {
   expect(source.asked).toHaveLength(asked);
 });
 
-test("after a failure it waits, tries once more, then waits for another view", async () => {
+test("after a failure it waits, retries, then waits for another view", async () => {
   const ask = vi.spyOn(source, "ask").mockRejectedValue(new Error("out of memory"));
   loader.show(sight(0, 1e8));
   await settle();

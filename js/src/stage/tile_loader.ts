@@ -31,7 +31,7 @@ import {
 
 /** Stillness before tiles are fetched that are not in sight. */
 export const IDLE_MS = 90;
-/** No request for this long after a failure; then once more, and again when the view changes. */
+/** Delay before the only retry after a failure; further requests need a change of the view. */
 export const RETRY_MS = 1500;
 const MOST_BYTES = 800_000;
 
@@ -58,7 +58,7 @@ export class TileLoader {
     this.pump();
   }
 
-  /** Nobody looks: what is under way may come, nothing else is asked for. */
+  /** Pause: requests under way may complete, no others are sent. */
   rest(): void {
     this.sight = null;
     clearTimeout(this.idleTimer);
@@ -132,7 +132,7 @@ async function unpacked(reply: Reply): Promise<Reply> {
   return { reply: reply.reply, buffer: buffer as ArrayBuffer };
 }
 
-/** What was asked for less what is left, which comes in the same order. */
+/** The requested parts less those left out, which come in the same order. */
 function answered(parts: readonly TilePart[], left: unknown): readonly TilePart[] {
   if (!Array.isArray(left)) return parts;
   const of = (part: TilePart) => `${part.first}:${part.last}`;
@@ -151,7 +151,7 @@ const MARKS_WAIT_MS = 90;
 const MINIMAP_WAIT_MS = 20;
 export const MOST_BINS = 4096;
 
-/** Marks as they were asked for: bins of a window. */
+/** Marks and the request they belong to: bins of a window. */
 export interface PlacedMarks {
   marks: Marks;
   start: number;
@@ -233,7 +233,7 @@ export class StageData {
     return this.latenessAsk.value;
   }
 
-  /** Who comes late to collectives; null until that is known. */
+  /** Late arrivals at collectives; null until they are known. */
   get ribbon(): Ribbon | null {
     return this.ribbonAsk.value;
   }
@@ -267,7 +267,7 @@ export class StageData {
     overlay: Overlay,
     ribbons: { bins: number; ranks: readonly number[] } | null = null,
   ): void {
-    // Tiles of where an animation ends, not of where it passes: one request instead of five.
+    // Load tiles for the end of an animation, not for its path: one request instead of five.
     const lanes = this.lateness === null ? sight.lanes : [...sight.lanes, ...over];
     this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
     const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
@@ -292,7 +292,7 @@ export class StageData {
     }
   }
 
-  /** What has failed is asked for again by the next `show`. */
+  /** Let the next `show` repeat the requests that failed. */
   retry(): void {
     for (const ask of this.asks) ask.retry();
   }

@@ -62,7 +62,7 @@ function reply(level: number, tiles: Given[], classed = false): TilesReply {
 const part = (lanes: number[], first: number, last: number) => ({ lanes, first, last });
 
 describe("the store", () => {
-  test("what was asked for and not answered is empty", () => {
+  test("requested parts that the reply lacks are empty", () => {
     const store = new TileStore(4);
     store.add([part([1, 2], 0, 3)], reply(5, [{ lane: 1, index: 1 }]));
     expect(store.get(1, 5, 1)).not.toBe(EMPTY);
@@ -73,7 +73,7 @@ describe("the store", () => {
     expect(store.names.get(7)).toBe("add");
   });
 
-  test("keeps copies, so that an answer can be let go", () => {
+  test("keeps copies, so that a reply can be released", () => {
     const store = new TileStore(1);
     const answer = reply(0, [{ lane: 0, index: 0, busy: () => 9 }]);
     store.add([part([0], 0, 1)], answer);
@@ -230,9 +230,9 @@ describe("a window over a lane", () => {
     store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
     expect(store.has(0, 0, 0)).toBe(true);
     store.classed = true;
-    // What is empty has no classes to wait for.
+    // An empty tile needs no classes.
     expect([store.has(0, 0, 0), store.has(0, 0, 1)]).toEqual([false, true]);
-    // An answer that was under way when classes were asked for.
+    // A reply that was under way when classes were requested.
     store.add(parts, reply(0, [{ lane: 0, index: 0, slices }]));
     expect(store.has(0, 0, 0)).toBe(false);
     const before = windowOf(store, 0, 0, 1);
@@ -256,7 +256,7 @@ describe("a window over a lane", () => {
     expect([...window.sliceId.slice(0, window.slices)]).toEqual([3, 4, 5]);
   });
 
-  test("is made anew only when its tiles change", () => {
+  test("is rebuilt only when its tiles change", () => {
     const store = new TileStore(2);
     store.add([part([0], 0, 1)], reply(0, [{ lane: 0, index: 0, busy: () => 5 }]));
     const window = windowOf(store, 0, 0, 1);

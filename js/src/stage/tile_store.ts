@@ -14,10 +14,10 @@ export interface Tile {
   readonly sliceName: Uint32Array;
   readonly sliceKind: Uint8Array;
   readonly sliceFlags: Uint8Array;
-  /** By cell and by slice; length 0 where they were not asked for. */
+  /** By cell and by slice; length 0 if they were not requested. */
   readonly classes: Uint8Array;
   readonly sliceClass: Uint8Array;
-  /** Of counter lanes; length 0 elsewhere. */
+  /** Counter lanes only; length 0 for others. */
   readonly min: Float32Array;
   readonly max: Float32Array;
   readonly bytes: number;
@@ -35,10 +35,10 @@ interface Entry {
   used: number;
 }
 
-/** What an entry costs beside its arrays: objects, map slots. A guess, on the high side. */
+/** Estimated cost of an entry in addition to its arrays (objects, map slots), on the high side. */
 const OVERHEAD_BYTES = 600;
 const EMPTY_BYTES = 80;
-/** How far below the limit a clearing goes, so that it is rare. */
+/** Share of the limit to which an eviction reduces the store, so that evictions are rare. */
 const CLEAR_TO = 0.75;
 const LIMIT_BYTES = 64 * 1024 * 1024;
 
@@ -73,7 +73,7 @@ export class TileStore {
   readonly names = new Map<number, string>();
   /** Grows with each change of a lane's tiles, so that what is derived from them can be kept. */
   readonly versions: Uint32Array;
-  /** Tiles without classes count as missing, though they are drawn as long as there are no others. */
+  /** Whether tiles without classes count as missing; they are drawn until others arrive. */
   classed = false;
   private readonly rows = new Map<number, Map<number, Entry>>();
   private readonly levelsOfLane = new Map<number, Set<number>>();
@@ -112,12 +112,12 @@ export class TileStore {
     return entry.tile;
   }
 
-  /** Levels of which the lane has tiles. */
+  /** Levels at which the lane has tiles. */
   levels(lane: number): ReadonlySet<number> | undefined {
     return this.levelsOfLane.get(lane);
   }
 
-  /** Take an answer to `parts`: what was asked for and is not in it is empty. */
+  /** Add a reply to `parts`: requested parts that it lacks are empty. */
   add(parts: readonly TilePart[], reply: TilesReply): void {
     this.tick();
     for (const [key, name] of Object.entries(reply.names)) this.names.set(Number(key), name);
@@ -131,7 +131,7 @@ export class TileStore {
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
-          // An answer may have been asked for before classes were: it is not empty for that.
+          // A reply requested before classes were may hold the tile: keep that tile.
           if (this.entry(lane, level, index) === undefined) this.put(lane, level, index, EMPTY);
         }
       }
@@ -226,7 +226,7 @@ function counterTile(reply: TilesReply, i: number): Tile {
   };
 }
 
-// Which tiles to ask for next.
+// Selection of the tiles to request next.
 
 /** The protocol's deepest level. */
 export const MAX_LEVEL = 52;
@@ -239,7 +239,7 @@ export interface TileRequest {
   tiles: number;
 }
 
-/** What the stage shows, as far as tiles go. */
+/** Visible part of the stage, as needed to choose tiles. */
 export interface Sight {
   view: Span;
   /** ns per device px. */
@@ -305,8 +305,8 @@ export function planVisible(store: TileStore, sight: Sight): TileRequest | null 
 }
 
 /**
- * What is likely to be wanted next, most likely first: a screen to either side, the next level
- * in, the next level out, the lanes above and below, the whole job.
+ * Tiles likely to be needed next, most likely first: a screen to either side, the next level in,
+ * the next level out, the lanes above and below, the whole job.
  */
 export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
   const { view, lanes, nearby, range } = sight;
