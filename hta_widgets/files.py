@@ -1,4 +1,4 @@
-"""Cache folder, scratch, write aside and rename; csv/parquet."""
+"""The cache folder, temporary folders, atomic writing of files, and tables as files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _of_caller: ContextVar[str | None] = ContextVar("cache folder of the caller", de
 
 
 def cache_folder() -> Path:
-    """Return the folder of copies: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
+    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
     if named := _of_caller.get() or os.environ.get("HTA_WIDGETS_CACHE"):
         return Path(named).expanduser()
     if sys.platform == "win32":
@@ -40,7 +40,7 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def caching_in(folder: str) -> Iterator[None]:
-    """Within this block and this thread, let the folder of copies be another."""
+    """Use another cache folder within this block and thread."""
     token = _of_caller.set(folder)
     try:
         yield
@@ -49,7 +49,7 @@ def caching_in(folder: str) -> Iterator[None]:
 
 
 def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
-    """Return what tells that something was made by this very code."""
+    """Return a fingerprint of the code in files that match `patterns`."""
     try:
         release = version(package)
     except PackageNotFoundError:
@@ -67,9 +67,9 @@ def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
 def written_whole(
     target: Path, refused: Callable[[OSError], Exception] | None = None
 ) -> Iterator[IO[bytes]]:
-    """Write a file aside: it takes its place when the block ends well, and not at all otherwise.
+    """Write a temporary file that replaces `target` if the block succeeds.
 
-    `refused` makes the error to raise where nothing may be written beside the target.
+    `refused` returns the error to raise if the folder is not writable.
     """
     try:
         handle, name = tempfile.mkstemp(
@@ -83,7 +83,7 @@ def written_whole(
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-        # A temporary file is its maker's alone; this one has the rights of any new file.
+        # Temporary files are private; give this one the rights of any new file.
         mask = os.umask(0)
         os.umask(mask)
         part.chmod(0o666 & ~mask)
@@ -98,7 +98,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class Output:
-    """A JSON file in the making, written in large pieces."""
+    """A JSON file that is written in large pieces."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -120,14 +120,14 @@ class Output:
             self._listed = True
 
     def flush(self) -> None:
-        """Hand over what was collected."""
+        """Write the collected text."""
         self._file.write(b"".join(self._pieces))
         self._pieces, self._size = [], 0
 
 
 @dataclass(slots=True)
 class Target:
-    """Where an export goes."""
+    """File or directory of an export."""
 
     path: Path
     is_directory: bool
@@ -135,7 +135,7 @@ class Target:
 
     @classmethod
     def of(cls, path: str | Path) -> Target:
-        """Tell from a path what to write there, and that it can be written."""
+        """Check a path and decide whether it is a file or a directory."""
         path = Path(path).expanduser()
         suffixes = "".join(path.suffixes[-2:]).lower()
         is_file = suffixes.endswith((".json", ".json.gz", ".gz"))
@@ -163,7 +163,7 @@ class Target:
     def file(self, name: str | None = None) -> Iterator[Output]:
         """Open the file, or the one of that name in the directory.
 
-        It takes its place when the block ends well, and not at all otherwise.
+        It is replaced only if the block succeeds.
         """
         target = self.path if name is None else self.path / name
         with _in_place(target) as output:
@@ -172,7 +172,7 @@ class Target:
 
     @contextmanager
     def directory(self, names: Iterable[str]) -> Iterator[None]:
-        """Make the directory of files with `names`; a new one goes again if the block fails."""
+        """Create the directory of files with `names`; remove it again if the block fails."""
         kept = set(names)
         if self.path.is_dir():
             others = sorted(
@@ -231,13 +231,13 @@ def _output(file: IO[bytes]) -> Iterator[Output]:
 
 @functools.cache
 def scratch() -> Path:
-    """Return the folder; the first call makes it."""
+    """Return a temporary folder of this process, removed at exit."""
     folder = tempfile.mkdtemp(prefix="hta_widgets-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - as the page says it
+def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
     """Return a frame as the bytes of a ``csv`` or ``parquet`` file."""
     if format == "csv":
         return frame.to_csv(index=False).encode("utf-8", "replace")
@@ -247,7 +247,7 @@ def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - as t
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Drop what a frame says of itself: it is no JSON that Parquet could keep."""
+    """Drop the attributes of a frame, which Parquet cannot store."""
     plain = frame.copy(deep=False)
     plain.attrs = {}
     return plain

@@ -1,4 +1,4 @@
-"""What kind of work an event is: one readable table that users can extend.
+"""Rules that assign a kind of work to each event; users can add rules.
 
 The first rule that matches decides. A rule looks at the event's category, at its name, or at
 both. Rules added with `add` come before the built-in ones.
@@ -63,7 +63,7 @@ class Rule:
     host_only: bool = False
 
     def category_matches(self, category: str) -> bool:
-        # Categories have no meaning in their case; names do where the rule says so.
+        # Categories ignore case; names only if the rule does.
         return (
             self.category is None
             or re.fullmatch(self.category, category, re.IGNORECASE) is not None
@@ -76,7 +76,7 @@ class Rule:
 
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
-    # Where devices work, they do what these call for; it is not counted twice.
+    # Host collectives count only if no device does their work.
     Rule(
         "communication",
         r"cpu_op|operator|user_annotation",
@@ -235,8 +235,7 @@ def add(
 ) -> None:
     """Put a rule before all others.
 
-    Loaded sets follow: kinds are decided anew the next time that their events are asked for.
-    Tracks stay as they were loaded.
+    Loaded sets follow: kinds are computed again on the next access. Tracks stay as loaded.
 
     Parameters
     ----------
@@ -260,12 +259,12 @@ def add(
     """
     global _version  # noqa: PLW0603 - the table is one for the process, as users expect
     if kind not in KINDS:
-        raise TraceError(f"there is no kind {kind!r}", remedy=f"The kinds are {', '.join(KINDS)}.")
+        raise TraceError(f"unknown kind {kind!r}", remedy=f"The kinds are {', '.join(KINDS)}.")
     for text in (pattern, category):
         try:
             re.compile(text or "")
         except re.error as cause:
-            raise TraceError(f"{text!r} is no regular expression ({cause})") from None
+            raise TraceError(f"{text!r} is not a regular expression ({cause})") from None
     if category is None and kind in {"compute", "communication", "memory", "sync"}:
         category = _DEVICE_WORK
     _added.insert(0, Rule(kind, category, pattern, note, ignore_case))
@@ -419,7 +418,7 @@ def _has_device(category: npt.NDArray[Any], categories: Sequence[str]) -> bool:
 
 
 def _kind_without_name(category: str, *, host_only: bool) -> int | None:
-    """Return the kind's code where the category alone decides it."""
+    """Return the kind's code if the category alone decides it, else None."""
     return _known_category(_version, category, host_only=host_only)
 
 

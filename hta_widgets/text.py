@@ -203,7 +203,7 @@ def as_ns(time: Any) -> int:
         except (TypeError, ValueError, OverflowError):
             pass
     raise TraceError(
-        f"{time!r} is no time",
+        f"{time!r} is not a time",
         remedy='Give a number of ns, or text with ns, us, ms or s, for example "12.3ms".',
     )
 
@@ -212,7 +212,7 @@ def as_window(window: Any) -> tuple[int, int]:
     """Return the ns at which a window starts and ends, each as `as_ns` takes it."""
     if isinstance(window, str) or not hasattr(window, "__len__") or len(window) != 2:
         raise TraceError(
-            f"{window!r} is no window",
+            f"{window!r} is not a window",
             remedy='Give two times: (start_ns, end_ns), or ("12.3ms", "18ms").',
         )
     start, end = (as_ns(time) for time in window)

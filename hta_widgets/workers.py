@@ -34,8 +34,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, caching_in
 
 _LENGTH = struct.Struct("<Q")
-#: Not the folder where the user works, which is first on the path otherwise: a `json.py` there
-#: would be taken for Python's. The package comes right behind Python's own modules.
+#: The working directory is not on the path: a `json.py` in it would replace Python's. The package
+#: comes right behind Python's own modules.
 _MAIN = """
 import os, sys
 package, *more = sys.argv[1:]
@@ -177,8 +177,8 @@ def _number(pipe: IO[bytes]) -> int:
 _CLOSED = re.compile(r"^ClosedClientError|after (interpreter )?(shutdown|closing)")
 _SAME_THERE = "Install the same hta_widgets and packages there as here."
 
-#: Of the process that asked for what runs here; None outside of calls.
-_asked_by: ContextVar[str | None] = ContextVar("process that asked", default=None)
+#: The process that submitted the running call; None outside of calls.
+_submitted_by: ContextVar[str | None] = ContextVar("submitting process", default=None)
 
 
 class Closed(Exception):  # noqa: N818 - not an error: what was to run there can run here
@@ -198,7 +198,7 @@ class _Call:
 
     @property
     def __name__(self) -> str:
-        # What a cluster's dashboard shows.
+        # Shown by a cluster's dashboard.
         function = getattr(self.function, "func", self.function)
         return str(getattr(function, "__name__", "call")).strip("_")
 
@@ -214,7 +214,7 @@ class _Call:
                 f" {self.version} here",
                 remedy=_SAME_THERE,
             )
-        token = _asked_by.set(self.home)
+        token = _submitted_by.set(self.home)
         try:
             with caching_in(self.cache), _rules.used(self.rules):
                 return self.function(*self.args)
@@ -223,7 +223,7 @@ class _Call:
                 raise
             raise not_there(error.path) from None
         finally:
-            _asked_by.reset(token)
+            _submitted_by.reset(token)
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
@@ -280,7 +280,7 @@ def _lost(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return how many calls an executor runs at a time, as far as it says; at least 1."""
+    """Return the number of calls that an executor runs at a time; 1 if unknown."""
     most = getattr(executor, "_max_workers", None)
     if isinstance(most, int):
         return max(most, 1)
@@ -294,7 +294,7 @@ def require_executor(executor: object) -> None:
     """Raise a `TraceError` unless this takes calls."""
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
-            f"{executor!r} is no executor",
+            f"{executor!r} is not an executor",
             remedy="Give one of concurrent.futures, or client.get_executor() of a Dask cluster.",
         )
 
@@ -305,8 +305,8 @@ def is_elsewhere(executor: Executor) -> bool:
 
 
 def at_home() -> bool:
-    """Whether what runs here was asked for by this very process, or by no other."""
-    return _asked_by.get() in {None, _this_process()}
+    """Whether the running call, if any, was submitted by this process."""
+    return _submitted_by.get() in {None, _this_process()}
 
 
 @cache

@@ -1,9 +1,7 @@
-"""Columnar copies of traces that were loaded, so that loading them again takes milliseconds.
+"""Cache of loaded traces: one small store per trace file, whose columns are mapped.
 
-One small store per trace file, named after the file's identity (real path, size, time of change)
-and after the code that made it. Columns are mapped, not read: what is not looked at costs nothing.
-Copies are written aside and renamed, so that a half-written one is never seen; what turns out to be
-damaged is read from the trace file again.
+An entry is named by the file's real path, size and modification time, and by the code that wrote
+it. Entries appear by renaming; a damaged one is replaced from its trace file.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import cache as remembered, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -34,15 +32,15 @@ from hta_widgets.trace.trace import Trace
 __all__ = ["CacheInfo", "clear", "folder", "info", "limit_bytes"]
 
 _SUFFIX = ".trace-cache"
-#: Folders in the making.
+#: Suffix of unfinished folders.
 PART = ".part"
-#: Files from elsewhere.
+#: Suffix of downloaded files.
 REMOTE = ".remote"
-#: What a process that was killed left over, if older.
+#: Older unfinished folders were left by killed processes.
 _LONGEST_WRITE_S = 3600
 _MOST_BYTES = 20 << 30
 _MOST_OF_DISK = 0.1
-#: Other processes write copies as well: when to look how much there is by now.
+#: Other processes write entries too: after this time the size is measured again.
 _LOOK_AGAIN_S = 60
 _SHARE_UNSEEN = 0.1
 
@@ -50,19 +48,19 @@ _counts = {"hits": 0, "misses": 0, "rebuilt": 0}
 
 
 class CacheInfo(NamedTuple):
-    """What the cache holds, and what it was good for in this process.
+    """Contents of the cache, and its use by this process.
 
     Attributes
     ----------
     folder : Path
     files : int
-        Trace files of which there are copies.
+        Number of cached trace files.
     size_bytes, limit_bytes : int
-        What all copies take, and may take.
+        Size of all entries, and its limit.
     hits, misses : int
-        Files that were found here, and that were not.
+        Files that were read from the cache, and from their trace file.
     rebuilt : int
-        Copies that were damaged, so that the trace file was read instead.
+        Entries that were damaged; their trace files were read instead.
     """
 
     folder: Path
@@ -75,26 +73,26 @@ class CacheInfo(NamedTuple):
 
 
 def folder() -> Path:
-    """Return the folder of the copies: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
+    """Return the cache folder: ``HTA_WIDGETS_CACHE``, or one in the user's cache."""
     return cache_folder()
 
 
 def limit_bytes() -> int:
-    """Return what all copies may take: ``HTA_WIDGETS_CACHE_MB``, or 20 GB or a tenth of the disk.
+    """Return the size limit: ``HTA_WIDGETS_CACHE_MB``, or 20 GB, at most 10 % of the disk.
 
-    With 0 nothing is kept.
+    A limit of 0 disables the cache.
 
     Raises
     ------
     TraceError
-        Where the variable is no number.
+        If the variable is not a number.
     """
     if named := os.environ.get("HTA_WIDGETS_CACHE_MB"):
         try:
             return max(int(float(named) * 1_000_000), 0)
         except (ValueError, OverflowError):
             raise TraceError(
-                f"HTA_WIDGETS_CACHE_MB is {named!r}, which is no number of megabytes",
+                f"HTA_WIDGETS_CACHE_MB is {named!r}, not a number of megabytes",
                 remedy="Set it to a number, for example 5000, or unset it.",
             ) from None
     with contextlib.suppress(OSError):
@@ -103,20 +101,20 @@ def limit_bytes() -> int:
 
 
 def info() -> CacheInfo:
-    """Return where the cache is, how full, and of what use it was in this process."""
+    """Return the folder, size and hit counts of the cache."""
     copies = _copies()
     files = sum(copy.name.endswith(_SUFFIX) for copy in copies)
     return CacheInfo(folder(), files, sum(map(_size, copies)), limit_bytes(), **_counts)
 
 
 def clear() -> None:
-    """Remove all copies."""
+    """Remove all entries."""
     for copy in _copies():
         _remove(copy)
 
 
 def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - as in `load`
-    """Return what was kept for a file as it is now and is read as `format`, or None."""
+    """Return the entry of an unchanged file read as `format`, or None."""
     copy = _copy_of(path, format)
     if copy is None or not copy.is_dir():
         _counts["misses"] += 1
@@ -127,17 +125,14 @@ def fetch(path: str, format: str = "kineto") -> Outcome | None:  # noqa: A002 - 
         _counts["rebuilt"] += 1
         _remove(copy)
         return None
-    with contextlib.suppress(OSError):  # where others' copies are read, their order is theirs
-        os.utime(copy)  # it was of use: when space is short, others go first
+    with contextlib.suppress(OSError):  # the cache may be read-only
+        os.utime(copy)  # entries are evicted by time of last use
     _counts["hits"] += 1
     return found
 
 
 def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:  # noqa: A002
-    """Keep what a file as it is now was read to; return it as it comes back, mapped.
-
-    None where it cannot be kept, or would soon have to go.
-    """
+    """Write an entry for a file and return the entry's mapped traces; None if that fails."""
     copy, most = _copy_of(path, format), limit_bytes()
     if copy is None or not most:
         return None
@@ -152,7 +147,7 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
             _room.took(copy, size)
         found = _opened(copy, path, format)
     except (OSError, TraceError, TypeError):
-        # A full disk, a folder that may not be written; or another process was faster.
+        # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
             _remove(part)
         return None
@@ -172,25 +167,24 @@ def kept_source(source: RecordSource) -> Kept:
     """Return the facts and columns from which a source of records can be restored."""
     if not hasattr(source, "kept"):
         raise TypeError(f"no way to keep a {type(source).__name__}")
-    kept: Kept = source.kept()
-    return kept
+    return cast("Kept", source.kept())
 
 
 def restored_source(facts: dict[str, Any], column: Callable[[str], Any]) -> RecordSource:
-    """Return a source of records again, read by the format that has its kind."""
+    """Restore a source of records from its facts and columns."""
     kinds = {kind: name for known in all_formats() for kind, name in known.sources.items()}
     source: RecordSource = referred(kinds[facts["kind"]]).restored(facts, column)
     return source
 
 
 def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome:  # noqa: A002
-    """Write what a file was read to into a folder; return it as it comes back, mapped."""
+    """Write the traces of a file to a temporary store; return them mapped."""
     try:
         folder = Path(tempfile.mkdtemp(dir=into))
         write_files(folder, outcome.traces, outcome.problems, None, kept_source)
     except OSError as cause:
         raise TraceError(
-            f"its columns cannot be set aside in {into} ({cause.strerror or cause})",
+            f"its columns cannot be written to {into} ({cause.strerror or cause})",
             path=path,
             remedy="Free some space there, name another folder in TMPDIR, or load without a"
             " memory_limit.",
@@ -199,7 +193,7 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
-    """Read the trace file of which the copy is damaged."""
+    """Replace a damaged entry: read its trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
     outcome: Outcome = referred(format_named(format).read)(path)
@@ -254,7 +248,7 @@ def _remove(copy: Path) -> None:
 
 
 def make_room(new: Path) -> int:
-    """Remove what was left over, and the copies that were not used for longest; never the new."""
+    """Remove unfinished folders and the least recently used entries, but not `new`."""
     known = []
     for copy in _copies():
         with contextlib.suppress(OSError):
@@ -275,7 +269,7 @@ def make_room(new: Path) -> int:
 
 
 class _Room:
-    """Looks through all copies only now and then: a thousand of them take a while."""
+    """Size of the cache, measured rarely: listing a thousand entries takes long."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -284,7 +278,7 @@ class _Room:
         self._looked_s = 0.0
 
     def took(self, copy: Path, size: int) -> None:
-        """Take note of a new copy; make room where it may be one too many."""
+        """Count a new entry; evict others if the limit may be exceeded."""
         self._unseen += size
         most = limit_bytes()
         if (

@@ -1,4 +1,4 @@
-"""Which files, here or remote."""
+"""Find the files that a source names, and download remote ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hta_widgets.readers.formats import (
     sniff,
 )
 from hta_widgets.store.files import MANIFEST, begins_manifest
-from hta_widgets.store.ranks import Opened, open_store
+from hta_widgets.store.ranks import open_store
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.traceset import TraceSet
 
@@ -44,21 +44,16 @@ def manifest_in(folder: str | Path) -> str | None:
         return None
 
 
-def open_whole(path: str) -> Opened:
-    """Open a store with all that it says of its set."""
-    return open_store(path, profile_type=profile_type)
-
-
 def read_store(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Return a store's ranks for another set, whose clock they are placed on anew."""
+    """Return a store's ranks, without the clock of the set that was saved."""
     del advance, keepalive
     opened = open_store(path, profile_type=profile_type)
     traces = tuple(trace.replace(shift_ns=0, clock_offset_ns=0) for trace in opened.traces)
     problems = Problems()
     for problem in opened.problems:
-        if problem.kind != "clock":  # of the set that it was
+        if problem.kind != "clock":
             problems.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
     return Outcome(traces, problems)
 
@@ -92,7 +87,7 @@ class Found:
 
 
 def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Found]:
-    """List the files that a source names, in natural order, and report those of other formats.
+    """List the trace files of a source in natural order; report other files as problems.
 
     Parameters
     ----------
@@ -106,7 +101,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     Raises
     ------
     TraceError
-        Where nothing is left to read.
+        If the source has no trace file.
     """
     found = list(_named(source))
     sole = len(found) == 1 and found[0].named
@@ -162,12 +157,12 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
 
 
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
-    """Report files of other formats one by one, but not thousands of them."""
+    """Report files of other formats: the first ones one by one, the others as a count."""
     for path, detail in foreign[:_MOST_FOREIGN_ROWS]:
         problems.add("foreign", 1, detail, file=path)
     rest = len(foreign) - _MOST_FOREIGN_ROWS
     if rest > 0:
-        problems.add("foreign", rest, "further files that are no traces")
+        problems.add("foreign", rest, "further files that are not traces")
 
 
 def _why_empty(path: str) -> str:
@@ -274,12 +269,12 @@ _FILES = (".json", ".gz", ".trc")
 _TIMEOUT_S = 60
 _BLOCK_BYTES = 1 << 20
 
-#: Copies one file: its name there, the path here.
+#: Downloads one file: its remote name, the local path.
 Fetch = Callable[[str, Path], None]
 
 
 def is_remote(source: Any) -> bool:
-    """Whether a source names anything that lies elsewhere."""
+    """Whether a source names a remote file."""
     if isinstance(source, str):
         return _URL.match(source) is not None
     if isinstance(source, Mapping):
@@ -289,7 +284,7 @@ def is_remote(source: Any) -> bool:
 
 @dataclass
 class Copied:
-    """Copies of what a source names, and what they are called where they come from."""
+    """Local copies of remote files, and their original names."""
 
     keep: bool
     _names: dict[str, str] = field(default_factory=dict)
@@ -321,7 +316,7 @@ class Copied:
         return str(tree / _path_of(url if names.keys() == {""} else base))
 
     def renamed(self, traces: TraceSet) -> TraceSet:
-        """Return a set whose files are called as they are where they come from."""
+        """Return the set with the original names of its files."""
         problems = Problems()
         for p in traces.found:
             file = p.file and self._names.get(p.file, p.file)
@@ -334,14 +329,14 @@ class Copied:
             lift_ns=traces.lift_ns,
         )
 
-    def told(self, error: TraceError) -> TraceError:
-        """Return an error that names the file as it is called where it comes from."""
+    def renamed_error(self, error: TraceError) -> TraceError:
+        """Return the error with the original name of the file."""
         path = None if error.path is None else self._names.get(error.path, error.path)
         return TraceError(error.message, path=path, place=error.place, remedy=error.remedy)
 
 
 def _path_of(name: str) -> str:
-    """Return a path that says of a file here what its name there says: ranks, workers."""
+    """Return the path part of a URL: names of folders and files may contain ranks."""
     url = urlsplit(name)
     path = url.netloc + url.path if url.scheme in {"http", "https"} else name.partition("://")[2]
     kept = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
@@ -349,7 +344,7 @@ def _path_of(name: str) -> str:
 
 
 def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
-    """Fetch files into a folder that is there as a whole, or not."""
+    """Download files into a folder, which is renamed when all are complete."""
     part = None
     try:
         tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
-"""The formats that are read: one record each, and which of them a file is.
+"""Table of the trace formats, and detection of a file's format.
 
-A record names what its format provides as ``"module:name"``, which is imported on first use: the
-table itself imports nothing of them. Other packages add records by entry points.
+A record refers to what its format provides as ``"module:name"``, imported on first use. Other
+packages add records through entry points.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.streams import decompressed_size, open_stream
@@ -24,7 +24,7 @@ ENTRY_POINTS = "hta_widgets.formats"
 
 
 class Outcome(NamedTuple):
-    """What became of one file: a trace; several, of a file into which ranks were merged; none."""
+    """Result of reading one file: its traces, several if ranks were merged into it; or an error."""
 
     traces: tuple[Trace, ...]
     problems: Problems
@@ -36,9 +36,9 @@ class Start:
     """The beginning of a file, by which its format is recognised."""
 
     path: str
-    #: first decompressed bytes, 4096 or all; never none
+    #: first decompressed bytes, 4096 or all; not empty
     text: bytes
-    #: of the decompressed file; of gzip files over 4 GiB but a lower bound
+    #: of the decompressed file; for gzip files over 4 GiB a lower bound
     size_bytes: int
 
     @property
@@ -51,8 +51,7 @@ class Start:
 class Format:
     """One format of trace files: how it is read, and what it adds to the other rooms.
 
-    All but `name`, `sniff` and `read` may be left out. A type behind a name is that of the object
-    that ``"module:name"`` refers to.
+    All fields except `name`, `sniff` and `read` are optional; docs/formats.md describes them.
     """
 
     name: str
@@ -95,7 +94,7 @@ def _names(module: str, names: str) -> tuple[str, ...]:
     return tuple(f"{module}:{name}" for name in names.split())
 
 
-#: What records of workers and servers share, and those of profiles and time lines.
+#: Fields common to workers and servers, and to profiles and time lines.
 _OF_BYTEPS: dict[str, Any] = {
     "panels": f"{_BYTEPS}.frames:PANELS",
     "shared_panels": ("timeline",),
@@ -119,7 +118,7 @@ _OF_MPI: dict[str, Any] = {
     "kind_labels": f"{_MPI}.diff:KIND_LABELS",
 }
 
-#: In the order in which they are asked whether a file is theirs; any JSON is Kineto's.
+#: In the order of detection: Kineto comes last because it accepts any JSON.
 FORMATS: tuple[Format, ...] = (
     Format(
         name="store",
@@ -216,7 +215,7 @@ FORMATS: tuple[Format, ...] = (
 
 @cache
 def _with_plugins() -> tuple[tuple[Format, ...], tuple[str, ...]]:
-    """Return all formats, and what is wrong with those of other packages."""
+    """Return all formats, and the faults of formats from other packages."""
     added: list[Format] = []
     faults = []
     names = {known.name for known in FORMATS}
@@ -224,7 +223,7 @@ def _with_plugins() -> tuple[tuple[Format, ...], tuple[str, ...]]:
         try:
             found = point.load()
             if not isinstance(found, Format):
-                raise TypeError(f"{point.value} is no Format")  # noqa: TRY301
+                raise TypeError(f"{point.value} is not a Format")  # noqa: TRY301
             if found.name in names:
                 raise ValueError(f"there is a format {found.name!r} already")  # noqa: TRY301
             referred(found.sniff), referred(found.read)
@@ -242,12 +241,12 @@ def all_formats() -> tuple[Format, ...]:
 
 
 def format_faults() -> tuple[str, ...]:
-    """Return what is wrong with formats that other packages add, a sentence for each."""
+    """Return one sentence per format of another package that cannot be used."""
     return _with_plugins()[1]
 
 
 def format_names() -> tuple[str, ...]:
-    """Return what `load` can be asked for by name."""
+    """Return the values of `load`'s parameter ``format``."""
     return ("auto", *(known.name for known in all_formats()))
 
 
@@ -258,8 +257,7 @@ def format_named(name: str) -> Format:
 
 def profile_type(name: str) -> type[Any]:
     """Return the class of `Trace.profile` of a format's files."""
-    found: type[Any] = referred(format_named(name).profile)
-    return found
+    return cast("type[Any]", referred(format_named(name).profile))
 
 
 @cache
@@ -270,13 +268,13 @@ def referred(reference: str) -> Any:
 
 
 def provided(what: str, names: Collection[str] | None = None) -> list[Any]:
-    """Return what formats provide in a field, in order of the table, shared things once."""
+    """Return the objects that formats refer to in a field, in order and without duplicates."""
     chosen = (one for one in all_formats() if names is None or one.name in names)
     return [referred(text) for text in dict.fromkeys(getattr(one, what) for one in chosen) if text]
 
 
 def face_getter(module: str, what: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that hands on what formats provide by name."""
+    """Return a module's ``__getattr__`` for the objects that formats provide by name."""
 
     def getter(name: str) -> Any:
         for known in all_formats():
@@ -335,7 +333,7 @@ _REMEDIES = {
 
 
 class Sniffed(NamedTuple):
-    """What a file is: of a `format`, or something `foreign`, or neither: empty."""
+    """A file's `format`, or a description of `foreign` contents; neither for an empty file."""
 
     format: str | None = None
     foreign: str | None = None
@@ -344,7 +342,7 @@ class Sniffed(NamedTuple):
 
 
 def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
-    """Tell what a file is, or whether the `wanted` format can read it."""
+    """Detect the format of a file, or check that the `wanted` format can read it."""
     with open_stream(path) as stream:
         text = stream.read(_SNIFFED_BYTES)
         fault = stream.fault
@@ -390,7 +388,7 @@ def _foreign(start: Start) -> str:
         return "a Perfetto protobuf trace"
     if b"\0" in text:
         return "a binary file of unknown format"
-    return "text that is no JSON"
+    return "text that is not JSON"
 
 
 def _is_perfetto(start: bytes) -> bool:

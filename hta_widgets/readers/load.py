@@ -1,4 +1,4 @@
-"""Hw.load: files to a TraceSet; which rank a file is."""
+"""`load`: read trace files into a `TraceSet`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from hta_widgets.readers.discovery import (
     Found,
     find_files,
     is_remote,
-    open_whole,
     report_foreign,
 )
 from hta_widgets.readers.formats import (
@@ -34,12 +33,14 @@ from hta_widgets.readers.formats import (
     format_faults,
     format_named,
     format_names,
+    profile_type,
     referred,
 )
 from hta_widgets.readers.parallel import as_bytes, give_back, plan_load, read_elsewhere
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import decompressed_size, stage
 from hta_widgets.store.rank_file import limit_columns
+from hta_widgets.store.ranks import open_store
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import as_ranks
 from hta_widgets.trace.trace import Trace
@@ -82,12 +83,12 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
     return str(path), directory
 
 
-_PATIENCE_S = 0.5
+_BAR_DELAY_S = 0.5
 
 
 @contextmanager
 def progress_bar(total_bytes: int, files: int, *, wanted: bool) -> Iterator[Any]:
-    """Show a bar in notebooks and terminals once it is worth it; nothing anywhere else."""
+    """Show a progress bar in notebooks and terminals if loading takes longer than a moment."""
     shown = wanted and (_in_notebook() or _is_terminal(sys.stderr))
     with tqdm(
         total=total_bytes,
@@ -96,7 +97,7 @@ def progress_bar(total_bytes: int, files: int, *, wanted: bool) -> Iterator[Any]
         unit_divisor=1024,
         desc=f"Loading {files} trace{'' if files == 1 else 's'}",
         disable=not shown,
-        delay=_PATIENCE_S,
+        delay=_BAR_DELAY_S,
         leave=False,
         file=sys.stderr,
     ) as bar:
@@ -118,15 +119,15 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-#: From here on, starting processes pays.
+#: Larger inputs are read by several processes.
 _PARALLEL_BYTES = 300_000_000
-#: Smaller files are read as fast as their copies, unless there are very many of them.
+#: Smaller files are not cached, unless there are many.
 _CACHED_BYTES = 8_000_000
 _CACHED_OF_MANY_BYTES = 500_000
 _MANY_BYTES = 100_000_000
-#: Reading smaller files leaves too little memory free to look for.
+#: After larger files, freed memory is returned to the system.
 _GIVEN_BACK_BYTES = 50_000_000
-#: What a copy takes, per byte of JSON, at most.
+#: Largest size of a cache entry per byte of JSON.
 _COPIED_SHARE = 0.3
 
 
@@ -147,41 +148,40 @@ def load(
     source : path-like, iterable of path-like, mapping, or torch.profiler.profile
         A file; a directory, which is searched recursively; a glob pattern; a list of these;
         ``{rank: path}``; or a profiler that has stopped. Paths may be URLs: ``http://``,
-        ``s3://``, ``gs://`` and whatever else fsspec and the drivers that are installed know.
+        ``s3://``, ``gs://`` and all others that fsspec and the installed drivers support.
     ranks : int or iterable of int, optional
         Load only these.
     format : str
-        ``"auto"`` tells formats by their contents, also in a directory that mixes them. A name
-        restricts to files of that format: ``"kineto"`` (any Chrome trace-event JSON, read as
+        ``"auto"`` detects the format of each file by its contents. A name restricts to files of
+        that format: ``"kineto"`` (any Chrome trace-event JSON, read as
         such), ``"byteps"`` (workers' ``comm.json``), ``"byteps-server"``, ``"mpi-profile"``,
         ``"mpi-trace"``, or ``"store"`` (what `TraceSet.save` writes, a folder).
     executor : concurrent.futures.Executor, optional
         Reads the files, for example ``client.get_executor()`` of Dask's ``distributed``. Its
-        processes leave columns in the cache (with ``cache=False`` in ``TMPDIR``), where this one
-        maps them, and go on to do what analyses ask of each rank; see `TraceSet.on`. By default
-        small inputs are read in this process, large ones of several files in a process pool.
+        processes write columns to the cache (with ``cache=False`` to ``TMPDIR``), where this one
+        maps them, and later run the analyses of each rank; see `TraceSet.on`. By default small
+        inputs are read in this process, large ones of several files in a process pool.
     cache : bool
-        Whether a columnar copy in the user's cache folder, or in the one that the environment
-        variable ``HTA_WIDGETS_CACHE`` names, may be used and kept. Columns that are kept there
-        are mapped, and hardly take memory.
+        Whether to read and write the columnar cache, in the user's cache folder or in the folder
+        of the environment variable ``HTA_WIDGETS_CACHE``. Cached columns are mapped and take
+        hardly any memory.
     progress : bool
-        Whether to show a bar, in notebooks and terminals, when it takes a while.
+        Whether to show a progress bar in notebooks and terminals.
     memory_limit : float or str, optional
-        What loading may take, in bytes or as in ``"3 GB"``. Ranks that the cache does not hold
-        are then set aside on disk as soon as they are read, only so many files are read at a
-        time, and columns come back when something asks for them. Where one file alone takes
-        more, a `RuntimeWarning` says how much; so it does without a limit, where not enough
+        Memory that loading may take, in bytes or as in ``"3 GB"``. Ranks that are not cached are
+        then written to temporary files and mapped, and fewer files are read at a time. A
+        `RuntimeWarning` reports a file that needs more, and, without a limit, that too little
         memory is free.
 
     Returns
     -------
     TraceSet
-        Its `problems` tell what was skipped, repaired or guessed.
+        Its `problems` list everything that was skipped, repaired or guessed.
 
     Raises
     ------
     TraceError
-        When nothing can be read. A file that is partly readable is loaded as far as it is whole.
+        If nothing can be read. A damaged file is loaded as far as it can be read.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def load(
         try:
             found = load(copied.source(source), **options, cache=cache, progress=progress)
         except TraceError as error:
-            raise copied.told(error) from None
+            raise copied.renamed_error(error) from None
         return copied.renamed(found).on(executor)
     problems = Problems()
     for fault in format_faults():
@@ -218,7 +218,8 @@ def load(
     else:
         files = _prefiltered(find_files(source, problems, format), wanted)
     if [file.format for file in files] == ["store"] and files[0].rank is None and wanted is None:
-        return open_whole(files[0].path).trace_set(problems).on(executor)
+        opened = open_store(files[0].path, profile_type=profile_type)
+        return opened.trace_set(problems).on(executor)
     if limit_bytes is not None:
         limit_columns(limit_bytes // 4)
     outcomes = _read_all(files, executor, keepalive, limit_bytes, progress=progress, cache=cache)
@@ -234,10 +235,9 @@ def read_trace(
     cache: bool = False,
     aside: Path | None = None,
 ) -> Outcome:
-    """Read and build one file; what cannot be read is told, not raised.
+    """Read one file; errors are returned, not raised.
 
-    With `cache` a copy is kept, and with a folder `aside` the columns wait there: what is returned
-    maps these, and hardly takes memory.
+    With `cache`, or a folder `aside`, columns are written there and mapped.
     """
     try:
         outcome: Outcome = referred(format_named(format).read)(
@@ -248,26 +248,15 @@ def read_trace(
     if format == "store":
         return outcome
     try:
-        return _put_away(outcome, path, format, cache=cache, aside=aside)
+        if cache and not taxonomy.version():
+            with stage("cache"):
+                kept = columnar.keep(path, outcome, format)
+            if kept is not None:
+                return kept
+        return outcome if aside is None else columnar.set_aside(outcome, aside, path, format)
     finally:
         if decompressed_size(path) >= _GIVEN_BACK_BYTES:
             give_back()
-
-
-def _put_away(
-    outcome: Outcome,
-    path: str,
-    format: str,  # noqa: A002 - as in `load`
-    *,
-    cache: bool,
-    aside: Path | None,
-) -> Outcome:
-    if cache and not taxonomy.version():
-        with stage("cache"):
-            kept = columnar.keep(path, outcome, format)
-        if kept is not None:
-            return kept
-    return outcome if aside is None else columnar.set_aside(outcome, aside, path, format)
 
 
 def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
@@ -275,12 +264,12 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
         return None
     wanted = set(as_ranks(ranks))
     if not wanted:
-        raise TraceError("no ranks asked for", remedy="Leave `ranks` out to load all.")
+        raise TraceError("ranks is empty", remedy="Leave `ranks` out to load all.")
     return wanted
 
 
 def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
-    """Leave out files whose rank is certain, from their beginning, and not asked for."""
+    """Drop the files whose first bytes state a rank that is not wanted."""
     peeks = [format_named(file.format).peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
@@ -316,7 +305,6 @@ def _read_all(
     to_read = [sizes[place] for place in missing]
     mapped = elsewhere or all(kept[place] for place in missing)
     plan = plan_load(to_read, limit_bytes, _cores(), kept=mapped)
-    # The profiler's file goes with what was read of it.
     aside = scratch() if plan.set_aside and keepalive is None else None
     weights = [_size(file.path) for file in files]
     with ExitStack() as stack:
@@ -336,36 +324,33 @@ def _read_all(
                 lambda index: bar.update(weights[missing[index]]),
             )
             outcomes.update(zip(missing, read, strict=True))
-            return [outcomes[place] for place in range(len(files))]
-        if pool is None:
+        elif pool is None:
             for place in missing:
+                file = files[place]
                 outcomes[place] = read_trace(
-                    files[place].path,
-                    files[place].format,
+                    file.path,
+                    file.format,
                     advance=bar.update,
                     keepalive=keepalive,
                     cache=kept[place],
                     aside=aside,
                 )
-            return [outcomes[place] for place in range(len(files))]
-        tasks = {
-            pool.submit(
-                read_trace,
-                files[place].path,
-                files[place].format,
-                cache=kept[place],
-                aside=aside,
-            ): place
-            for place in missing
-        }
-        for task in as_completed(tasks):
-            outcomes[tasks[task]] = task.result()
-            bar.update(weights[tasks[task]])
-        return [outcomes[place] for place in range(len(files))]
+        else:
+            tasks = {}
+            for place in missing:
+                file = files[place]
+                task = pool.submit(
+                    read_trace, file.path, file.format, cache=kept[place], aside=aside
+                )
+                tasks[task] = place
+            for task in as_completed(tasks):
+                outcomes[tasks[task]] = task.result()
+                bar.update(weights[tasks[task]])
+    return [outcomes[place] for place in range(len(files))]
 
 
 def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> list[bool]:
-    """Tell of which files to keep copies: of as many as there is room for, the first ones."""
+    """Return which files to cache: the first ones, up to the limit of the cache."""
     least = 0 if all_of else _CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
         least = min(least, _CACHED_OF_MANY_BYTES)
@@ -403,7 +388,6 @@ def _assembled(
     report_foreign(foreign, problems)
     if not traces and not stored:
         example = f"{Path(foreign[0][0]).name} {foreign[0][1]}"
-        # Of others their first bytes told as much.
         count = sum(one.count for one in problems if one.kind in {"foreign", "empty"})
         raise TraceError(
             f"none of its {count:,} files is a trace ({example})",
@@ -411,7 +395,7 @@ def _assembled(
             remedy=WHAT_IS_READ,
         )
     kept, traces = _finished(kept, traces, problems)
-    # What a store holds was finished before, and its ranks are stated.
+    # Ranks of a store are finished, and their numbers are known.
     keys = assign_ranks(
         [file.path for file in kept] + [trace.path for trace in stored],
         [file.rank for file in kept] + [None] * len(stored),
@@ -439,7 +423,7 @@ def _assembled(
 def _finished(
     files: list[Found], traces: list[Trace], problems: Problems
 ) -> tuple[list[Found], list[Trace]]:
-    """Let each format add what only all of its traces together tell."""
+    """Let each format complete its traces, given all of them."""
     for known in all_formats():
         own = [trace for trace in traces if trace.format == known.name]
         if not known.finish or not own:

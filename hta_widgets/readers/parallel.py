@@ -1,4 +1,4 @@
-"""Many files at once, within memory."""
+"""Reading of many files on an executor, and the number of processes that memory allows."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ from hta_widgets.workers import (
 
 
 def give_back() -> None:
-    """Return freed memory, which glibc keeps for later: after a large file, twice what is in use.
-
-    Other libraries' allocators do so by themselves.
-    """
+    """Return freed memory to the system; glibc keeps it otherwise."""
     trim = _trim()
     if trim is not None:
         trim(0)
@@ -70,11 +67,11 @@ class _Read(NamedTuple):
 
 
 class _Handover(NamedTuple):
-    """Where workers leave columns: for good, or as long as the process lasts that asked."""
+    """Folders for workers' columns: the cache, and one that this process removes when it ends."""
 
     kept: Path
     aside: Path
-    #: name of a file in both, by which workers tell whether they see the same folder
+    #: name of a file in both, which shows workers that they share the folder
     sign: str
 
 
@@ -86,7 +83,7 @@ def read_elsewhere(
     aside: Path | None,
     done: Callable[[int], object],
 ) -> list[Outcome]:
-    """Read files on an executor; columns come back only from workers that see no common folder."""
+    """Read files on an executor; workers without a shared folder send their columns."""
     size = max(1, len(files) // (_TASKS_PER_WORKER * workers_of(executor)))
     found: dict[int, _Read] = {}
     with _handover() as handover:
@@ -101,13 +98,11 @@ def read_elsewhere(
                 for place in tasks[task]:
                     done(place)
         except Closed:
-            raise TraceError(
-                "the executor takes no tasks any more", remedy="It was shut down: start another."
-            ) from None
+            raise TraceError("the executor was shut down", remedy="Start another.") from None
         finally:
             for task in tasks:
                 task.cancel()
-    _tell_of_sent(list(found.values()), any(keep), handover)
+    _warn_of_transfers(list(found.values()), any(keep), handover)
     return [found[place].outcome for place in range(len(files))]
 
 
@@ -128,14 +123,14 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
-    """Futures as they are done; those of other libraries than the standard one, in order."""
+    """Yield futures as they complete; those of other libraries in order."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):
         yield from tasks
 
 
-def _tell_of_sent(found: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
+def _warn_of_transfers(found: list[_Read], keep: bool, handover: _Handover) -> None:  # noqa: FBT001
     workers = sorted({read.sent_by for read in found if read.sent_by})
     if not workers:
         return
@@ -170,14 +165,13 @@ def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
     keep = file.keep and (handover.kept / handover.sign).exists()
     aside = handover.aside if (handover.aside / handover.sign).exists() else None
     if keep and (copy := columnar.fetch(file.path, file.format)) is not None:
-        return _Read(copy)  # another worker was faster, and died, or has the same file
+        return _Read(copy)  # another worker read it
     outcome = read(file.path, file.format, cache=keep, aside=aside)
     sent = not all(trace.in_file for trace in outcome.traces)
     return _Read(outcome, socket.gethostname() if sent else None)
 
 
-#: Measured on real and made-up traces of PyTorch, per byte of JSON: what a loaded trace takes, and
-#: what reading it takes at most.
+#: Memory per byte of JSON, measured on PyTorch traces: of a loaded trace, and peak while reading.
 _KEPT_SHARE = 0.3
 _PEAK_SHARE = 0.7
 #: Of each process, with the libraries that it imports.
@@ -190,7 +184,7 @@ _SIZE = re.compile(r"\s*([\d.]+)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to load: in how many processes at most, and whether ranks are set aside on disk."""
+    """The number of processes to load with, and whether ranks are written to disk."""
 
     workers: int
     set_aside: bool
@@ -210,14 +204,14 @@ def as_bytes(limit: float | str) -> int:
     except (TypeError, ValueError):
         pass
     raise TraceError(
-        f"memory_limit={limit!r} is no size", remedy='Give bytes, or a text such as "3 GB".'
+        f"memory_limit={limit!r} is not a size", remedy='Give bytes, or a text such as "3 GB".'
     )
 
 
 def plan_load(
     sizes_bytes: Sequence[int], limit_bytes: int | None, cores: int, *, kept: bool = False
 ) -> Plan:
-    """Decide how to load files of these (decompressed) sizes, and warn where they will not fit."""
+    """Plan the loading of files of these decompressed sizes; warn if memory is short."""
     largest, total = max(sizes_bytes, default=0), sum(sizes_bytes)
     workers = max(1, min(cores, len(sizes_bytes)))
     one = _PEAK_SHARE * largest
@@ -238,7 +232,6 @@ def plan_load(
                 f"reading the largest file takes about {_gb(one + _PROCESS_BYTES)} of memory, more "
                 f"than the memory_limit of {_gb(limit_bytes)}: files are read one at a time"
             )
-    # Each process is one more that has to import what reading needs.
     at_once = workers if room == float("inf") else int(room // (one + _PROCESS_BYTES))
     return Plan(max(1, min(workers, at_once)), set_aside=limit_bytes is not None)
 
@@ -252,7 +245,7 @@ def _gb(size_bytes: float) -> str:
 
 
 def _available_bytes() -> int | None:
-    """Return what the system, or the container, has left; None where it does not say."""
+    """Return the free memory of the system or the container, or None."""
     found = []
     try:
         text = Path("/proc/meminfo").read_text("ascii")

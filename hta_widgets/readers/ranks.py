@@ -1,4 +1,4 @@
-"""Which rank a file is: what it states, else what its name says, else its place in the order."""
+"""Assign a rank to each file: from its metadata, else its name, else the order of names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Notes:
         self._first: dict[tuple[ProblemKind, str], int | None] = {}
 
     def add(self, kind: ProblemKind, reason: str, offset: int | None, count: int = 1) -> None:
-        """Count `count` more; `offset` is where the first of them is."""
+        """Add `count` notes; `offset` is the position of the first."""
         key = (kind, reason)
         self._counts[key] = self._counts.get(key, 0) + count
         self._first.setdefault(key, offset)
 
     def knows(self, kind: ProblemKind, reason: str) -> bool:
-        """Whether an example is there already, so that none need be looked for."""
+        """Whether there is a note of this kind and reason."""
         return (kind, reason) in self._counts
 
     def count(self, kind: ProblemKind) -> int:
@@ -35,7 +35,7 @@ class Notes:
         return sum(count for (known, _), count in self._counts.items() if known == kind)
 
     def into(self, problems: Problems, file: str) -> None:
-        """Hand everything over as problems of `file`."""
+        """Add all notes to the problems of `file`."""
         for (kind, reason), count in self._counts.items():
             first = self._first[kind, reason]
             at = (
@@ -80,11 +80,11 @@ def assign_ranks(
     paths : sequence of str
         In order.
     given, stated : sequence of int or None
-        What the caller and what the files say.
+        Ranks from the caller and from the files' metadata.
     problems : Problems
         Takes guesses and duplicates.
     by_order : sequence of bool, optional
-        Files that, if they state no rank, get the next one behind all others: no guess.
+        Files that are numbered after all others if they state no rank.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(given)

@@ -1,4 +1,4 @@
-"""Decompressed bytes, seekable."""
+"""Seekable streams of decompressed bytes, and the buffer that readers decode from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_BACK = 1 << 20
 
 
 def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
-    """Yield positions of commas that seem to separate records, from the last on, a few at most.
+    """Yield a few positions of commas that seem to separate records, the last one first.
 
     Commas before an object that begins with a key of trace records come first.
     """
@@ -43,7 +43,7 @@ def separators_before(text: bytes, low: int, high: int) -> Iterator[int]:
 
 
 def _last_of(text: bytes, low: int, high: int, char: int) -> int:
-    """Position of the last byte before `high` that is not blank, if it is `char`, else -1."""
+    """Return the position of the last non-blank byte before `high` if it is `char`, else -1."""
     position = high - 1
     while position >= low and text[position] in _BLANK:
         position -= 1
@@ -69,7 +69,7 @@ def seconds() -> dict[str, float]:
 
 
 def reset() -> None:
-    """Start from nothing."""
+    """Set all stages to zero."""
     _seconds.clear()
 
 
@@ -87,7 +87,7 @@ _MOST_CHECKPOINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why the bytes of a compressed file end before they should, or cannot be trusted."""
+    """Damage of a compressed file: it is cut off, or its checksum is wrong."""
 
     cut: bool
     message: str
@@ -102,7 +102,7 @@ class _Checkpoint:
 
 @dataclass(slots=True)
 class Checkpoints:
-    """States of a decompressor at a few places, evenly spread, so that seeking is cheap."""
+    """States of a decompressor at evenly spread positions, for seeking."""
 
     spacing: int = 1 << 20
     kept: list[_Checkpoint] = field(default_factory=list)
@@ -126,7 +126,7 @@ class Checkpoints:
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """Open a file for reading, or say plainly why not."""
+    """Open a file for reading; raise a `TraceError` that explains a failure."""
     try:
         return Path(path).open("rb")
     except FileNotFoundError:
@@ -158,11 +158,11 @@ class Stream:
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes of the file itself were read."""
+        """Number of bytes of the file that were read."""
         return self.offset
 
     def read(self, size: int) -> bytes:
-        """Return up to `size` bytes, none at the end."""
+        """Return up to `size` bytes; none at the end."""
         try:
             block = self._file.read(size)
         except OSError as cause:
@@ -176,7 +176,7 @@ class Stream:
         return block
 
     def exactly(self, size: int) -> bytes:
-        """Return `size` bytes, less only at the end."""
+        """Return `size` bytes, fewer only at the end."""
         blocks = []
         while size > 0 and (block := self.read(size)):
             blocks.append(block)
@@ -254,7 +254,7 @@ class _GzipStream(Stream):
         return False
 
     def _salvaged(self, inflate: Any, error: str) -> bytes:
-        """Return what comes out of damaged data before the damage."""
+        """Return the bytes before the damage."""
         data, step, blocks = self._input, len(self._input), []
         while data and step:
             trial = inflate.copy()
@@ -277,12 +277,12 @@ class _GzipStream(Stream):
 
 
 def decompressed_size(path: str | Path) -> int:
-    """Return about how many bytes come out of a file."""
+    """Return the approximate decompressed size of a file."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if file.read(2) != GZIP_MAGIC or size < 18:
             return size
-        # That of the last member, modulo 2**32: right for most files, and but a hint.
+        # Size of the last member modulo 2**32: right for most files.
         file.seek(-4, os.SEEK_END)
         return max(int.from_bytes(file.read(4), "little"), size)
 
@@ -290,7 +290,7 @@ def decompressed_size(path: str | Path) -> int:
 def open_stream(
     path: str | Path, offset: int = 0, checkpoints: Checkpoints | None = None
 ) -> Stream:
-    """Open a plain or gzip file at a place in its decompressed bytes."""
+    """Open a plain or gzip file at an offset in its decompressed bytes."""
     with open_file(path) as file:
         is_gzip = file.read(2) == GZIP_MAGIC
     return _GzipStream(path, offset, checkpoints) if is_gzip else Stream(path, offset)
@@ -316,12 +316,12 @@ def whole_file(
     return b"".join(blocks)
 
 
-#: Small enough that the objects of so much text stay in the processor's cache.
+#: Small enough for the decoded objects to fit into the processor's cache.
 BLOCK_BYTES = 3 << 18
 
 
 class Window:
-    """Text of a stream from `at` on, and more of it when asked."""
+    """Buffer of a stream: `text` is read from position `at` on."""
 
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream
@@ -342,19 +342,19 @@ class Window:
 
     @property
     def left(self) -> int:
-        """How many bytes of the text are not read yet."""
+        """Number of buffered bytes that are not read yet."""
         return len(self.text) - self.at
 
     def rest(self) -> bytes:
-        """Return what of the text is not read yet."""
+        """Return the buffered bytes that are not read yet."""
         return self.text[self.at :]
 
     def replace_rest(self, text: bytes, at: int) -> None:
-        """Go on in `text`, which begins where `rest` began and may be longer."""
+        """Replace the unread bytes by `text`, which begins like them, and continue at `at`."""
         self._text_offset, self.text, self.at = self.offset, text, at
 
     def more(self, size: int = 0) -> bytes:
-        """Take the next block from the stream, of at least `size`; less only at its end."""
+        """Read a block of at least `size` bytes from the stream, fewer only at its end."""
         size = max(size, self.block_bytes)
         with stage("read"):
             text = self.stream.exactly(size)
@@ -365,13 +365,13 @@ class Window:
         return text
 
     def fill(self, size: int = 0) -> None:
-        """Make sure of a block, of at least `size`, to read, unless the stream has no more."""
+        """Buffer at least a block, or `size` bytes, unless the stream ends."""
         missing = max(size, self.block_bytes) - self.left
         if missing > 0 and not self.ended:
             self.replace_rest(b"".join((self.rest(), self.more(missing))), 0)
 
     def skip(self, blanks: bytes) -> bool:
-        """Skip `blanks`; return whether anything follows."""
+        """Skip `blanks`; return whether other bytes follow."""
         while True:
             rest = self.rest()
             following = rest.lstrip(blanks)

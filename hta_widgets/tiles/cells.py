@@ -99,7 +99,7 @@ def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
 def longest(lane: Lane, start: int, end: int) -> int | None:
     """Return the position in ``lane.rows`` of the longest event of a window, the first of equals.
 
-    None where no event with a length overlaps the window.
+    None if no event with a length overlaps the window.
     """
     at = lane.long_events(start, end, 1)
     if not len(at):
@@ -166,7 +166,7 @@ def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tile
 
 
 def kinds_of_tiles(lane: Lane, level: int, index: Ints, shift: int = 0) -> Bytes:
-    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` where nothing is."""
+    """Return the main kind of the cells of tiles, (tiles, 256); `NO_KIND` for empty cells."""
     edges = np.arange(CELLS + 1, dtype=np.int64)
     first, last = int(index[0]), int(index[-1]) + 1
     if last - first <= 2 * len(index):
@@ -266,7 +266,7 @@ def _nibbles(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def _offsets(columns: Columns, level: int) -> Ints | None:
-    """Return how far each slice starts from the start of its tile; None where it is too far."""
+    """Return the offset of each slice from its tile's start; None if one is too large."""
     first = np.asarray(columns["slice_first"][1]).astype(np.int64)
     index = np.asarray(columns["tile_index"][1]).astype(np.int64)
     start = np.asarray(columns["slice_start"][1]).astype(np.int64)
@@ -287,7 +287,7 @@ class NameKeys:
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By pool: key of each code, -1 where it was not needed yet.
+        #: By pool: key of each code, -1 if not used yet.
         self._of_pool: dict[int, tuple[Pool, npt.NDArray[np.int64]]] = {}
 
     def keys(self, pool: Pool, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -367,7 +367,7 @@ OpSlices = dict[str, npt.NDArray[Any]]
 
 
 class TilesRequest(Protocol):
-    """Which tiles are to be answered, and in which form."""
+    """A request for tiles."""
 
     level: int
     within_ms: float | None
@@ -450,7 +450,7 @@ def _collect(
 def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: NameKeys) -> OpSlices:
     if not len(at):
         return {}
-    # Times are those of the index: the table's columns of them may not even be read yet.
+    # Times of the index: the table's columns may not be loaded yet.
     named, rows = index.named(ref), lane.rows_of(at)
     flags = lane.overlapped(at).astype(np.uint8) * TRIMMED
     return {
@@ -490,7 +490,7 @@ class _Basket:
     counter_lanes: list[npt.NDArray[Any]] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     total: int = 0
-    #: How many lanes were asked for, and about how many bytes their answer has.
+    #: Number of requested lanes, and the approximate size of the reply.
     asked: int = 0
     bytes: int = 0
 

@@ -209,7 +209,7 @@ def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]
     if source is None:
         return [], None
     records = [int(table.record[row])]
-    if records[0] < 0:  # derived, so there is no record
+    if records[0] < 0:  # derived: without a record
         return [], None
     if table.table == "events" and row in index.rank.table.end_record:
         records.append(index.rank.table.end_record[row])

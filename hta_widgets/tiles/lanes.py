@@ -149,7 +149,7 @@ class Lane:
 
 @dataclass(slots=True, frozen=True)
 class CounterLane:
-    """Samples of one counter, a step function of time until `end`, where the rank's data end."""
+    """Samples of one counter, a step function of time until `end`, the end of the rank's data."""
 
     times: Ints
     values: npt.NDArray[np.float64]
@@ -205,7 +205,7 @@ def index_lane(
 
 
 def index_counter(times: Ints, values: npt.NDArray[np.float64], end: int) -> CounterLane:
-    """Index the samples of one series, sorted by time; `end` is where the rank's data ends."""
+    """Index the samples of one series, sorted by time; `end` is the end of the rank's data."""
     return CounterLane(times, values, max(end, int(times[-1]) + 1 if len(times) else end))
 
 
@@ -317,7 +317,7 @@ class RankIndex:
 
     @cached_property
     def name_counts(self) -> list[Ints]:
-        """How many events, asyncs and instants have each name, by the name's code."""
+        """Numbers of events, asyncs and instants by code of the name."""
         size = len(self.rank.table.names)
         return [
             np.bincount(table.name, minlength=size)

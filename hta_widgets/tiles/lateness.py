@@ -157,8 +157,8 @@ class Lateness:
     def pieces(self, rank: int, role: str, *, folded: bool = False) -> Pieces:
         """Return the waits (``wait``) or the delays that made others wait (``late``) of a rank.
 
-        Times are those of the rank's table. If `folded`, all collectives are on one lane, and a
-        wait during the transfer of another collective is left out.
+        Times are on the clock of the rank's table. If `folded`, all collectives are on one lane,
+        and a wait during the transfer of another collective is left out.
         """
         part = self._ranks[rank]
         start = part.start - self._shift[rank]

@@ -56,7 +56,7 @@ class AsyncGroup:
 
     @property
     def layers(self) -> int:
-        """How many lanes it takes."""
+        """Number of lanes."""
         return int(self.layer.max()) + 1
 
 
@@ -136,7 +136,7 @@ class Rank:
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.
     track_lane0: npt.NDArray[np.int64]
-    #: Lanes of waits, after those of the tracks; drawn over lanes of communication.
+    #: Lanes of waits, after the tracks; drawn over lanes of communication.
     overlays: list[LaneRef]
     _starts: list[int] = field(init=False)
 
@@ -145,7 +145,7 @@ class Rank:
 
     @property
     def lanes(self) -> int:
-        """How many lanes it has."""
+        """Number of lanes."""
         return len(self.summary) + sum(row.lanes for row in self.tracks) + len(self.overlays)
 
     @property
@@ -184,7 +184,7 @@ class Job:
 
     @property
     def lanes(self) -> int:
-        """How many lanes all ranks have."""
+        """Number of lanes of all ranks."""
         return self.ranks[-1].lane0 + self.ranks[-1].lanes if self.ranks else 0
 
     @property

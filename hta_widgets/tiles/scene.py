@@ -139,7 +139,7 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
 
 
 def grouped(problems: list[Problem]) -> list[dict[str, Any]]:
-    """Return problems as JSON; where there are very many, equal ones of several ranks as one."""
+    """Return problems as JSON; many problems are grouped by equal text over ranks."""
     if len(problems) <= MAX_LISTED:
         return [
             {

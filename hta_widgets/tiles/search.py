@@ -194,7 +194,7 @@ class RankHits:
 
     @cached_property
     def count(self) -> int:
-        """How many events, asyncs and instants match."""
+        """Number of events, asyncs and instants that match."""
         if not self.named.any():
             return 0
         return sum(int(per_name[self.named].sum()) for per_name in self.index.name_counts)
@@ -247,7 +247,7 @@ class Hits:
 
     @property
     def total(self) -> int:
-        """How many events, asyncs and instants match."""
+        """Number of events, asyncs and instants that match."""
         return sum(rank.count for rank in self.ranks)
 
 
@@ -287,7 +287,7 @@ class Search:
         return pool.values, codes
 
     def _names_used(self) -> Bools:
-        """Return which names an event, async or instant has: pools have those of other records."""
+        """Return the mask of names that an event, async or instant has."""
         # Not a `cached_property`, as Python 3.11 holds a lock of the class meanwhile.
         if self._used is None:
             self._used = self._find_used()

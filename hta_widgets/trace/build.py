@@ -174,7 +174,7 @@ def build_trace(
     zero_ns = _zero(columns, (rows, *beside_rows[1:]))
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
-    # What few records need goes on; of large files, the rest takes more than all that follows.
+    # Drop the unused columns first: in large files they take the most memory.
     events, columns, beside_rows = _parted(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )

@@ -58,7 +58,7 @@ class RecordSource(Protocol):
         """Return the verbatim JSON object of record `index` (its position in ``traceEvents``)."""
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, bytes)`` of the records asked for, in file order."""
+        """Yield ``(index, bytes)`` of some records, in file order."""
 
 
 @dataclass(slots=True)
@@ -281,7 +281,7 @@ class NumberedRecords(ABC):
         return next(self.records(np.array([index], np.int64)))[1]
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
+        """Yield ``(index, JSON object)`` of some records, in file order."""
         wanted = np.unique(np.asarray(indices, np.int64))
         if not len(wanted):
             return

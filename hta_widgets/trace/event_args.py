@@ -49,8 +49,8 @@ def event_args(
     Returns
     -------
     dict
-        For each key a list of one decoded JSON value per row; None where the event has no such
-        arg, or where the trace has no file.
+        For each key a list of one decoded JSON value per row; None if the event has no such arg
+        or the trace has no file.
     """
     return memo(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
 
@@ -110,7 +110,7 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
 
 
 class _Places:
-    """Finds the positions of a record among those asked for; records come in file order."""
+    """Maps records, in file order, to their positions in the request."""
 
     def __init__(self, sorted_records: npt.NDArray[np.int64], order: npt.NDArray[np.intp]) -> None:
         self._records: list[int] = sorted_records.tolist()

@@ -114,7 +114,7 @@ def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems)
             series_id.append(code)
             value.append(sample)
             place.append(at)
-    problems.add("skipped", bad, "counter samples that are no numbers")
+    problems.add("skipped", bad, "counter samples that are not numbers")
     ids, places = np.array(series_id, np.int32), np.array(place, np.int64)
     times = columns.start_ns[rows][places] - zero_ns
     order = np.lexsort((times, ids))
@@ -230,7 +230,7 @@ class Finder:
         return result
 
     def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
-        """Return `found`, corrected where the flow's id is the correlation of another event.
+        """Return `found`, corrected if the flow's id is the correlation of another event.
 
         Times cannot distinguish events that start at the same instant.
         """

@@ -137,7 +137,7 @@ class Cover:
         if not len(self.starts):
             return started, np.zeros(len(times), np.int64)
         last = np.maximum(started - 1, 0)
-        # The last piece may reach beyond: it then covers only up to the time asked for.
+        # The last interval may end after the time.
         reached = self.prefix[last] + times - self.starts[last]
         return started, np.maximum(np.minimum(self.prefix[started], reached), 0)
 

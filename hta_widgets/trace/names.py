@@ -21,7 +21,7 @@ _WRAPPERS = {
     "reduce_kernel": "reduce",
     "multi_tensor_apply_kernel": "multi_tensor",
 }
-#: Templates that wrap the functor once more.
+#: Templates that only wrap the functor.
 _TRANSPARENT = {
     "gpu_kernel_impl",
     "gpu_kernel_impl_nocast",

@@ -467,7 +467,7 @@ def _track(item: object) -> str | tuple[int, str]:
     if isinstance(item, (tuple, list)) and len(item) == 2:
         return int(item[0]), str(item[1])
     raise TraceError(
-        f"{item!r} is no track",
+        f"{item!r} is not a track",
         remedy="Give values of the track column, or pairs (rank, track).",
     )
 

@@ -340,11 +340,10 @@ class Trace:
     @property
     @memoized
     def prelaunched(self) -> npt.NDArray[np.bool_]:
-        """Which device work was launched before recording began.
+        """Mask of device work that was launched before recording began.
 
-        It has no launch in the file, and starts before all work of its stream that has one; where
-        the stream has none, before all of the rank's. Nothing is told where the file has no
-        launches at all.
+        Such work has no launch in the file and starts before all work of its stream (or, for a
+        stream without launches, of the rank) that has one. All False in a file without launches.
         """
         table = self.table
         found = np.zeros(len(self), dtype=bool)

@@ -187,18 +187,18 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def problems(self) -> pd.DataFrame:
-        """What was skipped, repaired or guessed: ``rank, file, kind, count, detail``."""
+        """Skipped, repaired and guessed data: ``rank, file, kind, count, detail``."""
         return self._problems.frame()
 
     @property
     def found(self) -> Problems:
-        """A copy of what `problems` shows, to add to."""
+        """A copy of the problems, to add to."""
         copy = Problems()
         copy.merge(self._problems)
         return copy
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per rank: where it comes from and what it holds."""
+        """Return one row per rank: its file, host and contents."""
         ranks = list(self.values())
 
         def text(values: Iterable[str | None]) -> pd.Series[Any]:
@@ -260,7 +260,7 @@ class TraceSet(Mapping[int, Trace]):
         """Return some ranks, or the events that overlap a window, as a set of its own.
 
         Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are whole. With
-        a window, events are numbered anew.
+        a window, events get new ids.
         """
         chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
@@ -283,8 +283,8 @@ class TraceSet(Mapping[int, Trace]):
         clock : {"host", "fitted"}
             ``"host"``: as recorded. ``"fitted"``: each rank moved by its offset of
             `hta_widgets.analysis.clock_offsets`, so that ranks leave collectives together. The
-            lowest rank stays where it is, unless an event of another would then lie before 0: that
-            moves all, and `origin_ns` with them. Ranks that no collective connects stay. BytePS
+            lowest rank does not move, unless an event of another rank would start before 0: then
+            all ranks and `origin_ns` move. Ranks that no collective connects stay. BytePS
             workers and servers move by `hta_widgets.analysis.byteps_clock`, onto the first
             worker's clock.
 
@@ -336,9 +336,9 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         executor : concurrent.futures.Executor or None
-            For example ``client.get_executor()`` of Dask's ``distributed``; None: in this process,
-            as where the executor was shut down. `hta_widgets.load` remembers the one that it read
-            the files with.
+            For example ``client.get_executor()`` of Dask's ``distributed``. With None, or after
+            the executor was shut down, analyses run in this process. A set keeps the executor
+            with which `hta_widgets.load` read it.
 
         Returns
         -------
@@ -349,7 +349,7 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            If that is no executor.
+            If it is not an executor.
         """
         if executor is self.executor:
             return self
@@ -416,7 +416,7 @@ class TraceSet(Mapping[int, Trace]):
         Raises
         ------
         TraceError
-            Where it cannot be written, or something else is there.
+            If it cannot be written, or the path holds something else.
 
         Examples
         --------

@@ -26,7 +26,7 @@ class Settled:
     spilled: Ints  # events that nest nowhere, ascending
     around: Ints  # the nested event that encloses each of these, -1 for none
     rounded: int
-    stop: Ints  # where the subtree of each other event ends
+    stop: Ints  # end of the subtree of each other event
 
     def around_spilled(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
         """Write parents of spilled events, and let them be parents of what they enclose.
@@ -40,10 +40,10 @@ class Settled:
 
 
 def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
-    """Walk the stack over what is disputed."""
+    """Nest the events whose order is ambiguous with a stack."""
     outlasted = _outlasted(end, stop)
     ends = np.sort(end[outlasted])
-    # Whose time holds such an end.
+    # Events that contain the end of such an event.
     holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
     rows = np.flatnonzero(outlasted | holds)
     return _walk(rows, begin, end, stop, unit)
@@ -200,7 +200,7 @@ def assign_lanes(
     result_depth = np.empty(count, dtype=np.int16)
     result_depth[order] = np.minimum(depth, _MAX_DEPTH) if too_deep else depth
     result_parent = np.empty(count, dtype=np.int32)
-    # Of the last event where there is no parent: overwritten next.
+    # Index -1 for no parent is overwritten next.
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
     return Lanes(result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep)

@@ -96,7 +96,7 @@ def test_every_record_is_shown_or_counted(columns):
     assert 2 * closed + open_ + counted.get("async ends without a begin", 0) == asyncs - steps
 
     samples = sum(letter == "C" and timed[row] for row, letter in enumerate(letters))
-    no_numbers = counted.get("counter samples that are no numbers", 0)
+    no_numbers = counted.get("counter samples that are not numbers", 0)
     assert len(trace.counters) + no_numbers == 2 * samples
 
     skipped = sum(count for detail, count in counted.items() if detail.startswith("records"))

@@ -1,4 +1,4 @@
-"""The formats that are Chrome trace-event JSON: Kineto's, BytePS workers' and BytePS servers'."""
+"""Detection and reading of Chrome trace-event JSON: Kineto, BytePS workers and servers."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def read_kineto(
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server, whichever its records are of."""
+    """Read a file of a BytePS worker or server; its records decide."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _traces(contents, path, _builder(contents.columns))
 
 
 def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
-    """Build the trace of a file, or those of the ranks that were merged into it."""
+    """Build the traces of a file: one, or one per rank that was merged into it."""
     problems = Problems()
     for problem in contents.problems:
         problems.add(problem.kind, problem.count, problem.detail, file=path)
@@ -91,7 +91,7 @@ def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
 
 
 def _builder(columns: RankColumns) -> _Build:
-    """Return what builds the traces of the program that wrote these records."""
+    """Return the function that builds traces of the program that wrote the records."""
     if is_worker(columns):
         return build_worker
     return build_server if is_server(columns) else build_plain
@@ -105,7 +105,7 @@ def build_plain(
     path: str,
     problems: Problems,
 ) -> Trace:
-    """Build the trace of Kineto's records, or of any others."""
+    """Build the trace of Kineto or other Chrome records."""
     return build_trace(
         columns,
         rank=0 if rank is None else rank,

@@ -87,7 +87,7 @@ class FlowIds:
         self._others = Pool()
 
     def codes(self, texts: Sequence[Any]) -> Ints:
-        """Return a code for each JSON text; -1 where it is empty."""
+        """Return a code for each JSON text; -1 for an empty one."""
         numbers = plain_integers(texts, _ABSENT)
         if numbers is not None:
             return numbers
@@ -114,7 +114,7 @@ class FlowIds:
 
 
 class _IdPool(Pool):
-    """A pool of ids whose texts are made when they are asked for."""
+    """A pool of ids whose texts are made on access."""
 
     __slots__ = ("_count", "_numbers", "_others")
 
@@ -239,7 +239,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         self._ends.append(len(self._text))
 
     def get(self, number: int, default: Any = None) -> Any:
-        """Return the args of a record, `default` where it has none."""
+        """Return the args of a record, or `default`."""
         at = bisect_left(self._numbers, number)
         if at == len(self._numbers) or self._numbers[at] != number:
             return default
@@ -253,7 +253,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         return (value if isinstance(value, dict) else {}) or default
 
     def many(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the args of records, empty where there are none: all decoded at once."""
+        """Return the args of records, decoded in one call; an empty dict for none."""
         ends, text = self._ends, self._text
         spans = []
         for number in numbers:
@@ -316,7 +316,7 @@ _WITH_ID = _set_of("stfbneSTFC")
 _INSTANTS = _set_of("iIR")
 _THREAD_SCOPE = frozenset({None, "", "t"})
 _INT64_MAX = (1 << 63) - 1
-#: Numpy is called once for so many records: a slice has too few for what the calls cost.
+#: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
@@ -325,7 +325,7 @@ SliceTimes = Times | tuple[bytes, int]
 
 
 class _Batch:
-    """What was taken from the records of some slices and is not converted yet."""
+    """Values of the records of some slices, before conversion."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -485,7 +485,7 @@ class Columns:
 
     @property
     def rows(self) -> int:
-        """How many records were kept so far."""
+        """Number of records so far."""
         self._flush()
         return self._columns["record"].size
 
@@ -620,7 +620,7 @@ def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
 
 
 def _wrapped(value: Any, dtype: Any) -> int:
-    """Ids beyond the type keep their bits; what is no integer is as good as absent."""
+    """Return an integer wrapped to `dtype`; -1 for other values."""
     try:
         number = int(value)
     except (TypeError, ValueError):

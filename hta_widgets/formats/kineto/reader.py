@@ -1,4 +1,4 @@
-"""Chrome trace JSON, slice by slice."""
+"""Read Chrome trace JSON, slice by slice, into columns."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class Head:
-    """Where the events begin."""
+    """Position of the first event, and the top-level values before it."""
 
     #: position behind the list's opening bracket
     start: int
-    #: whether the list stands in an object
+    #: whether the list is in an object
     enclosed: bool
     values: dict[str, bytes]
 
@@ -110,7 +110,7 @@ def find_events(
 
 
 def _values_before(text: bytes) -> dict[str, bytes] | None:
-    """Values of the keys in ``{"key": value, …,``; None if that is not what `text` is."""
+    """Return the values of ``{"key": value, …,``; None for any other text."""
     strict = _strict(text + b'"":0}')
     if strict is not None:
         strict.pop("", None)
@@ -146,7 +146,7 @@ def read_tail(
 
 
 def _strict_object(text: bytes) -> tuple[dict[str, bytes] | None, int]:
-    """Read the object that `text` begins with; return also where it ends."""
+    """Read the object at the start of `text`; return its values and length."""
     try:
         _decode(text)
     except msgspec.DecodeError as error:
@@ -178,12 +178,12 @@ _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
-#: A bare list of so many entries without one trace record is something else.
+#: A list without a trace record in this many entries is not a trace.
 _ENOUGH_ENTRIES = 1000
-#: After so many slices with times unlike those of the first one, times are decoded as text.
+#: After more slices whose times cannot be decoded as numbers, times are decoded as text.
 _ENOUGH_FAILURES = 3
 
-#: What came of a stretch of text: its records and maybe the list's end, or why not.
+#: Result for a stretch of text: records, maybe with the end of the list, or the failure.
 Taken = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -202,7 +202,7 @@ class RecordList:
         self._size_bytes = decompressed_size(window.stream.path)
 
     def read(self, *, enclosed: bool) -> bool:
-        """Read until the list ends, which stands in an object or not; return whether it did."""
+        """Read until the list ends; return whether its end was found."""
         self.enclosed = enclosed
         wanted = 0
         while True:
@@ -222,7 +222,7 @@ class RecordList:
                 return closed
 
     def _drop_stray_bracket(self) -> bool:
-        """Whether the list only seems to end, because a bracket got between its records."""
+        """Skip a stray bracket between records; return whether there was one."""
         self.window.fill(_PEEKED_BYTES)
         at = self.window.at
         rest = self.window.text[at : at + _PEEKED_BYTES].lstrip(_LIST_BLANKS)
@@ -329,7 +329,7 @@ class RecordList:
         self.entries += count
 
     def _expected(self, count: int, size: int) -> int:
-        """How many records there will be, from how many the first slice held."""
+        """Estimate the number of records of the file from its first slice."""
         return count if self.window.ended else int(1.05 * count * self._size_bytes / size)
 
     def _take_tolerantly(self) -> bool:
@@ -380,7 +380,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return the decoder for files with starts like those of `records`; None for none."""
+    """Return the decoder for starts like those of `records`, or None."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]
@@ -392,7 +392,7 @@ def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | 
 
 
 def _exact_times(records: list[Any]) -> tuple[SliceTimes, SliceTimes] | None:
-    """Return starts and durations of timed records; None where they may be inexact."""
+    """Return starts and durations of timed records; None if they may be inexact."""
     count = len(records)
     if not count:
         return None
@@ -421,7 +421,7 @@ def _position(text: bytes, row: int) -> int:
 
 
 class FileContents(NamedTuple):
-    """All that a file says."""
+    """Contents of a trace file."""
 
     columns: RankColumns
     metadata: dict[str, Any]
@@ -457,7 +457,7 @@ def read_file(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Nothing that is decoded can form cycles; looking for them doubles the time."""
+    """Pause garbage collection: decoded objects form no cycles, and the search doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -479,7 +479,7 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes
 
 
 class _Documents:
-    """The documents of a file: one, or by mistake several, one after another."""
+    """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
     def __init__(self, window: Window, notes: Notes) -> None:
         self.window = window
@@ -533,7 +533,7 @@ _PEEKED_BYTES = 1 << 18
 
 
 def peek_rank(path: str) -> int | None:
-    """Return the rank that stands in the beginning of a file, if it does."""
+    """Return the rank stated in the first bytes of a file, or None."""
     try:
         with open_stream(path) as stream:
             text = stream.read(_PEEKED_BYTES)

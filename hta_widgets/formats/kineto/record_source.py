@@ -1,4 +1,4 @@
-"""The file's own bytes of any record, read again when someone asks."""
+"""Verbatim records of a trace file, read again on demand."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from hta_widgets.trace.columns import Ints, NumberedRecords
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells that a file is still the one that was read."""
+    """Size and modification time of a file, to detect changes."""
 
     size: int
     mtime_ns: int
 
     @classmethod
     def of(cls, path: str | Path) -> FileState:
-        """Return the state that the file is in."""
+        """Return the current state of a file."""
         stat = Path(path).stat()
         return cls(stat.st_size, stat.st_mtime_ns)
 
 
 @dataclass(slots=True)
 class SliceIndex:
-    """Where in the (decompressed) bytes the records lie."""
+    """Positions of slices of records in the decompressed bytes."""
 
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -72,11 +72,11 @@ class FileRecords(NumberedRecords):
         self._state = state
         self._checkpoints = checkpoints
 
-    #: whether it goes on with the places that it found in the file
+    #: whether a restored source can take over this one's checkpoints
     keeps_places = True
 
     def kept(self) -> Kept:
-        """Return the facts and columns from which `restored` makes it again."""
+        """Return the facts and columns for `restored`."""
         index = self._index
         spans = [*index.spans.items()]
         facts = {
@@ -100,7 +100,7 @@ class FileRecords(NumberedRecords):
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
-        """Make it again from what `kept` returned."""
+        """Return a source from the facts and columns of `kept`."""
         counts = column("odd_counts")
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
         index = SliceIndex(
@@ -161,9 +161,9 @@ class FileRecords(NumberedRecords):
             state = FileState.of(self.path)
         except OSError:
             raise TraceError(
-                "is no longer there, so the details of its events cannot be read",
+                "was removed, so the details of its events cannot be read",
                 path=self.path,
-                remedy="Put the file back, or load it from where it is now.",
+                remedy="Put the file back, or load it from its new path.",
             ) from None
         if state != self._state:
             raise self._changed()

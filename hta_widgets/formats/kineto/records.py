@@ -98,21 +98,21 @@ def split_merged(
 
 def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], list[int]]:
     """Find whose process is whose: pid code → rank and own pid; and rows that only say so."""
-    told: dict[int, tuple[int, bytes]] = {}
+    stated: dict[int, tuple[int, bytes]] = {}
     generated: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():
         args = columns.small_args.get(int(columns.record[row]), {})
         if columns.names[columns.name[row]] == MARK and "rank" in args:
             pid = json.dumps(args["pid"]).encode() if "pid" in args else b""
-            told[int(columns.pid[row])] = (int(args["rank"]), pid)
+            stated[int(columns.pid[row])] = (int(args["rank"]), pid)
             generated.append(row)
         elif MARK in args and args[MARK] is None:
             generated.append(row)
-    return told, generated
+    return stated, generated
 
 
 def _rank_of(pid: str) -> int:
-    """Return the rank that a process's number tells, where no record does."""
+    """Return the rank encoded in a process number, or -1."""
     return (int(pid) - 1) // PID_STRIDE if pid.isdecimal() and int(pid) else -1
 
 
@@ -176,7 +176,7 @@ def _own_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 class _OwnIds(Pool):
-    """Ids as they were before they were scoped; made when they are asked for."""
+    """A pool of ids without the prefix of the merge, made on access."""
 
     __slots__ = ("_codes_there", "_pool", "_rank")
 
@@ -206,7 +206,7 @@ def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the bytes again of which `as_text` made text."""
+    """Return the bytes that `as_text` converted."""
     return {key: text.encode("latin-1") for key, text in texts.items()}
 
 
@@ -262,7 +262,7 @@ class MergedRecords:
         return self._own(self._source.record(int(self._numbers[index])))
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)`` of the records asked for, in file order."""
+        """Yield ``(index, JSON object)`` of some records, in file order."""
         wanted = np.unique(np.asarray(indices, dtype=np.int64))
         for place, (_, text) in zip(
             wanted.tolist(), self._source.records(self._numbers[wanted]), strict=True
@@ -354,13 +354,13 @@ decode_bodies = msgspec.json.Decoder(list[Raw]).decode
 
 
 def end_of_value(error: msgspec.DecodeError) -> int | None:
-    """Where the JSON value ended, for an error that says that more followed it."""
+    """Return the length of the JSON value if the error is about text after it, else None."""
     trailing = _TRAILING.search(str(error))
     return int(trailing.group(1)) - _TRAILING_SHIFT if trailing else None
 
 
 def _trailing_shift() -> int:
-    """How far behind the value msgspec, depending on its version, reports what follows it."""
+    """Return the distance from a value's end to the position in msgspec's error."""
     try:
         decode_bodies(b"[]x")
     except msgspec.DecodeError as error:

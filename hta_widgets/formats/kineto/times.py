@@ -43,7 +43,7 @@ class Times(NamedTuple):
 
 
 def joined_texts(texts: Sequence[Any]) -> bytes:
-    """Join JSON texts with commas. One that has commas itself is no number: they become `;`."""
+    """Join JSON texts with commas; commas inside a text become `;`."""
     joined = b",".join(texts)
     if joined.count(b",") != len(texts) - 1:
         joined = b",".join([bytes(text).replace(b",", b";") for text in texts])
@@ -55,16 +55,16 @@ def nanoseconds(joined: bytes, count: int) -> Times:
     if not count:
         return Times(np.empty(0, np.int64), None)
     original = joined
-    # What is left of plain decimals without their digits shows how they are built.
+    # Without digits, only separators and signs remain.
     skeleton = joined.translate(None, _DIGITS)
     odd = skeleton.translate(None, b".,")
     if odd and not odd.strip(b'"'):
         joined = joined.translate(None, b'"')
         odd = b""
     text = _padded(joined)
-    alike = None if odd else _alike(text, skeleton, count)
-    if alike is not None:
-        return Times(alike, None)
+    uniform = None if odd else _uniform(text, skeleton, count)
+    if uniform is not None:
+        return Times(uniform, None)
     return _varied(text, original, count, has_odd=bool(odd))
 
 
@@ -73,7 +73,7 @@ LARGEST_DOUBLE = float(1 << 42)
 
 
 def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
-    """Convert microseconds to nanoseconds, NaN being missing; None where that may be inexact."""
+    """Convert µs to ns; NaN is missing. Return None if the result may be inexact."""
     missing = np.isnan(values)
     some_missing = bool(missing.any())
     if some_missing:
@@ -135,7 +135,7 @@ def _padded(joined: bytes) -> Bytes:
     return np.frombuffer(b"".join((b"0" * _LEAD, joined, b",", b"0" * _TRAIL)), np.uint8)
 
 
-def _alike(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
+def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
     """Values of one width with 0 or 3 decimals, as times of a trace mostly are; else None."""
     pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
@@ -306,7 +306,7 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
 
 
 def later(raw: bytes, move_ns: int) -> bytes:
-    """Return a JSON time in µs, later by some ns to whoever reads both in whole ns."""
+    """Add `move_ns` to a JSON time in µs, exactly in whole ns."""
     whole, _, part = raw.partition(b".")
     if raw.replace(b".", b"", 1).isdigit() and whole and len(part) <= 3:
         return micros(int(whole) * 1000 + int(part.ljust(3, b"0")) + move_ns)

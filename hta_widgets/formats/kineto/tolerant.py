@@ -40,7 +40,7 @@ _STRETCH = 1 << 12
 _PATIENCE = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
-#: What stands between records is no longer than this.
+#: Longest separator between records.
 _SEPARATOR = 256
 #: Nearer to the end than this, an escape or a literal may be cut in two.
 _ESCAPE = 12
@@ -48,7 +48,7 @@ _ESCAPE = 12
 
 @dataclass(slots=True)
 class Reading:
-    """What was read from a stretch of text."""
+    """Records and faults of a stretch of text."""
 
     records: list[Record] = field(default_factory=list)
     #: their positions in the text, and their places in the list
@@ -153,7 +153,7 @@ class _Walk:
                 return reading
 
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
-        """Return where the entry ends and whether it is whole; -1 where the text does not say."""
+        """Return the end of the entry, -1 if it cannot be found, and whether it is complete."""
         if self.patience < 0:
             self._note("skipped", "a stretch too broken to be understood", position)
             self.reading.end = len(self.chars)
@@ -178,10 +178,10 @@ class _Walk:
         return -1, False
 
     def _value(self, position: int) -> tuple[Any, int]:
-        """Decode the value at `position`; return also where it ends.
+        """Decode the value at `position`; return it and its end.
 
-        Tried on a short stretch first: the decoder's errors count the lines before them, which in
-        a long text with many errors takes a time that grows with its square.
+        A short stretch is tried first: the decoder counts lines for each error, which takes
+        quadratic time in a long text with many errors.
         """
         stretch = _STRETCH
         while True:
@@ -203,7 +203,7 @@ class _Walk:
             stretch *= 16
 
     def _next_record(self, position: int, *, at_end: bool) -> int:
-        """Return where the entry that cannot be read ends, by where the next record begins."""
+        """Return the end of an unreadable entry: the start of the next record."""
         for match in _RECORD.finditer(self.chars, position + 1):
             start = match.start()
             end = len(self.chars[max(position, start - _SEPARATOR) : start].rstrip(" \t\r\n,"))
@@ -224,7 +224,7 @@ class _Walk:
         return -1
 
     def _list_end(self, position: int) -> int:
-        """Return where the last entry ends, by a bracket behind which the file is as it should."""
+        """Return the end of the last entry: a bracket that is followed by valid top-level text."""
         for number, match in enumerate(_LIST_END.finditer(self.chars, position)):
             rest = self.text[match.end() + 1 :]
             if not rest.strip() or read_top_level(rest, 0).complete:
@@ -248,7 +248,7 @@ class _Walk:
             value = _understood(body)
             if not isinstance(value, dict):
                 broken = (
-                    "records too broken to be read" if not whole else "entries that are no records"
+                    "records too broken to be read" if not whole else "entries that are not records"
                 )
                 self._note("skipped", broken, start)
                 return
@@ -322,7 +322,7 @@ def is_clean(body: bytes) -> bool:
 
 
 def tidied(body: bytes) -> bytes:
-    """Return the JSON text as it is where it is valid, else a valid text of the same meaning."""
+    """Return valid JSON unchanged, else repaired."""
     return body if is_clean(body) else plain_json(_understood(body))
 
 

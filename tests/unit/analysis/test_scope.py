@@ -311,10 +311,10 @@ def test_a_text_is_a_query(traces):
     [
         ({"traces": "/runs/job"}, "not on str"),
         ({"selection": 5}, "5 is no selection"),
-        ({"window": "1ms"}, r"no window.*\(start_ns, end_ns\)"),
-        ({"window": ("1ms", "later")}, "'later' is no time"),
+        ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
+        ({"window": ("1ms", "later")}, "'later' is not a time"),
         ({"ranks": "01"}, "'01' names no ranks"),
-        ({"window": (5,)}, "no window"),
+        ({"window": (5,)}, "not a window"),
         ({"window": (500, 100)}, "before it starts"),
     ],
 )

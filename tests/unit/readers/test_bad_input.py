@@ -36,7 +36,7 @@ def kinds(problems):
         (b"\x0a\x05hello\x0a\x03abc\x0a\x02zz", "Perfetto"),
         (GOOD.encode("utf-16"), "UTF-16"),
         (GOOD.encode("utf-16-le"), "UTF-16"),
-        (b"hello, world", "no JSON"),
+        (b"hello, world", "not JSON"),
         (b"\x1f\x8b" + b"\xff" * 40, "gzip"),
         (b'{"some": "config", "lr": 0.1}', "no trace events"),
         (b'{"traceEvents": {"not": "a list"}}', "no trace events"),

@@ -162,7 +162,7 @@ def test_info(write, reads):
 
 def test_a_limit_that_is_no_number(write, monkeypatch):
     monkeypatch.setenv("HTA_WIDGETS_CACHE_MB", "much")
-    with pytest.raises(hw.TraceError, match=r"'much', which is no number .* for example 5000"):
+    with pytest.raises(hw.TraceError, match=r"'much', not a number .* for example 5000"):
         cache.info()
 
 

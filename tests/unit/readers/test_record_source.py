@@ -80,7 +80,7 @@ def test_a_file_that_changed_is_told(big):
 def test_a_file_that_vanished_is_told(big):
     path, _, trace = big
     path.unlink()
-    with pytest.raises(hw.TraceError, match="no longer there"):
+    with pytest.raises(hw.TraceError, match="was removed"):
         trace.args(3)
 
 

@@ -129,7 +129,7 @@ def test_counters_are_one_row_per_series_and_sample(make, records):
     assert frame["series"].tolist() == ["free", "used", "used"]
     assert frame["value"].tolist() == [1, 5.5, 7]
     assert set(frame["name"]) == {"memory"}
-    assert trace.found == [("skipped", 1, "counter samples that are no numbers")]
+    assert trace.found == [("skipped", 1, "counter samples that are not numbers")]
 
 
 def test_instants_keep_their_scope(make, records):

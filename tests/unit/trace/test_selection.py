@@ -134,7 +134,7 @@ def test_a_query_that_is_no_condition_is_refused(traces):
 def test_bad_windows_tracks_and_ranks_are_refused(traces):
     with pytest.raises(TraceError, match=r"ends .*before it starts"):
         traces.select(start_ns=5, end_ns=4)
-    with pytest.raises(TraceError, match="3 is no track"):
+    with pytest.raises(TraceError, match="3 is not a track"):
         traces.select(tracks=[3])
     with pytest.raises(TraceError, match=r"no rank 5. The ranks are 0, 2"):
         traces.select(ranks=[0, 5])
@@ -143,13 +143,13 @@ def test_bad_windows_tracks_and_ranks_are_refused(traces):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"start_ns": "soon"}, "'soon' is no time.*12.3ms"),
-        ({"end_ns": "42"}, "'42' is no time.*with ns, us, ms or s"),
-        ({"start_ns": float("nan")}, "nan is no time"),
-        ({"start_ns": [1]}, "is no time"),
+        ({"start_ns": "soon"}, "'soon' is not a time.*12.3ms"),
+        ({"end_ns": "42"}, "'42' is not a time.*with ns, us, ms or s"),
+        ({"start_ns": float("nan")}, "nan is not a time"),
+        ({"start_ns": [1]}, "is not a time"),
         ({"ranks": "0-2"}, r"'0-2' names no ranks.*ranks=\[0, 3\]"),
         ({"ranks": ["a"]}, "names no ranks"),
-        ({"tracks": 5}, "5 is no track"),
+        ({"tracks": 5}, "5 is not a track"),
         ({"ids": [3]}, r"\[3\] names no events.*pairs"),
         ({"ids": 5}, "5 names no events"),
     ],

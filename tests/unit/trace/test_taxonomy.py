@@ -291,9 +291,9 @@ def test_loaded_ranks_follow_the_rules(changed, make, records):
 
 
 def test_bad_rules_are_refused():
-    with pytest.raises(TraceError, match=r"no kind 'comm'.*compute, communication"):
+    with pytest.raises(TraceError, match=r"unknown kind 'comm'.*compute, communication"):
         taxonomy.add("comm", "x")
-    with pytest.raises(TraceError, match=r"'\(' is no regular expression"):
+    with pytest.raises(TraceError, match=r"'\(' is not a regular expression"):
         taxonomy.add("compute", "(")
     assert taxonomy.version() == taxonomy.version()
     assert not taxonomy.rules["added"].any()

@@ -45,7 +45,7 @@ def test_windows_may_be_text(traces, tmp_path):
     assert pictures[0] == pictures[1]
     with pytest.raises(hw.TraceError, match=r"end after it starts, not 2us to 1us.*12\.3ms"):
         timeline.zoom_to("2us", "1us")
-    with pytest.raises(hw.TraceError, match="'a' is no time"):
+    with pytest.raises(hw.TraceError, match="'a' is not a time"):
         timeline.zoom_to("a", 5)
 
 
