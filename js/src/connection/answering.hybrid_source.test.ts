@@ -10,7 +10,7 @@ interface Question {
   fail(message: string): void;
 }
 
-/** A source that answers when the test says so. */
+/** Source whose replies the test triggers. */
 class Kernel implements Source {
   status: Source["status"] = "live";
   readonly asked: Question[] = [];
@@ -70,7 +70,7 @@ async function silence(): Promise<Reply> {
 }
 
 describe("a kernel that answers", () => {
-  test("is asked alone", async () => {
+  test("is the only source used", async () => {
     const asked = source.ask("stats", {} as never);
     await vi.advanceTimersByTimeAsync(SILENT_AFTER_MS - 1);
     kernel.asked[0]!.answer({ from: "kernel" });
@@ -80,7 +80,7 @@ describe("a kernel that answers", () => {
     expect([source.answering, source.status]).toEqual(["kernel", "live"]);
   });
 
-  test("is asked again what was interrupted, but not to write a second time", async () => {
+  test("gets interrupted requests again, except those that write", async () => {
     const asked = source.ask("figures", {} as never);
     const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
     for (const question of kernel.asked) question.fail(INTERRUPTED);
@@ -92,7 +92,7 @@ describe("a kernel that answers", () => {
     expect(source.answering).toBe("kernel");
   });
 
-  test("and that goes before it is asked again is stood in for", async () => {
+  test("and that ends before the repeated request is replaced by the page", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.asked[0]!.fail(INTERRUPTED);
     await vi.advanceTimersByTimeAsync(0);
@@ -134,7 +134,7 @@ describe("a silent kernel", () => {
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
-  test("is asked again now and then, because answers may be lost", async () => {
+  test("is probed at intervals, because replies may be lost", async () => {
     await silence();
     await vi.advanceTimersByTimeAsync(PROBE_EVERY_MS);
     const asked = source.ask("stats", {} as never);
@@ -146,7 +146,7 @@ describe("a silent kernel", () => {
     expect(source.answering).toBe("kernel");
   });
 
-  test("is waited for where the page holds nothing", async () => {
+  test("is awaited if the page holds nothing", async () => {
     held = false;
     const asked = source.ask("stats", {} as never);
     await vi.advanceTimersByTimeAsync(10 * SILENT_AFTER_MS);
@@ -157,7 +157,7 @@ describe("a silent kernel", () => {
     expect(source.answering).toBe("kernel");
   });
 
-  test("is waited for where the page cannot answer", async () => {
+  test("is awaited if the page cannot reply", async () => {
     await silence();
     page.ask.mockRejectedValue(new Error("Rank 0 is embedded as an overview only"));
     const asked = source.ask("event", {} as never);
@@ -193,7 +193,7 @@ describe("a kernel that is gone", () => {
     expect([source.answering, source.status, source.gone]).toEqual(["page", "none", true]);
   });
 
-  test("lets the page answer what was asked before", async () => {
+  test("leaves its pending requests to the page", async () => {
     const asked = source.ask("stats", {} as never);
     kernel.status = "none";
     kernel.asked[0]!.fail("gone");
@@ -206,7 +206,7 @@ describe("a kernel that is gone", () => {
     await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
   });
 
-  test("is named where the page holds nothing", async () => {
+  test("is named in the error if the page holds nothing", async () => {
     held = false;
     kernel.turn("none");
     await expect(source.ask("stats", {} as never)).rejects.toThrow("gone");

@@ -84,14 +84,14 @@ test("what the kernel sends in chunks answers as a page does", async () => {
   expect((await page!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
 });
 
-test("nothing is asked before the page has had time to draw", async () => {
+test("no request is sent before the page has had time to draw", async () => {
   offline.start();
   await vi.advanceTimersByTimeAsync(900);
   expect(kernel.asked).toEqual([]);
 });
 
 describe("no data", () => {
-  test("where the kernel cannot make any", async () => {
+  test("is held if the kernel cannot make any", async () => {
     kernel.failure = "the files are gone";
     offline.start();
     await settled();

@@ -18,13 +18,15 @@ import { askAgain, KernelSource, type MessageModel, sleep } from "./kernel";
 
 /** For a kernel that has not answered for this long, the page answers. */
 export const SILENT_AFTER_MS = 400;
-/** A silent kernel is asked again after this long: its answer to the last question may be lost. */
+/** Interval between requests to a silent kernel: the reply to the last one may be lost. */
 export const PROBE_EVERY_MS = 3000;
 
-/** Who answers: the kernel; the page; nobody, because the kernel is busy and the page lacks data. */
+/**
+ * Current source of replies: kernel or page; "busy" if the kernel is busy and the page lacks data.
+ */
 type Answering = "kernel" | "page" | "busy";
 
-/** What only a kernel does; twice would be once too often. */
+/** Operations that only a kernel performs; these must not be repeated. */
 const KERNEL_ONLY = new Set(["export", "offline"]);
 /** Kernel and page number names each in their own way, and one store of tiles takes both. */
 const PAGE_KEYS = 2 ** 30;
@@ -63,7 +65,7 @@ export class HybridSource implements Source {
     );
   }
 
-  /** As sources say it: "none" where the page answers. */
+  /** Status as of any source; "none" while the page replies. */
   get status(): Status {
     return this.gone ? "none" : AS_STATUS[this.current];
   }
@@ -72,7 +74,7 @@ export class HybridSource implements Source {
     return this.current;
   }
 
-  /** There is no kernel any more. */
+  /** Whether the kernel has ended. */
   get gone(): boolean {
     return this.kernel.status === "none";
   }
@@ -81,7 +83,7 @@ export class HybridSource implements Source {
     heard(this.listeners, listener, signal);
   }
 
-  /** The kernel answers again, after the page did: what a page lacks may be asked anew. */
+  /** Listen for the kernel's return after the page has replied: retry what the page lacked. */
   onReturn(listener: () => void, signal: AbortSignal): void {
     heard(this.returned, listener, signal);
   }
@@ -134,7 +136,7 @@ export class HybridSource implements Source {
               if (this.probe !== probe) kernels.abort();
             });
           },
-          // What the page cannot answer, the kernel will.
+          // The kernel will send what the page cannot.
           () => undefined,
         );
       };
@@ -173,11 +175,11 @@ export class HybridSource implements Source {
     signal: AbortSignal | undefined,
   ): Promise<Reply> {
     const reply = await this.fromPage(op, request, signal);
-    // The kernel says best that it is gone.
+    // The kernel's own error states that it is gone.
     return reply ?? this.kernel.ask(op, request, signal);
   }
 
-  /** The page's answer; null where it holds nothing, or knows no such question. */
+  /** The page's reply; null if it holds nothing, or does not support the operation. */
   private async fromPage<Op extends Operation>(
     op: Op,
     request: Requests[Op],
@@ -217,7 +219,7 @@ export class HybridSource implements Source {
       this.probe = null;
     }
     if (this.current !== "page") this.become(OF_STATUS[this.kernel.status], this.gone);
-    // The page goes on answering: not for a busy kernel now, but for none.
+    // The page continues to reply: the kernel is no longer busy but gone.
     else if (this.gone) this.become("page", true);
   }
 
@@ -231,7 +233,7 @@ export class HybridSource implements Source {
   }
 }
 
-/** The page's keys of names, where no key of the kernel's can be. */
+/** Move the page's keys of names to a range that the kernel does not use. */
 function withOwnKeys({ reply, buffer }: Reply): Reply {
   const names: Record<string, unknown> = {};
   for (const [key, name] of Object.entries((reply.names ?? {}) as Record<string, unknown>)) {
@@ -271,7 +273,7 @@ function unlessAborted(error: unknown): null {
 
 /** Nothing is fetched before this: the page draws first. */
 const REST_MS = 1000;
-/** How long to wait between two looks at whether the kernel is done; longer each time. */
+/** Delay between two checks whether the kernel is done; it grows each time. */
 const LOOK_MS = 400;
 const MOST_LOOK_MS = 3000;
 
@@ -320,7 +322,7 @@ export class OfflineData {
     return this.current;
   }
 
-  /** What the page holds; null as long as that is nothing. */
+  /** Source over the data fetched so far; null if there is none. */
   page = (): Promise<Source | null> => Promise.resolve(this.made);
 
   onProgress(listener: (progress: Progress) => void, signal: AbortSignal): void {
@@ -328,7 +330,7 @@ export class OfflineData {
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
-  /** Fetch as soon as there is nothing better to do; anew where the job is another one. */
+  /** Fetch when the page is idle; start again if the job changes. */
   start(): void {
     this.round.abort();
     if (this.signal.aborted) return;
@@ -366,7 +368,7 @@ export class OfflineData {
     this.tell({ state: "ready", bytes, of: bytes, message: "" });
   }
 
-  /** What the kernel says when it is done. */
+  /** The kernel's reply once it is done. */
   private async readiness(signal: AbortSignal): Promise<Said> {
     for (let wait = LOOK_MS; ; wait = Math.min(wait * 1.5, MOST_LOOK_MS)) {
       const said = (await this.ask({}, signal)).reply as unknown as Said;
@@ -387,7 +389,7 @@ export class OfflineData {
   }
 }
 
-/** The source of a live view: the kernel, and the page's own copy where the kernel is not there. */
+/** Source of a live view: the kernel, with the page's own copy as a fallback. */
 export interface LiveSource {
   source: HybridSource;
   offline: OfflineData;
@@ -430,7 +432,7 @@ function idle(signal: AbortSignal): Promise<void> {
 // One source for the stage and everything around it: equal questions are asked once.
 
 const KEPT = 16;
-/** What may take long to answer: it is made little by little. */
+/** Operations that may take long; they are computed incrementally. */
 const GRADUAL = new Set([
   "stats",
   "minimap",
@@ -448,8 +450,8 @@ const GRADUAL = new Set([
 ]);
 
 /**
- * A source that answers the same question about the same window once. The stage and the toolbar
- * both ask for the shares of the view; the caller who asks first starts the request.
+ * A source that sends identical requests for the same window once. The stage and the toolbar both
+ * need the shares of the view; the first caller starts the request.
  */
 export class ObservedSource implements Source {
   private readonly memo = new Map<string, Promise<Reply>>();
@@ -470,7 +472,7 @@ export class ObservedSource implements Source {
     this.inner.onStatus(listener, signal);
   }
 
-  /** Hear every answer, whoever asked. */
+  /** Receive every reply, also to other callers. */
   onReply(listener: (op: string, request: Record<string, unknown>, reply: Reply) => void): void {
     this.watchers.push(listener);
   }
@@ -561,7 +563,7 @@ function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
 }
 
 /**
- * How long the kernel may take for one answer, to this or anything else that may take longer, and
- * how large it may be: what is left is asked for next, unless the view is elsewhere by then.
+ * Max time that the kernel may spend on one reply, and the max size of that reply. The remainder is
+ * requested next, unless the view has moved by then.
  */
 export const WITHIN_MS = 30;

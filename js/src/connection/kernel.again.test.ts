@@ -11,7 +11,7 @@ afterEach(() => {
 
 const stopped = (): Promise<never> => Promise.reject(new Error(INTERRUPTED));
 
-test("what was interrupted is asked again, with a growing pause, until it is answered", async () => {
+test("an interrupted request is repeated, with a growing pause, until it succeeds", async () => {
   const ask = vi.fn<() => Promise<string>>(stopped);
   const answer = askAgain("stats", ask);
   expect(ask).toHaveBeenCalledTimes(1);
@@ -27,7 +27,7 @@ test("what was interrupted is asked again, with a growing pause, until it is ans
   expect(ask).toHaveBeenCalledTimes(3);
 });
 
-test("who interrupts for good is told", async () => {
+test("a request that is interrupted every time fails", async () => {
   const ask = vi.fn(stopped);
   const told = expect(askAgain("stats", ask)).rejects.toThrow(INTERRUPTED);
   await vi.runAllTimersAsync();
@@ -35,13 +35,13 @@ test("who interrupts for good is told", async () => {
   expect(ask).toHaveBeenCalledTimes(PAUSES_MS.length + 1);
 });
 
-test("any other failure is told at once", async () => {
+test("any other failure is reported immediately", async () => {
   const ask = vi.fn(() => Promise.reject(new Error("no event 7")));
   await expect(askAgain("stats", ask)).rejects.toThrow("no event 7");
   expect(ask).toHaveBeenCalledTimes(1);
 });
 
-test("what nobody wants any more is not asked again", async () => {
+test("an aborted request is not repeated", async () => {
   const ask = vi.fn(stopped);
   const end = new AbortController();
   const told = expect(askAgain("stats", ask, end.signal)).rejects.toThrow("no longer wanted");

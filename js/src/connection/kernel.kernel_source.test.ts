@@ -82,7 +82,7 @@ describe("asking", () => {
     await expect(asked).rejects.toThrow("no event 7");
   });
 
-  test("messages that are no answers, and answers to others, do nothing", () => {
+  test("messages that are not replies, and replies to others, are ignored", () => {
     ask("tiles");
     for (const content of [null, 7, "x", {}, { rpc: "other.1", ok: true, reply: {} }]) {
       expect(() => model.answer(content)).not.toThrow();
@@ -142,7 +142,7 @@ describe("a kernel that does not answer", () => {
     expect(source.status).toBe("live");
   });
 
-  test("stays busy for what is asked meanwhile", () => {
+  test("stays busy after further requests", () => {
     ask("tiles");
     vi.advanceTimersByTime(BUSY_AFTER_MS);
     ask("stats");
@@ -161,7 +161,7 @@ describe("a kernel that does not answer", () => {
     expect(source.status).toBe("live");
   });
 
-  test("a listener that has left hears nothing", () => {
+  test("a removed listener is not called", () => {
     const listener = vi.fn();
     const gone = new AbortController();
     source.onStatus(listener, gone.signal);
@@ -176,7 +176,7 @@ describe("a kernel that is gone", () => {
   const LOST = "The kernel that made this view is gone";
 
   test.each(["comm_live_update", "comm:close"])(
-    "as %s says, answers nothing any more",
+    "fails all requests after the event %s",
     async (event) => {
       const heard: string[] = [];
       source.onStatus((status) => heard.push(status), owner.signal);

@@ -4,7 +4,7 @@ import type { Operation, Reply, Requests, Source } from "../protocol/source";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
 
-/** What is used of an anywidget model. */
+/** Members of an anywidget model that are used here. */
 export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
   on(event: string, listener: Hear): void;
@@ -14,8 +14,8 @@ export interface MessageModel {
 }
 
 /**
- * What models say when their kernel restarts, or closes the connection. (A kernel that is shut
- * down says nothing: sending fails then.)
+ * Events that models emit when their kernel restarts, or closes the connection. (A kernel that is
+ * shut down emits none: sending fails then.)
  */
 const ENDINGS = ["comm_live_update", "comm:close"] as const;
 
@@ -126,11 +126,11 @@ export class KernelSource implements Source {
     });
   }
 
-  /** Nobody will answer what is asked. */
+  /** Fail all pending requests: the kernel is gone. */
   private end(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
-    // First the word, then the failures: who hears of them may ask what is the matter.
+    // Set the status before the failures: their handlers may read it.
     this.become("none");
     const { waiting } = this;
     const lost = [...waiting.values()];
@@ -156,7 +156,7 @@ export class KernelSource implements Source {
     else waiting.reject(new Error(error?.message ?? "The kernel gave no reason."));
   }
 
-  /** Start the clock anew while something is asked, stop it when nothing is. */
+  /** Restart the timer while requests are pending; stop it otherwise. */
   private watch(): void {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
@@ -168,7 +168,7 @@ export class KernelSource implements Source {
     this.busyTimer = setTimeout(() => this.lookAfter(), BUSY_AFTER_MS);
   }
 
-  /** No answer for a while: the kernel is busy, or nobody is there to answer. */
+  /** No reply for a while: the kernel is busy, or gone. */
   private lookAfter(): void {
     if (this.hasEnded()) {
       this.end();
@@ -194,7 +194,9 @@ interface KernelLike {
 
 const ENDED = new Set<unknown>(["dead", "terminating"]);
 
-/** Says whether the kernel that is there now has ended; false where the notebook does not tell. */
+/**
+ * Returns a check whether the current kernel has ended; false if the notebook does not expose it.
+ */
 function kernelWatch(manager: unknown): () => boolean {
   const kernel = kernelOf(manager);
   if (kernel === null) return () => false;
@@ -208,17 +210,17 @@ function kernelOf(manager: unknown): KernelLike | null {
   return typeof kernel === "object" ? kernel : null;
 }
 
-// Asking again: who stops a cell also stops what the kernel was asked by the page just then.
+// Retries: interrupting a cell also interrupts the request that the kernel is handling.
 
-/** What `hta_widgets/live/operations.py` says of a question that was stopped. */
+/** Message of `hta_widgets/live/operations.py` for an interrupted request. */
 export const INTERRUPTED = "Interrupted.";
-/** How long to wait before each further try; what is stopped after the last one has failed. */
+/** Pauses before each retry; if the last retry is interrupted, the request fails. */
 export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
 /** Twice would be once too often. */
 const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
 
-/** A kernel that is asked again what was stopped. */
+/** A kernel source that repeats interrupted requests. */
 export class AskingAgain implements Source {
   constructor(private readonly inner: Source) {}
 
@@ -235,7 +237,7 @@ export class AskingAgain implements Source {
   }
 }
 
-/** The answer, after as many tries as it takes; a failure of any other kind is told at once. */
+/** The reply, after as many retries as needed; any other failure is reported immediately. */
 export async function askAgain<T>(
   op: string,
   ask: () => Promise<T>,

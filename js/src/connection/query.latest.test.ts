@@ -89,7 +89,7 @@ test("the same question is not asked twice", async () => {
   expect(source.asked).toHaveLength(1);
 });
 
-test("a failure leaves the last answer, and the next question is asked", async () => {
+test("a failure keeps the last reply, and the next request is sent", async () => {
   latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.answer(1);
@@ -118,7 +118,7 @@ test("cleared, it forgets the answer and ignores one that is on its way", async 
   expect(latest.value).toBeNull();
 });
 
-test("what has failed is asked again where somebody says so", async () => {
+test("a failed request is repeated after retry()", async () => {
   latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.fail();
@@ -132,7 +132,7 @@ test("what has failed is asked again where somebody says so", async () => {
   source.asked[1]!.answer(7);
   await settle();
   expect(latest.value).toBe(7);
-  // What is answered is not.
+  // A request that succeeded is not repeated.
   latest.retry();
   latest.ask({ bins: 1 } as never);
   vi.advanceTimersByTime(100);

@@ -33,7 +33,7 @@ export class Latest<Op extends Operation, T> {
     }, this.waitMs);
   }
 
-  /** What has failed may be asked again as it was. */
+  /** Allow a failed request to be sent again unchanged. */
   retry(): void {
     if (!this.failed) return;
     this.failed = false;
@@ -79,7 +79,7 @@ export class Latest<Op extends Operation, T> {
         this.send();
       },
       () => {
-        // What is not answered stays as it was; the next question tries again.
+        // A failure keeps the last value; the next request tries again.
         if (!done()) return;
         this.failed = true;
         if (this.wanted !== this.asked) this.send();

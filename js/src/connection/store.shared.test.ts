@@ -40,7 +40,7 @@ describe("writing", () => {
     expect(model.saves).toBe(before + 1);
   });
 
-  test("what is put from beside the view is one entry at once, and is told", () => {
+  test("put() from outside the view adds one entry, and notifies listeners", () => {
     const { model, shared, heard } = bound();
     shared.set({ view: [0, 10] }, true);
     shared.put({ view: [5, 20], search: "gemm" }, "act");
@@ -56,7 +56,7 @@ describe("writing", () => {
     expect([model.get("view"), model.get("search")]).toEqual([[5, 20], "gemm"]);
   });
 
-  test("own changes are not told back, changes of others are", () => {
+  test("own changes are not reported back, changes of others are", () => {
     const { model, shared, heard } = bound();
     shared.set({ search: "gemm" });
     expect(heard).toEqual([]);
@@ -68,7 +68,7 @@ describe("writing", () => {
   test("an event without a change is ignored", () => {
     const { model, heard } = bound();
     model.values.search = "";
-    // What marimo does: the event fires, the value is the same.
+    // marimo emits an event although the value is the same.
     model.set("search", "x");
     model.set("search", "x");
     expect(heard).toEqual([["search"]]);
@@ -143,7 +143,7 @@ describe("history", () => {
     expect(history.past[1]).toMatchObject({ view: [5, 50], search: "" });
   });
 
-  test("a gesture that ends where it began leaves no entry", () => {
+  test("a gesture that returns to its start leaves no entry", () => {
     const { model, shared } = bound();
     shared.set({ search: "a" });
     shared.set({ search: "" });
@@ -151,7 +151,7 @@ describe("history", () => {
     expect(past(model)).toBe(0);
   });
 
-  test("a view is told when undo becomes possible", () => {
+  test("a view is notified when undo becomes possible", () => {
     const { shared } = bound();
     let told = 0;
     shared.onHistory(() => (told += 1));
@@ -163,7 +163,7 @@ describe("history", () => {
 });
 
 describe("linking", () => {
-  test("another model is followed, the one before is let go", () => {
+  test("another model is followed, the previous one is released", () => {
     const { model, shared, heard } = bound();
     const other = freshState();
     other.set("search", "other");

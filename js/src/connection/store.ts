@@ -5,7 +5,7 @@ import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
 import { brokenPanel } from "../ui/controls";
 
-/** What is used of an anywidget model. */
+/** Members of an anywidget model that are used here. */
 export interface Model {
   get(key: string): unknown;
   set(key: string, value: unknown): void;
@@ -134,8 +134,8 @@ export class Shared {
   }
 
   /**
-   * Change values by the user's hand. `moving`: more of the same gesture follows, so the kernel
-   * need not hear of each step.
+   * Change values by a gesture of the user. `moving`: more of the gesture follows, so the kernel
+   * need not receive each step.
    */
   set(patch: Partial<SharedState>, moving = false): void {
     const changed = this.write(patch);
@@ -149,9 +149,8 @@ export class Shared {
   }
 
   /**
-   * Change values for whoever stands beside this view, such as a table: one entry of the history
-   * at once, shown as what changed elsewhere. `together` names an act that changes other states
-   * with this one.
+   * Change values from outside the view, such as from a table: one entry of the history, shown as
+   * an external change. `together` names an act that changes other states with this one.
    */
   put(patch: Partial<SharedState>, together: string): void {
     this.flush();
@@ -165,7 +164,7 @@ export class Shared {
     this.tellHistory();
   }
 
-  /** The gesture is over: let the kernel know where it ended. */
+  /** End the gesture: send its last values to the kernel. */
   rest(): void {
     this.moving = false;
     if (this.saveTimer) this.save();
@@ -241,7 +240,7 @@ export class Shared {
     if (this.model === null) return;
     const value = normal(key, this.model.get(key));
     if (same(value, this.known[key])) return;
-    // While the view moves, hosts that echo hand back where it was a moment ago.
+    // While the view moves, hosts that echo return an earlier position.
     if (key === "view" && this.moving && this.sent.has(JSON.stringify(value))) return;
     this.commit();
     Object.assign(this.known, { [key]: value });
@@ -295,7 +294,7 @@ export class Shared {
 export interface History {
   past: SharedState[];
   future: SharedState[];
-  /** Names the act that made the last entry, where it changed other states with this one. */
+  /** Name of the act that made the last entry, if it changed other states with this one. */
   together?: string;
 }
 
@@ -358,7 +357,7 @@ interface FollowingApp {
   fail(title: string, error: unknown): void;
 }
 
-/** Make an app and keep it on the model's state and traces; where it cannot be, say why. */
+/** Make an app and bind it to the model's state and traces; on failure, show the reason. */
 export async function showFollowing<T extends FollowedTraits>(
   { model, el, host, signal }: RenderProps<T>,
   failed: string,

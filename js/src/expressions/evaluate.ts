@@ -97,7 +97,7 @@ const COMPARISONS: Record<string, (a: Value, b: Value) => boolean> = {
   "not in": (a, b) => !isIn(a, b),
 };
 
-/** As pandas has it, a column equals a list where it equals one of its items. */
+/** Follows pandas: a column equals a list if it equals one of its items. */
 function equal(a: Value, b: Value): boolean {
   if (Array.isArray(b)) return isIn(a, b as readonly Value[]);
   if (Array.isArray(a)) return isIn(b, a as readonly Value[]);
@@ -203,7 +203,7 @@ function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
   }
 }
 
-// Which names a search text means.
+// Names that match a search text.
 
 const EXPRESSION = /^\/(.*)\/(i?)$/s;
 
@@ -236,13 +236,13 @@ export function matcher(text: string): Matcher {
     const pattern = pythonPattern(source, flags === "i");
     return { test: (name) => pattern.test(name), error: null };
   } catch (error) {
-    // The engine repeats the expression before it says what is wrong.
+    // The engine repeats the expression before the reason.
     const reason = String(error).split(": ").at(-1) ?? "";
     return { test: () => false, error: `not a regular expression: ${reason}` };
   }
 }
 
-/** A pattern as Python writes it. Throws where it is none. */
+/** A pattern in Python's syntax. Throws if it is invalid. */
 function pythonPattern(source: string, ignoreCase: boolean): RegExp {
   let translated = source;
   let flags = ignoreCase ? "i" : "";
@@ -254,7 +254,7 @@ function pythonPattern(source: string, ignoreCase: boolean): RegExp {
   }
   for (const [python, ours] of TRANSLATED) translated = translated.replace(python, ours);
   try {
-    // Whole characters, where the pattern allows it: "u" refuses escapes that have no meaning.
+    // Match whole characters if the pattern allows it: "u" refuses escapes that have no meaning.
     return new RegExp(translated, `${flags}u`);
   } catch {
     return new RegExp(translated, flags);

@@ -15,7 +15,7 @@ interface Vector {
   reply: { columns: Record<string, Spec>; level?: number; names?: Record<string, string> };
   buffer: string;
   columns: Record<string, (number | null)[]>;
-  /** The name of the same answer as it is when nobody asks for it compact. */
+  /** Name of the same reply in its form without compact encoding. */
   plain?: string;
 }
 const vectors = packed.replies as unknown as Vector[];
@@ -57,7 +57,7 @@ test("a reply of tiles", () => {
   expect(tiles.names).toEqual(vector.reply.names);
 });
 
-test.each(vectors.filter(({ plain }) => plain !== undefined))("$name, says the same", (vector) => {
+test.each(vectors.filter(({ plain }) => plain !== undefined))("$name, equal content", (vector) => {
   const plain = vectors.find(({ name }) => name === vector.plain)!;
   const decoded = [vector, plain].map(({ reply, buffer }) =>
     decodeTiles({ reply, buffer: bytesOf(buffer) }),

@@ -21,7 +21,7 @@ type Bytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}
 
-/** The column `name` of a reply. A view where the alignment allows it, else a copy. */
+/** The column `name` of a reply: a view if the alignment allows it, else a copy. */
 export function column<D extends Dtype>(
   reply: Record<string, unknown>,
   bytes: Bytes | null,
@@ -67,7 +67,7 @@ export interface TilesReply {
   counterMin: Float32Array;
   counterMax: Float32Array;
   names: Record<string, string>;
-  /** By cell and by slice; empty where they were not asked for. */
+  /** By cell and by slice; empty if they were not requested. */
   classes: Uint8Array;
   sliceClass: Uint8Array;
 }
@@ -149,7 +149,7 @@ function unpackKinds(pairs: Uint8Array): Uint8Array {
   return kind;
 }
 
-/** Starts of slices, of which a compact answer says how far they are from the start of their tile. */
+/** Starts of slices. A compact reply stores them relative to the start of their tile. */
 function startsOf(
   offsets: Int32Array,
   first: Uint32Array,
@@ -164,7 +164,10 @@ function startsOf(
   return starts;
 }
 
-/** The answer may be asked for again: what takes long is made little by little. */
+/**
+ * Whether the result is incomplete: long operations are computed incrementally, so repeat the
+ * request.
+ */
 export function isPending({ reply }: Reply): boolean {
   return reply.pending === true;
 }
@@ -210,7 +213,7 @@ export interface Stats {
   data: readonly number[];
   /** The part of the window from the rank's first device work to its last: what shares are of. */
   span: readonly number[];
-  /** Share of the window over all ranks; empty where there are no device events. */
+  /** Share of the window over all ranks; empty if there are no device events. */
   kinds: Readonly<Partial<Record<Kind, number>>>;
 }
 
@@ -231,7 +234,7 @@ export function decodeStats({ reply }: Reply, start: number, end: number): Stats
   };
 }
 
-/** What the matched collectives in a window add up to, one entry per rank. */
+/** Totals of the matched collectives in a window, one entry per rank. */
 export interface Lateness {
   start: number;
   end: number;
@@ -242,7 +245,7 @@ export interface Lateness {
   /** Union of its waits, and what of that is not under compute. */
   wait: readonly number[];
   exposedWait: readonly number[];
-  /** What all others waited for it. */
+  /** Total wait imposed on all others. */
   imposed: readonly number[];
   /** Union of its waits where one of `late` alone came last. */
   waitForLate: readonly number[];

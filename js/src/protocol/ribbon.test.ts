@@ -50,7 +50,7 @@ test("the job's marks say who came last, or that several did", () => {
   expect(jobArrivalAt(found, 50, 3)).toBeNull();
 });
 
-test("a mark says how late, at which call; the job's who, and what it cost", () => {
+test("a mark shows the delay and the call; the job's mark shows the last rank and its cost", () => {
   const found = ribbon();
   const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u2009/g, " "));
   expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([

@@ -32,7 +32,7 @@ export interface Ribbon {
   jobName: Uint32Array;
   jobId: Uint32Array;
   names: readonly string[];
-  /** How many collectives are matched. */
+  /** Number of matched collectives. */
   of: number;
   /** The largest `late` and `jobWait` of the whole job. */
   most: number;

@@ -17,7 +17,7 @@ export function readScene(value: unknown): Scene {
   return scene as Scene;
 }
 
-// Which rank and track a lane belongs to.
+// Rank and track of a lane.
 
 interface LanePlace {
   rank: SceneRank;

@@ -46,7 +46,7 @@ describe("rows", () => {
     });
   });
 
-  test("all ranks is no restriction", () => {
+  test("selecting all ranks sets no restriction", () => {
     const rows = [row(0, null), row(1, null), row(2, null)];
     expect(rowsChoice(rows, scene)).toEqual({ ranks: null, tracks: null });
   });

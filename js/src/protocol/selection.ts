@@ -28,7 +28,7 @@ export const EVERYTHING: SelectionJson = {
   ids: null,
 };
 
-/** What is known of an event from its rectangle alone. */
+/** Fields of an event that its rectangle provides. */
 export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;
   return { rank, table, id, lane, name, short: name, kind, start, dur };
@@ -40,13 +40,13 @@ interface RowChoice {
 }
 
 /**
- * What a stretch of rows stands for. A selection names ranks and track keys but not pairs of them,
- * so a folded rank among opened tracks takes in the tracks whole.
+ * Selection of a range of rows. A selection names ranks and track keys but not pairs of them, so a
+ * folded rank among opened tracks includes the tracks as a whole.
  */
 export function rowsChoice(rows: readonly RowInfo[], scene: Scene): RowChoice {
   const ranks = [...new Set(rows.flatMap((row) => row.like ?? [row.rank]))].sort((a, b) => a - b);
   const every = ranks.length === scene.ranks.length;
-  // An opened rank's own head draws no lanes: it counts only where nothing else is crossed.
+  // An opened rank's own head has no lanes: it counts only if no other row is included.
   const drawn = rows.filter((row) => row.track !== null || !row.open);
   const heads = drawn.length === 0;
   const whole = heads || drawn.some((row) => row.track === null);
@@ -74,7 +74,7 @@ export function windowSelection(span: Span, rows: RowChoice): SelectionJson {
   };
 }
 
-/** What linked panels selected, without the part that a timeline selects itself. */
+/** Selection of the linked panels, without the dimensions that a timeline selects itself. */
 export function withoutOwn(
   selection: SelectionJson | null,
   ranksFrom: string,
@@ -85,14 +85,14 @@ export function withoutOwn(
   return { ...EVERYTHING, ranks, query: selection.query };
 }
 
-/** The same on all ranks; null where nothing else is selected. */
+/** The same selection on all ranks; null if it has no other restriction. */
 export function withoutRanks(selection: SelectionJson | null): SelectionJson | null {
   if (selection === null) return null;
   const rest = { ...selection, ranks: null };
   return Object.values(rest).every((part) => part === null) ? null : rest;
 }
 
-/** The window of a selection, open ends taken from the job. Null where it names no time. */
+/** The window of a selection; open ends are taken from the job. Null if it has no window. */
 export function selectionSpan(selection: SelectionJson | null, scene: Scene): Span | null {
   if (selection === null) return null;
   if (selection.start_ns === null && selection.end_ns === null) return null;
@@ -128,14 +128,13 @@ export function nearlySame(a: Span, b: Span): boolean {
   return Math.abs(a[0] - b[0]) <= slack && Math.abs(a[1] - b[1]) <= slack;
 }
 
-// * The names and kinds that a query asks for, apart from whatever else it says. * Charts choose
-// names and kinds by conjuncts of exactly the form `name in ['a', 'b']`, quoted as Python's
-// `repr` does. `hta_widgets/trace/query.py` does the same; both are tested with
-// `tests/vectors/clauses.json`.
+// Names and kinds in a query, separate from its other conditions. Charts choose names and kinds by
+// conjuncts of exactly the form `name in ['a', 'b']`, quoted as Python's `repr` does.
+// `hta_widgets/trace/query.py` does the same; both are tested with `tests/vectors/clauses.json`.
 
-/** A query taken apart; null where it does not ask for any. */
+/** A query split into clauses; null for a dimension without a clause. */
 export interface Clauses {
-  /** What is neither of the following, without parentheses around it. */
+  /** Remaining conditions, without parentheses around them. */
   rest: string | null;
   names: string[] | null;
   kinds: string[] | null;
@@ -151,7 +150,7 @@ const TEXTS = new RegExp(TEXT, "gu");
 const ESCAPE = /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)/gu;
 const PLAIN: Record<string, string> = { n: "\n", r: "\r", t: "\t" };
 
-/** What a query is made of, as far as it matters for where it falls apart. */
+/** Tokens of a query, as needed to find its conjuncts. */
 const TOKEN =
   /(?<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?<word>[\p{L}\p{N}_]+)|(?<open>[([{])|(?<close>[)\]}])|(?<other>.)/gsu;
 
@@ -174,7 +173,9 @@ function tokens(query: string): Token[] {
   }));
 }
 
-/** A query that says the same in another form, or has `or` outside of parentheses, is left whole. */
+/**
+ * Split a query. Other spellings, and `or` outside of parentheses, are kept as a whole in `rest`.
+ */
 export function readClauses(query: string | null): Clauses {
   const found: Clauses = { rest: null, names: null, kinds: null };
   if (query === null || query.trim() === "") return found;
@@ -209,7 +210,7 @@ export function writeClauses({ rest, names, kinds }: Clauses): string | null {
   return clauses.length === 0 ? rest : [`(${rest})`, ...clauses].join(" and ");
 }
 
-/** What a quoted text stands for; null where it is not quoted as `repr` does. */
+/** Value of a quoted text; null if it is not quoted as `repr` does. */
 export function readText(literal: string): string | null {
   return new RegExp(`^(?:${TEXT})$`, "u").test(literal) ? unquoted(literal) : null;
 }
@@ -221,7 +222,7 @@ function unquoted(text: string): string {
   });
 }
 
-/** What `and` joins; the whole query where it is no conjunction. */
+/** Operands of the top-level `and`; the whole query if it is not a conjunction. */
 export function conjuncts(query: string): string[] {
   const parts: string[] = [];
   let begin = 0;
@@ -286,7 +287,7 @@ export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen 
   return { ranks, names, kinds, window };
 }
 
-/** What a selection becomes by a brush; null selects everything. */
+/** Apply a brush to a selection; null selects everything. */
 export function brushed(
   before: SelectionJson | null,
   brush: Brush,
@@ -312,7 +313,7 @@ export function brushed(
   return orNothing(selection);
 }
 
-/** The parts of a selection that can be taken back one by one. */
+/** Dimensions of a selection that can be cleared separately. */
 export type Part = "window" | "ranks" | "tracks" | "ids" | "names" | "kinds" | "rest";
 
 export function without(selection: SelectionJson | null, part: Part): SelectionJson | null {

@@ -47,9 +47,9 @@ export interface SceneRank {
   host: string | null;
   file: string;
   events: number;
-  /** First start and last end: outside there is no data, which is not the same as idle. */
+  /** First start and last end: there is no data outside, which differs from idle time. */
   range: [number, number];
-  /** Set where the file ends early. */
+  /** Set if the file ends early. */
   truncated: string | null;
   /**
    * Only in saved pages, of ranks without their single events: cells finer than 2^this ns are not
@@ -57,7 +57,7 @@ export interface SceneRank {
    */
   overview_level?: number;
   problems: number;
-  /** Lanes of the folded row. `gpu` and `comm` only where the rank has such events. */
+  /** Lanes of the folded row. `gpu` and `comm` only if the rank has such events. */
   summary: {
     lane: number;
     role: "gpu" | "comm" | "cpu";
@@ -81,7 +81,7 @@ export interface Scene {
   events: number;
   /** First start and last end of all ranks; of an export its window. */
   range: [number, number];
-  /** What the files of an export say of the job that they are a part of. */
+  /** Description of the original job, recorded in the files of an export. */
   part?: {
     job_ranks: number;
     all_time: boolean;
@@ -89,7 +89,7 @@ export interface Scene {
     cut_events: number;
   } | null;
   kinds: Kind[];
-  /** `5 of 8 ranks` where the files of some are missing; else empty. */
+  /** `5 of 8 ranks` if the files of some are missing; else empty. */
   ranks_of_job?: string;
   /** Whether collectives on the host are the communication of a rank without device work. */
   host_communication?: boolean;
@@ -131,7 +131,7 @@ export interface SelectionJson {
   ids: [number, number][] | null;
 }
 
-/** What every view of one job shares; lives in the state widget. */
+/** State shared by all views of one job; it is held by the state widget. */
 export interface SharedState {
   view: [number, number] | null;
   selection: SelectionJson | null;
@@ -139,9 +139,9 @@ export interface SharedState {
   search: string;
   color: "kind" | "name";
   pinned: string[];
-  /** The panel that chose the selection's ranks; "" where Python did, or nobody. */
+  /** The panel that chose the selection's ranks; "" if Python did, or if none are chosen. */
   ranks_from: string;
-  /** What a dashboard's figures are of. */
+  /** Scope of a dashboard's figures. */
   scope: "selection" | "view";
 }
 
@@ -152,7 +152,7 @@ export interface Reply {
 
 export type Operation = keyof Requests;
 
-/** What answers requests: the kernel, or data embedded in the page. */
+/** Handler of requests: the kernel, or data embedded in the page. */
 export interface Source {
   /** Rejects with an Error whose message can be shown; aborts by signal. */
   ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply>;
@@ -172,7 +172,7 @@ export interface Slice {
   start: number;
   dur: number;
   flags: number;
-  /** Of a matched collective: what of it the rank waits for others. */
+  /** Matched collectives only: the part in which the rank waits for others. */
   wait?: number;
 }
 
@@ -186,13 +186,13 @@ export interface RowInfo {
   height: number;
   open: boolean;
   pinned: boolean;
-  /** Where the row stands for more than its own rank: all of them, its own included. */
+  /** All ranks of a row that stands for several, its own included. */
   like?: readonly number[];
-  /** The row has a badge: it folds like ranks, or it stands for them and would unfold them. */
+  /** The row has a badge: it folds similar ranks, or it would unfold them. */
   badge?: "fold" | "unfold";
 }
 
-/** Ranks that look alike, and which of them have no row: another one of the group stands for them. */
+/** Groups of similar ranks. One rank per group has a row and represents the others. */
 export interface Alike {
   /** Ranks of a group, ascending, by the one that stands for them. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
@@ -204,14 +204,16 @@ export interface Alike {
   readonly why: ReadonlyMap<number, string>;
 }
 
-/** What lies under a point of the canvas. */
+/** Item under a point of the canvas. */
 export interface Hit {
   region: "gutter" | "lanes" | "margin" | "axis" | "minimap" | "strip" | "none";
   time: number;
   row: RowInfo | null;
   lane: number | null;
   slice: Slice | null;
-  /** The cell under the pointer where no rectangle is: its exact window and what the tile says. */
+  /**
+   * Cell under the pointer if there is no rectangle: its exact window and its values in the tile.
+   */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   step: SceneStep | null;
   /** On a ribbon of late arrivals: the mark there. */
@@ -225,7 +227,7 @@ export interface Overlay {
   hover: { lane: number; start: number; dur: number } | null;
   selected: Brief | null;
   flows: { kind: string; from: Brief; to: Brief }[];
-  /** Of the selected collective: when its last rank came, and which one that was. */
+  /** Last arrival at the selected collective: its time and its rank. */
   collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
   /** While a drag goes on: a box in time, and optionally rows. */
@@ -235,7 +237,7 @@ export interface Overlay {
   notes: { start: number; end: number; kept: boolean }[];
   /** Search text whose hits are marked above the lanes; "" for none. */
   search: string;
-  /** Hits of the search by rank, where that is known. */
+  /** Hits of the search by rank, if known. */
   hits?: ReadonlyMap<number, number>;
   /** Kinds that the user switched off in the legend: drawn pale, never removed from the numbers. */
   dimmed: ReadonlySet<Kind>;
@@ -257,7 +259,7 @@ export interface RowState {
 /** Words around a picture. */
 export interface SvgCaption {
   title: string;
-  /** What is shown of it. */
+  /** Description of the picture's content. */
   words: string;
   /** A sentence above all; "" for none. */
   headline: string;
@@ -401,7 +403,7 @@ export function arrows(detail: EventDetail): { kind: string; from: Brief; to: Br
   );
 }
 
-/** What a flow is called from this event's side. */
+/** Label of a flow, seen from this event. */
 export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   const into = flow.direction === "in";
   if (flow.kind === "launch") return into ? "Launched by" : "Launches";
@@ -476,8 +478,8 @@ export function sorted<T extends Sums>(
 const DEVICE: readonly Kind[] = ["compute", "communication", "memory"];
 
 /**
- * The kinds that sum up a selection: those of the device, which do not nest; without a device the
- * host's. The sums of nested events count time more than once and would lead.
+ * Kinds that sum up a selection: device kinds, which do not nest, or host kinds if there is no
+ * device. Sums of nested events count time more than once and would come first.
  */
 export function telling(totals: Totals): Sums[] {
   const device = totals.kinds.filter((row) => DEVICE.includes(row.kind) && row.sum > 0);
@@ -485,7 +487,7 @@ export function telling(totals: Totals): Sums[] {
   return [...rows].sort((a, b) => b.sum - a.sum).slice(0, 2);
 }
 
-// What the dashboard's parts hand to each other: frames down, brushes up.
+// Data exchanged by the dashboard's parts: frames go down, brushes go up.
 
 export type Value = string | number | boolean | null;
 
@@ -496,7 +498,7 @@ export interface PanelFrame {
   attrs: Record<string, unknown>;
 }
 
-/** What a view asks to be selected, by dimension: null clears one, what is absent stays. */
+/** Selection requested by a view, by dimension: null clears one, a missing one is kept. */
 export interface Brush {
   ranks?: number[] | null;
   names?: string[] | null;
@@ -504,7 +506,7 @@ export interface Brush {
   window?: [number, number] | null;
 }
 
-/** What is selected, by dimension; null is everything. */
+/** Current selection by dimension; null selects everything. */
 export interface Chosen {
   ranks: readonly number[] | null;
   names: readonly string[] | null;
@@ -532,7 +534,7 @@ export interface ClassLook {
   faint?: boolean;
 }
 
-/** What a legend names, and the looks of it. */
+/** Entry of a legend, and its appearance. */
 export interface ClassKey {
   name: string;
   looks: readonly ClassLook[];
@@ -540,25 +542,25 @@ export interface ClassKey {
 
 export interface Classes {
   keys(theme: ThemeName): readonly ClassKey[];
-  /** By class; the last one is that of events of which nothing is known. */
+  /** By class; the last one is for events whose class is unknown. */
   looks(theme: ThemeName): readonly ClassLook[];
 }
 
 export interface ClassParts {
-  /** What is parted, ns since the origin. */
+  /** Window that is divided into parts, ns since the origin. */
   start: number;
   end: number;
   /** By class, 0 … 1 in equal parts of that time; the first stands on the ground. */
   shares: readonly (readonly [code: number, share: readonly number[]])[];
 }
 
-/** What a mark of a ribbon says. */
+/** Values of a ribbon's mark. */
 export interface Arrival {
   /** Name of the collective, its number, and of how many. */
   name: string;
   call: number;
   of: number;
-  /** Who was late, and its event; the rank is -1 where several were at once. */
+  /** The late rank and its event; the rank is -1 if several came last at the same time. */
   rank: number;
   id: number;
   /** ns after the median rank; of the job's row what the others waited, mean. */
