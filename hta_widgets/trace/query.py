@@ -131,7 +131,12 @@ _NODES = (
     *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
     *(ast.Compare, ast.cmpop, ast.Call, ast.Attribute),
 )
-_METHODS = frozenset({"abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round"})
+_METHODS = frozenset(
+    {
+        *("abs", "between", "isin", "isna", "isnull", "notna", "notnull", "round"),
+        *("count", "max", "mean", "median", "min", "quantile", "std", "sum"),
+    }
+)
 #: Methods of `.str` that return numbers or booleans, and those that return texts.
 _TESTS_OF_TEXT = frozenset(
     {

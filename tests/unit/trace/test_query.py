@@ -63,6 +63,7 @@ def test_pandas_understands_it(names):
         "name == 'a' & dur_ns / 2 > 5 | ~(step in [1, 2])",
         "stream != -1 and 3 < depth <= 5 and category not in ('a', \"b\")",
         "`dur_ns` % 2 == 0 and correlation.isin([1, 2]) and name.str.len() > 3",
+        "dur_ns > dur_ns.mean() and dur_ns < dur_ns.quantile(0.9)",
         "True",
     ],
 )
