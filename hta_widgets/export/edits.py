@@ -1,4 +1,4 @@
-"""Clip, scrub, flows of a record."""
+"""Edit single records for an export: clip, scrub, adapt flows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ARROW = (b'"s"', b'"t"', b'"f"')
 
 
 class Clip:
-    """Cuts what crosses the edge of a rank's window.
+    """Cuts the records that cross an edge of a rank's window.
 
-    A cut event says in ``args["hta_clipped"]`` what its record stated before: ``ts``, ``dur``.
+    ``args["hta_clipped"]`` of a cut event keeps the recorded ``ts`` and ``dur``.
     """
 
     def __init__(self, members: Members) -> None:
@@ -42,7 +42,7 @@ class Clip:
         self._moved = _moved(members, self._low, self._high)
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record, cut where that is needed."""
+        """Return the record, cut if it crosses an edge."""
         if number in self._complete:
             return self._cut(text, self._complete[number])
         if number in self._ends:
@@ -78,7 +78,7 @@ class Clip:
         return encode_fields(fields)
 
     def settle(self, text: bytes) -> bytes:
-        """Take an end of an arrow, or of an async interval, along into the window."""
+        """Move an end of an arrow or of an async interval into the window."""
         fields = decode_fields(text)
         time_ns = None if fields is None else nanoseconds(fields.get("ts", b""))
         if fields is None or time_ns is None:
@@ -119,7 +119,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Adapts flow records."""
+    """Writes process and thread of a flow record as its event writes them."""
 
     def __init__(self, members: Members) -> None:
         trace, fate = members.trace, members.fate
@@ -145,14 +145,14 @@ class FlowThreads:
             self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record, with its event's own way of writing the thread."""
+        """Return the record with the thread as its event writes it."""
         own = self._own.get(self._track.get(number, -1))
         if own is None:
             return text
         fields = decode_fields(text)
         if fields is None or all(fields.get(key) == value for key, value in own.items()):
             return text
-        # Only if it is the same thread: an arrow may start beside its event.
+        # Only if it is the same thread: an arrow may start outside of its event.
         if any(_plain(fields.get(key, b"")) != _plain(value) for key, value in own.items()):
             return text
         return encode_fields({**fields, **own})
@@ -162,7 +162,7 @@ def _plain(raw: bytes) -> bytes:
     return raw.strip(b'"')
 
 
-#: Top-level keys that say nothing of that kind; all others go.
+#: Top-level keys without private data; all others are removed.
 _HARMLESS = {
     "schemaVersion",
     "deviceProperties",
@@ -180,7 +180,7 @@ _HARMLESS = {
     "hip_driver_version",
     "cupti_version",
 }
-_TELLING = re.compile(
+_PRIVATE = re.compile(
     r"host|user|environ|(?:^|[ _-])env(?:$|[ _-])|cwd|path|(?<![a-z])file|argv|command|cmd|login"
     r"|mail|home|(?:^|[ _-])ip(?:$|[ _-])|address$|working.dir",
     re.IGNORECASE,
@@ -200,8 +200,8 @@ _GONE = b"scrubbed"
 class Scrub:
     """Scrubs one rank's file.
 
-    Directories of absolute paths go, names of files stay; so do stack frames without their
-    directories. Names of users and hosts that the file's own keys tell go wherever they stand.
+    Directories of absolute paths are removed, also in stack frames; names of files stay. Names of
+    users and hosts in the file's top-level keys are removed from all records.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
@@ -213,19 +213,19 @@ class Scrub:
     def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the top-level keys that may stay."""
         return {
-            key: self._text(_without_telling(raw))
+            key: self._text(_without_private(raw))
             for key, raw in values.items()
             if key in _HARMLESS
         }
 
     def record(self, text: bytes) -> bytes:
-        """Return a record without what tells."""
+        """Return a record without names of hosts, users and directories."""
         fields = decode_fields(text)
         if fields is None:
             return self._text(text)
         args = decode_fields(fields.get("args", b""))
-        if args is not None and any(_TELLING.search(key) for key in args):
-            kept = {key: raw for key, raw in args.items() if not _TELLING.search(key)}
+        if args is not None and any(_PRIVATE.search(key) for key in args):
+            kept = {key: raw for key, raw in args.items() if not _PRIVATE.search(key)}
             fields["args"] = encode_fields(kept)
             text = encode_fields(fields)
         if fields.get("name") == b'"process_name"' and fields.get("ph") == b'"M"':
@@ -250,12 +250,12 @@ class Scrub:
         return text if self._words is None else self._words.sub(_GONE, text)
 
 
-def _without_telling(raw: bytes) -> bytes:
-    """Drop telling keys at any depth."""
+def _without_private(raw: bytes) -> bytes:
+    """Drop private keys at any depth."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: clean(v) for k, v in value.items() if not _TELLING.search(k)}
+            return {k: clean(v) for k, v in value.items() if not _PRIVATE.search(k)}
         return [clean(item) for item in value] if isinstance(value, list) else value
 
     if raw[:1] not in (b"{", b"["):

@@ -1,4 +1,4 @@
-"""Which records go out."""
+"""Choose the records of a rank that an export writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DROP, KEEP, ASK = 0, 1, 2
 
 
 class _Glance(msgspec.Struct, gc=False):
-    """As much of a record as tells what to do with it."""
+    """The fields of a record that decide whether it is written."""
 
     ph: str = ""
     ts: Raw = Raw(b"")
@@ -42,7 +42,7 @@ _glance = msgspec.json.Decoder(_Glance).decode
 
 @dataclass(slots=True)
 class Members:
-    """What of one rank goes out.
+    """The part of one rank that is written.
 
     Times are ns since `Trace.zero_ns`.
     """
@@ -62,12 +62,12 @@ class Members:
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     #: what is added to the times of records
     move_ns: int = 0
-    #: what the file says that it holds of the job; None: all
+    #: the part of the job that the file states to hold; None: all
     part: ExportPart | None = None
 
     @property
     def written_zero_ns(self) -> int:
-        """Where the times of the written records count `Trace.zero_ns`."""
+        """`Trace.zero_ns` in the times of the written records."""
         return self.trace.zero_ns - base_time(self.trace) + self.move_ns
 
     def wants(self, text: bytes) -> bool:
@@ -268,12 +268,12 @@ def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Flags:
     return kept
 
 
-#: Counters of one name are told apart by an id, which is in the name of the series.
+#: Counters of the same name differ by an id, which is in the name of the series.
 _WITH_ID = re.compile(r"(.*)\[([^\[\]]*)\]", re.DOTALL)
 
 
 def samples_of(members: Members) -> Iterator[bytes]:
-    """Yield the samples that go out; a value from before the window is told at its start."""
+    """Yield the samples to write; a value from before the window is written at its start."""
     table = members.trace.counter_table
     rows = members.samples
     low = None if members.whole else members.start_ns

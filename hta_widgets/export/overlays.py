@@ -39,11 +39,10 @@ def add_counters(
 ) -> ExportReport:
     """Write traces with the length of their queues and the bandwidth of their copies as counters.
 
-    The rank's records are written as `export_trace` writes them, and after them the counters:
+    The rank's records are written as by `export_trace`, followed by the counters:
     ``Queue Length`` with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with their rate
-    as ``Memcpy BW``, in GB/s. These are HTA's names, so what reads its files reads these. Unlike
-    HTA, which writes beside its input, where the next look finds the rank twice, this writes where
-    it is told, and over no input.
+    as ``Memcpy BW``, in GB/s. Names are those of HTA. Unlike HTA, which writes into the
+    folder of the input, this writes to `path` and refuses the files that were read.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -78,7 +77,7 @@ _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 
 class _Head(msgspec.Struct, gc=False):
-    """As much of a record as tells whether it goes out."""
+    """The fields of a record that decide whether it is written."""
 
     ph: str = ""
     cat: str | None = ""
@@ -166,7 +165,7 @@ def _edges_to_draw(graph: CriticalPath, *, every: bool) -> Ints:
     edges = graph.edges
     if not every:
         return graph.on_path[np.isin(edges.type[graph.on_path], _DRAWN)]
-    # A launch that did not bind its kernel says nothing.
+    # A launch that did not delay its kernel has no weight.
     kept = (edges.type != LAUNCH) | (edges.weight_ns > 0)
     kept[graph.on_path] = True
     return np.flatnonzero(kept)
@@ -264,7 +263,7 @@ class _Overlay:
         table = trace.table
         time = int(graph.nodes.time_ns[node])
         if not graph.nodes.is_start[node] and table.dur_ns[row] > 0:
-            time -= 1  # an event's end is no longer part of it
+            time -= 1  # the end of an event is outside of it
         pid, tid = self._place[int(table.record[row])]
         fields = {
             "ph": phase,

@@ -50,18 +50,18 @@ _LADDER = (
 )
 _TIMELINE = ("timeline.js", "state.js", "timeline.css")
 _DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
-#: Beside code and events: the page's own words, names of a small job, blocks' frames.
+#: In addition to code and events: the page's text, names of a small job, tags of blocks.
 _WORDS_BYTES = 4000
 #: Bytes of one answer: larger messages hold up those behind them.
 CHUNK_BYTES = 4_000_000
 _MOST_MB = 25
-#: Blocks are measured as the text of a saved page, of which every four bytes carry three.
+#: Blocks are measured as base64: four characters hold three bytes.
 TEXT_PER_BYTE = 4 / 3
 
 
 @dataclass(slots=True)
 class Embedded:
-    """What a page holds of a job."""
+    """The part of a job that a page holds."""
 
     document: dict[str, Any]
     blocks: list[Block]
@@ -71,7 +71,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class DashboardPart:
-    """What a page of a dashboard holds beyond its timeline."""
+    """Content of a dashboard's page in addition to its timeline."""
 
     traits: Mapping[str, Any]
     bokehjs: str
@@ -151,10 +151,10 @@ class OfflineData:
         return {"chunk": number}, self._content[start : start + CHUNK_BYTES]
 
     def start(self) -> threading.Thread:
-        """Begin with the work, unless it has begun; return the thread that does it."""
+        """Start the work if it has not started; return its thread."""
         with self._lock:
             if self._thread is None:
-                # A daemon: nobody waits for it where the interpreter ends.
+                # A daemon does not delay the end of the interpreter.
                 self._thread = threading.Thread(
                     target=self._prepare, name="hta-offline-data", daemon=True
                 )
@@ -170,7 +170,7 @@ class OfflineData:
     def _prepare(self) -> None:
         try:
             self._content, self._blocks = self._made()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page must hear of it
+        except Exception as error:  # noqa: BLE001 - the page shows any error
             self._said = {"state": "failed", "message": str(error) or type(error).__name__}
             return
         self._said = {
@@ -189,7 +189,7 @@ class OfflineData:
 def embed(
     engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
 ) -> Embedded:
-    """Return as much of a job as fits into so many bytes."""
+    """Return the part of a job that fits into `limit_bytes`."""
     return _Plan(engine, scene, state, limit_bytes).carry_out()
 
 
@@ -301,7 +301,7 @@ class _Plan:
         return full
 
     def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Overview]:
-        """Return the finest overviews that fit beside so many full ranks, or none if none fit.
+        """Return the finest overviews that fit next to `full` ranks with all events, or none.
 
         A full rank gives way to overviews that show about what a screen shows of the whole job.
         """
@@ -312,7 +312,7 @@ class _Plan:
                 return {}
             last = (cells, whole) == _LADDER[-1]
             make = self._overview(cells, whole=whole)
-            # The largest one stands for all: no rank is made twice for nothing.
+            # The largest one is a sample of all, to avoid computing overviews that do not fit.
             if make(largest).block.size_bytes * len(ranks) > 1.5 * room and not (last and not full):
                 continue
             made = {rank: make(rank) for rank in ranks}
@@ -344,7 +344,7 @@ def _size(parts: Iterable[FullRank | Overview]) -> int:
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
-    """Return about what the document takes before any rank is in it: these parts and all names."""
+    """Return the approximate size of the document without ranks: these parts and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return packed("document", text.encode("ascii")).size_bytes
@@ -353,7 +353,7 @@ def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
 def _by_importance(
     ranks: list[int], scene: dict[str, Any], state: dict[str, Any], late: Sequence[int] = ()
 ) -> list[int]:
-    """Return the ranks by how much is to be seen of them.
+    """Return the ranks in order of importance.
 
     The selected event's, the selection's, pinned ones, those that the others wait for, the steps'
     rank, then all others.
@@ -395,7 +395,7 @@ def _with_coverage(
 def _rank_with_coverage(rank: dict[str, Any], overview: Overview | None) -> dict[str, Any]:
     if overview is None:
         return rank
-    # Rows of which nothing is known would look idle.
+    # Rows without data would look idle.
     tracks = rank["tracks"] if overview.whole else []
     return {**rank, "tracks": tracks, "overview_level": overview.grid.level}
 

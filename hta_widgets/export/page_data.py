@@ -1,4 +1,4 @@
-"""A job's columns in a page."""
+"""Write a job's events, arguments, collectives and overviews as blocks of a page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def alike(engine: TileEngine) -> dict[str, Any] | None:
 
 
 _BLOCK_BYTES = 256 << 10
-#: So many records tell what the rest will need.
+#: Records from which the size of all is estimated.
 _SAMPLE = 4000
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class ArgsOfRank:
-    """What became of a rank's arguments."""
+    """The arguments of a rank's events in a page, or why they are missing."""
 
     state: str
     reason: str = ""
@@ -62,11 +62,11 @@ class ArgsOfRank:
 
     @property
     def size_bytes(self) -> int:
-        """What they add to the page."""
+        """Bytes that they add to the page."""
         return sum(block.size_bytes for block in self.blocks)
 
     def header(self) -> dict[str, Any]:
-        """Return what the page's document says of them."""
+        """Return their entry in the page's document."""
         return {
             "state": self.state,
             "reason": self.reason,
@@ -92,9 +92,9 @@ def embed_args(rank: Rank, limit_bytes: float) -> ArgsOfRank:
 
 
 def _records(rank: Rank) -> tuple[Ints, Ints]:
-    """Return the records that have something to say, and whose rows they are.
+    """Return the records of the rank's rows in file order, and these rows.
 
-    Rows of asyncs count on from the last event, those of instants from the last async.
+    Rows of asyncs follow those of events, and rows of instants those of asyncs.
     """
     table, asyncs, instants = rank.table, rank.trace.async_table, rank.trace.instant_table
     ends = np.array([*table.end_record.items()], np.int64).reshape(-1, 2)
@@ -122,13 +122,13 @@ def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
 
 
 def _args_of(record: bytes) -> bytes:
-    """Return the text of a record's args; nothing where it has none."""
+    """Return the text of a record's args; empty without any."""
     if b'"args"' not in record:
         return b""
     try:
         text = bytes(_decode(record).args)
     except msgspec.DecodeError:
-        # Not strict JSON, but nothing of it is to be lost: text that says the same.
+        # Not strict JSON: write the same values as JSON text.
         pairs = args_of_record(record)
         inner = ",".join(f"{_quoted(key)}:{_quoted(text)}" for key, text in pairs)
         return f"{{{inner}}}".encode("ascii") if pairs else b""
@@ -188,7 +188,7 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Arg
     writer.ints("row", rows, delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
-    # Of a pair, what was said at the beginning comes first, wherever it stands in the file.
+    # The args of a begin event precede those of its end, whatever their order in the file.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
@@ -242,7 +242,7 @@ def _host_collectives(rank: Rank, types: Types) -> list[int]:
 
 
 def rank_header(rank: Rank) -> dict[str, Any]:
-    """Return what a page says of a rank's lanes, whatever it holds of them."""
+    """Return the description of a rank's lanes, the same for full ranks and overviews."""
     return {
         "rank": rank.rank,
         "range": list(rank.range_ns),
@@ -264,13 +264,13 @@ def rank_header(rank: Rank) -> dict[str, Any]:
 
 
 def _work_of_job(trace: Trace) -> list[int] | None:
-    """Return when the device works in the job that a rank is an export of; None: not told."""
+    """Return the range of device work in the job that a rank was exported from; None: unknown."""
     stated = trace.stated_work_ns
     return None if stated is None else [edge + trace.shift_ns for edge in stated]
 
 
 def place_of_track(rank: Rank, track: int) -> int:
-    """Return where a track of the table stands among the rank's rows."""
+    """Return the position of a track of the table among the rank's rows."""
     lane0 = int(rank.track_lane0[track])
     return next(at for at, row in enumerate(rank.tracks) if row.lane0 == lane0)
 
@@ -348,7 +348,7 @@ def _parents_by_lane(rank: Rank, lane: Ints) -> Ints:
 def _exceptions(
     writer: ColumnWriter, name: str, guessed: npt.ArrayLike, right: npt.NDArray[Any]
 ) -> None:
-    """Write the values, plus one, of the rows where the page would guess wrongly."""
+    """Write the values, plus one, of the rows that the page would guess wrongly."""
     rows = np.flatnonzero(np.asarray(guessed) != right)
     writer.ints(f"{name}_row", rows, delta=True)
     writer.ints(name, right[rows].astype(np.int64) + 1)
@@ -421,7 +421,7 @@ _DIGITS = 15
 
 
 class Collectives:
-    """Which events wait for which, in the page's document and in a block of their own."""
+    """Members and waits of collectives: header in the page's document, and blocks."""
 
     def __init__(self, job: Job, lateness: Callable[[], Lateness], names: Names) -> None:
         self.lateness: Lateness | None = None
@@ -449,7 +449,7 @@ class Collectives:
 
     @property
     def size_bytes(self) -> int:
-        """What the block adds to the page."""
+        """Bytes that the block adds to the page."""
         return sum(block.size_bytes for block in self.blocks)
 
     def late(self, start: int, end: int) -> list[int]:
@@ -548,7 +548,7 @@ class Grid:
 
     @classmethod
     def over(cls, start_ns: int, end_ns: int, most_cells: int) -> Grid:
-        """Return the finest grid of at most so many cells over a range."""
+        """Return the finest grid of at most `cells` cells over a range."""
         level = 0
         while (max(end_ns - 1, start_ns) >> level) - (start_ns >> level) >= most_cells:
             level += 1
@@ -557,13 +557,13 @@ class Grid:
 
     @property
     def edges(self) -> Ints:
-        """Where the cells begin, and where the last one ends."""
+        """Starts of the cells, and the end of the last one."""
         return (self.first + np.arange(self.cells + 1, dtype=np.int64)) << self.level
 
 
 @dataclass(slots=True)
 class _Columns:
-    """What is collected of all lanes."""
+    """The columns of all lanes."""
 
     covered: list[Ints] = field(default_factory=list)
     count: list[Ints] = field(default_factory=list)
@@ -678,7 +678,7 @@ def _add_lane(
         part, count = columns.add(spans_of(table.start_ns[of_kind], table.dur_ns[of_kind]), edges)
         np.maximum(covered, part, out=covered)
         lowest[(count > 0) & (lowest == NO_KIND)] = code
-    # Where there are instants only, the first decides, which need not be of the lowest kind.
+    # With instants only, the first one decides; its kind need not be the lowest.
     first = measure(lane, edges).kind
     odd = np.flatnonzero((covered == 0) & (first != NO_KIND) & (first != lowest))
     columns.instants.append(np.stack([np.full(len(odd), at), odd, first[odd]]))

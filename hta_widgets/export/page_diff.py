@@ -187,7 +187,7 @@ class HeldPairs(HeldBlocks):
 
     @property
     def words(self) -> str:
-        """What is left out; empty for nothing."""
+        """Text on what is left out; empty if nothing is."""
         held = len(self.numbers)
         if held == self.of:
             return ""
@@ -216,7 +216,7 @@ class HeldSteps(HeldBlocks):
 
     @property
     def words(self) -> str:
-        """What is left out; empty for nothing."""
+        """Text on what is left out; empty if nothing is."""
         held = len(self.numbers)
         if held == self.of:
             return ""

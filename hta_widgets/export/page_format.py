@@ -44,7 +44,7 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """What it adds to the page."""
+        """Bytes that it adds to the page."""
         return len(self.text) + len(self.name) + 60
 
 
@@ -56,7 +56,7 @@ def packed(name: str, content: bytes) -> Block:
 
 
 class ColumnWriter:
-    """Lays columns one behind the other.
+    """Writes columns into one block.
 
     Numbers are written as planes, all lowest bytes first, then the next higher ones: small
     numbers leave planes of zeros, which compress to nothing.
@@ -68,7 +68,7 @@ class ColumnWriter:
         self._size = 0
 
     def ints(self, name: str, values: npt.ArrayLike, *, delta: bool = False) -> None:
-        """Add integers below 2^53; `delta` where neighbours are alike."""
+        """Add integers below 2^53; `delta` writes differences of neighbours."""
         numbers = np.asarray(values, np.int64)
         flags = 0
         if delta and len(numbers):
@@ -160,7 +160,7 @@ class Types:
 
 _STATIC = Path(__file__).parent.parent / "static"
 
-#: Nothing may be loaded from anywhere, whatever the page's data says.
+#: The page may load nothing, whatever its data contain.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -184,7 +184,7 @@ footer td + td { text-align: right }
 
 @dataclass(slots=True)
 class Content:
-    """Content of a page beside its code: the document, its other blocks, their sizes, its text."""
+    """Content of a page without its code: document, other blocks, their sizes, its text."""
 
     document: Mapping[str, Any]
     blocks: list[Block]
@@ -246,7 +246,7 @@ def save_page(
 
 
 def ascii_json(value: Any) -> bytes:
-    """Return JSON without NaN, and ASCII only: names may hold what is no valid Unicode."""
+    """Return JSON without NaN, in ASCII: names may contain invalid Unicode."""
     text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
@@ -273,7 +273,7 @@ def asset(name: str) -> str:
 
 
 def _host_script() -> str:
-    """Return the page's own script, which stands in it as it is."""
+    """Return the page's own script, which is embedded as text."""
     script = asset("page.js").replace("</script", "<\\/script")
     if "<!--" in script:
         raise ValueError("page.js holds <!--, which a page would take for a comment")
@@ -281,7 +281,7 @@ def _host_script() -> str:
 
 
 def version_text() -> str:
-    """Return which version writes."""
+    """Return the version of this package."""
     try:
         return version("hta-widgets")
     except PackageNotFoundError:

@@ -51,14 +51,14 @@ from hta_widgets.trace.traceset import TraceSet
 ExportClock = Literal["recorded", "set"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 _FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
-#: What is added to the ranks of the side after; more where the side before has such ranks.
+#: Added to the ranks of the side after; a larger power of ten if the side before has such ranks.
 AFTER_RANKS = 1000
 _BASE = "baseTimeNanoseconds"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What an export wrote.
+    """Counts of the written events.
 
     Attributes
     ----------
@@ -69,15 +69,16 @@ class ExportReport:
     flows : int
         Arrows whose two ends are both in the file.
     dropped : int
-        What was left out although it touches the selection: arrows of which one end is not
-        selected or not in the file, and samples of counters.
+        Records in the selection that were left out: arrows with one end that is not selected or not
+        in the file, and samples of counters.
     bytes : int
         Size on disk.
     ranks : tuple of int
     left_out : dict
         `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
-        Samples of counters that no file holds: derived ones, those of the window.
+        Samples of counters without a record in the files: derived ones, and those added at the
+        start of the window.
     clock : {"recorded", "fitted"}
         Of the times written.
     """
@@ -95,7 +96,7 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How records are written; see `export_trace`."""
+    """Options of `export_trace`."""
 
     clip: bool
     keep_parents: bool
@@ -117,10 +118,9 @@ def export_trace(
 ) -> ExportReport:
     """Write selected events as a trace file that Perfetto, HTA and this package open.
 
-    Records are copied as they stand in their files. Of the rest, what belongs to the events goes
-    with them: metadata, the files' own top-level keys, flows of which both ends are selected, and
-    the instants and async intervals of the window. Where a part is written of a file that gives a
-    thread's id now as a number and now as a string, flows use the one that their events use.
+    Records are copied unchanged, together with metadata, the files' own top-level keys, flows with
+    both ends selected, and the instants and async intervals of the window. If a file writes a
+    thread's id both as a number and as a string, flows use the form of their events.
 
     Parameters
     ----------
@@ -128,27 +128,27 @@ def export_trace(
     path : path-like
         ``.json`` or ``.json.gz``: one file, which holds several ranks merged if the selection has
         events of several; ids and processes are then scoped by rank. Without a suffix: a directory
-        of one file a rank.
+        with one file per rank.
     selection : Selection, DataFrame or str, optional
         What to write, as `TraceSet.select` takes it; everything if left out.
     clip : bool, default False
         Cut events at the edges of the selection's window, to the nanosecond, instead of writing
-        them whole. A cut event says in ``args["hta_clipped"]`` what its record stated. Perfetto
-        reads times as floating-point numbers; of two events that are cut at one edge, it may take
-        the inner one to end later than the outer one, and leave it out.
+        them whole. ``args["hta_clipped"]`` of a cut event keeps its recorded times. Perfetto reads
+        times as floating-point numbers: if two nested events are cut at one edge, it may read a
+        later end for the inner one, and leave it out.
     keep_parents : bool, default True
         Also write the events that enclose a selected one.
     counters : bool or "own", default False
-        Also write samples of counters: those of the set, and those that its events tell, the
-        length of queues and the bandwidth of copies (`hta_widgets.analysis.with_counters`). With
-        ``"own"`` those of the set alone.
+        Also write samples of counters: those of the set, and the derived ones of
+        `hta_widgets.analysis.with_counters`, length of queues and bandwidth of copies. ``"own"``
+        writes only those of the set.
     scrub : bool, default False
         Leave out host names, users, environment and directories.
     clock : {"recorded", "set"}, default "recorded"
-        Whose times are written: those of the files, or those of the clock that `traces` are on.
+        Write the times of the files, or those of the clock of `traces`.
         After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
-        exactly; the file says so under ``"hta_widgets"``: ``"clock": "fitted"``, and as
-        ``offset_ns`` what was subtracted from the rank's recorded times. Offsets differ from those
+        exactly; the file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
+        which was subtracted from the rank's recorded times. Offsets differ from those
         of `hta_widgets.analysis.clock_offsets` by one number for all ranks where files do not
         count from the epoch and a time would be negative, and for ranks whose clocks have nothing
         in common with the others' (see `TraceSet.problems`). Windows are in the times of `traces`
@@ -250,7 +250,7 @@ def export_pair(
 
 
 def refuse_unfitted(traces: TraceSet) -> None:
-    """Raise a `TraceError` where no collective fixes the ranks' clock offsets."""
+    """Raise a `TraceError` if no collective determines the ranks' clock offsets."""
     if not clock_fit(traces).collectives.any():
         raise TraceError(
             "no clock is fitted: no collective is found on two ranks"
@@ -280,7 +280,7 @@ def _report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return what is added to the times of each rank's records; empty: as recorded."""
+    """Return the ns to add to the times of each rank's records; empty: as recorded."""
     if clock not in ("recorded", "set"):
         raise TraceError(
             f"there is no clock {clock!r} to export",
@@ -324,12 +324,12 @@ def _moves(traces: TraceSet) -> dict[int, int]:
 
 
 def _clock_note(metadata: Mapping[str, Any], move_ns: int | None) -> dict[str, Any] | None:
-    """Return a file's note on its clock; None where its times are those recorded.
+    """Return a file's note on its clock; None if its times are those recorded.
 
     `move_ns` is added to the times now; `metadata` may hold a note on an earlier move.
     """
-    told = metadata.get(MARK)
-    before = told.get("offset_ns") if isinstance(told, Mapping) else None
+    earlier = metadata.get(MARK)
+    before = earlier.get("offset_ns") if isinstance(earlier, Mapping) else None
     if not isinstance(before, int):
         return None if move_ns is None else {"clock": "fitted", "offset_ns": -move_ns}
     return {"clock": "fitted", "offset_ns": before - (move_ns or 0)}
@@ -416,8 +416,8 @@ def _top_level(
     if part is not None:
         note |= part.mark()
     if note and (options.moves_ns or part is not None or MARK not in values):
-        told = trace.metadata.get(MARK)
-        values[MARK] = _json({**(told if isinstance(told, Mapping) else {}), **note})
+        earlier = trace.metadata.get(MARK)
+        values[MARK] = _json({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
         values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
@@ -475,7 +475,7 @@ class _MergedRank:
     members: Members
     base_ns: int
     title: str | None = None
-    #: what the rank's metadata holds beside the keys of its file
+    #: the rank's metadata except the keys of its file
     stated: dict[str, Any] = field(default_factory=dict)
 
 
@@ -576,7 +576,7 @@ class _Scope:
             fields[name] = encode_fields(members)
 
     def _label(self, fields: Fields, key: str | None) -> None:
-        """Put the rank into the name of a process; keep the original arguments beside it."""
+        """Put the rank into the name of a process; keep the original arguments."""
         args = decode_fields(fields.get("args", b""))
         if args is None:
             return
@@ -603,10 +603,10 @@ class _Scope:
         self._pids[own] = str(pid).encode()
         if known:  # the same process, stated once as a number and once as a string
             return b""
-        says: dict[str, Any] = {"rank": self.rank}
+        identity: dict[str, Any] = {"rank": self.rank}
         if own:
-            says["pid"] = json.loads(own)
-        records = [_metadata(MARK, pid, says)]
+            identity["pid"] = json.loads(own)
+        records = [_metadata(MARK, pid, identity)]
         if key not in self._names:
             name = self._title(key, key or "process")
             records.append(_metadata("process_name", pid, {"name": name, MARK: None}))
@@ -678,7 +678,7 @@ def _offset(before: Side) -> int:
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
     """Return what is added to recorded times, so that the first steps start at once.
 
-    Both sides move where a time would be negative otherwise.
+    Both sides move if a time would be negative otherwise.
     """
     starts = []
     for side in diff.sides:

@@ -1,1 +1,1 @@
-"""Traces become files that open at once, and come back from them."""
+"""Save traces as files that open fast, and open them."""

@@ -20,15 +20,18 @@ from hta_widgets.trace.columns import EventTable, Ints, NumberedRecords, RecordS
 from hta_widgets.trace.event_args import COMMUNICATION_KEYS, record_args
 from hta_widgets.trace.memo import LRU
 
+if TYPE_CHECKING:
+    from hta_widgets.store.rank_file import StoredRank
+
 _HEADER = b"hta_widgets"
 
 
-class Damaged(Exception):  # noqa: N818 - what is told to users is made of it
-    """A file is not as it was written; the message says in what."""
+class Damaged(Exception):  # noqa: N818 - turned into a `TraceError`
+    """A file was changed since it was written; the message states the difference."""
 
 
 class Frame(NamedTuple):
-    """What of a file is not columns, but says where they lie; checked before it is believed."""
+    """Size of a file, position of its columns, and checksum of the other bytes."""
 
     size_bytes: int
     #: where the columns begin and end
@@ -39,7 +42,7 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class Texts:
-    """Byte strings, one behind the other."""
+    """Byte strings in one buffer."""
 
     data: bytearray = field(default_factory=bytearray)
     offsets: list[int] = field(default_factory=lambda: [0])
@@ -68,7 +71,7 @@ Column = npt.NDArray[Any] | Texts
 
 
 def write_columns(path: Path, columns: Mapping[str, Column], facts: Mapping[str, Any]) -> Frame:
-    """Write a file of named columns, and what else is to be known of them."""
+    """Write a file of named columns and other facts."""
     cells = {}
     specs: dict[str, list[Any]] = {}
     for name, values in columns.items():
@@ -211,16 +214,12 @@ class ArrowFile:
         return ends[: count + 1], memoryview(b"" if data is None else data)
 
 
-if TYPE_CHECKING:
-    from hta_widgets.store.rank_file import StoredRank
-
-
 #: The operator that states the args of kernels that have none of their own.
 _OPERATOR = "record_param_comms"
 
 
 class CommArgs:
-    """Passes on the records of a source, and keeps some args of those that communicate."""
+    """Yields the records of a source, and keeps some args of communication."""
 
     def __init__(self, source: RecordSource, table: EventTable) -> None:
         self.path = source.path
@@ -229,7 +228,7 @@ class CommArgs:
         if _OPERATOR in table.names.values:
             communicates |= table.name == table.names.values.index(_OPERATOR)
         rows = np.flatnonzero(communicates)
-        # Those of two records have the args of both, which are left to be read as they are.
+        # Events of two records merge the args of both; these are read from the records.
         if len(table.end_record):
             rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
         self._records = np.unique(table.record[rows])
@@ -252,7 +251,7 @@ class CommArgs:
         return self._source.record(index)
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)``, and keep what is to be kept."""
+        """Yield ``(index, JSON object)``, and keep the args of communication."""
         for number, text in self._source.records(indices):
             if number in self._wanted:
                 self._codes[number] = [self._code(value) for value in self._read(text)]
@@ -281,7 +280,7 @@ class CommArgs:
 def comm_args(
     rank: StoredRank, records: npt.NDArray[np.int64], keys: Sequence[str]
 ) -> dict[str, list[Any]] | None:
-    """Return some args of some records, in the order asked for, where they are columns."""
+    """Return the args `keys` of `records`; None if they are not stored as columns."""
     if not set(keys) <= set(COMMUNICATION_KEYS) or not rank.has("comm.record"):
         return None
     known = rank.numbers("comm.record")
@@ -323,7 +322,7 @@ def dump_manifest(body: dict[str, Any]) -> bytes:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return what a manifest says."""
+    """Return the body of a manifest."""
     try:
         text = path.read_bytes()
     except OSError as cause:
@@ -349,10 +348,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def _canonical(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-
-
-if TYPE_CHECKING:
-    from hta_widgets.store.rank_file import StoredRank
 
 
 #: Large enough to compress well, small enough that one record's args come at once.
@@ -449,7 +444,7 @@ class StoredRecords(NumberedRecords):
                 yield index, text[ends[place] : ends[place + 1]]
 
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
-        """Return some args of some events, in the order asked for, where they are columns."""
+        """Return the args `keys` of `records`; None if they are not stored as columns."""
         known = comm_args(self._rank, records, keys)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""One stored rank: its columns, read from its file when something of them is asked for."""
+"""One stored rank: its columns, read from its file when first accessed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
 
-#: Ranks whose columns were used longest ago are let go when all that are in use take more.
+#: Above this, the least recently used ranks are released.
 _MOST_BYTES = 1 << 30
 
 
 class Kept(NamedTuple):
-    """A source of records of which a store keeps only how to come back to the trace file."""
+    """A source of records that the cache reads from the trace file."""
 
     facts: dict[str, Any]
     columns: dict[str, Column]
@@ -31,7 +31,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptSource:
-    """What a cache does otherwise than a store."""
+    """Functions with which a cache reads records from the trace files."""
 
     restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
     rebuild: Callable[[int], Trace]
@@ -64,7 +64,7 @@ class StoredRank:
         return self.checked(lambda: name in self.file)
 
     def fact(self, name: str) -> Any:
-        """Return a plain value that was written beside the columns; None where there is none."""
+        """Return a JSON value of the file; None if it has none."""
         return self.checked(lambda: self.file.facts.get(name))
 
     def read(self, name: str) -> npt.NDArray[Any]:
@@ -86,11 +86,11 @@ class StoredRank:
         return self._get(name, lambda: json.loads(self.file.texts(name)[0]), 1)
 
     def made(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what was made of columns; make it where it is not there."""
+        """Return a value computed from columns; compute it on first access."""
         return self._get(name, make, 100)
 
     def checked(self, read: Callable[[], T]) -> T:
-        """Return what `read` reads; damage is an error that says where and what to do."""
+        """Return the result of `read`; raise a `TraceError` if the file is damaged."""
         try:
             return read()
         except Damaged as damage:
@@ -102,7 +102,7 @@ class StoredRank:
             ) from None
 
     def either(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
-        """Return what the file holds, or, where it is damaged, the trace that is built again."""
+        """Return the content of the file or, if it is damaged, of the trace that is built again."""
         if self._rebuilt is None:
             if self.kept is None:
                 return stored()
@@ -136,12 +136,12 @@ class StoredRank:
 
 
 class _InUse:
-    """Which ranks hold how many bytes, by when they last grew."""
+    """Bytes of the ranks in memory, least recently grown first."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
-        #: of all, ranks that are gone among them until they are counted anew
+        #: of all ranks, including deleted ones until the next count
         self._total = 0
 
     def grew(self, rank: StoredRank, size_bytes: int) -> None:

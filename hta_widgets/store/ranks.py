@@ -143,7 +143,7 @@ class _Stored:
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
-        # Asked only for what is not there. A field, or what pickle and the like look for.
+        # Called only for missing attributes: fields, and those that pickle looks for.
         if name.startswith("_"):
             raise AttributeError(name)
         return self._rank.either(
@@ -186,7 +186,7 @@ class StoredEvents(_Stored, EventTable):
 
     @property
     def has_own_kinds(self) -> bool:
-        """Whether the kinds are not those of the file."""
+        """Whether the kinds differ from those of the file."""
         try:
             object.__getattribute__(self, "kind")
         except AttributeError:
@@ -195,7 +195,7 @@ class StoredEvents(_Stored, EventTable):
 
     @property
     def file(self) -> TableFile | None:
-        """The file, where the kinds are those that it was written with."""
+        """The file, if the kinds are those in it."""
         return None if self.has_own_kinds else self._rank
 
     def as_stored(self) -> StoredEvents:
@@ -296,7 +296,7 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
             kept = keep_source(trace.source)
             facts |= kept.facts
             columns |= {f"source.{name}": column for name, column in kept.columns.items()}
-    if trace._rules_version == 0:  # noqa: SLF001 - other rules' kinds are told anew at opening
+    if trace._rules_version == 0:  # noqa: SLF001 - kinds of other rules are computed at opening
         lanes, facts[FACT] = kept_columns(table)
         columns |= lanes
     frame = write_columns(path, columns, facts)
@@ -390,7 +390,7 @@ def opened_trace(
 
 
 class StoredTrace(Trace):
-    """A trace whose metadata are read when asked for, as its tables' columns are."""
+    """A trace that reads its metadata and columns when first accessed."""
 
     def read_later(self, rank: StoredRank) -> None:
         """Leave the metadata in the file of the rank."""
@@ -398,24 +398,24 @@ class StoredTrace(Trace):
         self.__dict__["_stored"] = rank
 
     def know_stated(self, part: ExportPart | None, world_size: int) -> None:
-        """Take over what the manifest keeps of the metadata, so that nobody reads them for it."""
+        """Set the values of the metadata that are also in the manifest."""
         self.__dict__["_stated"] = part, world_size
 
     @property
     def export_part(self) -> ExportPart | None:
-        """Which part of a job the file is an export of; None where it does not say so."""
+        """The part of a job that the file was exported from; None if it states none."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().export_part if stated is None else stated[0]
 
     @property
     def world_size(self) -> int:
-        """How many ranks the file says that the job has; 0 where it does not say."""
+        """The number of ranks that the file states for the job; 0 if it states none."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().world_size if stated is None else stated[1]
 
     @property
     def in_file(self) -> bool:
-        """Whether the columns wait in a file, which another process can map as well."""
+        """Whether the columns are in a file, which another process can map as well."""
         return isinstance(self._table, StoredEvents)
 
     def __getattr__(self, name: str) -> Any:
@@ -433,7 +433,7 @@ class StoredTrace(Trace):
         return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
 
     def let_go(self) -> None:
-        """Forget what was derived and read; see `Trace.let_go`."""
+        """Release derived and read values; see `Trace.let_go`."""
         super().let_go()
         if not self.is_mapped:
             return
@@ -451,7 +451,7 @@ class StoredTrace(Trace):
         state = super().__getstate__()
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            # They are not sent, and those in the file are of other rules.
+            # Own kinds are not pickled, and those in the file are of other rules.
             state["_rules_version"] = -1
         if state.pop("_metadata_is_read", False):
             state.pop("metadata", None)
@@ -480,11 +480,11 @@ class _KeptRecords:
         return self._count
 
     def know(self, source: RecordSource) -> None:
-        """Go on with the source that the copy was made of, which knows its way in the file."""
+        """Use the source that the cache entry was written from, which has an index of the file."""
         self._source = source
 
     def __getattr__(self, name: str) -> Any:
-        # Whatever the source offers beyond the least that all have, it goes on offering.
+        # Pass on attributes that only some sources have.
         if name.startswith("_"):
             raise AttributeError(name)
         if self._source is None:
@@ -508,7 +508,7 @@ def _column(rank: StoredRank, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a store holds."""
+    """Content of a store."""
 
     traces: list[Trace]
     problems: Problems

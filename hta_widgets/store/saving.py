@@ -1,4 +1,4 @@
-"""Traces into a folder, at once or not at all."""
+"""Save traces into a folder, atomically."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _PART = ".part"
-#: Locks may say nothing of other machines that share a disk, so each removes its own alone.
+#: Locks may not work across machines that share a disk, so each removes only its own parts.
 _OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
-#: A folder in the making that is older belongs to a process that was killed, on whatever machine.
+#: An older part was left by a killed process, on any machine.
 _LONGEST_SAVE_S = 86_400
 
 
@@ -44,9 +44,9 @@ def save_set(traces: TraceSet, path: str | os.PathLike[str]) -> str:
 def save_traces(
     path: str | os.PathLike[str], traces: Sequence[Trace], problems: Problems, clock: dict[str, Any]
 ) -> str:
-    """Write a store, whole with its checksums, and only then put it in its place."""
+    """Write a store with its checksums next to `path`, then move it into place."""
     path = Path(path).expanduser()
-    with _told(path):
+    with _save_errors(path):
         _check_target(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         _clear_old_parts(path)
@@ -78,7 +78,7 @@ def write_files(
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _save_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as cause:
@@ -92,7 +92,7 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _check_target(path: Path) -> None:
-    """Refuse to write over what is no store."""
+    """Raise a `TraceError` if `path` exists and is not a store."""
     manifest = path / MANIFEST
     if path.is_dir():
         if not any(path.iterdir()) or (
@@ -109,7 +109,7 @@ def _check_target(path: Path) -> None:
 
 def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
     if not path.exists():
-        # Made for its owner alone; the store is as open as what the user makes.
+        # `mkdtemp` allows only the owner; the store gets the user's default mode.
         mask = os.umask(0)
         os.umask(mask)
         part.chmod(0o777 & ~mask)
@@ -122,7 +122,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
             _flush(path.parent)
             return
     with _alone_in(path):
-        # Those that a killed save left over among them.
+        # Includes files that a killed process left.
         old = [file.name for file in path.glob("rank-*.arrow")]
         for file in written:
             (part / file).replace(path / file)
@@ -137,7 +137,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait for other processes that put files in place; where that cannot be told, do not."""
+    """Lock a folder against other processes that save to it, if it can be locked."""
     handle = _locked(folder, wait=True)
     try:
         yield
@@ -148,14 +148,14 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _new_part(path: Path) -> Iterator[Path]:
-    """Make a folder beside `path`, locked for as long as this process works on it."""
+    """Create a folder next to `path`, locked while this process uses it."""
     handle = None
     while True:
         part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=_OWN_PART, dir=path.parent))
         handle = _locked(part, wait=True)
         if part.exists():
             break
-        # Between both, another process took it for one that nobody works on.
+        # Another process removed it before it was locked.
         if handle is not None:
             os.close(handle)
     try:
@@ -167,7 +167,7 @@ def _new_part(path: Path) -> Iterator[Path]:
 
 
 def _clear_old_parts(path: Path) -> None:
-    """Remove what saves to `path` left that were killed."""
+    """Remove what killed processes left of saves to `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
         with contextlib.suppress(OSError):
             if time.time() - part.stat().st_mtime > _LONGEST_SAVE_S:
@@ -180,7 +180,7 @@ def _clear_old_parts(path: Path) -> None:
 
 
 def _locked(folder: Path, *, wait: bool) -> int | None:
-    """Return a handle that holds the lock of a folder; None where others do, or there are none."""
+    """Return a handle that holds the lock of a folder; None if it is held, or cannot be locked."""
     if fcntl is None:
         return None
     try:
@@ -196,7 +196,7 @@ def _locked(folder: Path, *, wait: bool) -> int | None:
 
 
 def _flush(path: Path) -> None:
-    """Have the disk hold what was written; where a folder cannot be flushed, it is not."""
+    """Flush a file or folder to disk, if the system can flush it."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except OSError:

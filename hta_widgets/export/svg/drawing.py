@@ -24,7 +24,7 @@ FAMILY = (
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: A cut label must keep this many characters, else it says nothing.
+#: A cut label keeps at least this many characters, or is left out.
 FEWEST = 4
 
 #: Advances of the characters from space to ~ in thousandths of the font's size. Of the widest
@@ -39,7 +39,7 @@ _PLAIN = (
 )
 _OTHER = {"…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838, "×": 838}
 _THIN = {"\u2009": 200, "\u202f": 200}
-#: Letters of alphabets beyond ASCII, most of which are no wider.
+#: Characters of other alphabets: most are at most this wide.
 _UNKNOWN = 1000
 #: Bold letters are wider by about so much.
 _BOLD = 1.12
@@ -87,7 +87,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def number(value: float) -> str:
-    """Return a coordinate with two decimals, without what says nothing."""
+    """Return a coordinate with up to two decimals, without trailing zeros."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text in {"-0", ""} else text
 
@@ -118,7 +118,7 @@ class Drawing:
     # --- shapes -----------------------------------------------------------------------------------
 
     def path(self, data: str, fill: str) -> None:
-        """Fill a path; what is filled alike one after the other is one path."""
+        """Fill a path; consecutive paths of one colour are joined."""
         if not data:
             return
         if fill != self._fill:
@@ -280,7 +280,7 @@ class Colours:
 
     @property
     def patterns(self) -> list[str]:
-        """What `wait_pattern` and `no_data_pattern` name."""
+        """Definitions of `wait_pattern` and `no_data_pattern`."""
         theme = self.theme
         return [
             hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
@@ -367,7 +367,7 @@ _CLASS_TINT = 0.3
 
 @dataclass(frozen=True)
 class Look:
-    """How events of a class are drawn; `hatched` ones are told by their form as well."""
+    """How events of a class are drawn; `hatched` distinguishes them without colour."""
 
     colour: str
     hatched: bool = False
@@ -376,7 +376,7 @@ class Look:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """By class, what it takes of the device work in equal parts of a stretch of time, 0 … 1."""
+    """By class, its share of the device work in equal parts of a range of time, 0 … 1."""
 
     start_ns: int
     end_ns: int
@@ -418,7 +418,7 @@ def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
 
 
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
-    """Return what each class takes of a side's device work; None where there is none.
+    """Return the share of each class in a side's device work; None if it has none.
 
     What the legend names first is first: it stands on the ground of a minimap.
     """
@@ -453,7 +453,7 @@ class ClassColours(Colours):
 
     @property
     def patterns(self) -> list[str]:
-        """What is hatched, as well as what the other colours name."""
+        """Patterns of hatched classes, in addition to those of `Colours`."""
         own = [
             hatch(self._name(code), self._ground_of(code), look.colour)
             for code, look in enumerate(self.looks)
@@ -462,7 +462,7 @@ class ClassColours(Colours):
         return [*super().patterns, *own]
 
     def is_pale(self, kind: int) -> bool:  # noqa: ARG002 - as by kind
-        """Return False: a class is drawn alike wherever it is."""
+        """Return False: a class looks the same on all lanes."""
         return False
 
     def edge_px(self, kind: int) -> float:  # noqa: ARG002 - as by kind
@@ -545,7 +545,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def looks(theme: str) -> list[Look]:
-    """Return the look of each class in a theme, by code; the light one where there is no such."""
+    """Return the look of each class by code; unknown themes use the light one."""
     colours = COLOURS.get(theme, COLOURS["light"])
     return [
         Look(colours[name], hatched=name in _HATCHED, faint=name == "not_compared")
@@ -567,7 +567,7 @@ class Place:
 
     @property
     def narrow(self) -> bool:
-        """Whether there is no room for the names of lanes."""
+        """Whether the picture is too narrow for the names of lanes."""
         return self.width < _GUTTER_FROM
 
     @property
@@ -601,11 +601,11 @@ class Place:
         return self.span / self.across
 
     def x(self, time: float) -> float:
-        """Return where a time lies, kept within the lanes."""
+        """Return the x of a time, clipped to the lanes."""
         return min(max(self.free_x(time), self.left), self.right)
 
     def free_x(self, time: float) -> float:
-        """Return where a time lies or would lie."""
+        """Return the x of a time, which may be outside of the lanes."""
         return self.left + (time - self.start) / self.span * self.across
 
     def xs(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -624,14 +624,14 @@ class Place:
 
 
 _GAP_PX = 12
-#: Narrower than this, two pictures beside each other would leave no room for their lanes.
+#: Narrower than this, two pictures side by side have no room for lanes.
 LEAST_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')
 
 
 def side_width(width: float) -> float:
-    """Return how wide each of two pictures is that are beside each other in `width` px."""
+    """Return the width of each of two pictures side by side in `width` px."""
     return (width - _GAP_PX) / 2
 
 

@@ -62,7 +62,7 @@ def ticks(place: Place) -> tuple[list[float], float]:
 
 
 class Head:
-    """Draws what all rows share."""
+    """Draws axis, minimap and strip above the rows."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Head:
         return found
 
     def strip(self, ribbon: tuple[Mapping[str, Any], Mapping[str, Any]] | None, y: float) -> float:
-        """Draw steps, phases and who comes last; return where they end."""
+        """Draw steps, phases and the ribbon of late ranks; return the y below them."""
         scene, place, theme = self.scene, self.place, self.theme
         rows: list[str] = []
         if scene["steps"]:
@@ -188,7 +188,7 @@ class Head:
                 last = x
 
     def scale_bar(self, y: float) -> None:
-        """Draw how long a stretch of the picture is."""
+        """Draw a bar with the time that its length stands for."""
         place, theme, drawing = self.place, self.theme, self.drawing
         least = nice_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
         wide = least / place.ns_per_px
@@ -260,9 +260,9 @@ class Head:
         left = np.minimum(x, place.right - width)
         for at in drawn.tolist():
             share = math.sqrt(min(1, wait[at] / max(reply["job_most"], 1)))
-            colour = mixed(self._ink(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
+            colour = mixed(self._rank_color(ranks[at]), theme.bg, _WEAKEST + (1 - _WEAKEST) * share)
             drawing.rect(float(left[at]), y + 1, float(width[at]), 13, colour)
-        # Who costs most is named first, before or behind its tick: each gap is used once.
+        # The costliest ranks are named first, left or right of their tick; each gap is used once.
         used: set[int] = set()
         for at in drawn[np.argsort(-wait[drawn], kind="stable")].tolist():
             begin, end = float(left[at]), float(left[at] + width[at])
@@ -275,11 +275,11 @@ class Head:
                 label = first_fit([f"rank {ranks[at]}", str(ranks[at])], room)
                 if ranks[at] < 0 or gap in used or not label:
                     continue
-                drawing.text(edge, y + 11, label, self._ink(ranks[at]), anchor=anchor)
+                drawing.text(edge, y + 11, label, self._rank_color(ranks[at]), anchor=anchor)
                 used.add(gap)
                 break
 
-    def _ink(self, rank: int) -> str:
+    def _rank_color(self, rank: int) -> str:
         return self.theme.late if rank in self.late else self.theme.ink3
 
 
@@ -296,13 +296,13 @@ def _steps(x: Any, heights: Any, base: float) -> str:
 _BASELINE = 4
 _CLOSE, _LINE = 9, 11
 _PAD = 12
-#: From so many collectives on it is said how often a rank comes last.
+#: Fewest collectives for a label on how often a rank comes last.
 _LEAST_COLLECTIVES = 4
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What adds up in the window, by rank: the engine's ``stats`` and ``lateness``."""
+    """Totals of the window by rank: the engine's ``stats`` and ``lateness``."""
 
     stats: Mapping[int, Mapping[str, int]]
     lateness: Mapping[int, Mapping[str, int]] | None
@@ -318,7 +318,7 @@ class Figures:
         )
 
     def exposed_wait(self, rank: int) -> int:
-        """Return what a rank waits while it computes nothing; 0 where that is not known."""
+        """Return a rank's exposed wait in ns; 0 if unknown."""
         return 0 if self.lateness is None else self.lateness[rank]["exposed_wait"]
 
 
@@ -337,7 +337,7 @@ def _by_rank(reply: Mapping[str, Any]) -> dict[int, dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Fact:
-    """The words, then what may stand instead of them where there is less room."""
+    """A label, then shorter forms of it."""
 
     texts: tuple[str, ...]
     look: Literal["plain", "warn", "late"] = "plain"
@@ -356,7 +356,7 @@ class Sides:
     # --- names ------------------------------------------------------------------------------------
 
     def names(self, row: Row, y: float) -> None:
-        """Draw what a row is called, and the one thing worth saying of a rank."""
+        """Draw the name of a row, and the most important fact on a rank."""
         if row.track is not None:
             self._track_names(row, y)
             return
@@ -443,7 +443,7 @@ class Sides:
                 return _fact("last", share(came / of))
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
-                # The margin has what of it is exposed.
+                # The margin has the exposed part.
                 return _Fact((f"waits {time} in all", f"waits {time}", time))
         stats = self.figures.stats.get(number)
         if stats is None:
@@ -476,7 +476,7 @@ class Sides:
             self.drawing.text(x, y + 27, first_fit(keys, room), self.theme.ink3)
 
     def totals(self, row: Row, y: float) -> None:
-        """Draw where a rank's device time goes in this window."""
+        """Draw the parts of a rank's device time in this window."""
         place, theme, drawing = self.place, self.theme, self.drawing
         if not place.margin or row.track is not None:
             return
@@ -537,7 +537,7 @@ class Sides:
 
 
 def _is_mpi(rank: Mapping[str, Any]) -> bool:
-    """Return whether the rank's calls of MPI stand where others have device work."""
+    """Return whether the rank's calls of MPI are in place of device work."""
     rows = [row for row in rank["summary"] if row["role"] != "cpu"]
     return bool(rows) and all(row["label"] == "MPI" for row in rows)
 
@@ -547,8 +547,8 @@ def _fact(word: str, number: str) -> _Fact:
 
 
 def _name_baseline(band: Band, row_height: float) -> float:
-    beside = band.top + (3 if band.height < 8 else band.height / 2) + _BASELINE
-    return min(beside, row_height - 3)
+    baseline = band.top + (3 if band.height < 8 else band.height / 2) + _BASELINE
+    return min(baseline, row_height - 3)
 
 
 def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
@@ -731,7 +731,7 @@ class _Picture:
         drawing.text(x, y, fitted(words, self.place.width - x - 12), theme.ink2)
 
     def _legend(self, y: float) -> None:
-        """Draw what the colours mean, as far as there is room."""
+        """Draw the legend of colours, as far as there is room."""
         drawing, theme = self.drawing, self.theme
         x = self._class_keys(y) if self.classed is not None else self.place.left
         for kind, pattern in self._keys():
@@ -753,7 +753,7 @@ class _Picture:
             x += 14 + text_width(label) + 14
 
     def _class_keys(self, y: float) -> float:
-        """Draw what the colours of classes mean; return where they end."""
+        """Draw the legend of classes; return the x after it."""
         drawing, x = self.drawing, self.place.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
@@ -838,7 +838,7 @@ class _Picture:
             drawing.rects(at[of], right[of], y + top, height, colour)
 
     def _no_data(self, first: float) -> None:
-        """Hatch where others have data and this rank has none: not the same as idle."""
+        """Hatch times without data of this rank: they are not idle."""
         place, theme, drawing = self.place, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:

@@ -55,7 +55,7 @@ _LATE_FILLED_FROM_PX = 4
 _LAST_TINT = 0.12
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Heights of columns are told apart in so many steps a px: neighbours of equal height are one.
+#: Steps per px of the heights of columns: equal neighbours are drawn as one.
 _STEPS = 4
 
 
@@ -105,7 +105,7 @@ class _Fold:
 
 @dataclass
 class _Alike:
-    """Which ranks stand for others, and why ranks stand alone."""
+    """Ranks that represent others, and the reasons of ranks that differ."""
 
     like: dict[int, tuple[int, ...]] = field(default_factory=dict)
     why: dict[int, str] = field(default_factory=dict)
@@ -440,7 +440,7 @@ class Lanes:
         return _Slices(lane.spans.begins[at] + shift, lane.durations(at), lane.rows_of(at))
 
     def _cells(self, index: RankIndex, number_: int, lane: Lane) -> Cells:
-        """Return what lies in each px, with the kind of most of it, or the class."""
+        """Return the cells of each px, with their prevailing kind or class."""
         edges = self.edges - index.rank.shift_ns
         if self.classed is None:
             return measure(lane, edges)
@@ -462,7 +462,7 @@ class Lanes:
         return classes[rows].astype(np.int64)
 
     def _columns(self, cells: Cells, slices: _Slices, shift: int, band: Band, y: float) -> None:
-        """Draw what is too short for a rectangle: as high as the share of time that it takes."""
+        """Draw events too short for a rectangle as columns, as high as their share of time."""
         edges = self.edges - shift
         covered, count = cells.covered, cells.count
         if len(slices.start):
@@ -646,7 +646,7 @@ def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, npt.NDArray[np.int
 
 
 def _widest_free(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
-    """Return the longest part of a stretch over which none of these lies."""
+    """Return the longest part of a range that none of these covers."""
     start, end = over.start[first:], over.end[first:]
     near = (start < high) & (end > low)
     cursor, widest = low, (low, low)
