@@ -102,7 +102,7 @@ describe("a kernel that answers", () => {
     expect(kernel.asked).toHaveLength(1);
   });
 
-  test("fails with its own words", async () => {
+  test("fails with the kernel's own message", async () => {
     const asked = source.ask("event", {} as never);
     kernel.asked[0]!.fail("no event 7");
     await expect(asked).rejects.toThrow("no event 7");
@@ -166,7 +166,7 @@ describe("a silent kernel", () => {
     expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
-  test("writes files itself, however long that takes", async () => {
+  test("writes files itself, even if that takes long", async () => {
     const asked = source.ask("export", {} as never);
     await vi.advanceTimersByTimeAsync(100 * SILENT_AFTER_MS);
     expect(page.ask).not.toHaveBeenCalled();
@@ -176,7 +176,7 @@ describe("a silent kernel", () => {
 });
 
 describe("a kernel that is gone", () => {
-  test("after it was silent is said to be gone, not busy", async () => {
+  test("that was silent before is reported as gone, not as busy", async () => {
     await silence();
     expect([source.answering, source.gone]).toEqual(["page", false]);
     const heard = vi.fn();
@@ -215,7 +215,7 @@ describe("a kernel that is gone", () => {
 });
 
 describe("abandoning", () => {
-  test("takes the question back from the kernel", async () => {
+  test("withdraws the request from the kernel", async () => {
     const one = new AbortController();
     const asked = source.ask("find", {} as never, one.signal);
     one.abort();

@@ -71,7 +71,7 @@ async function settled(): Promise<void> {
   );
 }
 
-test("what the kernel sends in chunks answers as a page does", async () => {
+test("data that the kernel sends in chunks gives the replies of a page", async () => {
   expect(await offline.page()).toBeNull();
   offline.start();
   await settled();

@@ -1,4 +1,4 @@
-/** Choose who answers a request: the kernel, or the data that the page holds. */
+/** Choose the source of a reply: the kernel, or the data that the page holds. */
 
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
@@ -28,7 +28,9 @@ type Answering = "kernel" | "page" | "busy";
 
 /** Operations that only a kernel performs; these must not be repeated. */
 const KERNEL_ONLY = new Set(["export", "offline"]);
-/** Kernel and page number names each in their own way, and one store of tiles takes both. */
+/**
+ * Offset of the page's name keys: kernel and page number names separately, but share a tile store.
+ */
 const PAGE_KEYS = 2 ** 30;
 
 type Status = Source["status"];
@@ -109,7 +111,7 @@ export class HybridSource implements Source {
     return this.race(op, request, signal, 0);
   }
 
-  /** Ask the kernel, and after a while the page as well: who answers first has answered. */
+  /** Send a request to the kernel, and after a delay also to the page; the first reply is used. */
   private race<Op extends Operation>(
     op: Op,
     request: Requests[Op],
@@ -146,7 +148,7 @@ export class HybridSource implements Source {
         "abort",
         () =>
           settle(() => {
-            // The one question that a silent kernel is left with stays.
+            // Keep the only request that is pending at a silent kernel.
             if (this.probe !== probe) kernels.abort();
             reject(abandoned());
           }),
@@ -258,7 +260,7 @@ function abandoned(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** A page does not write files, nor does it draw what only Python draws. */
+/** A page cannot write files, or draw charts that only Python draws. */
 function unlessUnknown(error: unknown): null {
   if (error instanceof Error && error.message.startsWith("unknown op ")) return null;
   throw error;
@@ -279,7 +281,7 @@ const MOST_LOOK_MS = 3000;
 
 export interface Progress {
   state: "waiting" | "preparing" | "fetching" | "ready" | "failed";
-  /** Bytes that have come, and of how many; 0 while that is not known. */
+  /** Bytes received, and their total; 0 while it is unknown. */
   bytes: number;
   of: number;
   /** Why it failed. */
@@ -302,7 +304,7 @@ export class OfflineData {
   private round = new AbortController();
   private readonly listeners = new Set<(progress: Progress) => void>();
 
-  /** `open` makes the source of what the kernel sent. */
+  /** `open` makes a source from the data that the kernel sent. */
   constructor(
     private readonly kernel: Source,
     private readonly signal: AbortSignal,
@@ -421,15 +423,15 @@ function heldIn(content: Uint8Array, places: Record<string, [number, number]>): 
   };
 }
 
-/** Until the browser has nothing better to do, or a second has passed. */
+/** Wait until the browser is idle, or for one second at most. */
 function idle(signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
-  // Safari has no such callback.
+  // Safari does not support this callback.
   if (typeof requestIdleCallback !== "function") return sleep(50, signal);
   return new Promise((resolve) => requestIdleCallback(() => resolve(), { timeout: 1000 }));
 }
 
-// One source for the stage and everything around it: equal questions are asked once.
+// One source for the stage and everything around it: identical requests are sent once.
 
 const KEPT = 16;
 /** Operations that may take long; they are computed incrementally. */
@@ -482,7 +484,7 @@ export class ObservedSource implements Source {
     this.failures.push(listener);
   }
 
-  /** Forget what was answered: the scene has changed. */
+  /** Discard all replies: the scene has changed. */
   forget(): void {
     this.memo.clear();
   }
@@ -504,7 +506,7 @@ export class ObservedSource implements Source {
     return signal === undefined ? answer : abortable(answer, signal);
   }
 
-  /** The answer, after as many that only say that more time is needed. */
+  /** The final reply, after repeating the request while replies are incomplete. */
   private async whole<Op extends Operation>(
     op: Op,
     request: Requests[Op],
@@ -535,7 +537,7 @@ export class ObservedSource implements Source {
   }
 }
 
-/** The window in whole ns, as the stage asks for it: equal views ask equal questions. */
+/** The window in whole ns, as the stage requests it: equal views send equal requests. */
 export function wholeSpan(span: Span): { start: number; end: number } {
   const start = Math.floor(span[0]);
   return { start, end: Math.max(Math.ceil(span[1]), start + 1) };

@@ -52,7 +52,7 @@ test("an aborted request is not repeated", async () => {
   expect(ask).toHaveBeenCalledTimes(1);
 });
 
-test("a source asks again, but writes once", async () => {
+test("a source repeats requests, but writes once", async () => {
   const ask = vi.fn<Source["ask"]>(stopped);
   const source = new AskingAgain({ status: "live", onStatus() {}, ask });
   await expect(source.ask("export", {} as never)).rejects.toThrow(INTERRUPTED);

@@ -59,7 +59,7 @@ function ask(op: string): void {
 }
 
 describe("asking", () => {
-  test("an answer goes to its question", async () => {
+  test("a reply resolves its own request", async () => {
     const first = source.ask("stats", { start: 0, end: 1 });
     const second = source.ask("minimap", { bins: 3 });
     expect(model.sent.map(({ op }) => op)).toEqual(["stats", "minimap"]);
@@ -69,7 +69,7 @@ describe("asking", () => {
     expect((await second).reply).toEqual({ two: 2 });
   });
 
-  test("only the bytes of the view, wherever they lie in their buffer", async () => {
+  test("returns only the bytes of the view, at any offset in their buffer", async () => {
     const asked = source.ask("tiles", {} as never);
     const whole = Uint8Array.from([9, 9, 1, 2, 3, 9]);
     model.reply(0, {}, [new DataView(whole.buffer, 2, 3)]);
@@ -90,7 +90,7 @@ describe("asking", () => {
   });
 });
 
-test("two views of one model do not take each other's answers", async () => {
+test("two views of one model do not receive each other's replies", async () => {
   const other = new KernelSource(model, owner.signal);
   const mine = source.ask("stats", {} as never);
   const theirs = other.ask("stats", {} as never);
@@ -110,7 +110,7 @@ describe("abandoning", () => {
     expect(() => model.reply(0, {})).not.toThrow();
   });
 
-  test("all questions with the view, which then listens to nothing", async () => {
+  test("the view aborts all its requests and removes its listener", async () => {
     const asked = source.ask("find", {} as never);
     owner.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
@@ -133,7 +133,7 @@ describe("a kernel that does not answer", () => {
     expect(heard).toEqual(["busy", "live"]);
   });
 
-  test("is not busy because of questions asked one after the other", () => {
+  test("is not busy after requests sent one after the other", () => {
     for (let i = 0; i < 10; i += 1) {
       ask("tiles");
       vi.advanceTimersByTime(BUSY_AFTER_MS - 100);
@@ -156,7 +156,7 @@ describe("a kernel that does not answer", () => {
     expect(source.status).toBe("live");
   });
 
-  test("nothing asked, nothing known: it is not called busy", () => {
+  test("without requests its state is unknown: it is not called busy", () => {
     vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
     expect(source.status).toBe("live");
   });
@@ -189,13 +189,13 @@ describe("a kernel that is gone", () => {
     },
   );
 
-  test("shows by what cannot be sent", async () => {
+  test("is detected if sending fails", async () => {
     model.broken = true;
     await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
     expect(source.status).toBe("none");
   });
 
-  test("shows by what the notebook knows of it, while it is taken to be busy", async () => {
+  test("is detected by the notebook's own state, while it counts as busy", async () => {
     const kernel = { status: "busy" };
     const known = Object.assign(new Model(), { widget_manager: { kernel } });
     const watching = new KernelSource(known, owner.signal);
@@ -208,7 +208,7 @@ describe("a kernel that is gone", () => {
     expect(watching.status).toBe("none");
   });
 
-  test("is there after all where an answer comes", async () => {
+  test("counts as live again once a reply arrives", async () => {
     model.trigger("comm_live_update");
     await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
     model.reply(0, {});

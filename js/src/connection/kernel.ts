@@ -9,7 +9,7 @@ export interface MessageModel {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
   on(event: string, listener: Hear): void;
   off(event: string, listener: Hear): void;
-  /** The notebook's, which may know its kernel. */
+  /** The notebook's manager of widgets, which may know its kernel. */
   readonly widget_manager?: unknown;
 }
 
@@ -31,7 +31,7 @@ interface Waiting {
 
 type Status = Source["status"];
 
-/** Two views of one model hear each other's answers: tokens must not collide. */
+/** Two views of one model receive each other's replies: tokens must not collide. */
 function viewToken(): string {
   const words = new Uint32Array(2);
   // getRandomValues, unlike randomUUID, also exists on plain http.
@@ -120,7 +120,7 @@ export class KernelSource implements Source {
         this.end();
         return;
       }
-      // Sent all the same: an answer, should one come, shows that the kernel is there.
+      // Send anyway: a reply would show that the kernel is there.
       if (this.current === "none") this.end();
       else if (this.busyTimer === undefined) this.watch();
     });
@@ -161,7 +161,7 @@ export class KernelSource implements Source {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     if (this.waiting.size === 0) {
-      // Nothing is known of a kernel that is not asked; but one that is gone does not come back so.
+      // Without requests, the state of a kernel is unknown; but a kernel that is gone stays gone.
       if (this.current !== "none") this.become("live");
       return;
     }
@@ -185,7 +185,7 @@ export class KernelSource implements Source {
   }
 }
 
-// Whether a notebook knows that its kernel has ended: kernels that are shut down say nothing.
+// Detect through the notebook that its kernel has ended: kernels that are shut down send nothing.
 
 interface KernelLike {
   readonly status?: unknown;

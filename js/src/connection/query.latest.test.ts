@@ -47,14 +47,14 @@ afterEach(() => {
 
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
-test("asks once things rest, and only the last question", () => {
+test("sends one request when changes stop, and only the last one", () => {
   for (let start = 0; start < 5; start += 1) latest.ask({ start } as never);
   expect(source.asked).toHaveLength(0);
   vi.advanceTimersByTime(100);
   expect(source.asked.map(({ request }) => request)).toEqual([{ start: 4 }]);
 });
 
-test("keeps asking while the view goes on moving", () => {
+test("keeps sending while the view moves", () => {
   for (let i = 0; i < 30; i += 1) {
     latest.ask({ start: i } as never);
     vi.advanceTimersByTime(10);
@@ -79,7 +79,7 @@ test("one question at a time; the newest follows", async () => {
   expect(latest.value).toBe(30);
 });
 
-test("the same question is not asked twice", async () => {
+test("the same request is not sent twice", async () => {
   latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(100);
   source.asked[0]!.answer(1);

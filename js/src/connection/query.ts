@@ -20,7 +20,7 @@ export class Latest<Op extends Operation, T> {
     private readonly onValue: (value: T | null) => void,
   ) {}
 
-  /** Ask `request` soon, unless it is the last one asked. */
+  /** Send `request` soon, unless it equals the last one. */
   ask(request: Requests[Op]): void {
     const key = JSON.stringify(request);
     if (key === this.wanted) return;
@@ -40,7 +40,7 @@ export class Latest<Op extends Operation, T> {
     this.wanted = this.asked = "";
   }
 
-  /** Forget the answer and ask nothing. */
+  /** Discard the reply and send nothing. */
   clear(): void {
     this.wanted = "";
     this.asked = "";

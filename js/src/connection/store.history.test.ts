@@ -19,7 +19,7 @@ test("undo and redo walk the same states in both directions", () => {
   expect(redone(history, now)).toBeNull();
 });
 
-test("a new entry forgets what had been undone", () => {
+test("a new entry discards what had been undone", () => {
   const step = undone(pushed(empty, state("a")), state("b"));
   expect(step?.history.future).toHaveLength(1);
   expect(pushed(step!.history, step!.state).future).toEqual([]);
@@ -32,7 +32,7 @@ test("the oldest entries go when there are too many", () => {
   expect(history.past[0]?.search).toBe("5");
 });
 
-test("nothing is remembered, nothing is undone", () => {
+test("without entries there is nothing to undo", () => {
   expect(undone(readHistory(null), NOTHING)).toBeNull();
   expect(redone(readHistory({ past: "?" }), NOTHING)).toBeNull();
 });

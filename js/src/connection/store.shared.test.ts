@@ -44,7 +44,7 @@ describe("writing", () => {
     const { model, shared, heard } = bound();
     shared.set({ view: [0, 10] }, true);
     shared.put({ view: [5, 20], search: "gemm" }, "act");
-    // The gesture that was settling is an entry of its own.
+    // The pending gesture is a separate entry.
     expect(past(model)).toBe(2);
     expect((model.get("_history") as History).together).toBe("act");
     expect(heard).toEqual([["view", "search"]]);
@@ -82,7 +82,7 @@ describe("writing", () => {
     expect(heard).toEqual([]);
     expect(shared.state.view).toEqual([10, 110]);
     shared.rest();
-    // At rest the same value is what somebody wants, for instance Python's undo.
+    // After the gesture, the same value is an intended change, for instance Python's undo.
     model.set("view", [5, 105]);
     expect(shared.state.view).toEqual([5, 105]);
   });
@@ -111,12 +111,12 @@ describe("history", () => {
     expect((model.get("_history") as History).past[0]?.view).toBeNull();
   });
 
-  test("undo goes back to before the gesture, redo to after it", () => {
+  test("undo returns to the state before the gesture, redo to the state after it", () => {
     const { model, shared, heard } = bound();
     shared.set({ view: [1, 2], search: "a" });
     vi.advanceTimersByTime(COMMIT_MS);
     shared.set({ search: "b" });
-    // Not settled yet: undo takes it back all the same.
+    // The gesture has not settled yet, but undo reverts it.
     expect(shared.undo()).toBe(true);
     expect(shared.state).toMatchObject({ view: [1, 2], search: "a" });
     expect(shared.undo()).toBe(true);
@@ -129,7 +129,7 @@ describe("history", () => {
     expect(heard.flat()).toContain("view");
   });
 
-  test("what Python changes is not pushed a second time", () => {
+  test("a change from Python is not pushed a second time", () => {
     const { model, shared } = bound();
     model.set("_history", { past: [{ ...shared.state }], future: [] });
     model.set("view", [5, 50]);
@@ -139,7 +139,7 @@ describe("history", () => {
     vi.advanceTimersByTime(COMMIT_MS);
     const history = model.get("_history") as History;
     expect(history.past).toHaveLength(2);
-    // The entry goes back to what Python had set, not to before it.
+    // The entry returns to the value that Python had set, not to an earlier one.
     expect(history.past[1]).toMatchObject({ view: [5, 50], search: "" });
   });
 
@@ -192,7 +192,7 @@ describe("linking", () => {
     expect(shared.state.search).toBe("");
   });
 
-  test("nothing is left behind at the end, and the last gesture is saved", () => {
+  test("at the end listeners are removed, and the last gesture is saved", () => {
     const { model, shared } = bound();
     shared.set({ view: [3, 4] }, true);
     end.abort();

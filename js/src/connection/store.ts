@@ -14,7 +14,7 @@ export interface Model {
   save_changes(): void;
 }
 
-/** Hear of a model until the view goes. */
+/** Listen to a model until the view is removed. */
 export function listenTo(
   model: Pick<Model, "on" | "off">,
   event: string,
@@ -51,7 +51,7 @@ export const NOTHING: SharedState = {
   scope: "selection",
 };
 
-/** A trait's value in our terms, whatever shape a host gave it. */
+/** A trait's value in normal form; hosts use different forms. */
 function normal<K extends Key>(key: K, value: unknown): SharedState[K];
 function normal(key: Key, value: unknown): unknown {
   if (key === "view" || key === "selected_event") {
@@ -82,7 +82,7 @@ export class Shared {
   private model: Model | null = null;
   private subscription: AbortController | null = null;
   private known: SharedState = { ...NOTHING };
-  /** The state at the last entry of the history: what the next entry goes back to. */
+  /** The state at the last entry of the history, to which the next entry returns. */
   private settled: SharedState = { ...NOTHING };
   private moving = false;
   private sent = new Set<string>();
@@ -99,7 +99,7 @@ export class Shared {
     return this.known;
   }
 
-  /** Called with what changed elsewhere, or by undo: show it, without writing it back. */
+  /** Called with changes from elsewhere or by undo: show them, without writing them back. */
   onChange(listener: (keys: ReadonlySet<Key>, state: SharedState) => void): void {
     this.listeners.push(listener);
   }
@@ -289,7 +289,7 @@ export class Shared {
   }
 }
 
-// Undo and redo of what a view shows, as values: Python keeps the same two stacks.
+// Undo and redo of a view's state, by value: Python keeps the same two stacks.
 
 export interface History {
   past: SharedState[];
@@ -305,7 +305,7 @@ interface Step {
   state: SharedState;
 }
 
-/** Remember `before` as the state to come back to; what had been undone is gone. */
+/** Push `before` as the state to return to; this clears the redo stack. */
 export function pushed(history: History, before: SharedState, cap = HISTORY_CAP): History {
   return { past: [...history.past, before].slice(-cap), future: [] };
 }
@@ -328,7 +328,7 @@ export function redone(history: History, now: SharedState): Step | null {
   };
 }
 
-/** A history from whatever the model holds; hosts may hand over null or halves. */
+/** A history from the model's value; hosts may pass null or incomplete values. */
 export function readHistory(value: unknown): History {
   const raw = (value ?? {}) as { past?: unknown; future?: unknown };
   return {

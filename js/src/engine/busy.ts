@@ -12,10 +12,10 @@ import { Cover } from "./spans";
 interface BusyTimes {
   /** Members of each kind. */
   counts: [number, number, number];
-  /** From the first start to the last end. */
+  /** Span from the first start to the last end. */
   start: number;
   end: number;
-  /** Time in which any kind of a set runs; bit k of the position stands for kind k. */
+  /** Time in which any kind of a set runs; bit k of the index stands for kind k. */
   unions: Float64Array;
 }
 
@@ -114,7 +114,7 @@ export function workOf({ counts }: BusyTimes): number {
   return counts[0] + counts[1] + counts[2];
 }
 
-/** Time in which exactly the kinds of a set run; positions as in `unions`. */
+/** Time in which exactly the kinds of a set run; indexed as `unions`. */
 export function exactly(unions: Float64Array): Float64Array {
   // Time within a set is the total less the time that only its complement covers.
   const within = Float64Array.from(unions, (_, set) => unions[7]! - unions[7 - set]!);
@@ -131,7 +131,10 @@ function bits(set: number): number {
   return (set & 1) + ((set >> 1) & 1) + ((set >> 2) & 1);
 }
 
-/** Chosen communication, and all computing in the window, chosen or not: what hides it. */
+/**
+ * Chosen communication, and all compute in the window, which hides communication even if not
+ * chosen.
+ */
 export function overlap(part: Part): { communication: number; compute: number; both: number } {
   const all = busyTimes(part.mask === null ? part : { ...part, mask: null, key: "" }).unions;
   if (part.mask === null) {
@@ -184,9 +187,9 @@ function coverOfKinds(part: Part, kinds: number): Cover {
   return Cover.of(starts.subarray(0, count), ends.subarray(0, count));
 }
 
-// Device work of a rank as columns, and the kinds of it.
+// Device work of a rank as columns, and its kinds.
 
-/** Kinds in which a device is busy are 0 … 2. */
+/** Kinds 0 … 2 are device work. */
 export const BUSY = 3;
 const COMPUTE = 0;
 export const COMMUNICATION = 1;
@@ -361,7 +364,7 @@ export function heatmapNote(parts: readonly Part[], metric: Metric, values: Floa
   return "";
 }
 
-// When a rank waits in collectives for others to come.
+// Time in which a rank waits in collectives for other ranks.
 
 /** Chosen events that are matched with other ranks', and from when to when in the window each waits. */
 interface Waiting {
@@ -396,7 +399,7 @@ export function waiting({ rank, mask, low, high }: Part): Waiting {
   };
 }
 
-/** Waits while nothing computes. */
+/** Waits that no compute overlaps. */
 function exposedCover(part: Part): Cover {
   return part.rank.once("exposed waits", part, () =>
     beyond(waitCover(part), coverOfKinds(part, 1 << COMPUTE)),
@@ -425,7 +428,7 @@ export function exposedWait(part: Part): number | null {
 
 export interface Part {
   readonly rank: PanelRank;
-  /** By row of the events: 1 where chosen, whatever the window; null where all are. */
+  /** 1 by row for each chosen event, regardless of the window; null if all are chosen. */
   readonly mask: Uint8Array | null;
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
@@ -454,7 +457,7 @@ export function around({ start, reach }: Sorted, { low, high }: Part): [number, 
   return [first, countBelow(start, high)];
 }
 
-/** Does an event that starts before the window's end overlap it? */
+/** Return whether an event that starts before the window's end overlaps the window. */
 export function overlaps(start: number, end: number, low: number): boolean {
   return end > low || start >= low;
 }

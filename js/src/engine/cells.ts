@@ -21,7 +21,7 @@ export interface Cells {
 }
 
 interface Events {
-  /** In lane order: by start, then longest first. */
+  /** Events in lane order: by start, then longest first. */
   starts: Float64Array;
   durs: Float64Array;
   kinds: Uint8Array;
@@ -124,7 +124,7 @@ export class Lane {
     return found;
   }
 
-  /** Does the event at this position begin before an earlier one ended? */
+  /** Return whether the event at this position begins before an earlier one ended. */
   overlapped(at: number): boolean {
     if (this.spans.disjoint) return false;
     const { begins, cover } = this.spans;
@@ -198,7 +198,7 @@ function edgesOf(level: number, first: number, last: number): Float64Array {
   return edges;
 }
 
-/** The asked range without the tiles before and after what the lane has. */
+/** The requested range, clipped to the lane's tiles. */
 export function clipped(
   extent: readonly [number, number],
   level: number,
@@ -214,7 +214,7 @@ export function clipped(
   return [from, to];
 }
 
-/** One event of a tile, whatever it comes from. */
+/** One event of a tile, independent of its source. */
 export interface SliceOut {
   start: number;
   dur: number;
@@ -280,7 +280,7 @@ export function cutTiles(
   return tiles;
 }
 
-/** Tiles `first … last - 1` of a lane; `slice` makes what travels of an event. */
+/** Tiles `first … last - 1` of a lane; `slice` returns the fields of an event to send. */
 export function laneTiles(
   lane: Lane,
   level: number,

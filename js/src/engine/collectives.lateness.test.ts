@@ -92,21 +92,21 @@ test("a window must have a length", () => {
   expect(() => lateness([], 5, 5, { late: [], note: "" })).toThrow("must end after it starts");
 });
 
-describe("what one cover has beyond another", () => {
+describe("the part of one cover beyond another", () => {
   const left = (a: [number, number][], b: [number, number][]) => {
     const found: number[][] = [];
     coverOf(a).eachBeyond(coverOf(b), (...part) => found.push(part));
     return found;
   };
 
-  test("nothing taken away, all taken away, cut in pieces", () => {
+  test("nothing removed, all removed, cut in pieces", () => {
     expect(left([[0, 10]], [])).toEqual([[0, 10, 0]]);
     expect(left([], [[0, 10]])).toEqual([]);
     expect(left([[3, 5]], [[0, 10]])).toEqual([]);
     expect(left([[0, 30]], [[5, 10], [10, 12], [20, 40]])).toEqual([[0, 5, 0], [12, 20, 0]]); // prettier-ignore
   });
 
-  test("one piece may be taken from several, touching ends take nothing", () => {
+  test("one piece may be cut by several, touching ends remove nothing", () => {
     expect(left([[0, 10], [12, 20], [25, 30]], [[8, 27]])).toEqual([[0, 8, 0], [27, 30, 2]]); // prettier-ignore
     expect(left([[0, 10]], [[10, 20]])).toEqual([[0, 10, 0]]);
     expect(left([[10, 20]], [[0, 10]])).toEqual([[10, 20, 0]]);

@@ -20,7 +20,7 @@ import { Cover, Spans } from "./spans";
 const BLOCK = "collectives";
 const TRIMMED = 1;
 
-/** A lane of parts of events, and what travels of each. */
+/** A lane of parts of events; `slice` returns the fields of an event to send. */
 interface OverlayLane {
   index: Lane;
   slice(at: number): SliceOut;
@@ -154,7 +154,7 @@ export class Collectives {
     return { index, slice };
   }
 
-  /** When each rank comes to each collective. */
+  /** Arrivals of each rank at each collective. */
   get ribbon(): Ribbon {
     this.arrivals ??= new Ribbon(
       this.ranks.map((rank) => ({ rank, ...this.part(rank) })),
@@ -163,7 +163,7 @@ export class Collectives {
     return this.arrivals;
   }
 
-  /** Answer `collective`: the same call on all ranks; null for what was not matched. */
+  /** Reply to `collective`: the same call on all ranks; null if the event is not matched. */
   collective(rank: number, id: number): Record<string, unknown> | null {
     const { all, calls } = this;
     const place = this.ranks.indexOf(rank);
@@ -200,7 +200,7 @@ export class Collectives {
     return dur[at]! - wait[at]! + added[at]!;
   }
 
-  /** Bytes per ns, which are 10^9 bytes per second. */
+  /** Bandwidth in bytes per ns; 1 is 10^9 bytes per second. */
   private bandwidth(at: number): number | null {
     const [size, transfer] = [this.all.size[at]!, this.transfer(at)];
     return size > 0 && transfer > 0 ? size / transfer : null;
@@ -251,7 +251,7 @@ export interface Pieces {
   entry: Int32Array;
 }
 
-/** From a rank's own arrival to the last one's. */
+/** Intervals from a rank's own arrival to the last one's. */
 export function waitsOf({ start, wait }: Part): Pieces {
   return inOrder(start, wait);
 }
@@ -302,7 +302,7 @@ export function waitsWithoutTransfers(part: Part): Pieces {
   };
 }
 
-/** When it waits, whatever else it transfers meanwhile. */
+/** Time of its waits, including time in which it also transfers. */
 export function waitedOf(part: Part): Cover {
   const { start, dur } = waitsOf(part);
   return Spans.of(start, dur).cover;
@@ -352,7 +352,7 @@ export class RankLateness {
     readonly rank: number,
     private readonly part: Part,
     private readonly exposed: (time: number) => number,
-    /** Whether what is exposed within a cell of an overview is a mean. */
+    /** Whether exposed time within a cell of an overview is a mean. */
     readonly approximate: boolean,
   ) {
     this.waited = waitedOf(part);
@@ -403,7 +403,7 @@ interface OfJob {
   note: string;
 }
 
-/** Answer `lateness`: what the collectives that overlap a window add up to, by rank. */
+/** Reply to `lateness`: totals per rank of the collectives that overlap a window. */
 export function lateness(
   ranks: readonly RankLateness[],
   start: number,
@@ -435,7 +435,7 @@ interface Arrivals {
   start: Float64Array;
   call: Int32Array;
   id: Int32Array;
-  /** From its own arrival to the last one's. */
+  /** Time from its own arrival to the last one's. */
   wait: Float64Array;
   /** To be added to a start for the clock that collectives were matched by. */
   clock: Float64Array;
@@ -456,7 +456,7 @@ interface Asked {
   ranks: readonly number[] | null;
 }
 
-/** Check and return what a request states. */
+/** Validate a request and return its fields. */
 export function arrivalsAsked({ start, end, bins, ranks = null }: Requests["ribbon"]): Asked {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   if (!(bins >= 1 && bins <= MAX_BINS)) {
@@ -473,7 +473,7 @@ interface Member {
   arrival: number;
 }
 
-/** A collective, where its last rank comes. */
+/** A collective, at the arrival of its last rank. */
 interface Call {
   time: number;
   /** Mean wait of the others. */
@@ -486,7 +486,7 @@ interface Call {
 
 export class Ribbon {
   private readonly calls: Call[];
-  /** By rank: how long after the median rank it comes. */
+  /** Delay after the median rank, by rank. */
   private readonly late: Map<number, Float64Array>;
   private readonly most: number;
   private readonly jobMost: number;

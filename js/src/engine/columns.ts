@@ -78,7 +78,7 @@ export class Columns {
   }
 }
 
-// From the text of a page to bytes: base64 and gzip, with what browsers bring along.
+// Decode a page's text to bytes: base64 and gzip, with the browser's own functions.
 
 /** Method of newer browsers that the DOM's types lack. */
 interface Base64Reader {
@@ -106,9 +106,9 @@ export async function gunzip(bytes: Uint8Array): Promise<Uint8Array> {
 
 /** Named blocks of a page, each a gzip stream; null if the block is missing. */
 export interface Blocks {
-  /** As base64 text. */
+  /** The block as base64 text. */
   text(name: string): string | null;
-  /** As bytes; only where blocks are held so. */
+  /** The block as bytes; only if blocks are held as bytes. */
   bytes?(name: string): Uint8Array | null;
 }
 
@@ -125,7 +125,7 @@ export async function readBlock(blocks: Blocks, name: string): Promise<Uint8Arra
   }
 }
 
-// Names of the whole job: full, short, and the keys under which short ones travel.
+// Names of the whole job: full names, short names, and the keys of short names in replies.
 
 export class Names {
   constructor(private readonly page: PageDocument) {}

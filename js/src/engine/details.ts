@@ -27,7 +27,7 @@ export async function details(
   };
 }
 
-/** Answer `event` of a rank that is embedded as an overview: what is known of a long event. */
+/** Reply to `event` for a rank embedded as an overview: the known fields of a long event. */
 export function overviewDetails(
   rank: Overview,
   table: TableName,

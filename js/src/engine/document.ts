@@ -71,7 +71,7 @@ export interface FullHeader extends RankHeader {
   args: { state: ArgsState; reason: string; blocks: number; columns: Record<string, ColumnSpec> };
 }
 
-/** One lane of an overview: which columns are its. */
+/** Columns of one lane of an overview. */
 interface OverviewLane {
   lane: number;
   kinds: number[];
@@ -94,7 +94,7 @@ export interface OverviewHeader extends RankHeader {
 
 /** Matched collectives: entries of all ranks, one rank after the other, in a block of their own. */
 export interface CollectivesHeader {
-  /** Why there are none, or what to know of them. */
+  /** Reason that there are none, or a note on them. */
   note: string;
   /** Empty where none are matched. */
   columns: Record<string, ColumnSpec>;
@@ -127,7 +127,7 @@ export interface PageDocument {
   saved: { at: string; by: string; files: SavedFile[]; embedded: [string, number][] };
   origin_ns: string | null;
   names: string[];
-  /** Distinct short names, and which of them each name has. */
+  /** Distinct short names, and the short name of each name. */
   shorts: string[];
   short_of: number[];
   categories: string[];

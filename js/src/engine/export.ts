@@ -57,7 +57,7 @@ async function partsOf(
   return parts;
 }
 
-/** A browser saves to its own folder: of a path only the name counts. */
+/** Reduce a path to its name: a browser saves to its own folder. */
 function fileName(path: string): string {
   const name = path.split(/[/\\]/).at(-1) ?? "";
   if (name === "") return "window.json";
@@ -71,7 +71,7 @@ async function asFile(text: string, name: string): Promise<Blob> {
   return new Blob([await new Response(stream).arrayBuffer()], { type: "application/gzip" });
 }
 
-// Writes member events as Chrome trace JSON, from what is in the page.
+// Write member events as Chrome trace JSON, from the data in the page.
 
 /** The mark, and the ranges of ids, of files that hold several ranks. */
 const MARK = "hta_widgets";

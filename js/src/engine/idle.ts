@@ -6,7 +6,9 @@ import { countBelow, countUpTo, type Pacer, positions } from "./columns";
 import type { PanelRank } from "./panel_rank";
 import { Cover } from "./spans";
 
-/** The first are what a thread may do before it launches; of several at a time the first counts. */
+/**
+ * The first entries are a thread's activities before it launches; the earlier entry has priority.
+ */
 const ACTIVITIES = 4;
 const [SYNC, LOADING, OPERATOR, PYTHON, NOTHING] = [0, 1, 2, 3, 4];
 const [CALL, LATENCY, KERNEL, STREAM, BLOCKED, UNKNOWN] = [5, 6, 7, 8, 9, 10];
@@ -18,13 +20,13 @@ const SHORT_NS = 30_000;
 const WAITS = /synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)/i;
 /** Calls that make a stream wait for work of another one. */
 const STREAM_WAITS = /^(?:(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*)$/i;
-/** Names of what loads data; folders of Python files do not count. */
+/** Names of data loading; folders of Python files are ignored. */
 const DATA_LOADING = /data_?load|DataLoader|data_?iter|next_batch/i;
 const FOLDERS = /^.*[/\\](?=[^/\\]+\.py\(\d+\): )/;
 const CALL_CATEGORY = /^(?:(.+_)?(runtime|driver))$/i;
 
 interface Idle {
-  /** By category: time, and gaps that have any of it. */
+  /** Time by category, and the number of gaps that have any of it. */
   time: Float64Array;
   gaps: Int32Array;
 }
@@ -57,7 +59,7 @@ export class Gaps {
   private readonly end: Float64Array;
   /** The work that ends each gap. */
   private readonly next: Int32Array;
-  /** By gap and category: what all gaps before it hold. */
+  /** By gap and category: totals of all gaps before it. */
   private readonly time: Float64Array;
   private readonly count: Int32Array;
   private readonly host: HostTime;
@@ -112,7 +114,7 @@ export class Gaps {
     return found;
   }
 
-  /** Add what lies between two instants of a gap. */
+  /** Add the part between two instants of a gap. */
   private split(gap: number, start: number, end: number, to: Idle): void {
     const { call, callStart, callEnd } = this.rank.work;
     const next = this.next[gap]!;
@@ -307,7 +309,7 @@ function hostTime(rank: PanelRank): HostTime {
   return found;
 }
 
-/** As numpy clips: the upper edge wins. */
+/** Clip as numpy does: the upper edge wins. */
 function clamped(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
 }
@@ -330,7 +332,7 @@ interface Queues {
   launched: number;
 }
 
-/** The changes of one stream by time; at an instant what enters comes before what leaves. */
+/** Changes of one stream by time; at the same instant, work enters before other work leaves. */
 class Changes {
   readonly time: Float64Array;
   /** Row of the work behind each change. */

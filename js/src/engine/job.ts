@@ -106,7 +106,7 @@ export class Job {
 /** The trait that only models of a saved page have: the name of their embedded data. */
 export const EMBEDDED = "_embedded";
 
-// Each module of a page has its own copy of this file; the registry is the page's.
+// Each module of a page has its own copy of this file; the registry is shared through the page.
 const REGISTRY = Symbol.for("hta_widgets.page_sources");
 
 type Registry = Map<string, Source>;

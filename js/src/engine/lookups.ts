@@ -1,4 +1,4 @@
-/** Look up what lies at a time of a lane: cell, neighbours, edges, search marks. */
+/** Look up the items at a time of a lane: cell, neighbours, edges, search marks. */
 
 import type { Brief, Reply, Requests } from "../protocol/source";
 import { Counter, type Lane } from "./cells";
@@ -183,7 +183,7 @@ export function marks(view: View, members: Iterable<Members>, error: string | nu
   );
 }
 
-/** The bin of a time; what is before the window goes into the first. */
+/** The bin of a time; times before the window fall into the first bin. */
 export function binner({ start, end, bins }: Omit<View, "lanes">): (time: number) => number {
   const step = Math.floor((end - start) / bins);
   const rest = (end - start) % bins;

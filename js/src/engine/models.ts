@@ -2,7 +2,7 @@
 
 type Listener = (...args: unknown[]) => void;
 
-/** As anywidget's models, for as long as the page lives; nothing is saved anywhere. */
+/** Model with anywidget's interface, for as long as the page lives; nothing is saved. */
 export class PageModel {
   private readonly listeners = new Map<string, Set<Listener>>();
 
@@ -99,7 +99,7 @@ export class PageHost {
     return model;
   }
 
-  /** The widget of a model. Its module is loaded when somebody first asks for it. */
+  /** The widget of a model. Its module is loaded on first access. */
   private start(id: string): Promise<Running> {
     const spec = this.specs[id];
     if (spec === undefined) return Promise.reject(new Error(`This page has no model ${id}.`));

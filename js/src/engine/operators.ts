@@ -36,7 +36,7 @@ export class OperatorTree implements Sorted {
     readonly names: Int32Array,
     /** Innermost operator around the call of each piece of device work, -1 for none. */
     readonly ofWork: Int32Array,
-    /** And that operator's path. */
+    /** Path of that operator. */
     readonly pathOfWork: Int32Array,
   ) {
     this.covered = this.coveredWithin(0, row.length, -Infinity, Infinity);
@@ -255,7 +255,7 @@ function coveredIn(
   const covered = tree.covered.slice(0, last);
   for (let at = first; at < last; at += 1) {
     const above = parent[at]!;
-    // Most parents lie in the window.
+    // Most parents are within the window.
     if (above < first || (start[above]! >= low && end[above]! <= high)) continue;
     const one = crossing.get(above)!;
     const until = Math.min(end[at]!, end[above]!, high);

@@ -239,7 +239,7 @@ interface OverviewWindow {
   longest: Brief | null;
 }
 
-// One lane of an overview: what its events cover on a grid of cells.
+// One lane of an overview: the time covered by its events on a grid of cells.
 
 interface GridSlice extends SliceOut {
   /** Position in the rank's types. */
@@ -346,7 +346,7 @@ class GridLane {
     }));
   }
 
-  /** Add what the long events cover together; cells that one of them fills take its kind. */
+  /** Add the union of the long events; a cell that one of them fills takes its kind. */
   private addSlices(
     covered: Float64Array,
     origin: number,
@@ -379,7 +379,7 @@ function noCells(cells: number): Cells {
   };
 }
 
-/** Cells of the grid that a cell of some level takes in, or lies in; an empty range outside. */
+/** Cells of the grid within a cell of some level, or around it; an empty range outside. */
 function gridCells(grid: Grid, level: number, cell: number): [from: number, to: number] {
   const factor = 2 ** (level - grid.level);
   const from = Math.floor(cell * factor) - grid.first;

@@ -245,7 +245,7 @@ export class PairSource implements Source {
   }
 }
 
-// Opens what a page holds of a comparison: a saved file, or what a kernel sent while it lived.
+// Open the comparison held by a page: a saved file, or data that a kernel sent earlier.
 
 /** Header of the page of two runs. */
 export interface DiffDocument {
@@ -261,7 +261,7 @@ interface Opened {
   source: Source;
 }
 
-/** Each run has its own blocks, under its own name. */
+/** Each run has its own blocks, with the run's name as a prefix. */
 export async function openHeld(blocks: Blocks): Promise<Opened> {
   const readJson = async (name: string): Promise<unknown> =>
     JSON.parse(new TextDecoder().decode(await readBlock(blocks, name)));

@@ -187,7 +187,7 @@ function indexOfLeast(values: readonly number[]): number {
   return best;
 }
 
-/** As Python compares strings; JavaScript compares halves of characters beyond U+FFFF. */
+/** Compare strings as Python does; JavaScript compares UTF-16 surrogates beyond U+FFFF. */
 export function byCodePoints(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i += 1) {
@@ -199,7 +199,7 @@ export function byCodePoints(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** Half of a character beyond U+FFFF, which comes after all others. */
+/** A surrogate of a character beyond U+FFFF sorts after all other characters. */
 function isHalf(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff;
 }

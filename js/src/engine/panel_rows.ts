@@ -214,7 +214,7 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
 // Duration of each step and its phases per rank, compared with the other ranks.
 
 const STEP = /^ProfilerStep\s*#\s*(\d{1,18})/;
-/** Phases that take less of all steps say little. */
+/** Phases below this share of all steps are omitted. */
 const LEAST_PCT = 1;
 
 interface StepRow {
@@ -231,7 +231,7 @@ interface StepRows {
   deviation: (number | null)[];
   /** Number of rows that are whole steps. */
   steps: number;
-  /** Ranks that have no step, and how many steps these have whatever is selected. */
+  /** Ranks without a step, and the number of their steps regardless of the selection. */
   without: number[];
   unselected: number;
   /** Empty unless the window cuts steps. */
@@ -294,7 +294,7 @@ interface Spent {
   step: number;
   start: number;
   dur: number;
-  /** The step lies in the window: only such steps are compared. */
+  /** Whether the step is within the window: only such steps are compared. */
   whole: boolean;
 }
 
@@ -317,7 +317,7 @@ function wholeSteps({ rank, low, high }: Part): (step: number) => boolean {
   return (step) => !cut.has(step);
 }
 
-/** From the first start to the last end of what belongs to one step. */
+/** Span from the first start to the last end of the parts of one step. */
 function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   const { rank } = part;
   const byStep = new Map<number, Spent & { end: number }>();
@@ -338,7 +338,7 @@ function added(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   return [...byStep.values()];
 }
 
-/** The first start, and the time of all of what belongs to one step. */
+/** The first start and the total time of the parts of one step. */
 function summed(rows: readonly StepRow[], part: Part, phase: number): Spent[] {
   const byStep = new Map<number, Spent>();
   const isWhole = wholeSteps(part);

@@ -18,7 +18,7 @@ import { PanelRank } from "./panel_rank";
 
 type Event = [start: number, end: number, kind: number, callStart?: number, callEnd?: number];
 
-/** Work by start; a call of its own launched each for which one is given. */
+/** Work by start; with a call given, the call launches the work. */
 function workOf(events: readonly Event[]): Work {
   const column = (of: (event: Event) => number): Float64Array => Float64Array.from(events, of);
   const end = column(([, to]) => to);
@@ -104,7 +104,7 @@ describe.each(WINDOWS)("the window from %d to %d", (low, high) => {
   });
 });
 
-test("gaps go to what their end waited for", async () => {
+test("gaps are attributed to the work that their end waited for", async () => {
   const rank = await rankOf(EVENTS);
   // 20 … 30: called at 22, for 3; 40 … 50: called at 41, for 1; 60 … 70: no call.
   const { time, gaps } = idle(part(rank, -Infinity, Infinity));
@@ -112,7 +112,7 @@ test("gaps go to what their end waited for", async () => {
   expect([...gaps]).toEqual([0, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1]);
 });
 
-test("a window within a gap is idle, for what the whole gap waits for", async () => {
+test("a window within a gap is idle, with the cause of the whole gap", async () => {
   const rank = await rankOf(EVENTS);
   const gap = part(rank, 43, 48);
   expect(spanOf(gap)).toEqual([43, 48]);
@@ -153,7 +153,7 @@ test("times of adjacent windows add up to the time of both", async () => {
         const [left, right] = [times(low!, middle!, mask), times(middle!, high!, mask)];
         const both = times(low!, high!, mask);
         expect(left.map((time, at) => time + right[at]!)).toEqual(both);
-        // Idle is what is not busy of the span, and all of it has a cause.
+        // Idle time is the span less busy time, and every part of it has a cause.
         const idleTime = both.slice(9, 20).reduce((sum, time) => sum + time, 0);
         expect(idleTime).toBe(both[0]! - both[8]!);
       }
@@ -167,7 +167,7 @@ test("times of each set of kinds, and of no more", async () => {
 });
 
 describe("queues", () => {
-  // Two wait from 1 on, one from 3 to 6; at 6 another one comes before that one leaves.
+  // Two wait from 1 on, one from 3 to 6; at 6 another one enters before that one leaves.
   const work = workOf([
     [3, 5, 0, 0, 1],
     [6, 8, 0, 1, 2],

@@ -47,7 +47,7 @@ export class Panels {
   private readonly masks: Masks;
   private readonly made = new Map<number, Promise<PanelRank | null>>();
   private readonly frames: Record<string, Make>;
-  /** A brush leaves the panels as they are that write what it brushes. */
+  /** Cached frames: a brush does not change the panels that write its dimension. */
   private readonly known = new Map<string, PanelFrame>();
 
   constructor(private readonly job: Job) {

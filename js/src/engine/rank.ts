@@ -306,7 +306,7 @@ export class Rank {
     });
   }
 
-  /** The same where operators and calls nest among themselves, whatever crosses them. */
+  /** Parents among operators and calls only, ignoring other events that cross them. */
   nestedParents(): Int32Array {
     return this.once("nested", () => {
       const parents = this.parents().slice();
@@ -338,7 +338,7 @@ export class Rank {
     });
   }
 
-  /** Ranges that are phases of steps: their rows, ascending, their steps, and which phase each is. */
+  /** Ranges that are phases of steps: their rows, ascending, their steps, and their phases. */
   phases(): { row: Int32Array; step: Float64Array; phase: Int32Array } {
     return this.once("phases", () => {
       const { columns } = this;
@@ -373,7 +373,7 @@ export class Rank {
     return this.once("paired", () => new Set(this.columns.i32("phase_row")));
   }
 
-  /** Values that were written as differences along each track; `none`: 0 stands for -1. */
+  /** Decode values stored as differences along each track; `none`: 0 stands for -1. */
   private byTrack(name: string, none: boolean): Float64Array {
     const { lane } = this.events;
     const last = new Float64Array(this.header.tracks.length);
@@ -386,7 +386,7 @@ export class Rank {
     });
   }
 
-  /** Put in the values that are not what follows from other columns. */
+  /** Apply the stored exceptions to values derived from other columns. */
   private amend(values: Int32Array, name: string, added: number): void {
     const rows = this.columns.i32(`${name}_row`);
     const right = this.columns.i32(name);
@@ -438,7 +438,7 @@ function grouped(
   return { order, first };
 }
 
-// Arguments of events: verbatim JSON text in packed blocks, unpacked when someone asks.
+// Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.
 
 /** Position of a text: its block, and its start and end in the block. */
 type Entry = readonly [block: number, start: number, end: number];
@@ -536,7 +536,7 @@ export class Args {
       if (first === 0) firstOf[place] = text + 1;
       else several.set(place, [...(several.get(place) ?? [first - 1]), text]);
     });
-    // An event's end may stand before its beginning.
+    // An event's end may precede its beginning in the file.
     for (const place of columns.i32("swapped")) several.get(place)?.reverse();
     const firstOfBlock = [0];
     const ends = new Float64Array(sizes.length);

@@ -45,7 +45,7 @@ describe("blocks", () => {
     expect(new TextDecoder().decode(bytes)).toBe("größe");
   });
 
-  test("say what is wrong with them", async () => {
+  test("broken blocks raise an error that names the problem", async () => {
     await expect(readBlock({ text: () => null }, "x")).rejects.toThrow('lost its part "x"');
     await expect(readBlock({ text: () => text.slice(0, 24) }, "x")).rejects.toThrow("is damaged");
   });
@@ -157,7 +157,7 @@ test("durations of one name", () => {
     min: 1,
     max: 4,
     edges: [1, 2, 3, 4],
-    // The last bin takes its upper edge in.
+    // The last bin includes its upper edge.
     counts: [1, 1, 2],
     scale: "linear",
   });

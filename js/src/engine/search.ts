@@ -192,7 +192,7 @@ export class Search {
 
 /** The position after (or before) a place among the matches of all ranks. */
 function next(hits: Hits, from: Place, forward: boolean): number {
-  // A place without a row lies before all that start with it.
+  // A place without a row precedes all rows with the same start.
   const table = Math.max(TABLES.indexOf((from.table ?? "events") as TableName), 0);
   const row = from.id ?? -1;
   let before = 0;
@@ -340,7 +340,7 @@ interface Sums {
   kind: number;
   /** Position in the job's names; -1 for a sum over all names. */
   name: number;
-  /** In which order the group was met. */
+  /** Position in order of first occurrence. */
   at: number;
   count: number;
   sum: number;
@@ -396,7 +396,7 @@ function addUp(
     sums.most = Math.max(sums.most, inside);
     if (streams[row]! >= 0) sums.device += inside;
   }
-  // Types are in the order in which the kernel would meet their names.
+  // Types are in the order in which the kernel would find their names.
   for (const sums of byType) {
     if (sums === undefined) continue;
     const key = `${sums.kind} ${sums.name}`;
@@ -445,10 +445,12 @@ function record(sums: Sums, names: Names): Record<string, unknown> {
 // Durations of events of one name: figures and a histogram.
 
 const MAX_BINS = 40;
-/** From this ratio of longest to shortest on, equal steps would put almost all into one bin. */
+/**
+ * From this ratio of longest to shortest on, equal steps would put almost all events into one bin.
+ */
 const LOG_FROM = 20;
 
-/** Figures of durations, which are not none. The array is sorted in place. */
+/** Figures of a non-empty array of durations. The array is sorted in place. */
 export function durationFigures(durs: Float64Array): Record<string, unknown> {
   durs.sort();
   const count = durs.length;
@@ -486,7 +488,7 @@ function edgesOf(
     const edge = k * step + from;
     return log ? 10 ** edge : edge;
   });
-  // Whatever the steps were rounded to: the ends are exact, so that nothing falls out.
+  // Set the ends exactly, so that rounding of the steps excludes no value.
   edges[0] = low;
   edges[bins] = high;
   return { edges, scale: log ? "log" : "linear" };

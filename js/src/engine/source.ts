@@ -77,7 +77,7 @@ export class PageSource implements Source {
     if (answer === undefined) {
       throw new Error(`unknown op ${op}; the ops are ${Object.keys(this.answers).join(", ")}`);
     }
-    // As a kernel would, answer later: the page paints its frame first.
+    // Reply later, as a kernel would: the page paints its frame first.
     await laterOn();
     signal?.throwIfAborted();
     const reply = await answer(request);

@@ -58,7 +58,7 @@ export class Cover {
     return this.before(end) - this.before(start);
   }
 
-  /** Covered time before `time`, before which `started` pieces start. */
+  /** Covered time before `time`, given the number of pieces that start before it. */
   reached(started: number, time: number): number {
     if (started === 0) return 0;
     // The last piece may end after `time`: count it only up to `time`.
@@ -68,7 +68,7 @@ export class Cover {
     );
   }
 
-  /** Covered time between neighbouring edges, which ascend. */
+  /** Covered time between adjacent edges, which ascend. */
   between(edges: Float64Array): Float64Array {
     const out = new Float64Array(Math.max(edges.length - 1, 0));
     let started = countBelow(this.starts, edges[0] ?? 0);
@@ -186,7 +186,7 @@ export class Spans {
       const next = walkBelow(cover.starts, edges[k + 1]!, started);
       const after = cover.reached(next, edges[k + 1]!);
       covered[k] = after - before;
-      // A piece is open at an edge if it started before and not all of it is covered yet.
+      // A piece is open at an edge if it started before and is not completely covered yet.
       count[k] = next - started + (cover.prefix[started]! > before ? 1 : 0);
       started = next;
       before = after;
@@ -243,7 +243,7 @@ export function around(values: Float64Array, time: number): number[] {
   return Array.from(values.subarray(Math.max(at - 1, 0), at + 1));
 }
 
-/** Position of the piece that holds or precedes `time`; 0 where all come later. */
+/** Position of the piece that holds or precedes `time`; 0 if all are later. */
 export function pieceAt(cover: Cover, time: number): number {
   return Math.max(countUpTo(cover.starts, time) - 1, 0);
 }

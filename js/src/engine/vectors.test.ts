@@ -39,7 +39,7 @@ function laneOf(events: Event[], slices: boolean): Lane {
   });
 }
 
-/** A column of a tile as its sparse cells say. */
+/** A column of a tile, expanded from its sparse cells. */
 function columnOf(tile: Tile, name: string, empty: number): number[] {
   const out = new Array<number>(CELLS).fill(empty);
   for (const cell of tile.cells) out[cell.cell!] = cell[name]!;
@@ -100,9 +100,9 @@ test("shares at levels whose products leave 2^53", () => {
   expect(quantised(1, 50)).toBe(1);
   expect(quantised(cell - 1, 50)).toBe(65_534);
   expect(quantised(cell / 2, 50)).toBe(32_768);
-  // 2/5 of the cell: 26214.0 and a little, which a product of doubles would still round right …
+  // 2/5 of the cell: slightly above 26214.0, which a product of doubles still rounds correctly …
   expect(quantised(Math.floor((cell * 2) / 5), 50)).toBe(26_214);
-  // … and just below a half step, which it would not.
+  // … and slightly below a half step, which a product of doubles would round up.
   const half = Number((BigInt(cell) * 3n) / (65_535n * 2n));
   expect(quantised(half, 50)).toBe(1);
   expect(quantised(half + 1, 50)).toBe(2);

@@ -12,7 +12,9 @@ type Evaluate = (row: number) => Value;
 
 const NO_COLUMNS = "The columns are those of Trace.events.";
 
-/** The test that a query states. It and its test throw Errors that say what a page cannot do. */
+/**
+ * The test of a query. Parsing and testing throw Errors that name operations a page cannot perform.
+ */
 export function compileQuery(query: string, columnOf: ColumnOf): (row: number) => boolean {
   const explained = <T>(work: () => T): T => {
     try {

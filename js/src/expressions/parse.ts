@@ -82,7 +82,7 @@ function unescaped(text: string): string {
       if (code !== undefined) return String.fromCodePoint(Number.parseInt(code, 16));
       if (letter === undefined) return "";
       if ("\\'\"".includes(letter)) return letter;
-      // As in Python, an escape without a meaning stays as it is.
+      // As in Python, an escape without a meaning is kept unchanged.
       return ESCAPES[letter] ?? whole;
     },
   );

@@ -72,7 +72,7 @@ test("a reply of counters", () => {
   expect(numbers(tiles.counterMax)).toEqual(vector.columns.counter_max);
 });
 
-describe("what cannot be right is refused", () => {
+describe("invalid replies are refused", () => {
   const reply = { columns: { a: ["u16", 0, 4] as Spec } };
   test("a missing column", () => {
     expect(() => column(reply, new ArrayBuffer(8), "b", "u16")).toThrow(ProtocolError);

@@ -125,7 +125,7 @@ function classesOf(
   };
 }
 
-/** Whole numbers of a column, which a compact answer may send in a narrower type. */
+/** Whole numbers of a column; a compact reply may use a narrower type. */
 function widened<T>(
   reply: Record<string, unknown>,
   bytes: Bytes | null,
@@ -137,7 +137,7 @@ function widened<T>(
   return values instanceof Type ? values : new Type(values);
 }
 
-/** Two cells in a byte, the first one in the lower half; 15 stands for no kind. */
+/** Two cells per byte, the first one in the lower half; 15 stands for no kind. */
 function unpackKinds(pairs: Uint8Array): Uint8Array {
   const kind = new Uint8Array(2 * pairs.length);
   for (let i = 0; i < pairs.length; i += 1) {
@@ -211,7 +211,7 @@ export interface Stats {
   idle: readonly number[];
   /** The part of the window inside the rank's range. */
   data: readonly number[];
-  /** The part of the window from the rank's first device work to its last: what shares are of. */
+  /** Part of the window from the rank's first device work to its last; shares refer to it. */
   span: readonly number[];
   /** Share of the window over all ranks; empty if there are no device events. */
   kinds: Readonly<Partial<Record<Kind, number>>>;
@@ -242,14 +242,14 @@ export interface Lateness {
   collectives: readonly number[];
   /** At how many of them the rank came last, alone. */
   last: readonly number[];
-  /** Union of its waits, and what of that is not under compute. */
+  /** Union of its waits, and the part of it that compute does not cover. */
   wait: readonly number[];
   exposedWait: readonly number[];
   /** Total wait imposed on all others. */
   imposed: readonly number[];
   /** Union of its waits where one of `late` alone came last. */
   waitForLate: readonly number[];
-  /** The ranks for which the others wait. */
+  /** The ranks that the others wait for. */
   late: readonly number[];
   note: string;
 }

@@ -4,7 +4,7 @@ import { step, strength } from "../stage/lanes";
 import { arrivalWords } from "../timeline/text";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
-/** Rank 0 comes to calls 1 and 2, rank 5 late to both; ten bins of a hundred ns. */
+/** Rank 0 takes part in calls 1 and 2, rank 5 is late for both; ten bins of a hundred ns. */
 function ribbon() {
   const pack = new Packer();
   pack.add("rank", "i32", Int32Array.of(0, 0, 5, 5));
@@ -43,7 +43,7 @@ test("marks are found by rank and time, the nearest within reach", () => {
   expect(arrivalAt(found, 5, 55, 100)?.call).toBe(1);
 });
 
-test("the job's marks say who came last, or that several did", () => {
+test("the job's marks name the last rank, or report several", () => {
   const found = ribbon();
   expect(jobArrivalAt(found, 36, 3)).toMatchObject({ rank: 5, id: 17, ns: 40, ofJob: true });
   expect(jobArrivalAt(found, 85, 3)).toMatchObject({ rank: -1, call: 2 });
@@ -65,7 +65,7 @@ test("a mark shows the delay and the call; the job's mark shows the last rank an
   expect(arrivalWords(jobArrivalAt(found, 85, 5)!)[0]).toContain("several ranks come last at once");
 });
 
-test("only what is on time looks like the lane, and the latest of the job is full", () => {
+test("only on-time marks look like the lane, and the latest of the job has full strength", () => {
   expect(step(strength(0, 40), 49)).toBe(0);
   expect(step(strength(1e-6, 40), 49)).toBe(1);
   expect(step(strength(40, 40), 49)).toBe(48);

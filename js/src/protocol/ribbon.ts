@@ -1,4 +1,4 @@
-/** Decode the reply of `ribbon`: which rank came last to which collective. */
+/** Decode the reply of `ribbon`: the last rank to arrive at each collective. */
 
 import { column, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
@@ -122,7 +122,7 @@ function lowerBound(
   return low;
 }
 
-/** A rank's arrival at a time, give or take `reach`. */
+/** A rank's arrival within `reach` of a time. */
 export function arrivalAt(
   ribbon: Ribbon,
   rank: number,

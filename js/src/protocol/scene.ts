@@ -81,7 +81,7 @@ export class LaneIndex {
     return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";
   }
 
-  /** Does any rank have device events? */
+  /** Return whether any rank has device events. */
   get hasDevice(): boolean {
     return this.scene.ranks.some((rank) => rank.summary.some((row) => row.role !== "cpu"));
   }

@@ -57,7 +57,7 @@ describe("rows", () => {
     expect(choice).toEqual({ ranks: [1], tracks: keys });
   });
 
-  test("a folded rank among tracks takes in whole ranks, as a selection cannot pair them", () => {
+  test("a folded rank among tracks selects whole ranks, as a selection cannot pair them", () => {
     expect(rowsChoice([row(0, null), row(1, 0)], scene)).toEqual({ ranks: [0, 1], tracks: null });
   });
 
@@ -97,14 +97,14 @@ describe("windows", () => {
 });
 
 describe("sets of events", () => {
-  test("the event that was selected before comes along", () => {
+  test("the event that was selected before is included", () => {
     expect(toggledEvent(null, [0, 1], brief(0, 2))?.ids).toEqual([
       [0, 1],
       [0, 2],
     ]);
   });
 
-  test("a second click takes out, the last one clears", () => {
+  test("a second click removes an event, the last one clears", () => {
     const two = toggledEvent(null, [0, 1], brief(0, 2));
     const one = toggledEvent(two, null, brief(0, 1));
     expect(one?.ids).toEqual([[0, 2]]);

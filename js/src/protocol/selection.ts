@@ -99,7 +99,7 @@ export function selectionSpan(selection: SelectionJson | null, scene: Scene): Sp
   return [selection.start_ns ?? scene.range[0], selection.end_ns ?? scene.range[1]];
 }
 
-/** Add an event to a set of events, or take it out again. */
+/** Add an event to a set of events, or remove it. */
 export function toggledEvent(
   selection: SelectionJson | null,
   before: readonly [number, number] | null,
@@ -116,7 +116,7 @@ export function toggledEvent(
   return ids.length === 0 ? null : { ...EVERYTHING, ids };
 }
 
-/** Time that an event stands for, with some of what is around it. */
+/** Time of an event, with a margin around it. */
 export function roomAround(start: number, dur: number, share = 0.2): Span {
   const room = Math.max(dur * share, dur === 0 ? 500 : 30);
   return [Math.floor(start - room), Math.ceil(start + dur + room)];
@@ -241,7 +241,7 @@ export function conjuncts(query: string): string[] {
   return depth === 0 && parts.every((part) => part !== "") ? parts : [query];
 }
 
-/** Does one pair of parentheses enclose all of it? */
+/** Return whether one pair of parentheses encloses the whole text. */
 function isWrapped(text: string): boolean {
   if (!text.startsWith("(") || !text.endsWith(")")) return false;
   let depth = 0;
@@ -274,7 +274,7 @@ function pythonRepr(text: string): string {
   return `${quote}${out}${quote}`;
 }
 
-// The selection by dimension: what is chosen, and what a brush makes of it.
+// The selection by dimension, and its change by a brush.
 
 export const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
 

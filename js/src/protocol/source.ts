@@ -100,7 +100,7 @@ export interface Scene {
   steps: SceneStep[];
   phases: SceneStep[];
   truth: { level: "ok" | "warn"; text: string; problems: Problem[] };
-  /** Only in saved pages: what of the job is in the page. */
+  /** Only in saved pages: the part of the job that is in the page. */
   embedded?: {
     level: "all" | "partial";
     text: string;
@@ -181,7 +181,7 @@ export interface RowInfo {
   rank: number;
   /** null for the folded or opened rank's own head. */
   track: SceneTrack | null;
-  /** In the stage, CSS px, as the rows are scrolled now. */
+  /** Offset in the stage, CSS px, at the current scroll position. */
   top: number;
   height: number;
   open: boolean;
@@ -194,11 +194,11 @@ export interface RowInfo {
 
 /** Groups of similar ranks. One rank per group has a row and represents the others. */
 export interface Alike {
-  /** Ranks of a group, ascending, by the one that stands for them. */
+  /** Ranks of a group, ascending, by the rank that represents them. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
-  /** Groups whose ranks are shown nevertheless, by the one that stands for them. */
+  /** Groups whose ranks are shown anyway, by the rank that represents them. */
   readonly unfolded: ReadonlySet<number>;
-  /** Ranks without a row, with the one that stands for each. */
+  /** Ranks without a row, with the rank that represents each. */
   readonly hidden: ReadonlyMap<number, number>;
   /** Why a rank is not folded with most others, in words. */
   readonly why: ReadonlyMap<number, string>;
@@ -218,7 +218,7 @@ export interface Hit {
   step: SceneStep | null;
   /** On a ribbon of late arrivals: the mark there. */
   arrival?: Arrival | null;
-  /** On the badge of a row that stands for others. */
+  /** The point is on the badge of a row that represents several ranks. */
   badge?: boolean;
 }
 
@@ -230,7 +230,7 @@ export interface Overlay {
   /** Last arrival at the selected collective: its time and its rank. */
   collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
-  /** While a drag goes on: a box in time, and optionally rows. */
+  /** Box of the current drag: a time range, and optionally rows. */
   brush: { start: number; end: number; ranks: number[] | null; tracks: string[] | null } | null;
   ruler: { start: number; end: number; y: number } | null;
   /** Vertical marks set with M; `kept` ones stay. */
@@ -296,7 +296,7 @@ export interface Stage {
   rows(): readonly RowInfo[];
   /** The view as shown now (it may be on its way to the view that was set). */
   view(): Span;
-  /** Show a window; `animate` in ms, 0 at once. Clamped to a little beyond the job. */
+  /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
   setView(view: Span, animate?: number): void;
   /** Called on every change of the shown view. */
   onView(listener: (view: Span, done: boolean) => void): void;
@@ -304,7 +304,7 @@ export interface Stage {
   panBy(fraction: number): void;
   setOverlay(overlay: Partial<Overlay>): void;
   scrollBy(pixels: number): boolean;
-  /** Bring a lane's row into sight, opening nothing. False if the row is folded or filtered away. */
+  /** Scroll a lane's row into view without opening rows. False if it is folded or filtered out. */
   reveal(lane: number): boolean;
   /** Coordinates relative to `el`, CSS pixels. */
   hit(x: number, y: number): Hit;
@@ -514,7 +514,7 @@ export interface Chosen {
   window: [number, number] | null;
 }
 
-/** A drawn chart. It shows a whole frame and marks what is chosen of it. */
+/** A drawn chart. It shows a whole frame and marks the chosen part. */
 export interface ChartPanel {
   readonly el: HTMLElement;
   show(frame: PanelFrame, chosen: Chosen): void;
@@ -530,7 +530,7 @@ export interface ClassLook {
   colour: string;
   /** Told by its form as well: diagonal lines of the colour over a pale ground. */
   hatched: boolean;
-  /** Paler than the others: there, and nothing to look at. */
+  /** Paler than the others: visible, but in the background. */
   faint?: boolean;
 }
 
@@ -550,7 +550,7 @@ export interface ClassParts {
   /** Window that is divided into parts, ns since the origin. */
   start: number;
   end: number;
-  /** By class, 0 … 1 in equal parts of that time; the first stands on the ground. */
+  /** By class, 0 … 1 in equal parts of that time; the first class is drawn on the ground. */
   shares: readonly (readonly [code: number, share: readonly number[]])[];
 }
 
@@ -563,7 +563,7 @@ export interface Arrival {
   /** The late rank and its event; the rank is -1 if several came last at the same time. */
   rank: number;
   id: number;
-  /** ns after the median rank; of the job's row what the others waited, mean. */
+  /** Delay in ns after the median rank; in the job's row, the mean wait of the others. */
   ns: number;
   ofJob: boolean;
 }

@@ -34,7 +34,7 @@ export class Camera {
     return this.journey !== null;
   }
 
-  /** Another job: back to all of it, unless the view lies within it. */
+  /** Change the job: show all of it, unless the view is within it. */
   reset(range: Span): void {
     this.job = jobSpan(range);
     this.journey = null;
@@ -85,7 +85,7 @@ export class Camera {
 
 // The window of time that is shown: limits, zoom, and the way from one view to another.
 
-/** Deeper zoom shows nothing more: times are whole nanoseconds. */
+/** Min span of a view: times are whole nanoseconds. */
 export const MIN_SPAN_NS = 50;
 /** Margin on either side of the job that the view may include, as a share of the job. */
 const BEYOND = 0.02;
@@ -96,7 +96,7 @@ export function jobSpan(range: Span): Span {
   return end - start >= MIN_SPAN_NS ? [start, end] : [start, start + MIN_SPAN_NS];
 }
 
-/** `view` moved, and only then shortened, to lie within the job and a little beyond. */
+/** `view` moved, then shortened if needed, to be within the job and its margin. */
 export function clampView(view: Span, job: Span): Span {
   const beyond = Math.max((job[1] - job[0]) * BEYOND, MIN_SPAN_NS);
   const low = job[0] - beyond;
@@ -175,7 +175,7 @@ export interface Geometry {
   /** Whether the last row names the last rank to arrive at collectives. */
   readonly lateRow: boolean;
   readonly stripHeight: number;
-  /** Top of the rows and what is left for them. */
+  /** Top of the rows, and the height available for them. */
   readonly rowsTop: number;
   readonly rowsHeight: number;
   readonly narrow: boolean;
@@ -185,7 +185,7 @@ export interface Geometry {
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 
-/** `slim`: names are narrow and nothing stands on the right, however wide it is. */
+/** `slim`: names are narrow and there is no margin on the right, at any width. */
 export function geometryOf(
   width: number,
   height: number,

@@ -6,7 +6,7 @@ const JOB: Span = [0, 1e9];
 const width = ([start, end]: Span) => end - start;
 
 describe("limits", () => {
-  test("a little beyond the job on either side, no further", () => {
+  test("the view may exceed the job by a small margin on either side", () => {
     const [start, end] = clampView([-1e12, 1e12], JOB);
     expect(start).toBe(-2e7);
     expect(end).toBe(1.02e9);
@@ -55,7 +55,7 @@ describe("on the way", () => {
     for (const factor of factors) expect(factor).toBeCloseTo(factors[0]!, 4);
   });
 
-  test("one point stands still", () => {
+  test("one point keeps its position", () => {
     const fixed = (4e8 * 1e9) / (1e9 - 1e5);
     for (const share of [0.1, 0.5, 0.9]) {
       const view = between(from, to, share);
@@ -81,7 +81,7 @@ describe("on the way", () => {
 });
 
 describe("the camera", () => {
-  test("goes at once without time to spend", () => {
+  test("jumps immediately if the duration is 0", () => {
     const camera = new Camera(JOB);
     expect(camera.go([1e8, 2e8], 0, 0)).toBe(true);
     expect(camera.view).toEqual([1e8, 2e8]);

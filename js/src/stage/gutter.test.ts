@@ -34,7 +34,7 @@ describe("the one fact of a rank", () => {
   test("busy time if nothing is exposed", () => {
     expect(plain(factOf(rank, stats({ exposed: [0] }), true))[0]).toBe("busy 340 ms");
   });
-  test("a file that ends early comes before all else", () => {
+  test("a file that ends early has priority", () => {
     const cut: SceneRank = { ...rank, truncated: "gzip stream cut", range: [0, 4.4e8] };
     const fact = factOf(cut, stats(), true);
     expect(plain(fact)[0]).toBe("ends at 440.000 ms");
@@ -58,7 +58,7 @@ describe("the one fact of a rank", () => {
       note: "",
       ...changes,
     });
-  test("what a rank waits for others is said before what is exposed", () => {
+  test("the wait of a rank has priority over its exposed communication", () => {
     const fact = factOf(rank, stats(), true, lateness({}));
     expect(plain(fact)).toEqual(["waits 148 ms in all", "waits 148 ms", "148 ms"]);
     expect(plain(factOf(rank, stats(), true, lateness({ wait: [0] })))[0]).toMatch(/^exposed/);
@@ -83,7 +83,7 @@ describe("the one fact of a rank", () => {
     expect(texts(10)).toBe("waits 148 ms in all");
     expect(texts(3, 3)).toBe("waits 148 ms in all");
   });
-  test("nothing is said of figures that are not known", () => {
+  test("unknown figures are omitted", () => {
     expect(factOf(rank, null, true).texts).toEqual([]);
     expect(factOf(rank, stats({ ranks: [99] }), true).texts).toEqual([]);
   });

@@ -34,7 +34,7 @@ function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact 
 /** Min number of collectives for which the share of last arrivals is shown. */
 const LEAST_COLLECTIVES = 4;
 
-/** That the others wait for a rank, that it comes last mostly, or how long it waits itself. */
+/** Fact on lateness: the others wait for the rank, it mostly comes last, or the time it waits. */
 function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   const index = known?.at.get(rank.rank);
   if (known === null || index === undefined) return null;
@@ -53,7 +53,7 @@ function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   return { texts: [`waits ${time} in all`, `waits ${time}`, time], look: "plain" };
 }
 
-/** The one thing worth saying of a rank in this view. */
+/** The most important fact of a rank in this view. */
 export function factOf(
   rank: SceneRank,
   known: StatsByRank | null,
@@ -129,7 +129,7 @@ export function drawGutter(pen: Pen, gutter: GutterScene): void {
   const { geometry, theme, placed } = gutter;
   const { rowsTop, rowsHeight } = geometry;
   pen.rect(0, rowsTop, geometry.gutter, rowsHeight, theme.bg);
-  // Rows come from back to front; each clip range is one run of them.
+  // Rows are ordered from back to front; each clip range is one run of them.
   let from = 0;
   while (from < placed.length) {
     const { clipTop, clipBottom } = placed[from]!;
@@ -207,7 +207,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
       if (widest === undefined || widest <= free()) return free();
       if (!firm) {
         for (const lane of beside) lane.label = BRIEF[lane.label] ?? lane.label;
-        // A name that is cut may be another's as well; what a lane is called, every row repeats.
+        // A cut name may be ambiguous; the names of lanes are repeated in every row.
         if (texts !== names || widest <= free()) return free();
       }
       lanes = lanes.filter((lane) => !beside.includes(lane));
@@ -251,7 +251,7 @@ function fitName(
   return whole > 0 ? whole : pen.fitted(names.at(-1) ?? "", x, y, room, font, colour);
 }
 
-/** Three lines in a box: ranks folded into one row; filled where they are shown nevertheless. */
+/** Icon of ranks folded into one row: three lines in a box, filled if the ranks are shown. */
 function drawBadge(pen: Pen, theme: Theme, x: number, middle: number, pressed: boolean): void {
   const height = 12;
   const top = middle - height / 2;
@@ -262,7 +262,7 @@ function drawBadge(pen: Pen, theme: Theme, x: number, middle: number, pressed: b
   }
 }
 
-/** The mark of a search hit, for those in ranks that are folded away. Returns the room it takes. */
+/** Mark of search hits in folded ranks. Returns the width used. */
 function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
   const { ctx } = pen;
   ctx.beginPath();
@@ -283,7 +283,7 @@ function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
  */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
-  // A bar at the very bottom is lower than letters: its name stays above the next row.
+  // A bar at the very bottom is lower than letters: keep its name above the next row.
   return Math.min(beside, rowHeight - 3);
 }
 

@@ -19,7 +19,7 @@ describe("ticks", () => {
       expect(Math.abs(time / step - Math.round(time / step))).toBeLessThan(1e-6);
   });
 
-  test("lie within the view", () => {
+  test("are within the view", () => {
     const { times } = timeTicks(451.32e6, 453.36e6, 936, narrowLabels);
     expect(times[0]).toBeGreaterThanOrEqual(451.32e6);
     expect(times.at(-1)).toBeLessThanOrEqual(453.36e6);
@@ -32,7 +32,7 @@ describe("ticks", () => {
     expect(gap).toBeGreaterThanOrEqual(140);
   });
 
-  test("nothing to divide", () => {
+  test("an empty view has none", () => {
     expect(timeTicks(5, 5, 100, narrowLabels).times).toEqual([]);
     expect(timeTicks(0, 10, 0, narrowLabels).times).toEqual([]);
   });

@@ -1,4 +1,4 @@
-/** Draw what stands above the rows: minimap, axis, steps and phases. */
+/** Draw the area above the rows: minimap, axis, steps and phases. */
 
 import type { Minimap } from "../protocol/decode";
 import type { Ribbon } from "../protocol/ribbon";
@@ -33,7 +33,7 @@ export class MinimapPicture {
     readonly theme: Theme,
     readonly width: number,
     readonly height: number,
-    /** Colours and shares of what is busy at a time; null: by kind. */
+    /** Colours and shares of busy time; null: by kind. */
     private readonly parts: ReturnType<typeof partsAt> | null = null,
   ) {
     this.canvas = document.createElement("canvas");
@@ -197,7 +197,8 @@ function drawSteps(pen: Pen, head: HeadScene, y: number): void {
     const used = pen.firstFit(forms, from + 6, y + 11, x1 - from - 10, FONT.labelStrong, theme.ink);
     if (used === 0) continue;
     const end = goesOn ? "›" : formatDuration(step.dur);
-    // The length stands at the end of the step: where only a part is in view, it would be of that.
+    // The duration is at the end of the step. If only a part is in view, it could be read as that
+    // part's.
     if ((!begun || goesOn) && pen.width(end, FONT.label) <= x1 - from - used - 24) {
       pen.text(end, x1 - 6, y + 11, FONT.label, theme.ink2, "right");
     }

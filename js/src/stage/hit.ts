@@ -1,4 +1,4 @@
-/** Find what lies under a point. */
+/** Find the item under a point. */
 
 import { TILE_CELLS } from "../protocol/decode";
 import { arrivalAt, jobArrivalAt, type Ribbon } from "../protocol/ribbon";
@@ -100,7 +100,7 @@ function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
   const px = Math.floor((x - scene.geometry.lanesX) * scene.geometry.dpr);
   const start = scene.view[0];
   const time = timeAtX(scene.geometry, scene.view, x);
-  // Sorted by start: nothing that begins a pixel further right can be met.
+  // Sorted by start: a slice that begins a pixel further right cannot contain the point.
   let i = upperBound(lane.sliceStart, lane.slices, time + perDevicePx) - 1;
   for (let looked = 0; i >= 0 && looked < 4096; i -= 1, looked += 1) {
     const from = lane.sliceStart[i]!;
@@ -127,7 +127,7 @@ function withWait(
     const from = waits.sliceStart[i]!;
     const to = Math.min(from + waits.sliceDur[i]!, end);
     wait += Math.max(0, to - Math.max(from, slice.start));
-    // Those of a lane hardly overlap: what began before the slice can reach into it only once.
+    // Waits of a lane hardly overlap: at most one that began before the slice can reach into it.
     if (from <= slice.start) break;
   }
   return wait > 0 ? { ...slice, wait } : slice;

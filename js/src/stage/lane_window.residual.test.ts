@@ -32,7 +32,7 @@ function union(events: (readonly [number, number])[], from: number, to: number):
 const overlaps = ([start, dur]: readonly [number, number], from: number, to: number) =>
   dur === 0 ? start >= from && start < to : start < to && start + dur > from;
 
-test.each(cases)("$name: cells less their slices are what the short events cover", (one) => {
+test.each(cases)("$name: cells less their slices equal the time of short events", (one) => {
   const width = 2 ** one.level;
   for (const tile of one.tiles) {
     const { events, slices } = one.lanes.find(({ lane }) => lane === tile.lane)!;
@@ -65,7 +65,7 @@ test.each(cases)("$name: cells less their slices are what the short events cover
   }
 });
 
-test("slices below the least length stay in the cells", () => {
+test("slices below the min length stay in the cells", () => {
   const share = new Float32Array(4).fill(1);
   const count = new Int32Array(4).fill(1);
   const slices = { sliceStart: Float64Array.of(0), sliceDur: Float64Array.of(4) };

@@ -32,14 +32,14 @@ export class LaneWindow {
   busy = new Uint16Array(0);
   count = new Uint16Array(0);
   kind = new Uint8Array(0);
-  /** By cell and by slice: what tiles carry for a colouring of its own; 255 where they do not. */
+  /** Classes by cell and by slice, for colouring by class; 255 if tiles lack them. */
   classes = new Uint8Array(0);
   sliceClass = new Uint8Array(0);
   min = new Float32Array(0);
   max = new Float32Array(0);
   /** One entry per tile. */
   slots = new Uint8Array(0);
-  /** Level of the tile that stands in each slot. */
+  /** Level of the tile in each slot. */
   levels = new Uint8Array(0);
   slices = 0;
   sliceStart = new Float64Array(0);
@@ -68,7 +68,7 @@ export class LaneWindow {
     return this.first * TILE_CELLS * this.cell;
   }
 
-  /** Take the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
+  /** Load the tiles `first … last - 1` of `level` from the store. Cheap if nothing has changed. */
   update(store: TileStore, level: number, first: number, last: number): void {
     const version = store.versions[this.lane] ?? 0;
     if (
@@ -237,10 +237,10 @@ export class LaneWindow {
     return false;
   }
 
-  /** Slices that cross the border of two tiles come with both: each is kept once. */
+  /** A slice that crosses a border of tiles is in both tiles: keep it once. */
   private addSlices(tile: Tile): void {
     const added = tile.sliceStart.length;
-    // One coarse tile may stand in several slots.
+    // One coarse tile may occupy several slots.
     if (added === 0 || tile === this.added) return;
     this.added = tile;
     this.reserveSlices(this.slices + added);

@@ -124,14 +124,14 @@ describe("height is the exact share of busy time", () => {
     }
   });
 
-  test("columns stand on the lane's bottom", async () => {
+  test("columns are aligned with the lane's bottom", async () => {
     const drawn = await draw(field(50, 100));
     expect(drawn.at(100, 15)).toBe(COMPUTE);
     expect(drawn.at(100, 0)).toBe(LANE);
   });
 });
 
-describe("nothing vanishes", () => {
+describe("every event stays visible", () => {
   test("a lone event of 1 ns in a second is one pixel", async () => {
     const job: [number, number] = [0, 1e9];
     for (const start of [0, 1, 12_345_678, 499_999_999, 999_999_999]) {
@@ -176,7 +176,7 @@ describe("rectangles", () => {
     expect(drawn.at(21, 8)).toBe(LANE);
   });
 
-  test("never touch a pixel outside, wherever they begin", async () => {
+  test("do not change pixels outside of the lane", async () => {
     for (let shift = 0; shift < 5000; shift += 311) {
       for (const dur of [10_400, 12_000, 23_456]) {
         const drawn = await draw([event(100_000 + shift, dur)]);
@@ -228,7 +228,7 @@ describe("rectangles", () => {
   });
 });
 
-describe("what is not known", () => {
+describe("unknown time", () => {
   test("beyond a rank's data the lane is hatched", async () => {
     const drawn = await draw([event(50_000, 50_000)], { data: [0, 500_000] });
     const line = paints.hatchLine;
@@ -248,13 +248,13 @@ describe("what is not known", () => {
     expect(new Set(empty)).toEqual(new Set([paints.hatchLine, paints.hatchGround]));
   });
 
-  test("beyond everybody's data there is nothing to hatch", async () => {
+  test("outside of the job's data there is no hatch", async () => {
     const drawn = await draw([], { view: [500_000, 1_500_000], job: [0, 1e6] });
     expect(drawn.at(50, 8)).toBe(LANE);
     expect(drawn.at(150, 8)).toBe(pack(rgb(theme.bg)));
   });
 
-  test("cells of a coarser level stand in at 55 %, rectangles as they are", async () => {
+  test("cells of a coarser level are drawn at 55 %, rectangles as usual", async () => {
     const small = field(50, 100).filter(({ start }) => start < 400_000);
     const big = event(600_000, 300_000);
     const drawn = await draw([...small, big], { loaded: 14, height: 40 });

@@ -111,7 +111,7 @@ describe("waiting", () => {
     ).toBe(true);
   });
 
-  test("outside of the view nothing is drawn, and what crosses its edge has no border there", async () => {
+  test("nothing is drawn outside of the view; waits cut by its edge have no border there", async () => {
     const nothing = await draw([]);
     expect(nothing.used()).toEqual([]);
     const crossing = await draw([piece(900_000, 400_000)]);
@@ -126,7 +126,7 @@ describe("coming late", () => {
     return pixels((raster) => drawLate(raster, place(), lane, paints, named));
   };
 
-  test("is an outline around the time in which the others were there", async () => {
+  test("is an outline around the time in which the others had arrived", async () => {
     const { at, used } = await draw([piece(100_000, 250_000)]);
     expect(used()).toEqual(between(20, 70));
     for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.lateLine);
@@ -158,7 +158,7 @@ describe("a lane of communication", () => {
     return pixels((raster) => drawLane(raster, place(), lane, paints, null, { rects: 0 }, over));
   };
 
-  test("waits lie over its events, which go on after them", async () => {
+  test("waits are drawn over its events, which continue after them", async () => {
     const { at } = await draw([piece(300_000, 100_000)], null);
     expect(at(60, 10)).toBe(paints.waitLine);
     expect(new Set(between(62, 79).map((x) => at(x, 10)))).toEqual(
@@ -167,13 +167,13 @@ describe("a lane of communication", () => {
     expect(between(81, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
   });
 
-  test("late arrivals lie under its events", async () => {
+  test("late arrivals are drawn under its events", async () => {
     const { at } = await draw(null, [piece(200_000, 200_000)]);
     expect(at(50, 10)).toBe(paints.lateFill);
     expect(between(61, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
   });
 
-  test("without what is to be drawn over it, it is as ever", async () => {
+  test("without overlays it is drawn as before", async () => {
     const { at } = await draw(null, null);
     expect(at(90, 10)).toBe(EVENT);
     expect(at(50, 10)).toBe(pack(rgb(theme.lane)));

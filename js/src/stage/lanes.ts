@@ -30,7 +30,7 @@ const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Counts what is drawn, for the frame's figures. */
+/** Number of items drawn, for the frame's figures. */
 interface LaneCounts {
   rects: number;
 }
@@ -247,12 +247,12 @@ function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, pai
   }
 }
 
-// Draws what collectives wait: hatched over their rectangles, and outlined before the last one.
+// Draw the waits of collectives: hatched over their rectangles, and outlined before the last one.
 
 /** Narrower ones are an outline alone. */
 const FILLED_FROM_PX = 4;
 
-/** Waiting: as high as the share of the pixel's time that it takes, like the event it is part of. */
+/** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
 export function drawWaits(
   raster: LaneRaster,
   place: LanePlace,
@@ -395,7 +395,7 @@ export function drawRibbon(
   if (ribbon === null || part === undefined) return;
   const width = Math.max(1, Math.round(MARK_PX * dpr));
   let next = raster.width;
-  // From the right: what follows a mark bounds it.
+  // From the right: each mark ends at the next one.
   for (let at = part.last - 1; at >= part.first; at -= 1) {
     const x = Math.floor((timeOfBin(ribbon, ribbon.bin[at]!) - start) / resolution);
     if (x >= raster.width) continue;
@@ -463,7 +463,7 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
   }
 }
 
-// Says in words what the hatch means: a rank has no data here, or the page less than is seen.
+// Captions of the hatch: the rank has no data here, or the page holds less than the view needs.
 
 const NO_DATA = "no data";
 const COARSE = "detail not embedded";
@@ -542,7 +542,7 @@ function drawWords(
   pen.text(words, left + 5, plate + 11, FONT.label, theme.ink2);
 }
 
-// Ranks that are time lines of MPI calls: such files tell nothing of devices.
+// Ranks that are time lines of MPI calls: such files have no device events.
 
 interface WithSummary {
   summary: readonly { role: string; label: string }[];

@@ -70,7 +70,7 @@ function brief(rank: number, lane: number, start: number, dur: number, kind: Bri
 const streamOf = (rank: number) => job.scene.ranks[rank]!.tracks[2]!.lane0;
 const threadOf = (rank: number) => job.scene.ranks[rank]!.tracks[0]!.lane0;
 
-test("nothing to draw is nothing drawn", () => {
+test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);
 });
 
@@ -137,7 +137,7 @@ test("an event that is entirely out of sight has no outline", () => {
   expect(draw({ selected }, { open: new Set([2]) }).box().right).toBe(-1);
 });
 
-test("an arrow goes from the launch to the head at the kernel", () => {
+test("an arrow points from the launch to the head of the kernel", () => {
   const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
   const kernel = brief(1, streamOf(1), 1.2e8, 1e7, "compute");
   const open = { open: new Set([1]) };
@@ -170,7 +170,7 @@ test("an arrow to a folded rank ends at its lane, to one out of sight there is n
   expect(filtered.box().right).toBe(-1);
 });
 
-test("marks stand above their lane however near they are, in the colour of hits", () => {
+test("marks are above their lane at any distance, in the colour of hits", () => {
   const lane = job.scene.ranks[2]!.summary[0]!.lane;
   const bins = 808;
   const marks = {
@@ -211,7 +211,7 @@ describe("the last one's arrival at the selected collective", () => {
     expect(dashes).toBeGreaterThan(0.3);
     expect(dashes).toBeLessThan(0.9);
     expect(line.lastIndexOf(true)).toBeGreaterThan(line.length - 12);
-    // The flag stands in the last line of the strip, right of the instant.
+    // The flag is in the last line of the strip, right of the instant.
     const flag = geometry.stripTop + 16 + 2;
     expect(drawn.at(x + 3, flag)).toEqual(late);
     expect(drawn.at(x - 3, flag)[3]).toBe(0);
@@ -224,7 +224,7 @@ describe("the last one's arrival at the selected collective", () => {
     expect(box().left).toBeLessThan(geometry.lanesX + geometry.lanesWidth - 60);
   });
 
-  test.each([-1e7, 2.1e8])("at %d, out of view, nothing is said of it", (time) => {
+  test.each([-1e7, 2.1e8])("at %d, out of view, it is not drawn", (time) => {
     expect(draw({ collective: { time, rank: 3 } }).box().right).toBe(-1);
   });
 });

@@ -1,4 +1,4 @@
-/** Draw what lies over the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
+/** Draw the overlays of the rows: selection, hover, brush, ruler, notes, search marks, arrows. */
 
 import type { Brief, Overlay, SelectionJson, Span } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
@@ -107,7 +107,7 @@ function stretches(
     .filter(({ row }) => ranks === null || ranks.includes(row.rank.rank))
     .filter(({ row }) => {
       if (tracks === null) return true;
-      // A folded rank stands for its tracks.
+      // A folded rank represents its tracks.
       if (row.track === null)
         return row.rank.tracks.some(({ key }) => tracks.includes(key)) && !row.open;
       return tracks.includes(row.track.key);
@@ -225,7 +225,7 @@ const MARK_HEIGHT = 6;
 /** Marks nearer than this are drawn as one, as wide as they reach. */
 const MARK_STEP = 4;
 
-/** Triangles above the lanes. They stay however far out the view is. */
+/** Triangles above the lanes. They are visible at every zoom. */
 function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: string): void {
   const { sight, theme, geometry, view } = scene;
   const { marks, start, end, bins } = placed;
@@ -267,7 +267,7 @@ function drawMarks(pen: Pen, scene: OverlayScene, placed: PlacedMarks, colour: s
   ctx.fill();
 }
 
-// Arrows between the selected event and what it launched, or what launched it.
+// Arrows between the selected event and the events that it launched or that launched it.
 
 const LINE = 1.75;
 /** Ends nearer than this are joined by a curve that bows out to the left. */

@@ -107,7 +107,7 @@ export function paintFrame(frame: Frame, pen: Pen, overPen: Pen, raster: LaneRas
   return paintParts(frame, EVERYTHING, pen, overPen, raster, () => {});
 }
 
-/** `put` shows what was drawn into the raster. */
+/** `put` copies the raster to the canvas. */
 function paintParts(
   frame: Frame,
   dirty: Dirty,
@@ -327,7 +327,7 @@ export interface Sight {
   geometry: Geometry;
   camera: Camera;
   rows: RowsView;
-  /** Whether figures of this view can still come. */
+  /** Whether figures of this view may still arrive. */
   isLive: boolean;
 }
 

@@ -37,7 +37,7 @@ describe.each(["light", "dark"] as const)("%s theme", (name) => {
     }
   });
 
-  test("the kinds stand out from the lane", () => {
+  test("the kinds differ clearly from the lane", () => {
     for (const kind of KINDS) {
       expect(contrast(rgb(theme.kind[kind]), rgb(theme.lane))).toBeGreaterThan(3);
     }

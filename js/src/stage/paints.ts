@@ -7,7 +7,7 @@ import type { Form } from "./rows";
 /** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
 export const STEPS = 16;
 const SHADES = 3;
-/** Alpha of cells that stand in for a level that is not loaded yet. */
+/** Alpha of cells drawn in place of a level that is not loaded yet. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
 /** Host events too short for a tint and an edge. */
@@ -33,7 +33,7 @@ export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   return { r: blend(a.r, b.r), g: blend(a.g, b.g), b: blend(a.b, b.b) };
 }
 
-/** As a pixel of ImageData read in 32 bits, which are little-endian wherever browsers run. */
+/** Colour as a pixel of ImageData read in 32 bits, which are little-endian in all browsers. */
 export function pack({ r, g, b }: Rgb): number {
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 }
@@ -67,7 +67,7 @@ export function betterOn(ground: Rgb, texts: readonly [string, string]): string 
   return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
 }
 
-/** The theme's dark text, which in the dark theme is not its ink. */
+/** The theme's dark text, which differs from its ink in the dark theme. */
 function onDark(theme: Theme): string {
   return theme.name === "dark" ? theme.onKind.compute : theme.ink;
 }
@@ -106,14 +106,14 @@ export interface Paints {
   readonly ribbon: Uint32Array;
   readonly lateFill: number;
   readonly lateLine: number;
-  /** As late, of a rank that the others do not wait for. */
+  /** Counterpart of late, for a rank that the others do not wait for. */
   readonly lastFill: number;
   readonly lastLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
   /** Whether entries are classes carried by tiles, not kinds. */
   readonly byClass: boolean;
-  /** The class of what tiles say nothing of. */
+  /** Class of events whose class tiles lack. */
   readonly unknownClass: number;
   /** By class: drawn as lines over a pale ground, and that ground. */
   readonly hatched: Uint8Array;
@@ -123,7 +123,7 @@ export interface Paints {
 /** Number of distinct steps between two stops of a ramp. */
 const RAMP_STEPS = 8;
 
-/** A ramp's stops with what lies between them. */
+/** A ramp's stops and the interpolated steps between them. */
 function rampOf(stops: readonly string[]): Uint32Array {
   const out = new Uint32Array((stops.length - 1) * RAMP_STEPS + 1);
   for (let at = 0; at < out.length; at += 1) {
@@ -219,7 +219,7 @@ const HATCH_GROUND = 0.16;
 const TINT = 0.3;
 const FAINT = 0.45;
 
-/** Paints whose entries are classes instead of kinds; what lies around events is the same. */
+/** Paints whose entries are classes instead of kinds; the other colours are the same. */
 export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Classes): Paints {
   const looks = classes.looks(theme.name);
   const lane = rgb(theme.lane);
@@ -272,7 +272,7 @@ export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Class
 
 // Share of each class of events in the device work of the whole job, for the minimap.
 
-/** Packed colour and share of each class at a time; nothing outside of what is parted. */
+/** Packed colour and share of each class at a time; empty outside of the window. */
 export function partsAt(
   { start, end, shares }: ClassParts,
   looks: readonly ClassLook[],

@@ -68,7 +68,7 @@ export class Raster {
     if (rest > 0 && y >= this.top && y < this.bottom) px[y * width + x] = ramp[at + rest]!;
   }
 
-  /** Diagonal lines, `pitch` apart, over a plain ground: nothing is known here. */
+  /** Diagonal lines, `pitch` apart, over a plain ground: marks unknown time. */
   hatch(
     x0: number,
     y0: number,
@@ -85,7 +85,7 @@ export class Raster {
     const { px, width } = this;
     for (let y = Math.max(y0, this.top); y < to; y += 1) {
       const row = y * width;
-      // From the stage's origin, so that the hatch of neighbours lines up.
+      // Relative to the stage's origin, so that adjacent hatches line up.
       let phase = (left + y) % pitch;
       for (let x = left; x < right; x += 1) {
         px[row + x] = phase < thickness ? line : ground;

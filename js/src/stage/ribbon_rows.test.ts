@@ -34,7 +34,7 @@ function stack(ranks: number, each: number, ribbons = true, open?: number) {
   return { row, ribbon: row.ribbon(), heights: parts.map(({ height }) => height) };
 }
 
-test("it lies between communication and threads where rows have room", () => {
+test("it is between communication and threads if rows have room", () => {
   expect(stack(8, 50).heights).toEqual([16, 12, 5, 3, 3]);
   expect(stack(8, 61).heights).toEqual([24, 15, 5, 3, 3]);
   expect(stack(8, 61).row.height).toBe(61);
@@ -47,7 +47,7 @@ test("there is none without room, without collectives, or next to an opened rank
   expect(layoutRows(fakeJob(8, 1, 0.05).scene, STATE, 800, true).rows[0]!.ribbon()).toBeNull();
 });
 
-test("of many ranks it takes the place of the threads", () => {
+test("with many ranks it replaces the threads", () => {
   expect(stack(17, 20).heights).toEqual([16, 12, 5]);
   expect(stack(17, 20).row.height).toBe(40);
   expect(stack(48, 40).heights).toEqual([16, 12, 5]);

@@ -176,7 +176,7 @@ describe("pinned rows", () => {
     expect(rows.slice(2).map(({ rank }) => rank.rank)).toEqual([0, 1, 2, 3, 4, 6, 7]);
   });
 
-  test("stay in sight while the others scroll under them", () => {
+  test("stay in place while the others scroll under them", () => {
     const layout = layoutRows(sceneOf(64), state({ pinned: ["40"] }), 300);
     const placed = placeRows(layout, 200, 90, 300);
     const front = placed.at(-1)!;
@@ -214,7 +214,7 @@ describe("the filter", () => {
     ]);
   });
 
-  test("takes a broken expression as text", () => {
+  test("treats a broken expression as text", () => {
     expect(rowTest("stream (")?.("stream (7)")).toBe(true);
     expect(rowTest("stream (")?.("stream 7")).toBe(false);
     expect(rowTest("")).toBeNull();
@@ -224,7 +224,7 @@ describe("the filter", () => {
 describe("scrolling", () => {
   const open = layoutRows(sceneOf(4), state({ open: new Set([1]) }), 200);
 
-  test("an opened rank's head stays above its tracks, and is pushed out by the next rank", () => {
+  test("an opened rank's head stays above its tracks, until the next rank pushes it out", () => {
     const head = open.rows.find(({ rank, track }) => rank.rank === 1 && track === null)!;
     const next = open.rows.find(({ rank }) => rank.rank === 2)!;
     const inside = placeRows(open, head.top + 50, 90, 200).find(({ row }) => row === head)!;

@@ -11,14 +11,14 @@ export interface Row {
   name: string;
   /** Shorter names, used if there is less room; only for rows that stand for several ranks. */
   briefly: readonly string[];
-  /** The ranks that the row stands for, its own included. */
+  /** The ranks that the row represents, its own included. */
   like: readonly number[];
   badge: "fold" | "unfold" | null;
   /** Reason that the rank has its own row while similar ranks are folded; "" for none. */
   why: string;
   open: boolean;
   pinned: boolean;
-  /** From the top of the rows, before scrolling. */
+  /** Offset from the top of the rows, before scrolling. */
   top: number;
   height: number;
   bands(): readonly Band[];
@@ -28,14 +28,14 @@ export interface Row {
 
 export interface Layout {
   rows: readonly Row[];
-  /** Rows before this one stay in sight while the others scroll. */
+  /** Index of the first row that scrolls; the rows before it stay in place. */
   sticky: number;
   stickyHeight: number;
   height: number;
   fold: Fold;
 }
 
-/** Pinned rows that would take more than this share of the room scroll like the others. */
+/** Max share of the room for pinned rows; pinned rows beyond it scroll like the others. */
 const STICKY_SHARE = 0.6;
 const FEW_RANKS = 2;
 
@@ -215,7 +215,7 @@ export function layoutRows(scene: Scene, state: RowState, room: number, ribbons 
     if (order !== undefined) first.push({ order, rows });
     else rest.push(...rows);
   }
-  // A track stays pinned where its rank is folded away.
+  // A track stays pinned if its rank is folded away.
   for (const rank of state.alike === undefined || state.pinned.length === 0 ? [] : scene.ranks) {
     if (ranks.has(rank.rank) || state.alike?.hidden.has(rank.rank) !== true) continue;
     for (const track of tracksOf(rank)) {
@@ -370,7 +370,7 @@ export type Form = "solid" | "pale" | "bar" | "counter";
 
 export interface Band {
   lane: number;
-  /** From the top of the row. */
+  /** Offset from the top of the row. */
   top: number;
   height: number;
   form: Form;
@@ -412,7 +412,7 @@ const BARS = 2;
 /** Beside an opened rank. */
 const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
-/** From this many ranks on, threads are left to the opened rank. */
+/** From this many ranks on, threads are shown only for opened ranks. */
 const MANY_RANKS = 40;
 /** With more ranks than this that do not all fit, the ribbon takes priority over threads. */
 const RIBBON_FIRST = 16;
@@ -427,7 +427,7 @@ function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
   return rank.summary.filter((lane) => lane.role === role);
 }
 
-/** Sizes that let `count` folded ranks use `room`; never smaller than legible, then they scroll. */
+/** Sizes with which `count` folded ranks fit into `room`; if too small to read, the rows scroll. */
 function foldOf(
   ranks: readonly SceneRank[],
   count: number,
@@ -495,7 +495,7 @@ function compactFold(each: number, hasComm: boolean): Fold {
   };
 }
 
-/** Give room that is left to the device lanes, as far as they may grow. */
+/** Distribute remaining room to the device lanes, up to their max height. */
 function grown(fold: Fold, each: number): Fold {
   const most = GROWN.gpu - fold.gpu + (GROWN.comm - fold.comm);
   const extra = Math.max(0, Math.min(each - fold.height, most));
@@ -617,14 +617,14 @@ function trackBands(track: SceneTrack, name: string): Band[] {
 
 // Similar ranks folded into one row: the groups, and the position of their badge.
 
-/** Space of the badge in the gutter, CSS px: what a press on the row means it for. */
+/** Width of the badge in the gutter, CSS px; a press within it is meant for the badge. */
 interface BadgeSpot {
   left: number;
   right: number;
 }
 
 export const BADGE_WIDTH = 14;
-/** Left of the badge and right of it, for those who do not aim well. */
+/** Tolerance left and right of the badge, CSS px. */
 const REACH = 5;
 
 /** Left edge of the badge: next to an opened rank, arrows come first. */
@@ -640,7 +640,7 @@ export function badgeSpot(fold: Fold): BadgeSpot {
   };
 }
 
-/** The ranks that are shown in the row of `rank`: its own first of all, then those it stands for. */
+/** Ranks shown in the row of `rank`: its own first, then those that it represents. */
 function standsFor(
   alike: Alike | null | undefined,
   rank: number,

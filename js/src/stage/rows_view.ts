@@ -107,7 +107,7 @@ export class RowsView {
 export interface LaneSpot {
   band: Band;
   placed: PlacedRow;
-  /** In the stage, CSS px, before clipping. */
+  /** Offset in the stage, CSS px, before clipping. */
   y: number;
   /** Visible part of the lane. */
   top: number;
@@ -149,7 +149,7 @@ export class Sightings {
     return this.heads.get(rank) ?? null;
   }
 
-  /** The band that stands for an event whose own lane is folded away. */
+  /** The band that represents an event whose own lane is folded away. */
   standIn({ rank, lane, kind }: Brief): LaneSpot | null {
     const row = this.head(rank)?.row;
     if (row === undefined) return null;
@@ -206,7 +206,7 @@ function headOf(layout: Layout, rank: SceneRank): Row | null {
   return layout.rows.find((row, i) => i >= layout.sticky && row.rank.rank === rank.rank) ?? null;
 }
 
-/** The scroll at which the rank that is at the top of `before` is at the same height in `after`. */
+/** The scroll that keeps the rank at the top of `before` at the same height in `after`. */
 export function anchored(before: Layout, after: Layout, scroll: number): number {
   const top = scroll + before.stickyHeight;
   const at = before.rows.find((row, i) => i >= before.sticky && row.top + row.height > top);
@@ -241,7 +241,7 @@ export function scrollTo(
   if (band === undefined) return null;
   const top = row.top + band.top;
   const bottom = top + band.height;
-  // An opened rank's head covers what scrolls under it.
+  // An opened rank's head covers rows that scroll under it.
   const cover = layout.stickyHeight + (row.track === null ? 0 : layout.fold.height);
   if (top - cover - REVEAL_PAD < scroll) return clampScroll(layout, room, top - cover - REVEAL_PAD);
   if (bottom + REVEAL_PAD > scroll + room)
@@ -251,7 +251,7 @@ export function scrollTo(
 
 // Rows that a scene needs above its lanes, and the resulting positions.
 
-/** Whether ranks come to collectives, so that some may come late. */
+/** Whether ranks have matched collectives, so that some may be late. */
 function saysLate(scene: Scene): boolean {
   return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }

@@ -97,12 +97,12 @@ describe("drawing", () => {
     await vi.waitFor(() => expect(frames.at(-1)).toBeDefined());
   });
 
-  test("out of sight it asks for nothing and draws nothing, and makes up for it later", async () => {
+  test("out of sight it neither requests nor draws, and catches up later", async () => {
     mount();
     await drawn();
     await rested();
     box.style.top = "3000px";
-    // Browsers tell what is in sight once a frame.
+    // Browsers report visibility once a frame.
     for (let i = 0; i < 4; i += 1) await new Promise((done) => requestAnimationFrame(done));
     const [asked, painted] = [source.asked.length, frames.length];
     const [start, end] = job.scene.range;
@@ -129,7 +129,7 @@ describe("drawing", () => {
     expect(pixel(over(), stage.xOf(event.start + event.dur / 2), y)[3]).toBeGreaterThan(100);
   });
 
-  test("a hidden output costs nothing and comes back", async () => {
+  test("a hidden output does no work and is restored", async () => {
     mount(0, 0);
     await new Promise((resolve) => requestAnimationFrame(resolve));
     expect(source.asked).toHaveLength(0);
@@ -139,7 +139,7 @@ describe("drawing", () => {
     expect(stats.lanes).toBeGreaterThan(8);
   });
 
-  test("follows the width of its place: margin, gutter, nothing cut", async () => {
+  test("follows the width of its container: margin, gutter, nothing cut", async () => {
     mount(1100);
     await drawn();
     expect(stage.xOf(stage.view()[0])).toBe(164);
@@ -214,8 +214,8 @@ describe("the view", () => {
   });
 });
 
-describe("what lies under the pointer", () => {
-  test("a rectangle, with all that is known of it", async () => {
+describe("the hit under the pointer", () => {
+  test("a rectangle, with all known fields", async () => {
     mount();
     await drawn();
     const event = nccl.events[4]!;
@@ -256,7 +256,7 @@ describe("what lies under the pointer", () => {
     }
   });
 
-  test("each region, and nothing beyond", async () => {
+  test("each region, and none outside", async () => {
     mount();
     await drawn();
     const region = (x: number, y: number) => stage.hit(x, y).region;
@@ -326,7 +326,7 @@ describe("rows", () => {
 });
 
 describe("names from a trace", () => {
-  test("are text, whatever they say", async () => {
+  test("are text, whatever they contain", async () => {
     const evil = fakeJob(1, 1, 0.05);
     for (const lane of evil.lanes) {
       for (const event of lane.events) event.name = "<img src=x onerror=alert(1)>";
@@ -366,7 +366,7 @@ test("another scene replaces the first", async () => {
   expect(stage.view()).toEqual(other.scene.range);
 });
 
-test("a hundred stages come and go without a trace", async () => {
+test("a hundred stages are created and removed without a leak", async () => {
   const observed = new Set<Element>();
   const observe = vi.spyOn(ResizeObserver.prototype, "observe").mockImplementation((el) => {
     observed.add(el);

@@ -114,7 +114,7 @@ function pixel(x: number, y: number): string {
 const colour = (hex: string): string => Object.values(rgb(hex)).join();
 const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
 
-/** Heights of a rank's row at which its ribbon is. */
+/** Heights of a rank's row that contain its ribbon. */
 function ribbonOf(rank: number, time: number): number[] {
   const { top, height } = rowOf(rank);
   const x = stage.xOf(time) + 1;

@@ -44,7 +44,7 @@ class DrawnStage implements Stage {
   private geometry: Geometry;
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
-  /** The view whose arrival the listeners have heard of. */
+  /** The view last reported to the listeners as final. */
   private told: Span | null = null;
   /** The geometry is that of this scene. */
   private measured = false;

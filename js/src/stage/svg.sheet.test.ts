@@ -4,7 +4,7 @@ import { attribute, escaped, Sheet } from "./svg";
 const RED = 'fill="#ff0000"';
 const BLUE = 'fill="#0000ff"';
 
-/** The paths of a sheet, in the order in which they are painted. */
+/** The paths of a sheet, in painting order. */
 function paths(sheet: Sheet): string[] {
   return sheet
     .svg(10, 10, "t")
@@ -26,7 +26,7 @@ describe("shapes are merged if the picture stays the same", () => {
     expect(paths(sheet)).toEqual([`<path d="M0 8V4H2V6H3V8z" ${RED}/>`]);
   });
 
-  test("a colour goes on past others that lie elsewhere", () => {
+  test("a colour continues past others elsewhere", () => {
     const sheet = new Sheet();
     for (let x = 0; x < 8; x += 2) {
       sheet.box(x, 0, x + 1, 8, RED);
@@ -35,7 +35,7 @@ describe("shapes are merged if the picture stays the same", () => {
     expect(paths(sheet)).toHaveLength(2);
   });
 
-  test("what lies over something stays over it", () => {
+  test("shapes above others stay above them", () => {
     const sheet = new Sheet();
     sheet.box(0, 0, 8, 8, RED);
     sheet.box(2, 2, 4, 4, BLUE);
@@ -50,6 +50,6 @@ test("colours are as every reader knows them", () => {
   expect(attribute("fill", "#123456", 0.4)).toBe('fill="#123456" fill-opacity="0.4"');
 });
 
-test("names are text, whatever they hold", () => {
+test("names are text, whatever they contain", () => {
   expect(escaped('<b a="1">&\u0001\ud800')).toBe("&lt;b a=&quot;1&quot;&gt;&amp;\ufffd\ufffd");
 });

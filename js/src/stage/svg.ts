@@ -58,7 +58,7 @@ class SvgContext implements Settings {
   ) {}
 
   setTransform(): void {
-    // Everything comes in CSS px.
+    // All arguments are in CSS px.
   }
 
   save(): void {
@@ -288,7 +288,7 @@ function drawLegend(pen: Pen, frame: Frame, y: number): void {
   const top = y - KEY_PX + 1;
   const { keys } = frame.lanes;
   for (const { name, looks } of keys ?? []) x = classKey(pen, frame, [x, y], name, looks);
-  // By class, kinds are what the totals on the right are of.
+  // With classes, the legend of kinds belongs to the totals on the right.
   const kinds = kindsIn(frame).filter((kind) => keys === null || OF_DEVICE.has(kind));
   for (const kind of geometry.margin > 0 || keys === null ? kinds : []) {
     const word = { communication: "comm", cpu: "CPU" }[kind as string] ?? kind;
@@ -347,7 +347,7 @@ function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
   return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
 }
 
-// Takes what is drawn into a raster as shapes instead of pixels.
+// Record raster drawing as shapes instead of pixels.
 
 class SvgRaster implements LaneRaster {
   private top = 0;
@@ -445,7 +445,7 @@ function hex(pixel: number): string {
 
 // Collects shapes and text as SVG, the first of them lowest.
 
-/** So many shapes of other colours may lie between two that become one path. */
+/** Max number of shapes of other colours between two shapes that are merged into one path. */
 const REACH = 12;
 
 interface Skyline {
@@ -456,7 +456,7 @@ interface Skyline {
   data: string;
 }
 
-/** Boxes of one colour that nothing drawn between them lies over. */
+/** Boxes of one colour that no shape drawn between them covers. */
 interface Batch {
   fill: string;
   data: string[];
@@ -471,7 +471,7 @@ interface Paint {
   alpha: number;
 }
 
-/** A CSS colour as what every SVG reader knows: six digits, and how far it covers. */
+/** A CSS colour in a form that every SVG reader supports: six digits, and an opacity. */
 function paintOf(css: string): Paint {
   const channels = /^rgb\((\d+) (\d+) (\d+)\)$/.exec(css);
   if (channels !== null) {
@@ -489,7 +489,7 @@ function num(value: number): string {
   return String(Math.round(value * 100) / 100 || 0);
 }
 
-/** As XML may hold it: most control characters and halves of surrogate pairs cannot be. */
+/** Text that is valid in XML: most control characters and lone surrogates are not allowed. */
 export function escaped(text: string): string {
   return (
     text

@@ -44,7 +44,7 @@ test("requests the visible tiles immediately, and reports when they are there", 
   expect(told).toBe(1);
 });
 
-test("while one request is out no other goes; then the newest view's", async () => {
+test("while one request is pending no other is sent; then the newest view's", async () => {
   source.held = [];
   loader.show(sight(0, 1e8));
   loader.show(sight(0, 1e6));
@@ -55,7 +55,7 @@ test("while one request is out no other goes; then the newest view's", async () 
   expect(levels().slice(0, 2)).toEqual([16, 3]);
 });
 
-test("asks next for what an answer left out, and takes none of it for empty", async () => {
+test("requests the parts that a reply left out, and does not treat them as empty", async () => {
   const whole = source.ask.bind(source);
   vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
     const [part] = request.parts as { lanes: number[]; first: number; last: number }[];
@@ -73,7 +73,7 @@ test("asks next for what an answer left out, and takes none of it for empty", as
   expect(told).toBe(2);
 });
 
-test("unpacks what comes zipped", async () => {
+test("unpacks compressed replies", async () => {
   vi.useRealTimers();
   const whole = source.ask.bind(source);
   vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
@@ -94,7 +94,7 @@ test("unpacks what comes zipped", async () => {
   expect(store.size).toBeGreaterThan(1000);
 });
 
-test("asks ahead only when things rest, and not of a busy kernel", async () => {
+test("prefetches only when the view is still, and not from a busy kernel", async () => {
   loader.show(sight(5e7, 1e7));
   await settle();
   expect(source.asked).toHaveLength(1);
@@ -107,7 +107,7 @@ test("asks ahead only when things rest, and not of a busy kernel", async () => {
   expect(source.asked.length).toBeGreaterThan(1);
 });
 
-test("comes to rest when everything is there", async () => {
+test("stops when everything is loaded", async () => {
   loader.show(sight(5e7, 1e7));
   await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
   const asked = source.asked.length;
@@ -132,7 +132,7 @@ test("after a failure it waits, retries, then waits for another view", async () 
   expect(loader.pending).toBe(false);
 });
 
-test("destroyed, it takes no answer and asks nothing", async () => {
+test("once destroyed, it ignores replies and sends no request", async () => {
   source.held = [];
   loader.show(sight(0, 1e8));
   loader.destroy();

@@ -51,7 +51,7 @@ export class TileLoader {
     private readonly onTiles: () => void,
   ) {}
 
-  /** Called with every change of what is shown. */
+  /** Called with every change of the visible part. */
   show(sight: Sight): void {
     this.sight = sight;
     this.failures = 0;
@@ -64,7 +64,7 @@ export class TileLoader {
     clearTimeout(this.idleTimer);
   }
 
-  /** Does the picture lack tiles? */
+  /** Return whether the picture lacks tiles. */
   get pending(): boolean {
     return this.sight !== null && planVisible(this.store, this.sight) !== null;
   }
@@ -144,7 +144,7 @@ function answered(parts: readonly TilePart[], left: unknown): readonly TilePart[
   });
 }
 
-// Everything that the stage asks for: tiles, totals of the view, the minimap, marks.
+// All requests of the stage: tiles, totals of the view, the minimap, marks.
 
 const STATS_WAIT_MS = 90;
 const MARKS_WAIT_MS = 90;
@@ -272,7 +272,7 @@ export class StageData {
     this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
     const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
     if (this.hasDevice) this.statsAsk.ask(window);
-    // Matching the collectives takes a while the first time: what is drawn without it comes first.
+    // The first matching of collectives is slow: request everything independent of it first.
     if (this.hasCollectives && (this.stats !== null || this.lateness !== null)) {
       this.latenessAsk.ask(window);
     }
@@ -297,7 +297,7 @@ export class StageData {
     for (const ask of this.asks) ask.retry();
   }
 
-  /** Ask for nothing more until the next `show`. */
+  /** Send no request until the next `show`. */
   rest(): void {
     this.loader.rest();
   }
@@ -343,7 +343,7 @@ interface Wanted {
 
 export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): Promise<WholeRows> {
   const { lanes, view, resolution, classed, ribbons } = wanted;
-  // A store of its own, without a limit: none of it may be dropped before it is drawn.
+  // Use a separate store without a limit: no tile may be evicted before it is drawn.
   const store = new TileStore(scene.lanes, Number.POSITIVE_INFINITY);
   store.classed = classed;
   const level = levelOf(resolution);
@@ -367,7 +367,7 @@ export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): P
   return { windows, names: store.names, ribbon };
 }
 
-// The lane windows of the lanes in sight, kept while they may come back.
+// Lane windows of the visible lanes, cached while they may return.
 
 /** Windows kept beyond those in sight. */
 const SPARE = 256;

@@ -115,7 +115,7 @@ describe("the plan", () => {
     expect([0.01, 1, 1.99, 2, 1000, 2 ** 60].map(levelOf)).toEqual([0, 0, 0, 1, 9, 52]);
   });
 
-  test("tiles touch the view and lie in the job", () => {
+  test("tiles touch the view and are within the job", () => {
     expect(tilesOf([0, 256], 0, [0, 1e6])).toEqual({ first: 0, last: 1 });
     expect(tilesOf([255, 257], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
     expect(tilesOf([-500, 300], 0, [0, 1e6])).toEqual({ first: 0, last: 2 });
@@ -124,7 +124,7 @@ describe("the plan", () => {
     expect(tilesOf([2000, 3000], 0, [0, 256])).toEqual({ first: 7, last: 7 });
   });
 
-  test("asks for what is missing in rectangles", () => {
+  test("requests missing tiles in rectangles", () => {
     const store = new TileStore(8);
     store.add([part([0], 0, 2)], reply(0, []));
     const request = missing(store, [0, 1, 2], 0, [0, 1024], [0, 1e6])!;
@@ -132,12 +132,12 @@ describe("the plan", () => {
     expect(request.tiles).toBe(10);
   });
 
-  test("a request is not larger than its limit, the top lanes come first", () => {
+  test("a request is limited in size, the top lanes come first", () => {
     const request = missing(new TileStore(8), [0, 1, 2], 0, [0, 1024], [0, 1e6], 6)!;
     expect(request.parts).toEqual([part([0], 0, 4), part([1], 0, 2)]);
   });
 
-  test("first what is in sight, then what may come", () => {
+  test("visible tiles come first, then likely ones", () => {
     const store = new TileStore(8);
     const asked: [number, number[]][] = [];
     const answer = (request: ReturnType<typeof planVisible>) => {
@@ -168,7 +168,7 @@ describe("a window over a lane", () => {
     return window;
   };
 
-  test("takes exact tiles as they are", () => {
+  test("uses exact tiles unchanged", () => {
     const store = new TileStore(1);
     store.add([part([0], 0, 2)], reply(3, [{ lane: 0, index: 1, busy: (c) => c }]));
     const window = windowOf(store, 3, 0, 2);
@@ -206,7 +206,7 @@ describe("a window over a lane", () => {
     expect(window.pending).toBe(true);
   });
 
-  test("stretched cells do not smear the time of the slices that come with them", () => {
+  test("stretched cells do not smear the time of their slices", () => {
     const store = new TileStore(1);
     // One event covers the right half of cell 0 and all of cells 1 and 2 (cells of 16 ns).
     const tile: Given = {
@@ -223,7 +223,7 @@ describe("a window over a lane", () => {
     expect(window.count.slice(0, 16).every((value) => value === 0)).toBe(true);
   });
 
-  test("tiles without classes are drawn until those with classes come", () => {
+  test("tiles without classes are drawn until tiles with classes arrive", () => {
     const store = new TileStore(1);
     const slices: [number, number, number][] = [[4, 10, 20]];
     const parts = [part([0], 0, 2)];
@@ -271,7 +271,7 @@ describe("a window over a lane", () => {
     expect(window.busy[0]).toBe(5);
   });
 
-  test("nothing loaded is missing, not empty", () => {
+  test("missing tiles are pending, not empty", () => {
     const window = windowOf(new TileStore(1), 4, 0, 1);
     expect(window.slots[0]).toBe(SLOT.missing);
     expect(window.pending).toBe(true);

@@ -71,7 +71,7 @@ const LANES = 2 ** 40;
 export class TileStore {
   /** Short names by key; keys mean the same for as long as the scene lives. */
   readonly names = new Map<number, string>();
-  /** Grows with each change of a lane's tiles, so that what is derived from them can be kept. */
+  /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
   readonly versions: Uint32Array;
   /** Whether tiles without classes count as missing; they are drawn until others arrive. */
   classed = false;
@@ -91,7 +91,7 @@ export class TileStore {
     return this.bytes;
   }
 
-  /** A new moment: what is read from now on counts as used later than what was read before. */
+  /** Advance the clock of use: later reads count as more recent than earlier ones. */
   tick(): void {
     this.clock += 1;
   }
@@ -248,7 +248,7 @@ export interface Sight {
   lanes: readonly number[];
   /** Lanes that scrolling would bring into sight. */
   nearby: readonly number[];
-  /** Beyond lies nothing to ask for. */
+  /** No tiles exist outside of this span. */
   range: Span;
 }
 
@@ -261,13 +261,13 @@ export function levelOf(resolution: number): number {
 export function tilesOf(view: Span, level: number, range: Span): { first: number; last: number } {
   const width = TILE_CELLS * 2 ** level;
   const start = Math.max(view[0], range[0]);
-  // An event of no length may lie on the very end of the job.
+  // An event of length 0 may be exactly at the end of the job.
   const end = Math.min(view[1], range[1] + 1);
   const first = Math.floor(start / width);
   return { first, last: Math.max(first, Math.ceil(end / width)) };
 }
 
-/** Rectangles of what is missing of `lanes` within `view`, at most `most` tiles. */
+/** Rectangles of the missing tiles of `lanes` within `view`, at most `most` tiles. */
 export function missing(
   store: TileStore,
   lanes: readonly number[],
@@ -319,7 +319,7 @@ export function planAhead(store: TileStore, sight: Sight): TileRequest | null {
     [lanes, level - 1, inner],
     [lanes, level + 1, wide],
     [nearby, level, view],
-    // Farther out, to have something to stretch wherever a view goes while the kernel is busy.
+    // Coarser tiles, to have something to stretch if the view moves while the kernel is busy.
     [lanes, level + 3, [view[0] - 8 * span, view[1] + 8 * span]],
     [lanes, levelOf((sight.resolution * (range[1] - range[0])) / span), range],
   ];
