@@ -265,8 +265,8 @@ export function delaysOf({ start, late }: Part): Pieces {
 }
 
 /**
- * When a rank does nothing but wait: the union of its waits less all its transfers. Of waits that
- * overlap, each moment is of the one that comes first in order.
+ * Time in which a rank only waits: the union of its waits less all its transfers. Where waits
+ * overlap, the time belongs to the first one in order.
  */
 export function waitsWithoutTransfers(part: Part): Pieces {
   const waits = waitsOf(part);
@@ -344,7 +344,7 @@ function inOrder(start: Float64Array, dur: Float64Array): Pieces {
 /** One rank's figures in any window. */
 export class RankLateness {
   private readonly waited: Cover;
-  /** By the ranks, which change with the window, but seldom. */
+  /** Cover by late ranks; these rarely change with the window. */
   private readonly waitedFor = new Map<string, Cover>();
 
   /** `exposed`: its wait that is not under compute, before any instant. */
@@ -416,7 +416,7 @@ export function lateness(
   for (const name of ["collectives", "last", "wait", "exposed_wait", "imposed"] as const) {
     reply[name] = figures.map((one) => one[name]);
   }
-  // In a window as in the whole job: of those the ones that somebody waits for here.
+  // Late ranks of the whole job, limited to ranks that delay others in this window.
   const late = ranks.flatMap(({ rank }, i) =>
     ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
@@ -557,7 +557,7 @@ export class Ribbon {
     return marks;
   }
 
-  /** The one of each bin that the others waited longest for, the first among equals. */
+  /** The most expensive call of each bin, the first among equals. */
   private costliest({ start, end }: Asked, binOf: BinOf): JobMark[] {
     const best = new Map<number, number>();
     this.calls.forEach(({ time, wait }, at) => {

@@ -249,7 +249,7 @@ export function walkBelow(values: Sorted, limit: number, from: number): number {
   return countBelow(values, limit, low, Math.min(high, values.length));
 }
 
-// Long work in pieces, so that the page paints and listens in between.
+// Run long work in slices, so that the page can paint and handle events in between.
 
 const LONGEST_MS = 12;
 

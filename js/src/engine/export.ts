@@ -364,6 +364,6 @@ export function download(name: string, file: Blob): void {
   document.body.append(link);
   link.click();
   link.remove();
-  // The download has begun when the click was handled; the file may be forgotten after it.
+  // The download begins while the click is handled; the URL can be revoked later.
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }

@@ -1,4 +1,4 @@
-/** One rank's data as panels use it, with masks of selections and notes. */
+/** Data of one rank for panels, with masks of selections and notes. */
 
 import { compileQuery } from "../expressions/evaluate";
 import { readClauses } from "../protocol/selection";

@@ -172,7 +172,7 @@ export class PageSource implements Source {
     const over = await this.job.overlayLane(lane);
     if (over !== null) return json({ time: snap(over, time, tolerance) });
     const rank = await this.job.rank(this.job.rankOfLane(lane));
-    // Nothing to hold on to where single events are not known.
+    // Single events are unknown, so there is no edge to snap to.
     if (rank instanceof Overview) return json({ time: null });
     return json({ time: snap(rank.lane(lane), time, tolerance) });
   }

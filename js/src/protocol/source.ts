@@ -52,8 +52,8 @@ export interface SceneRank {
   /** Set if the file ends early. */
   truncated: string | null;
   /**
-   * Only in saved pages, of ranks without their single events: cells finer than 2^this ns are not
-   * embedded, and what tiles of finer levels say is spread evenly.
+   * Only in saved pages, for ranks without single events: cells finer than 2^this ns are not
+   * embedded, and tiles of finer levels spread the values evenly.
    */
   overview_level?: number;
   problems: number;
@@ -275,7 +275,7 @@ export interface FrameStats {
 
 /**
  * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
- * store and scrolling; it knows nothing of toolbars, panels, keys or shared state.
+ * store and scrolling; it does not depend on toolbars, panels, keys or shared state.
  */
 export interface Stage {
   readonly el: HTMLElement;
@@ -285,9 +285,9 @@ export interface Stage {
   setTheme(theme: ThemeName): void;
   setColor(color: "kind" | "name"): void;
   /**
-   * Colour events by the classes that tiles carry; null: by kind or name. As long as they are not
-   * `known`, all events are drawn as of the last class. `parts`: what they take of the minimap;
-   * null: that is by kind.
+   * Colour events by the classes in the tiles; null: by kind or name. Until the classes are
+   * `known`, all events are drawn with the last class. `parts`: shares of the classes in the
+   * minimap; null: the minimap shows kinds.
    */
   setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void;
   /** Leave the width to the lanes: narrow names, no totals on the right. */

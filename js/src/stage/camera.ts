@@ -25,7 +25,7 @@ export class Camera {
     return this.shown;
   }
 
-  /** The view that the shown one is on its way to. */
+  /** Target view of the current animation. */
   get target(): Span {
     return this.goal;
   }
@@ -55,8 +55,8 @@ export class Camera {
   }
 
   zoom(factor: number, atTime: number, length: number, now: number): boolean {
-    // From the goal, so that quick repeated steps add up; the pointer's time stays under it only
-    // if it is measured in the goal as well.
+    // Start from the goal, so that quick repeated steps add up. Measure the pointer's time in the
+    // goal as well, to keep it under the pointer.
     const share = (atTime - this.shown[0]) / (this.shown[1] - this.shown[0]);
     const at = this.goal[0] + share * (this.goal[1] - this.goal[0]);
     return this.go(zoomed(this.goal, factor, at), length, now);

@@ -313,9 +313,8 @@ function grown<T extends { set(source: T): void }>(from: T, to: T): T {
   return to;
 }
 
-// * What of a lane's cells is left for the events that are too short to be rectangles. Cells
-// count every event; a rectangle shows its own time exactly, so that time is taken out of its
-// cells.
+// Part of a lane's cells that belongs to events too short to be rectangles. Cells count every
+// event; a rectangle shows its own time exactly, so that time is subtracted from its cells.
 
 interface SliceColumns {
   readonly sliceStart: Float64Array;
@@ -338,7 +337,7 @@ export function takeOut(
   leastNs: number,
 ): void {
   const { sliceStart, sliceDur } = slices;
-  // Slices of a summary lane may overlap, its cells hold their union: no time goes twice.
+  // Slices of a summary lane may overlap, and its cells hold their union: subtract time only once.
   let reached = Number.NEGATIVE_INFINITY;
   for (let i = first; i < last; i += 1) {
     const dur = sliceDur[i]!;

@@ -290,8 +290,8 @@ function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: S
 }
 
 /**
- * The longest part of a slice that is in view and that no later slice lies over: events of several
- * streams overlap in a summary lane.
+ * The longest visible part of a slice that no later slice covers: events of several streams
+ * overlap in a summary lane.
  */
 function widestInSight(lane: LaneWindow, index: number, view: Span): Span {
   const end = Math.min(lane.sliceStart[index]! + lane.sliceDur[index]!, view[1]);

@@ -45,9 +45,9 @@ export class Raster {
   }
 
   /**
-   * A column of one pixel's width that stands on `base` and is `size` high. The topmost pixel
-   * shows by its strength how far it is covered: `ramp[at + 0 … at + steps]` goes from nothing to
-   * the full colour.
+   * Draw a column one pixel wide, from `base` up to the height `size`. The strength of the topmost
+   * pixel is the share of it that is covered: `ramp[at + 0 … at + steps]` goes from nothing to the
+   * full colour.
    */
   column(
     x: number,

@@ -258,8 +258,8 @@ export function naturalHeight(scene: Scene, state: RowState): number {
 }
 
 /**
- * The ranks to open at first: one rank alone looks lost when it is folded, two where both fit into
- * `room`. More stay folded, so that they can be compared.
+ * The ranks to open initially: a single rank, or two ranks if both fit into `room`. More ranks stay
+ * folded, so that they can be compared.
  */
 export function defaultOpen(scene: Scene, room: number): ReadonlySet<number> {
   const ranks = scene.ranks.map(({ rank }) => rank);

@@ -19,7 +19,7 @@ export class RowsView {
   sight = new Sightings([]);
   /** Lanes in sight, from the top. */
   lanes: readonly number[] = [];
-  /** Lanes that are drawn over those in sight. */
+  /** Lanes drawn over the visible ones. */
   over: readonly number[] = [];
   /** Lanes that scrolling by one screen would bring into sight. */
   nearby: readonly number[] = [];
@@ -194,7 +194,7 @@ export class Sightings {
 
 // Scroll position of the rows, and its adjustment to changes of the rows.
 
-/** Air left around a lane that is brought into sight. */
+/** Margin around a lane that is scrolled into view. */
 const REVEAL_PAD = 8;
 
 export function clampScroll(layout: Layout, room: number, scroll: number): number {

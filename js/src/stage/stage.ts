@@ -252,7 +252,7 @@ class DrawnStage implements Stage {
   private resized(): void {
     const before = this.geometry;
     this.measure();
-    // Now, as a resized canvas is blank until it is drawn on.
+    // Draw immediately: a resized canvas is blank.
     if (this.geometry !== before) this.draw(performance.now());
   }
 

@@ -256,8 +256,8 @@ export class StageData {
   }
 
   /**
-   * Ask for what the picture needs. `width` is that of the lanes in CSS px, `over` lanes drawn over
-   * those in sight.
+   * Request the data of a picture. `width` is the lanes' width in CSS px; `over` are the lanes drawn
+   * over the visible ones.
    */
   show(
     sight: Sight,

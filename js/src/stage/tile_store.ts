@@ -230,7 +230,7 @@ function counterTile(reply: TilesReply, i: number): Tile {
 
 /** The protocol's deepest level. */
 export const MAX_LEVEL = 52;
-/** Tiles in one request: well below a megabyte of answer even where every one is full. */
+/** Max number of tiles in one request: the reply is well below 1 MB even if every tile is full. */
 const REQUEST_TILES = 512;
 
 export interface TileRequest {
