@@ -1,4 +1,4 @@
-/** What each command does; keys, buttons and menus call these. */
+/** Commands of the timeline; keys, buttons and menus call these. */
 
 import { selectionSpan } from "../protocol/selection";
 import type { Kind, Span } from "../protocol/source";
@@ -200,7 +200,7 @@ export class Commands {
     return true;
   }
 
-  /** Of the row under the pointer, else of the selected event's. */
+  /** Fold or unfold the group of the row under the pointer, else of the selected event's row. */
   private foldGroup(): boolean {
     const { folding, hover, picking, rows, status } = this.parts;
     if (rows.alike === null) return false;

@@ -1,4 +1,4 @@
-/** What the parts of a timeline share: context, events, errors, notes, accessibility. */
+/** State shared by the parts of a timeline: context, events, errors, notes, accessibility. */
 
 import type { ObservedSource } from "../connection/answering";
 import type { Shared } from "../connection/store";
@@ -79,7 +79,7 @@ export function debounce(
   return Object.assign(later, { cancel });
 }
 
-// What must be said over the lanes: nothing in this window, nothing matches, a failed request.
+// Messages over the lanes: nothing in this window, nothing matches, a failed request.
 
 interface Way {
   text: string;

@@ -25,7 +25,7 @@ import { type Context, debounce, Emitter } from "./context";
 import type { Rows } from "./rows";
 import { arrivalWords, cutWords } from "./text";
 
-/** After resting this long on a cell, its exact figures are asked for. */
+/** After resting this long on a cell, the pointer requests its exact figures. */
 const DWELL_MS = 140;
 /** The view has rested so long before what is under the pointer is named again. */
 const REST_MS = 90;
@@ -35,7 +35,7 @@ interface CellFacts {
   count: number;
   busy: number;
   longest: Brief | null;
-  /** Of a counter's lane. */
+  /** Set only for a counter's lane. */
   min: number | null;
   max: number | null;
 }
@@ -49,7 +49,7 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u2009%`;
 }
 
-/** Which ranks a row stands for, or why it has one of its own. */
+/** Describe the ranks that a row represents, or why it has one of its own. */
 function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
   if (alike === null) return [];
   const lines: Child[][] = [];
@@ -84,7 +84,7 @@ export class Hover {
     private readonly ctx: Context,
     private readonly tip: Tooltip,
     private readonly rows: Rows,
-    /** The row under the pointer; the point only where it is in the gutter. */
+    /** Report the row under the pointer; the point is set only in the gutter. */
     private readonly rowChanged: (
       row: RowInfo | null,
       inGutter: { x: number; y: number } | null,
@@ -113,7 +113,7 @@ export class Hover {
     this.setRow(null, null);
   }
 
-  /** The view moves under a resting pointer: what was said is no longer there. */
+  /** Clear the tooltip: the view moves under a resting pointer, so its text is out of date. */
   moved(): void {
     this.extent = null;
     if (this.point === null) return;

@@ -38,11 +38,11 @@ export function listenToKeys(parts: KeyboardParts): void {
   };
   root.addEventListener("focusin", enter, { signal });
   root.addEventListener("focusout", leave, { signal });
-  // A key let go in another window is never heard of.
+  // No keyup event arrives if the key is released in another window.
   window.addEventListener("blur", stop, { signal });
 }
 
-/** Keys that notebooks act on in command mode, beside letters and digits. */
+/** Keys that notebooks act on in command mode, in addition to letters and digits. */
 const CELL_KEYS: ReadonlySet<string> = new Set(["Enter", "Delete", "Backspace", "Insert"]);
 
 /** Buttons, links and scroll areas use these keys themselves. */
@@ -100,7 +100,7 @@ function onUp(parts: KeyboardParts, event: KeyboardEvent): void {
   if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
 }
 
-// Which keys do what. The help sheet, the tooltips and the key handler all read this table.
+// Key bindings. The help sheet, the tooltips and the key handler all read this table.
 
 export type Command =
   | "zoom-in"
@@ -243,7 +243,7 @@ export function match(press: KeyPress): Match | null {
   return null;
 }
 
-/** Where a letter lies on a Latin keyboard: for layouts that print other letters there. */
+/** Position of a letter on a Latin keyboard, for layouts that print other letters there. */
 function letterCode(key: string | undefined): string | null {
   return key !== undefined && /^[a-z]$/.test(key) ? `Key${key.toUpperCase()}` : null;
 }
@@ -259,7 +259,7 @@ export interface HelpGroup {
   lines: HelpLine[];
 }
 
-/** Of panels that are linked with the timeline. */
+/** Keys of panels that are linked with the timeline. */
 export const PANEL_HELP: HelpGroup = {
   title: "In the other panels",
   lines: [

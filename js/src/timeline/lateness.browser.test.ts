@@ -1,4 +1,4 @@
-/** Who waits for whom, in the whole view: said in words, keyed in the legend, shown of an event. */
+/** Waits of ranks in the whole view: status line, legend and event details. */
 
 import { expect, test } from "vitest";
 import { addWaits } from "../../dev/fake_waits";
@@ -6,7 +6,7 @@ import { mount, pick, ready } from "../../test/app_view";
 
 const waiting = () => mount((job, source) => void addWaits(job, source));
 
-test("the line says who is waited for, the legend what a hatch means", async () => {
+test("the line names the rank that others wait for, the legend explains the hatch", async () => {
   const view = waiting();
   await ready(view);
   await expect
@@ -14,7 +14,7 @@ test("the line says who is waited for, the legend what a hatch means", async () 
     .toMatch(/2 ranks wait \d+ ms each \(\d+ %\) on the stream for rank 2\./);
   const keys = [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
   await expect.poll(() => keys.map((key) => key.dataset.there)).toEqual(["yes", "yes"]);
-  // One name of each is in sight, the long one where there is room.
+  // One name of each is visible, the long one if it fits.
   expect(keys[0]!.innerText).toMatch(/^\s*(waiting on the stream|waiting)\s+[\d<.\s]*%\s*$/);
   expect(keys[1]!.innerText.trim()).toBe("late");
   expect(keys[0]!.querySelector(".hta-share")!.textContent).toMatch(/^\d.*%$/);
@@ -30,7 +30,7 @@ test("without lanes of waits nothing is said of them", async () => {
   expect(view.text(".hta-said")).not.toContain("wait");
 });
 
-test("an event of a collective has it beside its details, and a click goes to another rank", async () => {
+test("a collective event has a button in its details that goes to another rank", async () => {
   const view = waiting();
   const ask = view.source.ask.bind(view.source);
   const own = view.source.first("AllReduce");

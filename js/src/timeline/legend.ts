@@ -40,7 +40,7 @@ const STATES = [
   },
 ] as const;
 
-/** Kinds that a job of these tracks can have, those of the device first. */
+/** Kinds that a job of these tracks can have, device kinds first. */
 export function kindsOf(scene: Scene): Kind[] {
   const summaries = new Set(scene.ranks.flatMap((rank) => rank.summary.map((row) => row.role)));
   const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
@@ -84,7 +84,7 @@ export class Legend {
   private readonly list: HTMLElement;
   private shown: readonly Kind[] = [];
   private states: HTMLElement[] = [];
-  /** Whose time the shares are of, and when: `of all 8 ranks in view`. */
+  /** Ranks and window that the shares refer to: `of all 8 ranks in view`. */
   private of = "";
   private narrow = false;
 
@@ -106,7 +106,7 @@ export class Legend {
     this.setKinds(kindsOf(ctx.scene));
   }
 
-  /** Which kinds the chips name. */
+  /** Set the kinds that the chips name. */
   setKinds(kinds: readonly Kind[]): void {
     if (kinds.join() === this.shown.join()) return;
     this.shown = kinds;
@@ -182,7 +182,7 @@ export class Legend {
     this.dimmedChanged.emit();
   }
 
-  /** Names are short where the long ones have no room; what still has none is in the menu only. */
+  /** Use short names if the long ones do not fit; names without room are in the menu only. */
   arrange(): void {
     const chips = [...this.bar.children] as HTMLElement[];
     const off = new Set(this.states.filter((key) => key.dataset.there !== "yes"));
@@ -211,7 +211,7 @@ export class Legend {
     if (label !== null && label.textContent !== text) label.textContent = text;
   }
 
-  /** Keys of what is drawn over communication; they are no switches. */
+  /** Keys of marks drawn over communication; they are not switches. */
   private stateKeys(): HTMLElement[] {
     const where = this.ctx.scene.ranks.every(isMpi) ? "in MPI" : "on the stream";
     const placed = (text: string) => text.replace("on the stream", where);

@@ -7,7 +7,7 @@ import type { Navigation } from "./navigation";
 /** A press that moves less than this is a click. */
 export const DRAG_PX = 4;
 export const SNAP_PX = 15;
-/** How near to an edge of a selection or of the minimap's frame the pointer takes hold of it. */
+/** Distance to an edge of a selection or of the minimap's frame at which the pointer grabs it. */
 export const EDGE_PX = 5;
 
 export interface WheelTurn {
@@ -87,7 +87,7 @@ export function nearestEdge(
   return best?.time ?? null;
 }
 
-/** Which edge of a window is within reach of an x position. */
+/** Return the edge of a window that is within reach of an x position. */
 export function edgeAt(
   x: number,
   start: number,
@@ -97,7 +97,7 @@ export function edgeAt(
   const toStart = Math.abs(x - start);
   const toEnd = Math.abs(x - end);
   if (Math.min(toStart, toEnd) > reach) return null;
-  // Of a window that is narrower than the reach, each side keeps its own handle.
+  // In a window that is narrower than the reach, each side keeps its own handle.
   return toStart < toEnd || (toStart === toEnd && x <= start) ? "start" : "end";
 }
 
@@ -176,7 +176,7 @@ export interface Push {
   fast: boolean;
 }
 
-/** What one press alone moves: zoom as ln(factor), pan as a share of the view, rows in px. */
+/** Effect of a single key press: zoom as ln(factor), pan as a share of the view, rows in px. */
 export const PRESS: Readonly<Record<Axis, number>> = {
   zoom: Math.log(1.35),
   pan: 0.12,
@@ -192,7 +192,7 @@ const FULL_SPEED_MS = 1600;
 const TOP = 2.6;
 const SOFT_MS = 38;
 
-/** How much faster than at first a key moves after being held so long. */
+/** Speed factor of a key's motion after it was held this long. */
 export function speedUp(heldMs: number): number {
   const t = Math.min(Math.max((heldMs - HOLD_MS) / (FULL_SPEED_MS - HOLD_MS), 0), 1);
   return 1 + (TOP - 1) * t * t;

@@ -65,7 +65,7 @@ export class Navigation {
     return nearlySame(this.view(), this.ctx.scene.range);
   }
 
-  /** Zoom to a window; where it is shown already, to the whole job. */
+  /** Zoom to a window; if it is shown already, to the whole job. */
   toggleZoom(span: Span | null): void {
     if (span === null || nearlySame(this.view(), span)) this.fit();
     else this.zoomTo(span);
@@ -82,7 +82,7 @@ export class Navigation {
     this.zoomTo([middle - length / 2, middle + length / 2]);
   }
 
-  /** Show what the shared state says; not a change of ours. */
+  /** Follow the shared state; this does not count as a change by the user. */
   follow(view: Span | null, animate: boolean): void {
     this.mine = false;
     const target = view ?? this.ctx.scene.range;
@@ -106,8 +106,8 @@ export class Navigation {
   }
 
   /**
-   * The view may be told to go where it is already, before it set out for what the state asked:
-   * then nothing moves and nothing is heard, yet the state must end as the view does.
+   * The view may be sent to its current position before it starts to follow the shared state.
+   * It then neither moves nor reports a change, yet the state must end equal to the view.
    */
   private agree(): void {
     if (!this.mine) return;
@@ -124,7 +124,7 @@ export class Navigation {
   }
 }
 
-// What a timeline offers to whoever lets two of them move together.
+// Control of a timeline from outside, for linked timelines.
 
 export class Led {
   constructor(
@@ -175,7 +175,7 @@ export class Led {
     return this.ctx.lanes.at(lane)?.rank.summary.some((one) => one.lane === lane) === true;
   }
 
-  /** Which rank a lane is of. */
+  /** Return the rank of a lane. */
   rankOf(lane: number): number | null {
     return this.ctx.lanes.at(lane)?.rank.rank ?? null;
   }
@@ -194,12 +194,12 @@ export class Led {
     return this.ctx.stage.view();
   }
 
-  /** Where a time is drawn, px from the left edge. */
+  /** Return the x position of a time, px from the left edge. */
   xOf(time: number): number {
     return this.ctx.stage.xOf(time);
   }
 
-  /** False where there is nothing to undo. */
+  /** Undo the last step; return false if there is nothing to undo. */
   undo(): boolean {
     return this.ctx.shared.undo();
   }

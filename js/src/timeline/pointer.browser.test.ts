@@ -275,7 +275,7 @@ describe("more of the pointer", () => {
     expect(view.state.get("selection")).toBeNull();
   });
 
-  test("a counter says its range", async () => {
+  test("the tooltip of a counter shows its range", async () => {
     const view = mount();
     await ready(view);
     pointer(view, "pointerdown", 30, 110);

@@ -33,7 +33,7 @@ interface PointerParts extends DragParts {
   failed(error: unknown): void;
 }
 
-/** How far a double-click goes in where there is no single event to zoom to. */
+/** Zoom factor of a double-click on a cell without a single event to zoom to. */
 const CELL_ZOOM = 8;
 
 interface Press {
@@ -48,7 +48,7 @@ interface Press {
 export class Pointer {
   /** Space is held: drags pan. */
   space = false;
-  /** Where the pointer is, relative to the stage; null outside. */
+  /** Position of the pointer relative to the stage; null outside. */
   at: Point | null = null;
   private press: Press | null = null;
   private drag: Drag | null = null;
@@ -200,7 +200,7 @@ export class Pointer {
     return [first?.x ?? 0, second?.x ?? 0];
   }
 
-  /** What a press becomes once it moves. */
+  /** Return the drag that a press starts once it moves. */
   private begin(press: Press): Drag | null {
     const { parts } = this;
     const { hit, point } = press;
@@ -234,7 +234,7 @@ export class Pointer {
     return stage.hit(Math.min(Math.max(x, left), right), y).time;
   }
 
-  /** Handle or body of the minimap's frame; null beside it, or while it spans everything. */
+  /** Handle or body of the minimap's frame; null outside it, or while it spans everything. */
   private framePart(point: Point): "start" | "end" | "frame" | null {
     const { stage, scene } = this.parts.ctx;
     const [start, end] = stage.view();
@@ -296,7 +296,7 @@ export class Pointer {
     }
   }
 
-  /** Where marks are finer than pixels, a click means the longest event there. */
+  /** Select the longest event at a click if marks are finer than pixels. */
   private clickCell({ cell, lane }: Hit, add: boolean): void {
     if (cell === null || lane === null) return;
     const { picking, status, failed } = this.parts;
@@ -349,7 +349,7 @@ export class Pointer {
   }
 }
 
-// What a drag does, one class a kind. Coordinates are CSS px relative to the stage.
+// Drags, one class per kind. Coordinates are CSS px relative to the stage.
 
 interface Point {
   x: number;
@@ -397,7 +397,7 @@ function rowsBetween(ctx: Context, from: RowInfo | null, to: RowInfo | null): Ro
   return rows.slice(low, high + 1);
 }
 
-/** The row at a height; the nearest one where the pointer has left the rows. */
+/** The row at a height; the nearest one if the pointer is outside the rows. */
 function rowAt(ctx: Context, x: number, y: number): RowInfo | null {
   const height = ctx.stage.el.clientHeight;
   const inside = Math.min(Math.max(y, 0), height - 1);

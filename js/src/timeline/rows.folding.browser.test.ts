@@ -1,4 +1,4 @@
-/** Folding ranks that are alike, in a whole view: toolbar, keys, badge, search, events, words. */
+/** Folding of similar ranks in a whole view: toolbar, keys, badge, search, events, texts. */
 
 import { expect, test } from "vitest";
 import { mount, pick, pointer, ready, type View } from "../../test/app_view";
@@ -28,7 +28,7 @@ function rows(view: View): string[] {
 }
 const said = (view: View): string => view.text(".hta-said");
 
-test("U and the button fold and unfold, and the line below says how many are shown", async () => {
+test("U and the button fold and unfold, and the line below counts the shown ranks", async () => {
   const view = await folded();
   expect(said(view)).toContain("2 of 3 ranks shown, the others folded with the like.");
   const button = view.find(".hta-fold");
@@ -39,7 +39,7 @@ test("U and the button fold and unfold, and the line below says how many are sho
   expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
 });
 
-test("while it is not known which ranks are alike, the line below says so", async () => {
+test("the line below says that similar ranks are being looked for", async () => {
   const view = mount((_, source) => {
     source.clusters = CLUSTERS;
   });
@@ -68,7 +68,7 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
   await expect.poll(() => rows(view).length).toBeGreaterThan(2);
 });
 
-test("Shift U unfolds the row under the pointer, or says where to point", async () => {
+test("Shift U unfolds the row under the pointer, or asks to point at one", async () => {
   const view = await folded();
   view.press("U", { shiftKey: true });
   expect(said(view)).toContain("Point at a row of several ranks");
@@ -93,7 +93,7 @@ test("an event of a folded rank brings its rank out for as long as it is selecte
   await expect.poll(() => rows(view)).toHaveLength(2);
 });
 
-test("it is folded from the start where there are many ranks or Python says so", async () => {
+test("ranks are folded from the start if there are many or Python requests it", async () => {
   const view = mount((_, source) => {
     source.clusters = CLUSTERS;
   });
@@ -104,7 +104,7 @@ test("it is folded from the start where there are many ranks or Python says so",
   await expect.poll(() => rows(view)).toHaveLength(3);
 });
 
-test("a page that cannot say which ranks are alike does not offer to fold them", async () => {
+test("a page without data on similar ranks does not offer to fold them", async () => {
   const view = mount((_, source) => source.become("none"));
   await ready(view);
   await expect.poll(() => view.source.asked.some(({ op }) => op === "clusters")).toBe(true);

@@ -6,7 +6,7 @@ import { layoutRows, rowInfo } from "../stage/rows";
 import { alikeOf, type Clusters, partlyNamed, readClusters } from "./rows";
 import { foldedWords } from "./text";
 
-/** Eight ranks: seven alike and one that computes longer. */
+/** Eight ranks: seven similar ones and one that computes longer. */
 const CLUSTERS: Clusters = {
   clusters: [{ representative: 2, ranks: [0, 1, 2, 3, 4, 6, 7], why: "" }],
   outliers: [{ rank: 5, why: "computes 25 % longer; its steps take 12 % longer" }],

@@ -1,4 +1,4 @@
-/** Which ranks are open, pinned, filtered or folded. */
+/** Rows of the timeline: which ranks are open, pinned, filtered or folded. */
 
 import { same } from "../connection/store";
 import {
@@ -140,7 +140,7 @@ export class Rows {
     return false;
   }
 
-  /** Bring the row of a rank into sight, by its communication where it has any. */
+  /** Scroll to the row of a rank: to its communication if it has any. */
   showRank(rank: number): void {
     const summary = this.ctx.lanes.rank(rank)?.summary ?? [];
     const lane = summary.find(({ role }) => role === "comm") ?? summary[0];
@@ -155,13 +155,13 @@ export class Rows {
   }
 }
 
-// Folds ranks that look alike into one row: what is asked for it, and which rows it hides.
+// Folding of similar ranks into one row: the request for it, and the rows that it hides.
 
-/** Ranks that are alike, with the one that stands for them. */
+/** Similar ranks, with the one that represents them. */
 interface Group {
   representative: number;
   ranks: number[];
-  /** What tells them from most others, "" for nothing. */
+  /** Difference from most other ranks, "" for none. */
   why: string;
 }
 
@@ -173,7 +173,7 @@ export interface Clusters {
 
 /** Fewer ranks are seen at one look. */
 const LEAST_RANKS = 3;
-/** More ranks are folded unless the user or Python says otherwise. */
+/** Larger jobs are folded unless the user or Python chose otherwise. */
 const MOST_UNFOLDED = 16;
 /** So many ranks of a group that a selection names are shown, if it does not name the whole group. */
 const MOST_HELD = 8;
@@ -186,7 +186,7 @@ export function readClusters({ reply }: Reply): Clusters {
   return { clusters, outliers, note: typeof note === "string" ? note : "" };
 }
 
-/** What is folded: groups that are not unfolded, less the ranks that must be seen. */
+/** Folded groups: those that are not unfolded, less the ranks that must be visible. */
 export function alikeOf(
   { clusters, outliers }: Clusters,
   unfolded: ReadonlySet<number>,
@@ -241,36 +241,36 @@ export class Folding {
     private readonly ctx: Context,
     private readonly rows: Rows,
     folded: boolean | null,
-    /** Tell whoever keeps the setting. */
+    /** Store the setting. */
     private readonly keep: (folded: boolean) => void,
     private readonly failed: (error: unknown) => void,
   ) {
     this.on = folded ?? ctx.scene.ranks.length > MOST_UNFOLDED;
     ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
-    // Which ranks are alike takes longer to say than what the first picture needs.
+    // Finding similar ranks takes longer than the requests of the first picture.
     ctx.source.onReply((op) => {
       if (op === "stats") this.ready();
     });
   }
 
-  /** Can it be asked for? A kernel knows; a saved page has to say so first. */
+  /** Whether folding is available. A kernel supports it; a saved page has to report it first. */
   get offered(): boolean {
     const { scene, source } = this.ctx;
     if (scene.ranks.length < LEAST_RANKS || this.refused) return false;
     return this.clusters !== null || source.status !== "none";
   }
 
-  /** Nothing is alike: the answer was that every rank is on its own. */
+  /** Whether the reply had no similar ranks: every rank is on its own. */
   get isVain(): boolean {
     return this.clusters?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
   }
 
-  /** Why there is nothing to fold, where the analysis says so. */
+  /** Reason why there is nothing to fold, if the analysis gives one. */
   get note(): string {
     return this.clusters?.note ?? "";
   }
 
-  /** How many ranks are shown where some are folded away, or that this is being found out. */
+  /** Number of ranks shown while some are folded, or a note that the request is running. */
   get words(): string {
     if (this.on && this.asked !== null) return " Looking for ranks that are alike …";
     const hidden = this.rows.alike?.hidden.size ?? 0;
@@ -278,7 +278,7 @@ export class Folding {
     return hidden === 0 ? "" : foldedWords({ shown: all - hidden, all });
   }
 
-  /** Fold like ranks, or show all. */
+  /** Fold similar ranks, or show all. */
   set(on: boolean, byHand = true): void {
     if (on === this.on) return;
     this.on = on;
@@ -288,7 +288,7 @@ export class Folding {
     this.apply();
   }
 
-  /** Show the ranks that a row stands for, or fold them again. False where there is no such row. */
+  /** Show the ranks that a row represents, or fold them again. False if the row does not exist. */
   toggleGroup(rank: number): boolean {
     const { alike } = this.rows;
     if (alike === null) return false;
@@ -345,7 +345,7 @@ export class Folding {
       .catch((error: unknown) => {
         if (asked.signal.aborted || isAbort(error)) return;
         this.refused = true;
-        // A page that cannot say which ranks are alike does not offer to fold them, that is all.
+        // A page without data on similar ranks only does not offer to fold them.
         if (source.status !== "none") this.failed(error);
       })
       .finally(() => {
@@ -403,7 +403,7 @@ export class PinButton {
     this.el.hidden = false;
   }
 
-  /** Where the row begins on screen. */
+  /** Top edge of the row on screen. */
   private top(row: RowInfo, point: { x: number; y: number }): number {
     let y = point.y;
     for (let probe = 0; probe < PROBES && y > 0; probe += 1) {

@@ -13,7 +13,7 @@ const TYPE_MS = 160;
 
 export class Search {
   readonly changed = new Emitter();
-  /** What is known of the hits; null while nothing is searched. */
+  /** Count of the hits; null without a search. */
   hits: HitCount | null = null;
   /** Why there are none to show: a broken pattern, or a failed request. */
   error: string | null = null;
@@ -101,7 +101,7 @@ export class Search {
     }
   }
 
-  /** Where stepping begins: at the view, unless that is the whole job. */
+  /** Start of stepping: the start of the view, unless that is the whole job. */
   private viewStart(): { rank: number; start: number } | null {
     const { stage, scene } = this.ctx;
     const rank = scene.ranks[0]?.rank;
@@ -154,7 +154,7 @@ export class Search {
 // The search field with its count and arrows; an icon that opens a sheet where room is short.
 
 export class SearchBox {
-  /** What stands in the toolbar. */
+  /** Element in the toolbar. */
   readonly el: HTMLElement;
   private readonly input: HTMLInputElement;
   private readonly field: HTMLElement;

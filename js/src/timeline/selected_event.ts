@@ -67,7 +67,7 @@ export class Picking {
     return this.key?.rank ?? null;
   }
 
-  /** What a drawn rectangle stands for. */
+  /** Return the event summary of a drawn rectangle. */
   briefOf(slice: Slice): Brief | null {
     const place = this.ctx.lanes.at(slice.lane);
     if (place === null) return null;
@@ -116,7 +116,7 @@ export class Picking {
     this.showSelection();
   }
 
-  /** What was selected here; what linked panels selected stays. */
+  /** Clear the selection made here; selections of linked panels stay. */
   clearOwn(): void {
     const { selection, ranks_from: from } = this.ctx.shared.state;
     const kept = this.ctx.isPart ? withoutOwn(selection, from) : null;
@@ -125,7 +125,7 @@ export class Picking {
     this.showSelection();
   }
 
-  /** Take over what the shared state says. */
+  /** Follow the shared state. */
   follow(what: { event: boolean; selection: boolean }): void {
     if (what.selection) this.showSelection();
     if (!what.event) return;
@@ -245,7 +245,7 @@ export class Picking {
     this.follow({ event: true, selection: true });
   }
 
-  /** Ranks that are as they were were chosen by whoever chose them. */
+  /** Unchanged ranks keep the source that selected them. */
   private write(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
     const { ranks_from: from } = this.ctx.shared.state;
     const ranks = patch.selection?.ranks ?? null;
@@ -310,7 +310,7 @@ export class Picking {
 
   private showSelection(): void {
     const { ranks_from: from } = this.ctx.shared.state;
-    // Where only these ranks have rows, there is no need to mark all of them.
+    // If only these ranks have rows, marking all of them adds nothing.
     const all = this.ctx.isPart && from !== "timeline" && withoutRanks(this.window) === null;
     this.ctx.stage.setOverlay({ selection: all ? null : this.window });
     this.selection.emit();

@@ -230,7 +230,7 @@ describe("one source for all", () => {
     expect(asked).toEqual(["stats", "stats"]);
   });
 
-  test("what needs more time is asked again, and told once it is there", async () => {
+  test("an unfinished reply is requested again, and reported when complete", async () => {
     const { inner } = source();
     const told: unknown[] = [];
     const requests: unknown[] = [];
@@ -246,7 +246,7 @@ describe("one source for all", () => {
     expect(told).toEqual([["lateness", { start: 0 }]]);
   });
 
-  test("a failure is told and not remembered", async () => {
+  test("a failure is reported and not remembered", async () => {
     const { inner, asked, fail } = source();
     const observed = new ObservedSource(inner);
     const failures: string[] = [];
@@ -292,7 +292,7 @@ describe("names and values", () => {
     expect(pinName({ rank: 5, track })).toBe("5/GPU 0 · stream 7");
   });
 
-  test("a broken filter says why", () => {
+  test("a broken filter shows its error", () => {
     expect(filterError("rank [0-3]|stream 7")).toBeNull();
     expect(filterError("rank [")).toContain("rank [");
   });
@@ -316,7 +316,7 @@ describe("names and values", () => {
     expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
   });
 
-  test("what is no scene or no event is refused in words", () => {
+  test("an invalid scene or event is refused with a message", () => {
     expect(() => readScene(null)).toThrow("no scene");
     expect(() => readScene({ version: 2 })).toThrow("version 2");
     expect(() => readDetail({ reply: {}, buffer: null })).toThrow("no event");

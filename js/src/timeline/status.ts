@@ -14,7 +14,7 @@ import type { Navigation } from "./navigation";
 import type { Folding, Rows } from "./rows";
 import { isWhole, plain, spanText, viewWords } from "./text";
 
-/** Who may speak, the most urgent first. */
+/** Sources of messages, the most urgent first. */
 const LAYERS = ["flash", "brush", "kernel", "area", "search", "event", "view"] as const;
 type Layer = (typeof LAYERS)[number];
 
@@ -65,7 +65,7 @@ const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
 interface StatusWays {
   openProblems(): void;
   showAllRanks(): void;
-  /** What the source's status means; null for the usual. */
+  /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
 }
 
@@ -83,7 +83,7 @@ export class StatusLine {
   private readonly speak: () => void;
   private flashTimer = 0;
   private hinting = false;
-  /** Of a saved view: what of the job is in the page. */
+  /** Part of the job that a saved view contains. */
   private embedded: string | null = null;
   private shown: Words = [];
 
@@ -160,11 +160,11 @@ export class StatusLine {
     fill(this.kernel, status === "busy" ? "● " : "", badge);
     toggle(this.kernel, "hta-warn", isWarning);
     this.kernel.title = plain(words);
-    // A saved view stays one: its badge says so, and the line is free for what is seen.
+    // The badge of a saved view shows that it is saved, so the line is free for other texts.
     this.say("kernel", status === "busy" ? words : null);
   }
 
-  /** Of a saved view: what of the job is in the page. */
+  /** Set the part of the job that a saved view contains. */
   setEmbedded(embedded: Scene["embedded"]): void {
     if (embedded === undefined) return;
     this.kernel.title = `${KERNEL.none.badge}. ${embedded.text}`;
@@ -180,7 +180,7 @@ export class StatusLine {
     this.flash(this.embedded === null ? says.words : [this.embedded], 5000);
   }
 
-  /** What goes on in the background. */
+  /** Set the text for work in the background. */
   setAside(text: string): void {
     this.aside.hidden = text === "";
     fill(this.aside, text);
@@ -245,7 +245,7 @@ function hintOf(pieces: Hint): HTMLElement {
   return el;
 }
 
-// What the window in view holds: asked when it rests, said in words, chips and a card.
+// Contents of the visible window: requested when it rests, shown as text, chips and a card.
 
 const SAY_MS = 100;
 
@@ -267,7 +267,7 @@ export class ViewFacts {
   readonly card = new Card();
   private stats: Stats | null = null;
   private lateness: Lateness | null = null;
-  /** Ranks of the rows when the legend's shares were asked for; null for all. */
+  /** Ranks of the rows at the request of the legend's shares; null for all. */
   private shown: readonly number[] | null = null;
 
   constructor(
@@ -322,7 +322,7 @@ export class ViewFacts {
         this.printCard();
       })
       .catch((error: unknown) => {
-        // The failure itself is shown by whoever listens to the source.
+        // Listeners of the source show the failure itself.
         if (!isAbort(error)) legend.setStats(null);
       });
   }
@@ -400,7 +400,7 @@ export class ViewFacts {
       return;
     }
     if (scene.events === 0) {
-      // MPI profiles, or servers that nobody asked: there is no window to look for them in.
+      // MPI profiles, or servers that got no requests, have no window to search.
       const words = "They hold totals, or nothing: tables and charts show what there is.";
       this.card.show("empty", "No events in these files", words, []);
       return;
@@ -413,7 +413,7 @@ export class ViewFacts {
   }
 }
 
-// Who answers, in words: the kernel, or the page that holds what it needs.
+// Origin of replies as text: the kernel, or the data stored in the page.
 
 export function kernelSays(source: HybridSource): KernelSays | null {
   const { answering, gone } = source;
@@ -441,7 +441,7 @@ export function kernelSays(source: HybridSource): KernelSays | null {
   return null;
 }
 
-/** How far the page is with fetching what it needs without a kernel; "" when there is nothing to say. */
+/** Progress of fetching the page's offline data; "" if there is nothing to report. */
 export function progressWords({ state, bytes, of }: Progress): string {
   if (state === "preparing") return "preparing page data …";
   if (state === "fetching")

@@ -73,22 +73,22 @@ describe("the status line of an event", () => {
   const words = (rank: number, one: Collective | null) =>
     text(eventWords(event(rank), "stream 40", [0, 1e7], one));
 
-  test("says what of it is waiting, and for whom", () => {
+  test("names the share of waiting and the rank waited for", () => {
     expect(words(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
         "5.00 ms of it waiting for rank 2.",
     );
   });
 
-  test("says of the last one how late it came", () => {
+  test("gives the delay of the last one", () => {
     expect(words(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
   });
 
-  test("names nobody where several came together", () => {
+  test("names no rank if several came together", () => {
     expect(words(1, together)).toMatch(/6\.20 ms, no wait\.$/);
   });
 
-  test("of an event that is part of none, or not of this one, it says what it always says", () => {
+  test("describes an event outside this collective as any other event", () => {
     expect(words(0, null)).toBe(
       "AllReduce on rank 0, stream 40: 6.20 ms. View 0.0–10.0 ms (10.0 ms).",
     );
@@ -112,7 +112,7 @@ describe("the status line of a view", () => {
     ...changes,
   });
 
-  test("who waits how long for whom", () => {
+  test("describes how long ranks wait, and for which rank", () => {
     expect(text(lateWords(lateness()))).toBe(
       " 2 ranks wait 140 ms each (14 %) on the stream for rank 2.",
     );
@@ -138,7 +138,7 @@ describe("the status line of a view", () => {
     expect(lateWords(given)).toBeNull();
   });
 
-  test("it comes before where the time goes", () => {
+  test("waits come before the time shares", () => {
     const { scene } = fakeJob(3, 1, 0.02);
     const [start, end] = scene.range;
     const each = (value: number) => [value, value, value];
@@ -189,7 +189,7 @@ describe("the panel of a collective", () => {
     expect(rows.map((row) => row.classList.contains("hta-late"))).toEqual([false, false, true]);
   });
 
-  test("nobody is last where several came together", () => {
+  test("no rank is last if several came together", () => {
     const { rows } = made(together);
     expect(rows.some((row) => row.classList.contains("hta-late"))).toBe(false);
     expect(rows[2]!.textContent).toContain("no wait");
@@ -201,7 +201,7 @@ describe("the panel of a collective", () => {
     expect(go).toHaveBeenCalledWith(1, 11);
   });
 
-  test("of many ranks the first and the last are shown, and the one that was asked about", () => {
+  test("in large groups the first and last ranks are shown, and the selected event's rank", () => {
     const ranks = Array.from({ length: 100 }, (_, rank) => ({
       rank, id: rank, arrival: rank * 10, wait: 990 - rank * 10, transfer: 50,
     })); // prettier-ignore

@@ -19,7 +19,7 @@ const AWKWARD = [
 
 const python = spawnSync("python3", ["--version"]).status === 0;
 
-/** What Python reads from the source, as UTF-16 code units, so that surrogates survive. */
+/** Strings that Python reads from the source, as UTF-16 code units to preserve surrogates. */
 function evaluated(sources: readonly string[]): string[] {
   const program =
     "import ast, json, sys\n" +
@@ -90,7 +90,7 @@ describe("Python text", () => {
     expect(names).toEqual(AWKWARD);
   });
 
-  test("an export says what it does beyond the default", () => {
+  test("an export lists its options that are not defaults", () => {
     const selection = { ...EVERYTHING, start_ns: 0, end_ns: 10 };
     const options = { clip: false, counters: true, scrub: false };
     expect(exportCode({ path: "w.json.gz", selection, ...options })).toBe(

@@ -44,7 +44,7 @@ export function spanText(span: Span): string {
     const digits = group((Math.abs(ns) / scale).toFixed(decimals));
     return ns < 0 ? `\u2212${digits}` : digits;
   };
-  // A dash beside a minus would be read as one.
+  // A dash next to a minus would read as one.
   return `${text(start)}${start < 0 ? " to " : "–"}${text(end)}${THIN}${unit}`;
 }
 
@@ -71,7 +71,7 @@ function stepInView(view: Span, scene: Scene): string | null {
   return null;
 }
 
-/** What the window of an export left of an event; empty for an event that is whole. */
+/** Describe the part of an event that the window of an export kept; empty for a whole event. */
 export function cutWords(event: { start: number; dur: number }, { part, range }: Scene): string {
   if (!part) return "";
   const before = range[0] - event.start;
@@ -107,7 +107,7 @@ interface DeviceShares {
 
 /** Shares of the devices' spans in view, over all ranks with device events; null without. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
-  // What a cut file lacks may belong anywhere, so its empty time is not known to be idle.
+  // Data that a cut file lacks may belong anywhere, so its empty time is not known to be idle.
   const device = new Set(
     scene.ranks
       .filter((rank) => rank.truncated === null && rank.summary.some((row) => row.role !== "cpu"))
@@ -138,7 +138,7 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
 
 const DEVICES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;
 
-/** What the files call the devices. */
+/** Name of the devices in the files. */
 function deviceWord(scene: Scene): string {
   for (const { tracks } of scene.ranks) {
     const stream = tracks.find(({ role }) => role === "stream");
@@ -151,12 +151,12 @@ function who(device: string, ranks: number): string {
   return ranks === 1 ? `The ${device} computes` : `${device}s compute`;
 }
 
-/** Who waits less than this share of the view for a rank does not count as waiting for it. */
+/** A rank that waits less than this share of the view for another is not counted as waiting. */
 const LEAST_WAIT = 0.02;
 
 /**
  * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans,
- * or `in MPI`, where there is no stream; null where nobody stands out.
+ * or `in MPI` if there is no stream; null if no rank stands out.
  */
 export function lateWords(
   lateness: Lateness | null,
@@ -183,7 +183,7 @@ export function lateWords(
   ];
 }
 
-/** `9 of 1 024 ranks shown, the others folded with the like.` */
+/** Describe folded rows: `9 of 1 024 ranks shown, the others folded with …`. */
 export function foldedWords({ shown, all }: { shown: number; all: number }): string {
   return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown, the others folded with the like.`;
 }
@@ -193,7 +193,7 @@ export function viewWords(
   scene: Scene,
   stats: Stats | null,
   lateness: Lateness | null = null,
-  /** What is said of folded ranks, with a space before it. */
+  /** Text on folded ranks, with a space before it. */
   folded = "",
 ): Words {
   const words: Words = [head(view, scene)];
@@ -216,7 +216,7 @@ export function viewWords(
     else words.push(" No rank has data here.");
     return words;
   }
-  // The line is short: who keeps the others waiting comes before where the time goes.
+  // The line is short: the rank that keeps the others waiting comes before the time shares.
   const mpi = scene.ranks.every(isMpi);
   words.push(...(lateWords(lateness, stats, mpi ? "in MPI" : "on the stream") ?? []));
   const one = shares.ranks === 1;
@@ -239,7 +239,7 @@ export function viewWords(
   return words;
 }
 
-/** What a mark of a ribbon says, in two lines: `1.2 ms after the median rank`, and at which call. */
+/** Describe a mark of an arrival strip: `1.2 ms after the median rank`, and the call. */
 export function arrivalWords({ name, call, of, rank, ns, ofJob }: Arrival): [string, string] {
   const which = `${name} ${formatCount(call)} of ${formatCount(of)}`;
   if (ofJob) {
@@ -281,7 +281,7 @@ export function eventWords(
   ];
 }
 
-/** Which ranks and rows a selection takes in: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
+/** Describe ranks and rows of a selection: `all 8 ranks`, `ranks 0–3, 5`, `rank 5, 2 tracks`. */
 export function rowsWords(selection: SelectionJson, scene: Scene): string {
   const all = scene.ranks.length;
   const ranks = selection.ranks;
@@ -403,7 +403,7 @@ export function selectionCode(selection: SelectionJson | null): string {
   return `traces.select(${selectionArguments(selection).join(", ")})`;
 }
 
-/** How to get at one event and its arguments. */
+/** Python code that gets one event and its arguments. */
 export function eventCode(event: Brief): string {
   const trace = `traces[${event.rank}]`;
   if (event.table !== "events") return `${trace}.${event.table}.loc[${event.id}]`;
@@ -427,13 +427,13 @@ export function exportCode(choice: ExportChoice): string {
   return `hw.export_trace(${parts.join(", ")})`;
 }
 
-/** A pandas query for events of exactly this name, of one category where it is known. */
+/** A pandas query for events of exactly this name, and of one category if it is known. */
 export function nameQuery(name: string, category: string | null = null): string {
   const query = `name == ${pythonString(name)}`;
   return category === null ? query : `${query} and category == ${pythonString(category)}`;
 }
 
-// The answer of op `collective`, checked, and what it says in words.
+// Reply of op `collective`: validation and its description.
 
 export interface Member {
   rank: number;
@@ -451,7 +451,7 @@ export interface Collective {
   of: number;
   name: string;
   group: string;
-  /** Bytes; -1 where the file does not say. */
+  /** Bytes; -1 if the file does not record it. */
   size: number;
   algbw: number | null;
   busbw: number | null;
@@ -491,7 +491,7 @@ export function waitsWords({ ranks }: Collective): string {
   return `${formatCount(waits.length)} waited ${range}, ${took}`;
 }
 
-/** How many ranks there are: a warning where the job has more. */
+/** Number of ranks: a warning if the job has more. */
 export function rankFacts({ ranks, ranks_of_job: ofJob = "" }: Scene): Child {
   return ofJob === "" ? plural(ranks.length, "rank") : h("span", { class: "hta-warn-text" }, ofJob);
 }

@@ -118,7 +118,7 @@ describe("the view in words", () => {
     expect(text(viewWords(scene.range, cpu, stats()))).not.toContain("0 %");
   });
 
-  test("calls of MPI are no device's, and the rest is not idle", () => {
+  test("MPI calls do not count as device time, and the remainder is not idle", () => {
     const summary = [{ lane: 0, role: "comm" as const, label: "MPI" }];
     const mpi: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary })) };
     const words = text(viewWords(scene.range, mpi, stats()));
@@ -141,7 +141,7 @@ describe("spans", () => {
     expect(text(spanText(span))).toBe(expected);
   });
 
-  test("single nanoseconds can be told apart", () => {
+  test("single nanoseconds are distinguished", () => {
     expect(text(spanText([451_974_999, 451_975_400]))).toBe("451.974999–451.975400 ms");
   });
 });
@@ -197,7 +197,7 @@ describe("selections", () => {
   });
 });
 
-test("the search says where it is", () => {
+test("the search shows its position", () => {
   const hits = { text: "wgrad", index: 2, total: 120, inView: 10 };
   expect(text(searchWords(hits))).toBe(
     "Search wgrad: hit 2 of 120, 10 in view · Enter next · Esc leave",

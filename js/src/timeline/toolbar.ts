@@ -120,7 +120,7 @@ export class Toolbar {
   }
 }
 
-// Which tracks are shown, by a regular expression.
+// Filter of the shown tracks by a regular expression.
 
 export class FilterBox {
   readonly el: HTMLButtonElement;

@@ -1,4 +1,4 @@
-/** The whole view in a real browser: what it says, follows, refuses, and leaves behind. */
+/** The whole view in a real browser: texts, linked state, refusals, and clean-up. */
 
 import { describe, expect, test, vi } from "vitest";
 import { freshState, withProblems } from "../../dev/app_harness";
@@ -27,7 +27,7 @@ describe("what is said", () => {
 });
 
 describe("the state", () => {
-  test("W zooms in at the middle and tells the state, one undo takes it back", async () => {
+  test("W zooms in at the middle and writes the state, one undo reverts it", async () => {
     const view = mount();
     await ready(view);
     view.root.focus();

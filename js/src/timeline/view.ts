@@ -43,7 +43,7 @@ interface AppOptions {
   height: number;
   signal: AbortSignal;
   makeStage: MakeStage;
-  /** Fold like ranks; null or left out: only where there are many. */
+  /** Fold similar ranks; null or left out: only if there are many. */
   folded?: boolean | null;
   /** The user has folded or unfolded them. */
   keepFolded?: (folded: boolean) => void;
@@ -52,11 +52,11 @@ interface AppOptions {
 }
 
 interface Part {
-  /** What its toolbar is called; "Timeline" without it. */
+  /** Name of its toolbar; default "Timeline". */
   title?: string;
   status: HTMLElement;
   theme: ThemeName;
-  /** What the status of the source means here; null for the usual. */
+  /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
   openProblems(): void;
 }
@@ -73,7 +73,7 @@ export class TimelineApp {
   private readonly strip = new ErrorStrip();
   private readonly printGrid: () => void;
   private readonly partTitle: string | undefined;
-  /** For whoever lets two timelines move together. */
+  /** Controller for linked timelines. */
   readonly led: Led;
 
   constructor(host: HTMLElement, options: AppOptions) {
@@ -161,7 +161,7 @@ export class TimelineApp {
     this.parts.facts.renew();
   }
 
-  /** Fold like ranks, or show all, as Python says. */
+  /** Fold similar ranks, or show all, as set by Python. */
   setFolded(folded: boolean): void {
     this.parts.folding.set(folded, false);
   }
@@ -177,7 +177,7 @@ export class TimelineApp {
     listener(this.ctx.stage.view());
   }
 
-  /** What linked panels say of the selection; null for nothing. */
+  /** Set the text of linked panels on the selection; null for none. */
   saySelection(words: Words | null): void {
     this.parts.status.say("area", words);
   }
@@ -244,7 +244,7 @@ export class TimelineApp {
     search.changed.on(() => this.saySearch());
     picking.event.on(() => {
       this.printGrid();
-      // A hit that was stepped to is what the search says; any other event speaks for itself.
+      // The search describes a hit that was stepped to; any other event has its own text.
       const { brief } = picking;
       if (brief !== null && !search.isAt(brief)) status.say("search", null);
     });
@@ -275,7 +275,7 @@ export class TimelineApp {
     watchBoxes([this.root], () => this.setWidth(this.root.clientWidth), signal);
   }
 
-  /** Show what the shared state says. */
+  /** Show the shared state. */
   private show(keys: ReadonlySet<Key>, animate: boolean): void {
     const { state, canUndo, canRedo } = this.ctx.shared;
     if (keys.has("view")) this.parts.nav.follow(state.view, animate);
@@ -368,7 +368,7 @@ export class TimelineApp {
 interface AssemblyWays {
   folded: boolean | null;
   keepFolded(folded: boolean): void;
-  /** Null where the timeline has a panel of its own for them. */
+  /** Open the problems; null if the timeline has a panel of its own for them. */
   openProblems: (() => void) | null;
   /** Null for what status lines say as a rule. */
   kernelSays(): KernelSays | null;

@@ -44,7 +44,7 @@ const PARENTS_SHOWN = 2;
 interface DetailsActions {
   close(): void;
   go(brief: Brief): void;
-  /** Show an event of which no more is known. */
+  /** Show an event by rank and id alone. */
   goTo(rank: number, id: number): void;
   zoom(): void;
   selectName(): void;
@@ -61,7 +61,7 @@ interface DetailsState {
   error: Error | null;
   /** Process and track, as the rows name them. */
   place: string;
-  /** What the window of an export left of the event. */
+  /** Parts of the event that the window of an export kept. */
   cut: string;
   /** A window is selected too: offer to switch. */
   hasArea: boolean;
@@ -181,7 +181,7 @@ export class DetailsPanel {
     return rows;
   }
 
-  /** Of a collective: its part of waiting, its message, its bandwidth. */
+  /** Rows of a collective: share of waiting, message size, bandwidth. */
   private callRows(event: Brief): Fact[] {
     const { collective } = this.state;
     const own = collective?.ranks.find(({ rank }) => rank === event.rank);
@@ -203,7 +203,7 @@ export class DetailsPanel {
     return rows;
   }
 
-  /** The enclosing events; of deep nests the two nearest, until all are asked for. */
+  /** Enclosing events; in deep nests the two nearest, until the user expands the list. */
   private inside(parents: readonly Brief[]): Fact {
     const outermost = [...parents].reverse();
     const shown = this.allParents ? outermost : outermost.slice(-PARENTS_SHOWN);
@@ -332,7 +332,7 @@ function delayWords(flow: Flow): string {
   return `${formatDuration(delay)} ${flow.direction === "in" ? "before start" : "after"}`;
 }
 
-/** What a step is called: BytePS counts its own, from 0 in each file. */
+/** Name of a step: BytePS counts its own, from 0 in each file. */
 function stepWords(step: number, category: string | null): string {
   const counted = category === "Comm" || category === "byteps-server";
   return counted ? `${step}, counted in the file` : `ProfilerStep#${step}`;
@@ -343,7 +343,7 @@ function stepWords(step: number, category: string | null): string {
 const THIN = "\u2009";
 const NARROW_UNBROKEN = "\u202f";
 
-/** Where a duration lies along the bins, from 0 to 1. Bins are drawn equally wide. */
+/** Position of a duration along the bins, from 0 to 1. Bins are drawn equally wide. */
 export function alongBins(edges: readonly number[], value: number): number {
   const bins = edges.length - 1;
   if (bins < 1) return 0;
@@ -432,7 +432,7 @@ function chart(same: SameName, dur: number, kind: Kind, words: string): HTMLElem
 
 // One collective on all ranks: who waited how long, who came last, what the transfer took.
 
-/** Of larger groups the first and the last to arrive are shown. */
+/** Larger groups show only the first and the last to arrive. */
 const MOST_ROWS = 16;
 
 export function collectivePanel(
@@ -467,7 +467,7 @@ export function collectivePanel(
   );
 }
 
-/** All ranks; of many those that arrive first and last, and the one that was asked about. */
+/** All ranks; in large groups the first and last to arrive, and the selected event's rank. */
 function rowsOf(ranks: readonly Member[], own: number): Member[] {
   if (ranks.length <= MOST_ROWS) return [...ranks];
   const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);

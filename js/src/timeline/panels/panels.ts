@@ -279,7 +279,7 @@ export class Dock {
     return true;
   }
 
-  /** What is replaced may hold the focus; keys must not fall to the page. */
+  /** Keep the focus when a focused element is replaced; keys must not reach the page. */
   private keepFocus(change: () => void): void {
     const had = this.el.contains(focused(this.el));
     change();
