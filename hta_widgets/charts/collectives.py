@@ -122,9 +122,9 @@ def arrivals(
             " the latest at any time among them"
         )
         data = data.iloc[kept].assign(arrivals=stands_for)
-    # What is late lies on top.
+    # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # What these rows alone say is no judgement.
+    # These rows alone are not a judgement.
     ink = colors.ink if late is None else colors.late
     data["fill"] = np.where(data["is_late"], ink, colors.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -272,8 +272,8 @@ def clock_offsets(
         data[f"{name}_text"] = [_residual(each) for each in data[f"{name}_ns"]]
     data["fill"] = np.where(known, colors.kind["compute"], colors.idle_line)
     data["offset_text"] = [
-        duration_delta(each) if told else "–"
-        for each, told in zip(data["offset_ns"], known, strict=True)
+        duration_delta(each) if is_known else "–"
+        for each, is_known in zip(data["offset_ns"], known, strict=True)
     ]
     if "drift_ppm" in data:
         data["drift_text"] = [
@@ -304,7 +304,7 @@ def clock_offsets(
         if profile
         else Whiskers("residual_from_us", "residual_to_us", colors.ink)
     )
-    told = data[known]
+    fitted = data[known]
     return rows_chart(
         data,
         names,
@@ -314,9 +314,9 @@ def clock_offsets(
         title=title,
         subtitle=sentences(
             "what is subtracted from a rank's times so that ranks leave collectives together",
-            f"ends then lie {duration(float(told['residual_ns'].median()))} apart in the median,"
-            f" as recorded {duration(float(told['recorded_residual_ns'].median()))}"
-            if len(told)
+            f"ends then lie {duration(float(fitted['residual_ns'].median()))} apart in the median,"
+            f" as recorded {duration(float(fitted['recorded_residual_ns'].median()))}"
+            if len(fitted)
             else "",
             f"nothing is known of {plural(int((~known).sum()), 'rank')}" if not known.all() else "",
             f"{parts} parts, between which nothing is known" if parts > 1 else "",
@@ -438,7 +438,7 @@ class _Grid:
         self.defined = _WORDS[measure][1]
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
-        #: What these rows alone say is no judgement.
+        #: These rows alone are not a judgement.
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
@@ -492,7 +492,7 @@ def _prefixed(prefix: str, text: str) -> str:
 
 
 def _key(grid: _Grid, colors: Theme) -> list[Bars]:
-    """Return what the colours mean; nothing where there is nothing to see."""
+    """Return the legend, empty without marks."""
     if not grid.total.any():
         return []
     verb = grid.verb
@@ -516,7 +516,7 @@ def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
     if grid.measure == "wait_ns":
         data.loc[flagged, "fill"] = colors.late_fill
     if outlined:
-        # Outlines lie over the cells beside them.
+        # Outlines lie over the neighbouring cells.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
     spread = grid.spread
     for name in ("wait_ns", "transfer_ns", "late_ns"):
@@ -658,7 +658,7 @@ def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
 
 
 def _per_rank(figure: Any, grid: _Grid, colors: Theme) -> None:
-    """Add what taps and brushes select: a row a rank, seen only where it is selected."""
+    """Add the marks of selected ranks, one row per rank."""
     data = pd.DataFrame(
         {
             "rank": grid.ranks,
@@ -876,7 +876,7 @@ def _together(left: pd.DataFrame) -> pd.DataFrame:
 
 def _why(cause: str, pattern: str, *, guilty: bool) -> str:
     if cause and not guilty:
-        # What it inherited is not its fault.
+        # A rank does not cause the delay that it inherits.
         return f"({cause})"
     often = {"occasional": ", at times"}
     return f"{cause}{often.get(pattern, '')}"
@@ -1038,7 +1038,7 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     if others.any():
         names.append(plural(int(others.sum()), "other rank"))
         left = sums.loc[ranks[others]].sum().to_frame().T
-        # Of several ranks it would be no number of steps.
+        # Over several ranks it is not a number of steps.
         left["bad"] = 0
         by_row = pd.concat([by_row, left], ignore_index=True)
     return names, cells, by_row
@@ -1058,7 +1058,7 @@ def _paint(data: pd.DataFrame, colors: Theme, measure: str) -> list[Bars]:
     shown = data["shown"].to_numpy(float)
     late, pale = colors.late, mixed(colors.late_fill, colors.lane, 0.7)
     if measure == "lost_share":
-        # What is costly begins with a step in colour, so that it shows without an outline.
+        # Costly cells begin one step up the ramp, and need no outline.
         costly = mixed(late, colors.late_fill, 0.4)
         below = np.array(ramp((colors.lane, pale), _SHADES))
         above = np.array(ramp((costly, late), _SHADES))

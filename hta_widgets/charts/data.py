@@ -43,9 +43,9 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
 
 
 def are_whole(frame: pd.DataFrame) -> Flags:
-    """Return of which rows of `collectives` all ranks' events are there, as far as one knows.
+    """Return which rows of `collectives` have the events of all their ranks, as far as is known.
 
-    Where some are missing, who comes last of the others need not be the last.
+    If some are missing, the last rank of the others is not certainly the last one.
     """
     found = np.ones(len(frame), dtype=bool)
     if {"ranks", "group_size"} <= set(frame.columns):
@@ -64,7 +64,7 @@ def fact_ranks(frame: pd.DataFrame) -> list[int]:
 
 
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark as late: those given, or whoever keeps the others waiting most.
+    """Return the ranks to mark as late: the given ones, or the one that most waiting is for.
 
     That is a rank that comes last, alone, to more than half of its collectives, at least four, and
     for which more than half of all the waiting is done; only collectives count of which no rank's
@@ -266,32 +266,32 @@ _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 def told_apart(
     labels: Sequence[str], names: Sequence[str], kinds: Sequence[str] | None = None
 ) -> list[str]:
-    """Return the labels, with what tells rows apart appended to those that are the same.
+    """Return the labels, with a distinguishing suffix for equal ones.
 
     That is their kind; of one kind the first word in which their full names differ, such as a
     template's type; else a number.
     """
-    told, tags = list(labels), [""] * len(labels)
+    texts, tags = list(labels), [""] * len(labels)
     if kinds is not None:
-        for rows in _same(told):
+        for rows in _same(texts):
             if len({kinds[row] for row in rows}) > 1:
                 for row in rows:
                     tags[row] = kinds[row]
-                    told[row] = _with(labels[row], tags[row])
-    for rows in _same(told):
+                    texts[row] = _with(labels[row], tags[row])
+    for rows in _same(texts):
         for row, word in zip(rows, _differences([names[row] for row in rows]), strict=True):
             tags[row] = ", ".join(filter(None, (tags[row], word)))
-            told[row] = _with(labels[row], tags[row])
-    taken = set(told)
-    for rows in _same(told):
+            texts[row] = _with(labels[row], tags[row])
+    taken = set(texts)
+    for rows in _same(texts):
         number = 1
         for row in rows[1:]:
-            plain = told[row]
-            while told[row] in taken:
+            plain = texts[row]
+            while texts[row] in taken:
                 number += 1
-                told[row] = f"{plain} ({number})"
-            taken.add(told[row])
-    return told
+                texts[row] = f"{plain} ({number})"
+            taken.add(texts[row])
+    return texts
 
 
 def _same(labels: Sequence[str]) -> Iterable[list[int]]:

@@ -149,7 +149,7 @@ def _waits(data: pd.DataFrame) -> bool:
 
 
 def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
-    """Return the parts of which the bars consist, without those that are nothing on every rank.
+    """Return the parts of the bars, without those that are 0 on every rank.
 
     Sheets have them all, since what a selection has is not known when they are made.
     """
@@ -843,7 +843,7 @@ def _against_median(
         f"rank {rank} {share_delta(each)}" if abs(each) >= _APART else "within ±5\u2009%"
         for rank, each in zip(far["rank"], far["against"], strict=True)
     ]
-    # What is marked is drawn last, over the others.
+    # Marked rows are drawn last, over the others.
     data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)
     names = [str(each) for each in heads["name"]]

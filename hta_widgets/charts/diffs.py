@@ -693,7 +693,7 @@ def _parts(frame: pd.DataFrame) -> list[str]:
         short_name(str(name)) if name else cause
         for name, cause in zip(frame["name"], causes, strict=True)
     ]
-    # Of BytePS, queues have the name of the stage that they are before.
+    # BytePS: a queue has the name of the stage after it.
     names = [
         f"queue before {name}" if cause in {"stage queue", "root wait"} else name
         for name, cause in zip(names, causes, strict=True)

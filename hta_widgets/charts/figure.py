@@ -19,7 +19,7 @@ from hta_widgets.text import count
 
 
 class _Later:
-    """Stands for a module until one of its names is asked for."""
+    """A module that is imported at the first access to one of its names."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -40,7 +40,7 @@ _brought_by: dict[str, tuple[str | None, str | None]] = {}
 
 
 def shows_itself(chart: Any) -> Any:
-    """Let notebooks draw a chart where it is a cell's value; Bokeh lists its properties there."""
+    """Draw a chart that is a cell's value; Bokeh would list its properties."""
 
     def bundle(**_: Any) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
@@ -84,7 +84,7 @@ def html_of(chart: Any) -> str:
 
 
 def _running() -> tuple[str | None, str | None]:
-    """Return which cell runs, and which run of it this is, as far as the front end says."""
+    """Return the running cell and the number of its run, if the front end sends them."""
     from IPython.core.getipython import get_ipython  # noqa: PLC0415 - absent from plain Python
 
     kernel = getattr(get_ipython(), "kernel", None)
@@ -102,7 +102,7 @@ _SPACING_PX = 8
 
 
 def row(*charts: Any) -> Any:
-    """Place charts beside each other; together they take the width that the page gives.
+    """Place charts side by side; together they take the width that the page gives.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _shown(layout: Any, charts: tuple[Any, ...]) -> Any:
     return shows_itself(layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width"))
 
 
-#: Width to lay out for where the page decides; the browser lays out again for the true one.
+#: Width of the first layout if the page decides; the browser lays out again for the true one.
 _ASSUMED = 720
 _LETTER = 6.4
 
@@ -200,9 +200,9 @@ if (names.length > 0) {
     met.set(short, count);
     return [at, count > 1 && short.includes("…") ? lines(text, ` (${count})`) : short];
   });
-  const told = JSON.stringify(entries);
-  if (axis.tags[0] !== told) {
-    axis.tags = [told];
+  const texts = JSON.stringify(entries);
+  if (axis.tags[0] !== texts) {
+    axis.tags = [texts];
     axis.major_label_overrides = new Map(entries);
   }
 }
@@ -291,11 +291,11 @@ def keep_fitting(
         letters = max(2, int((gutter - 12) / _LETTER))
         axis.major_label_overrides = _labels(names, letters)
     words = [each for each in figure.above if isinstance(each, models.Title)] + [figure.title]
-    told = [
+    texts = [
         (title, title.text, "bold 13px " if title is figure.title else f"{title.text_font_size} ")
         for title in words
     ]
-    for title, text, _ in told:
+    for title, text, _ in texts:
         title.offset = 4 - gutter
         title.text = _wrapped(text, int((room - 12) / _LETTER))
     for column, least in columns:
@@ -316,7 +316,7 @@ def keep_fitting(
             "fig": figure,
             "axis": axis,
             "names": [[at, "\n".join(map(drawn, text.split("\n")))] for at, text in names],
-            "words": [list(entry) for entry in told],
+            "words": [list(entry) for entry in texts],
             "columns": [list(entry) for entry in columns],
             "labels": labels,
             "legend": legend,
@@ -324,7 +324,7 @@ def keep_fitting(
             "ticks": sorted(getattr(figure.xaxis[0].ticker, "ticks", None) or []),
             "family": FONT,
         },
-        # What changes while Bokeh lays out is not always drawn.
+        # Bokeh does not always draw changes during a layout.
         code=f"setTimeout(() => {{{_FIT}}}, 0);",
     )
     figure.js_on_change("outer_width", fit)
@@ -510,7 +510,7 @@ def add_tooltip(
 def blank(
     frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
 ) -> Any:
-    """Return a figure that says why there is nothing to draw."""
+    """Return a figure with the reason why it is empty."""
     said = note or str(frame.attrs.get("note", "")) or "nothing to draw"
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
@@ -565,7 +565,7 @@ def to_html(
 # Only the browser knows how much time a pixel is, and it changes with width and zoom. A browser
 # that draws each segment by itself would blend neighbours, or widen what is too short to be seen.
 _PIXELS = r"""
-// Bokeh draws half a pixel beside the grid, which leaves one whole pixel less, and two halves.
+// Bokeh draws half a pixel off the grid, which leaves one whole pixel less, and two halves.
 const inner = fig.inner_width ?? 0;
 const wide = Math.round(inner) - 1;
 const { start: from, end: to } = fig.x_range;
@@ -640,7 +640,7 @@ def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
         "pixels": pixels,
         "causes": [list(entry) for entry in causes.items()],
     }
-    # What changes while Bokeh lays out is not always drawn.
+    # Bokeh does not always draw changes during a layout.
     later = models.CustomJS(args=arguments, code=f"setTimeout(() => {{{_PIXELS}}}, 0);")
     figure.js_on_change("inner_width", later)
     now = models.CustomJS(args=arguments, code=_PIXELS)

@@ -22,7 +22,7 @@ from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-#: More changes than this are drawn as the least and most of each of so many slices of time.
+#: More changes than this are drawn as minimum and maximum of this many slices of time.
 MOST_POINTS = 20_000
 
 #: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.
@@ -216,7 +216,7 @@ def step_lanes(
         key: values if key in keys else np.concatenate(values or [np.empty(0)])
         for key, values in columns.items()
     }
-    told = _told(data[value_name], data["most"], words)
+    texts = _told(data[value_name], data["most"], words)
     start = min((float(times[0]) for _, _, times, _ in series if len(times)), default=0.0)
     said = ""
     if not exact:
@@ -246,7 +246,7 @@ def step_lanes(
                 x="x", y1="low", y2="high", source=shape, step_mode="after", fill_color=color
             )
         figure.step(x="x", y="high", source=shape, mode="after", line_color=color, line_width=1.25)
-    source = models.ColumnDataSource({**data, "value_text": told})
+    source = models.ColumnDataSource({**data, "value_text": texts})
     marks = [
         figure.quad(
             left="time_ns",

@@ -129,7 +129,7 @@ def _lean(figure: Any) -> None:
     """Leave out the looks that nothing ever takes on: they are most of an item's size."""
     for renderer in figure.renderers:
         renderer.muted_glyph = None
-        # What is chosen looks as ever: BokehJS would else keep a copy that does not change along.
+        # Selected glyphs keep their look: BokehJS would otherwise draw a stale copy.
         renderer.selection_glyph = renderer.glyph
         if renderer.data_source.name != "rows":
             renderer.nonselection_glyph = None

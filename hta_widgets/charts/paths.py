@@ -42,7 +42,7 @@ def critical_path(
     -------
     bokeh.plotting.figure
         The path, and below a lane for each cause; its source has the frame's rows. Above 20 000
-        segments, those of a cause that nearly touch are put together, which the chart says.
+        segments, neighbours of one cause are joined, and the subtitle reports that.
         In the path each pixel shows what takes most of it, also after zooming; in a cause's lane
         shorter segments are one pixel wide.
 
@@ -115,7 +115,7 @@ def critical_path(
         height=0.72,
         source=pixels,
         line_color=None,
-        # Pixels are no segments: what is selected is marked upon them.
+        # Pixels are not segments: selected segments are drawn over them.
         nonselection_fill_alpha=1,
     )
     for name, style in styles.items():
@@ -253,7 +253,7 @@ def job_critical_path(
     bokeh.plotting.figure
         A lane a rank that the path is on, and thin lines where it changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
-        segments those that touch, of one rank and cause, are put together, which the chart says.
+        segments neighbours of one rank and cause are joined, and the subtitle reports that.
 
     Examples
     --------

@@ -44,7 +44,7 @@ from hta_widgets.charts.theme import FONT, Theme, theme_of
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
 _MOST_COLUMNS = 8
-#: Which colours follow each other: neighbours must not look alike.
+#: Order of colours, such that neighbours differ.
 _APART = (0, 5, 4, 3, 1, 6)
 #: With a row a group, those in which ranks spend most.
 _MOST_ROWS = 40
@@ -72,7 +72,7 @@ def parallel_groups(
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a column a kind, two where a rank is in two groups of it. Cells of one
+        One row per rank and one column per kind, two if a rank is in two groups of it. Cells of one
         colour are one group; in them stand the group's number, from 0 in the order of ranks, and
         the rank's position. A question mark is on guessed kinds. At the right, what a rank spends
         in each. Its source has the frame's rows. With more than 64 ranks a row is a group and
@@ -88,7 +88,7 @@ def parallel_groups(
     require(frame, "parallel_groups", "group", "rank", "ranks", "position", "size", "kind")
     require(frame, "parallel_groups", "guessed", "time_ns", "bytes")
     data = placed(frame)
-    # That nothing is known is no guess.
+    # Missing knowledge is not a guess.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["fill"], data["line"] = _tints(data["number"], colors)
     data["name"] = [
@@ -120,7 +120,7 @@ def parallel_groups(
 def _of_ranks(data: pd.DataFrame, said: str, colors: Theme, width: int | None, title: str) -> Any:
     ranks = np.unique(data["rank"])
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
-    # What most is spent in has its numbers even where there is little room.
+    # The most expensive column keeps its numbers in narrow charts.
     kept = sorted(spent.index[:_MOST_COLUMNS])
     more = len(spent) - len(kept)
     cells = data[data["column"].isin(kept)].reset_index(drop=True)
@@ -251,7 +251,7 @@ def _tooltip(heading: str) -> Tooltip:
 
 
 def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
-    """Return the columns' kinds; numbered where there are several of one."""
+    """Return the columns' kinds, numbered if one has several."""
     first = cells.drop_duplicates("column").set_index("column")
     guessed = cells.groupby("column")["guessed"].any()
     met: dict[str, int] = {}
@@ -313,7 +313,7 @@ def _size(number: float) -> str:
 
 def _finding(data: pd.DataFrame) -> str:
     groups = data.drop_duplicates("code")
-    told = []
+    phrases = []
     for kind in dict.fromkeys([*KIND_ORDER, *groups["kind"]]):
         own = groups[groups["kind"] == kind]
         if own.empty:
@@ -322,17 +322,17 @@ def _finding(data: pd.DataFrame) -> str:
         of = f" of {sizes[0]}" if len(sizes) == 1 else ""
         of = f" of {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else of
         if kind == "all":
-            told.append(f"{'one' if len(own) == 1 else count(len(own))} of all ranks")
+            phrases.append(f"{'one' if len(own) == 1 else count(len(own))} of all ranks")
         else:
-            told.append(plural(len(own), f"{kind} group") + of)
-    return f"{plural(len(groups), 'group')}: {', '.join(told)}"
+            phrases.append(plural(len(own), f"{kind} group") + of)
+    return f"{plural(len(groups), 'group')}: {', '.join(phrases)}"
 
 
 _MOST_CLUSTERS = 60
-#: Longer lists of ranks would be cut where there is little room.
+#: Longer lists of ranks would be cut in narrow charts.
 _LETTERS = 18
 
-# What differs is cut to the room that there is; the tooltip has it whole.
+# The difference is cut to the available width; the tooltip has all of it.
 _CUT = r"""
 if (!fig.inner_width) return;
 const pen = document.createElement("canvas").getContext("2d");
@@ -356,7 +356,7 @@ def rank_clusters(
     theme: str | Theme = "light",
     title: str = "Which ranks behave alike",
 ) -> Any:
-    """Draw one row a cluster of ranks: how their steps pass, and what sets outliers apart.
+    """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
 
     Parameters
     ----------
@@ -495,7 +495,7 @@ def _name(ranks: list[int], standing_for: int) -> str:
 
 
 def _parts(data: pd.DataFrame, colors: Theme) -> list[Bars]:
-    """Add where the parts of a step begin and end to the data; gives the bars."""
+    """Add start and end of each part of a step to the data; return the bars."""
     transfer = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     known = data["compute_ns"] + transfer + data["exposed_wait_ns"] + data["idle_ns"]
     left = np.zeros(len(data))
@@ -684,7 +684,7 @@ def _sheet(
     start: float,
     end: float,
 ) -> Any:
-    """Return the sheet: a picture for each ramp, of which the page fills one."""
+    """Return the empty figure: one image per ramp; the page fills one of them."""
     content = {
         "title": title,
         "subtitle": subtitle,

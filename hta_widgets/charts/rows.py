@@ -35,7 +35,7 @@ from hta_widgets.text import axis_time, duration
 class Bars:
     """Bars from one column of the source to another; colours may be columns, as ``@column``.
 
-    `only` is a column and its value, where the bars are not of all rows. Hatches are drawn fast
+    `only` is a column and its value, for bars of some rows. Hatches are drawn fast
     where all bars of a mark have the same.
     """
 
@@ -79,7 +79,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Column:
-    """Texts at the right, one a row; shown where the chart is at least `least` wide."""
+    """Texts at the right, one per row; shown if the chart is at least `least` wide."""
 
     head: str
     texts: Sequence[str]
@@ -88,7 +88,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Tooltip:
-    """What is shown of the mark under the pointer: templates over the source's columns."""
+    """Tooltip of a mark: templates over the source's columns."""
 
     heading: str
     rows: Sequence[tuple[str, str]] = field(default_factory=list)
@@ -402,7 +402,7 @@ def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tupl
 def extremes(
     names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
 ) -> str:
-    """Say which rows have least and most, where there are more than `least` of them."""
+    """Return a sentence about the rows with least and most, if there are more than `least`."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= least or not np.isfinite(numbers).any():
         return ""
@@ -639,12 +639,12 @@ def _scale(
 
 def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
     """Write numbers into bars; which of them fit is decided later."""
-    told = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
-    if not told or profile:
+    labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
+    if not labelled or profile:
         return None
     data = source.data
     columns: dict[str, list[Any]] = {"row": [], "x": [], "full": [], "span": [], "color": []}
-    for mark in told:
+    for mark in labelled:
         right = np.asarray(data[mark.right], dtype=float)
         left = (
             np.asarray(data[mark.left], dtype=float)
@@ -702,12 +702,12 @@ def _column(
 
 
 def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
-    """Name the colours of the marks that have a name; None where there are none."""
-    told = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
-    if not told:
+    """Return the legend of the named marks, or None."""
+    named = [mark for mark in marks if isinstance(mark, (Bars, Dots)) and mark.name]
+    if not named:
         return None
     items = []
-    for mark in told:
+    for mark in named:
         none = models.ColumnDataSource({"x": [float("nan")]})
         if isinstance(mark, Dots):
             key = figure.scatter(
@@ -819,7 +819,7 @@ def inks_sheet(theme: Theme) -> Any:
 
 
 def note_of(frame: pd.DataFrame) -> str:
-    """Return what the analysis says of its frame."""
+    """Return the note of the frame's analysis."""
     return str(frame.attrs.get("note", ""))
 
 

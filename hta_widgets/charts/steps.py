@@ -82,7 +82,7 @@ def queue_length(
     bokeh.plotting.figure
         One lane a stream. Its source has the frame's columns and ``until_ns``, the next change.
         Above 20 000 changes it holds the least and most (``queue_length``, ``most``) of slices of
-        time instead, which the chart says.
+        time instead, and the subtitle reports that.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def memory_timeline(
     bokeh.plotting.figure
         Stacked steps. Its source has the frame's columns, and where each category's area begins
         and ends. Above 20 000 instants it holds the frame's rows at which all memory is least and
-        most in each slice of time, which the chart says.
+        most in each slice of time, and the subtitle reports that.
 
     Examples
     --------
@@ -321,7 +321,7 @@ def memory_timeline(
 
 
 def _turns(times: Any, total: Any, most: int) -> Any:
-    """Return the rows to draw: all, or those of the least and most of each slice of time."""
+    """Return the rows to draw: all, or minimum and maximum of each slice of time."""
     if len(times) <= most:
         return np.arange(len(times))
     edges = np.linspace(times[0], times[-1], most // 2 + 1)
@@ -604,7 +604,7 @@ def _kernels(pattern: str) -> str:
     return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])
 
 
-#: A rank stands out where it takes this share longer than the median rank …
+#: A rank stands out if it takes this share longer than the median rank …
 _LONGER = 0.05
 #: … this many times as far from it as ranks usually are …
 _STANDS_OUT = 4.0
@@ -685,7 +685,7 @@ def step_phases(
     data["color"] = np.select(
         [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
     )
-    # What is marked is drawn last, over the others.
+    # Marked rows are drawn last, over the others.
     data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)
     data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
@@ -695,7 +695,7 @@ def step_phases(
     ]
     marked = nice_ticks(reach, 2, -reach)
     what = "median step" if alone else "median rank"
-    told = [] if alone else _farthest(by_rank)
+    texts = [] if alone else _farthest(by_rank)
     return rows_chart(
         data,
         phases,
@@ -718,7 +718,7 @@ def step_phases(
         zero_line=True,
         pitch=_PITCH,
         columns=[
-            *told,
+            *texts,
             Column("median", [duration(each) for each in usual], 520),
         ],
         tooltip=Tooltip(
@@ -781,7 +781,7 @@ def step_times(
     theme: str | Theme = "light",
     title: str = "",
 ) -> Any:
-    """Draw how far each rank's steps are from those of the median rank.
+    """Draw the difference of each rank's steps to the median rank.
 
     Parameters
     ----------
@@ -807,7 +807,7 @@ def step_times(
         A row a step, or one for a group's step, and a dot a rank; with more than 64 such rows a
         group has one. Its source has the frame's rows. Dark is who takes 5 % longer than the
         median rank and four times the usual (median) deviation of the step. Above 20 000 dots one
-        of each spot is drawn, outliers all, which the chart says.
+        of each spot is drawn and all outliers, and the subtitle reports that.
 
     Raises
     ------
@@ -861,7 +861,7 @@ def step_times(
         f"{duration_delta(each)} · {share_delta(part)}"
         for each, part in zip(data[f"{measure}_deviation_ns"], data["apart"], strict=True)
     ]
-    told = [
+    texts = [
         (name, words)
         for name, words in (
             ("dur_ns", "step"),
@@ -872,7 +872,7 @@ def step_times(
         )
         if name in data
     ]
-    for name, _ in told:
+    for name, _ in texts:
         data[f"{name}_text"] = [duration(each) for each in data[name]]
     low, high = min(float(every["apart"].min()), 0.0), max(float(every["apart"].max()), 0.01)
     room = (high - low) * 0.05
@@ -907,7 +907,7 @@ def step_times(
             "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),
             [
                 ("against the median rank", "@{deviation_text}"),
-                *((words, f"@{{{name}_text}}") for name, words in told),
+                *((words, f"@{{{name}_text}}") for name, words in texts),
             ],
         ),
     )

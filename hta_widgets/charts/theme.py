@@ -17,7 +17,7 @@ class Theme:
     """The colours of one theme; each is checked for contrast.
 
     `kind` and `on_kind` are a kind's mark and the text on it; `busy` and `waiting` are ramps from
-    none to all; `delta` runs from faster over the same to slower; `category` tells apart what is
+    none to all; `delta` runs from faster over the same to slower; `category` distinguishes what is
     no kind of event, such as uses of memory.
     """
 
