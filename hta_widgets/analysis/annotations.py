@@ -240,7 +240,7 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
     found = np.full(len(start), len(low), dtype=np.int64)
     left = np.arange(len(start))
     while len(left):
-        # In events that end in the order of their starts, a range overlaps a contiguous part.
+        # If events end in the order of their starts, those that overlap a range are contiguous.
         ordered = end[left] >= np.maximum.accumulate(end[left])
         chain, left = left[ordered], left[~ordered]
         first = np.searchsorted(end[chain], low, side="right")

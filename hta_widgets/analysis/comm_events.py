@@ -90,7 +90,7 @@ class Header:
 
 @lru_cache(maxsize=4096)
 def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first of equal tuples, to share them: all ranks of a job list the same ones."""
+    """Return the first of equal tuples, so that all ranks share one object."""
     return ranks
 
 

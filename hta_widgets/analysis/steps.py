@@ -371,7 +371,7 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     column["deviation_ns"], column["deviation_share"] = from_median(
         together, column["dur_ns"], whole
     )
-    # Each rank's rows are by phase and step, and ranks are in order.
+    # Each rank's rows are sorted by phase and step, and ranks are in order.
     order = np.argsort(column["phase"], kind="stable")
     column = {name: values[order] for name, values in column.items()}
     codes, labels = column.pop("phase").tolist(), _labels(phases)

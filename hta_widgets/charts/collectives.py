@@ -1045,7 +1045,7 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
 
 
 def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each cell: that which costs most."""
+    """Return one row per cell: the most expensive one."""
     order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
     at = cells[["row", "left"]].to_numpy()[order]
     most = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)

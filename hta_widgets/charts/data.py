@@ -25,7 +25,7 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Fewer collectives than this tell nothing of a rank.
+#: Fewer collectives than this are too few to judge a rank.
 _TELLING = 4
 
 
@@ -330,7 +330,7 @@ KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their column, the group's number in it and its code.
+    """Return the rows with their column, the number of their group in it, and its code.
 
     Groups of one kind share a column unless a rank is in several of them.
     """

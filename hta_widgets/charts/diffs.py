@@ -199,7 +199,7 @@ def _lefts(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArr
 
 
 def _shades(data: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Return the place of each tile's colour on the ramp of seven."""
+    """Return each tile's index in the ramp of seven colours."""
     before = data["before_ns"].to_numpy(dtype=np.float64)
     change = data["diff_ns"].to_numpy(dtype=np.float64)
     share = np.where(before > 0, change / np.where(before > 0, before, 1.0), np.inf)

@@ -371,7 +371,7 @@ def _wrapped(text: str, letters: int) -> str:
 
 
 def mixed(color: str, ground: str, part: float) -> str:
-    """Return a colour as it looks where `part` of it covers a ground.
+    """Return a colour blended over a ground with opacity `part`.
 
     Marks that are drawn through each other's edges would show seams.
     """

@@ -425,7 +425,7 @@ def job_path_summary(
     theme: str | Theme = "light",
     title: str = "Whose time the critical path is",
 ) -> Any:
-    """Draw how much of a job's critical path is on which rank, and bound by what.
+    """Draw each rank's share of the job's critical path, by what bounds it.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class _NodeView(_View):
 class _EdgeView(_View):
     """The edges by pairs of nodes; ``edges(nbunch, data=…)`` as in networkx."""
 
-    end = 0  # the place in a pair that `nbunch` restricts
+    end = 0  # index of the edge's end that `nbunch` restricts
 
     def __call__(
         self,

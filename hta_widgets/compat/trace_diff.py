@@ -227,7 +227,7 @@ class TraceDiff:
             }
         )
         sums = sums.groupby(index).agg({"kind": "last", **dict.fromkeys(sums.columns[2:], "sum")})
-        # As in HTA, names that only the test has come last.
+        # As in HTA, names found only in the test trace come last.
         sums = sums.iloc[np.argsort((sums["before"] == 0).to_numpy(), kind="stable")]
         change = sums["after"] - sums["before"]
         frame = pd.DataFrame(

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from hta_widgets.errors import TraceError
 
-_FLOPS_PER_NS = 190_000.0  # what bf16 matrix products reach, of 312 peak
+_FLOPS_PER_NS = 190_000.0  # achieved TFLOP/s of bf16 matrix products, of 312 peak
 _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
 _PCIE_BYTES_PER_NS = 22.0
 _NVLINK_BYTES_PER_NS = 230.0

@@ -196,7 +196,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _bounds(start: Ints, end: Ints) -> Ints:
-    """Return the starts of slots, which join, and the end of the last one.
+    """Return the starts of the adjacent slots, and the end of the last one.
 
     Steps of several ranks may overlap, and need not follow each other in order.
     """

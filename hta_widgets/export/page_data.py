@@ -496,7 +496,7 @@ def _pooled(names: Names, own: Pool, code: int) -> int:
 
 
 def _mapped(values: npt.NDArray[Any], what: Callable[[int], int]) -> Ints:
-    """Return `what` of each value, asked once for each that there is."""
+    """Apply `what` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
 

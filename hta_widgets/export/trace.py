@@ -724,5 +724,5 @@ def _side_ranks(
     return found
 
 
-# `Selection.export` lives in a room below this one.
+# `Selection.export` is in a lower package, which must not import this one.
 selections.exporter = export_trace

@@ -69,7 +69,7 @@ class Minimap(Request, tag="minimap", kw_only=True):
 
 
 class Event(Request, tag="event", kw_only=True):
-    """All about one event."""
+    """All details of one event."""
 
     rank: int
     id: int

@@ -162,7 +162,7 @@ class _InUse:
                 oldest.let_go()
 
     def gone(self, rank: StoredRank) -> None:
-        """Count the rank's columns no more."""
+        """Remove the rank's columns from the cache's count."""
         with self._lock:
             self._total -= self._bytes.pop(rank, 0)
 

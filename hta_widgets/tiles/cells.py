@@ -425,7 +425,7 @@ def _collect(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None,
 ) -> None:
-    """Put the tiles of one lane into the basket."""
+    """Add the tiles of one lane to the reply."""
     basket.asked += 1
     level, first, last = window
     ref, lane = index.lane(number)
@@ -466,7 +466,7 @@ def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: Na
 def _cell_classes(
     index: RankIndex, number: int, level: int, made: Tiles, classes: Classes | None
 ) -> npt.NDArray[np.uint8]:
-    """Return the class with most time of every cell."""
+    """Return the class with the most time in each cell."""
     lane = None if classes is None else index.classed(number, classes)
     if lane is None:
         return np.full((len(made.index), CELLS), NO_KIND, np.uint8)

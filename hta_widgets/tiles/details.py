@@ -100,7 +100,7 @@ def lane_of_row(index: RankIndex, table: str, row: int) -> int:
 
 
 def checked_row(index: RankIndex, table: Rows, row: Any) -> int:
-    """Return `row` as a number, or say which rows there are."""
+    """Return `row` as an index, or raise an error with the valid rows."""
     number = int(row)
     if not 0 <= number < len(table.start_ns):
         raise ValueError(
@@ -148,7 +148,7 @@ def _edges(low: int, high: int, count: int) -> tuple[npt.NDArray[np.float64], st
     else:
         edges = np.linspace(low, high, min(wanted, high - low) + 1)
         scale = "linear"
-    # Whatever the steps were rounded to: the ends are exact, so that nothing falls out.
+    # The outer edges are exact despite rounded bins, so that no event is lost.
     edges[0], edges[-1] = low, high
     return edges, scale
 

@@ -19,7 +19,7 @@ from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace
 
-#: Most lanes of a group of async intervals; the last one holds the others.
+#: Maximum lanes of a group of async intervals; the last one takes the overflow.
 MAX_LAYERS = 32
 Ints = npt.NDArray[np.int64]
 SummaryRole = Literal["gpu", "comm", "cpu"]
@@ -97,7 +97,7 @@ class SummaryRow:
 
 @dataclass(slots=True)
 class TrackRow:
-    """A track with the lanes ``lane0 … lane0 + lanes - 1``; the fields are the scene's.
+    """A track with the lanes ``lane0 … lane0 + lanes - 1``; fields as in the scene.
 
     `lane0`, `wait` and `late` are set when all rows above are known.
     """

@@ -48,7 +48,7 @@ class View:
 
     @classmethod
     def of(cls, start: int, end: int, bins: int, lanes: Iterable[int]) -> View:
-        """Check and return a view as a request states it."""
+        """Validate and return the view in a request."""
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
         if not 1 <= bins <= MAX_BINS:

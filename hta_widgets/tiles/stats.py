@@ -35,7 +35,7 @@ _PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
 
 @dataclass(slots=True, frozen=True)
 class DeviceTimes:
-    """Device work of all ranks, as times that add up; each is exact before any instant.
+    """Cumulative device time of all ranks, exact at any instant.
 
     The ranks' data is laid end to end, so that one search answers for all of them.
     """

@@ -27,7 +27,7 @@ from hta_widgets.trace.problems import Problems
 
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
-#: Categories under which profilers of different years draw launch → device work.
+#: Categories of arrows from launch to device work, by versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
 #: Args that are decoded together.
 _AT_ONCE = 4096
@@ -379,7 +379,7 @@ def _chains(
     begins = phase[ordered] == ord("s")
     passes = phase[ordered] == ord("t")
     group_at = np.maximum.accumulate(np.where(new, position, 0))
-    # An arrow comes from the last start or step before; steps hand on, ends do not.
+    # An arrow starts at the latest start or step before it, never at an end.
     gives = np.maximum.accumulate(np.where(begins | passes, position, -1))
     before = np.concatenate(([-1], gives[:-1]))
     within = before >= group_at

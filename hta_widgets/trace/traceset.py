@@ -428,7 +428,7 @@ class TraceSet(Mapping[int, Trace]):
 
         return save_set(self, path)
 
-    # --- looks ------------------------------------------------------------------------------------
+    # --- views ------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<TraceSet {_facts(self, self._problems)}>"

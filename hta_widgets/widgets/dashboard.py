@@ -87,7 +87,7 @@ T = TypeVar("T")
 
 
 class UnknownNameError(TraceError, KeyError):
-    """An unknown name: an error of this package, and of a mapping."""
+    """Raised for an unknown name: a `TraceError` that is also a `KeyError`."""
 
     # A KeyError shows its message in quotes.
     __str__ = Exception.__str__

@@ -33,7 +33,7 @@ export interface Requests {
     bins: number;
     within_ms?: number;
   };
-  /** All about one event. */
+  /** All details of one event. */
   event: {
     rank: number;
     id: number;

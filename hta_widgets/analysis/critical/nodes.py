@@ -177,8 +177,8 @@ def _host_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
     rows = np.flatnonzero(member & is_call)
     if not len(rows) and not rules.as_hta:
         # Other tools' formats have no such categories.
-        for kind in ("cpu", "other", "annotation"):
-            rows = np.flatnonzero(member & (table.kind == KINDS.index(kind)))
+        for kinds in (("cpu",), ("other",), ("annotation", "communication")):
+            rows = np.flatnonzero(member & np.isin(table.kind, [*map(KINDS.index, kinds)]))
             if len(rows):
                 return rows
     if rules.data_loading:

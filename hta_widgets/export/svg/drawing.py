@@ -177,7 +177,7 @@ class Drawing:
         self.rect(x, y0, 1, y1 - y0, colour)
 
     def dashed(self, x: float, y0: float, y1: float, colour: str) -> None:
-        """Draw a line of dashes downwards: 2 px on, 3 off."""
+        """Draw a vertical dashed line: 2 px on, 3 px off."""
         self._flush()
         data = f"M{number(x + 0.5)} {number(y0)}V{number(y1)}"
         self._parts.append(f'<path d="{data}" stroke="{colour}" stroke-dasharray="2 3"/>')
@@ -532,7 +532,7 @@ COLOURS: Mapping[str, Mapping[str, str]] = {
 
 _HATCHED = {"only_here", "replaced"}
 
-#: What the legend names, from what is most to look at.
+#: Groups of the legend, the most important first.
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("slower", ("slower_1", "slower_2", "slower_3")),
     ("faster", ("faster_1", "faster_2", "faster_3")),

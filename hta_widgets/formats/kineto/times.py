@@ -123,7 +123,7 @@ def plain_integers(texts: Sequence[Any], absent: int) -> Ints | None:
 
 
 def resolution(*times: Ints) -> int:
-    """Return the power of ten (1, 10, 100 or 1000) that divides all of `times`."""
+    """Return the largest power of ten up to 1000 that divides all of `times`."""
     step = 1000
     for values in times:
         while step > 1 and (values % step).any():

@@ -200,8 +200,7 @@ export class StageData {
       source,
       "ribbon",
       STATS_WAIT_MS,
-      (reply, { start, end, bins }) =>
-        decodeRibbon(reply, { start: start, end: end, bins: bins }),
+      (reply, { start, end, bins }) => decodeRibbon(reply, { start: start, end: end, bins: bins }),
       () => onChange("ribbon"),
     );
     this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>

@@ -382,6 +382,13 @@ def test_a_range_with_nothing_in_it_is_one_segment(tmp_path):
     assert found.attrs["note"]
 
 
+def test_collectives_of_hosts_without_operators_are_on_the_path(tmp_path):
+    gloo = event("user_annotation", "gloo:all_reduce", 120, 180, pid=10, tid=2)
+    found = path(tmp_path, step(100, 200), gloo)
+    assert by_cause(found)["cpu_bound"] == 60
+    adds_up(found)
+
+
 def test_device_work_without_launches_has_a_path(tmp_path):
     found = path(tmp_path, kernel(100, 200), kernel(210, 300), annotation="")
     assert by_cause(found)["gpu_compute_bound"] == 190
