@@ -231,5 +231,5 @@ def test_once_the_client_is_closed_analyses_work_here(client, job, here):
         traces = hw.load(job, executor=executor, progress=False)
     frame = analysis.temporal_breakdown(traces)
     pd.testing.assert_frame_equal(frame, analysis.temporal_breakdown(here))
-    with pytest.raises(hw.TraceError, match=r"no tasks .* start another"):
+    with pytest.raises(hw.TraceError, match=r"shut down.* Start another"):
         hw.load(job, executor=executor, cache=False, progress=False)
