@@ -216,14 +216,14 @@ class Plan:
             )
         if factor <= 0:
             raise TraceError(
-                f"the factor {factor} is no slowdown", remedy="Give a positive factor."
+                f"factor is {factor}, expected a number above 0", remedy="1.25 is 25 % slower."
             )
         if not written:
             raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
         outside = [rank for rank in missing if not 0 <= rank < ranks]
         if outside or (straggler is not None and straggler < 0):
             raise TraceError(
-                f"there is no rank {outside[0] if outside else straggler} in a job of {ranks}",
+                f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
                 remedy=f"The ranks are 0 to {ranks - 1}.",
             )
         if straggler is not None:

@@ -148,11 +148,12 @@ _CHANGES_OF_TEXT = frozenset({"lower", "upper", "strip", "lstrip", "rstrip", "sl
 _LARGEST = 1 << 64
 
 
-def check_query(query: str) -> None:
-    """Raise `ValueError` unless a query only compares, computes and tests columns.
+def checked_query(query: str) -> str:
+    """Return a query to evaluate; raise `ValueError` if it has more than tests of columns.
 
     pandas evaluates any attribute and any call, and so any code, and queries also come from
-    pages, files and saved selections.
+    pages, files and saved selections. The text is written from the tree that was checked: pandas
+    splits its input at more characters than Python does, and could evaluate hidden lines.
     """
     try:
         tree = ast.parse("".join(map(_as_python, _TOKEN.finditer(query.strip()))), mode="eval")
@@ -170,6 +171,10 @@ def check_query(query: str) -> None:
             called.update(_checked_call(node.func))
         elif isinstance(node, ast.Attribute) and node not in called:
             raise ValueError(f"a query has no attribute {node.attr!r} that is not called")
+    try:
+        return ast.unparse(tree)
+    except RecursionError:
+        raise ValueError("the query is nested too deeply") from None
 
 
 def _as_python(token: re.Match[str]) -> str:

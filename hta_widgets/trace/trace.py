@@ -30,7 +30,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import ExportPart, part_in
-from hta_widgets.trace.query import check_query
+from hta_widgets.trace.query import checked_query
 
 Rows = npt.NDArray[np.intp] | slice
 
@@ -218,8 +218,8 @@ def columns_in(query: str) -> list[str]:
 def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
     """Return which rows of `frame` satisfy the pandas `query`."""
     try:
-        check_query(query)
-        result = frame.eval(query, engine="python", local_dict={}, global_dict={})
+        checked = checked_query(query)
+        result = frame.eval(checked, engine="python", local_dict={}, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
         raise _bad_query(query, f"{kind}{cause}") from None

@@ -1,7 +1,7 @@
 /** Base classes of the comparison's panes, and its headline. */
 
 import type { Frame, ThemeName } from "../protocol/source";
-import { type Child, h } from "../ui/dom";
+import { type Child, fill, h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
 import { rowsOf, shareWords, text } from "./frames";
 
@@ -27,10 +27,13 @@ export abstract class WidePane extends Pane {
   }
 }
 
-/** A pane of rows, of which one may be chosen: as many as there is room for, more when asked. */
+/** A pane with a table of rows that can be chosen: as many as fit, more on request. */
 export abstract class RowsPane<Choice> extends Pane {
+  protected readonly about = h("p", { class: "hta-about" });
+  protected readonly body = h("div", { class: "hta-diff-table", role: "table" });
+  protected frame: Frame | null = null;
   protected chosen: Choice | null = null;
-  /** Rows that were asked for beyond the room. */
+  /** Rows that were requested beyond the room. */
   private more = 0;
 
   constructor(private room: number) {
@@ -46,6 +49,13 @@ export abstract class RowsPane<Choice> extends Pane {
 
   get choice(): Choice | null {
     return this.chosen;
+  }
+
+  /** Show the reason why the table cannot be drawn. */
+  fail(why: HTMLElement): void {
+    this.frame = null;
+    this.about.textContent = "";
+    fill(this.body, why);
   }
 
   /** Show what is chosen; null for nothing. */

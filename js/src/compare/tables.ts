@@ -70,9 +70,6 @@ export class NamesTable extends RowsPane<string> {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-names" });
   private readonly input: HTMLInputElement;
   private readonly head = h("div", { class: "hta-diff-head" });
-  private readonly about = h("p", { class: "hta-about" });
-  private readonly body = h("div", { class: "hta-diff-table", role: "table" });
-  private frame: Frame | null = null;
   private key: Key = "diff_ns";
   private descending = true;
 
@@ -93,13 +90,6 @@ export class NamesTable extends RowsPane<string> {
   show(frame: Frame): void {
     this.frame = frame;
     this.draw();
-  }
-
-  /** In place of all: why it cannot be drawn. */
-  fail(why: HTMLElement): void {
-    this.frame = null;
-    this.about.textContent = "";
-    fill(this.body, why);
   }
 
   protected draw(): void {
@@ -282,10 +272,7 @@ export function replacedWords(row: Row): string {
 
 export class ChangesPanel extends RowsPane<number> {
   readonly el = h("section", { class: "hta-diff-pane hta-diff-changes" });
-  private readonly body = h("div", { class: "hta-diff-table", role: "table" });
   private readonly title = h("h3", {}, "What changed");
-  private readonly about = h("p", { class: "hta-about" });
-  private frame: Frame | null = null;
 
   /** `choose` hears first of the number of a row, and its name; null where it is unchosen. */
   constructor(
@@ -303,13 +290,6 @@ export class ChangesPanel extends RowsPane<number> {
     this.title.textContent = title;
     this.frame = frame;
     this.draw();
-  }
-
-  /** In place of all: why it cannot be drawn. */
-  fail(why: HTMLElement): void {
-    this.frame = null;
-    this.about.textContent = "";
-    fill(this.body, why);
   }
 
   protected draw(): void {

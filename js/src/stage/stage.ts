@@ -45,7 +45,7 @@ class DrawnStage implements Stage {
   private readonly rowsView: RowsView;
   private readonly loop = new FrameLoop((now) => this.draw(now));
   /** The view last reported to the listeners as final. */
-  private told: Span | null = null;
+  private arrivedAt: Span | null = null;
   /** The geometry is that of this scene. */
   private measured = false;
   private slim = false;
@@ -86,7 +86,7 @@ class DrawnStage implements Stage {
     this.data = this.openData();
     this.camera.reset(scene.range);
     this.picture.setScene(scene, this.data);
-    this.told = null;
+    this.arrivedAt = null;
     this.measured = false;
     this.measure();
   }
@@ -294,7 +294,7 @@ class DrawnStage implements Stage {
   private moved(changed: boolean): void {
     if (changed) {
       this.request();
-      this.tell(true);
+      this.notifyView(true);
       this.loop.touch({ head: true, lanes: true, overlay: true });
     } else if (this.camera.moving) {
       this.request();
@@ -323,10 +323,10 @@ class DrawnStage implements Stage {
     this.data.show(sight, over, this.camera.target, lanesWidth, this.picture.overlay, ribbons);
   }
 
-  private tell(done: boolean): void {
+  private notifyView(done: boolean): void {
     const { view } = this.camera;
-    if (done && this.told === view) return;
-    this.told = done ? view : null;
+    if (done && this.arrivedAt === view) return;
+    this.arrivedAt = done ? view : null;
     for (const listener of this.viewListeners) listener(view, done);
   }
 
@@ -337,7 +337,7 @@ class DrawnStage implements Stage {
     if (this.camera.step(now)) {
       this.loop.touch({ head: true, lanes: true, overlay: true });
       this.request();
-      this.tell(!this.camera.moving);
+      this.notifyView(!this.camera.moving);
     }
     if (this.geometry.lanesWidth > 0) {
       const dirty = this.loop.take();

@@ -28,8 +28,8 @@ export class Tooltip {
 }
 
 /**
- * Where a tooltip goes: right of and below the pointer, below the mark that it speaks of, flipped
- * where it would leave the frame. It never covers the mark's own height at the pointer.
+ * Return the place of a tooltip: right of and below the pointer and its mark, flipped at the edges
+ * of the frame. The tooltip never covers the mark at the height of the pointer.
  */
 export function placeTip(
   pointer: { x: number; y: number },

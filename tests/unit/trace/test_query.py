@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.query import Clauses, check_query, read_clauses
+from hta_widgets.trace.query import Clauses, checked_query, read_clauses
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 
@@ -68,7 +68,22 @@ def test_pandas_understands_it(names):
     ],
 )
 def test_queries_over_columns_are_evaluated(query):
-    check_query(query)
+    checked_query(query)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    ["# \u2028name.map(print)", "# \x0cname.map(print)", "#\x85x = name.map(print)"],
+)
+def test_lines_that_only_pandas_sees_are_not_evaluated(hidden):
+    assert checked_query(f"dur_ns > 1 {hidden}") == "dur_ns > 1"
+
+
+def test_texts_with_line_ends_stay_on_one_line():
+    query = checked_query("name == 'a\\u2028b' & dur_ns > 1_000")
+    assert query.splitlines() == [query]
+    frame = pd.DataFrame({"name": ["a\u2028b", "a"], "dur_ns": [2_000, 2_000]})
+    assert frame.eval(query, engine="python").tolist() == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -101,4 +116,4 @@ def test_queries_over_columns_are_evaluated(query):
 )
 def test_other_code_is_refused(query):
     with pytest.raises(ValueError, match=r"query|Syntax|MemoryError|RecursionError"):
-        check_query(query)
+        checked_query(query)
