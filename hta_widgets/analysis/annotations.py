@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import (
-    below_backward,
-    nearest,
-    nested_parents,
-    of_category,
-)
+from hta_widgets.analysis.host_stack import below_backward, nearest, nested_parents, of_category
 from hta_widgets.analysis.scope import (
     Part,
     Scope,
@@ -28,11 +22,10 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
 
@@ -102,11 +95,11 @@ def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:
     return {name: values[order] for name, values in columns.items()}, len(device), len(host)
 
 
-def _ranges(trace: Trace, side: str) -> npt.NDArray[np.bool_]:
+def _ranges(trace: Trace, side: str) -> Bools:
     if side == "host":
         return of_category(trace, "user_annotation")
     table = trace.table
-    found: npt.NDArray[np.bool_] = (table.kind == _ANNOTATION) & (table.stream >= 0)
+    found: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
     return found
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import TOGETHER
 from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift, split
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
@@ -133,7 +130,7 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
 # --- the fit --------------------------------------------------------------------------------------
 
 
-def _fit(match: Matching, used: npt.NDArray[np.bool_]) -> ClockFit:
+def _fit(match: Matching, used: Bools) -> ClockFit:
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
     used = used & _usable(match)
@@ -165,12 +162,12 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
     return max(-min(starts, default=0), 0)
 
 
-def _usable(match: Matching) -> npt.NDArray[np.bool_]:
+def _usable(match: Matching) -> Bools:
     """Return the entries to fit from: collectives that end together, or all in groups without."""
     together = np.isin(match.taken("operation"), TOGETHER)
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
-    usable: npt.NDArray[np.bool_] = together | (~has[match.group] & (match.taken("early") == 0))
+    usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
     return usable
 
 
@@ -205,7 +202,7 @@ def _pairs(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
     """Compare each rank of a group with one of the group: medians of how far ends are apart."""
-    found: list[tuple[npt.NDArray[Any], ...]] = []
+    found: list[tuple[Array, ...]] = []
     for mine in split(group, int(group.max(initial=-1)) + 1):
         if not len(mine):
             continue

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Clock, stage_of
@@ -36,14 +35,11 @@ from hta_widgets.analysis.stragglers import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 #: Times of a rank per step.
 TIMES: tuple[str, ...] = (
@@ -434,7 +430,7 @@ class Clusters:
     representative: Ints
     distance: Floats
     from_typical: Floats
-    is_outlier: Flags
+    is_outlier: Bools
     why: list[str]
     tolerance: float
 
@@ -493,7 +489,7 @@ def _representatives(apart: Floats, limit: float) -> Ints:
     return found
 
 
-def _outliers(similar: Ints, stage: Ints) -> tuple[Flags, Ints]:
+def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
     """Return which ranks are outliers, and the representative typical of each rank's stage."""
     outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any, Literal, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
@@ -49,15 +48,13 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import number_runs, run_text
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.intervals import Covered, intersect, total, union
 from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 Clock = Literal["host", "fitted"]
 
 #: Collectives whose members give or take different amounts; the largest is the message.
@@ -225,7 +222,7 @@ class Arrivals:
     end_ns: Ints
     last_ns: Ints
     last_rank: Ints
-    is_last: Flags
+    is_last: Bools
 
     @property
     def wait_ns(self) -> Ints:
@@ -303,9 +300,7 @@ def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
 # --- bandwidth ------------------------------------------------------------------------------------
 
 
-def _bandwidths(
-    match: Matching, times: Arrivals
-) -> tuple[Ints, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
     """Return the message's size, and the algorithm's and the bus's bandwidth, in GB/s."""
     size, operation = match.taken("size_bytes"), match.taken("operation")
     size = np.where(np.isin(operation, _ROOTED), match.spread(np.maximum, size), size)
@@ -327,7 +322,7 @@ def _bandwidths(
 # --- what is missing -----------------------------------------------------------------------------
 
 
-def _note(match: Matching, kept: Flags, matched: dict[str, int], traces: TraceSet) -> str:
+def _note(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> str:
     if not matched["communication"]:
         none = "no communication on a device is selected"
         return "; ".join(filter(None, [none, on_hosts_note(traces.values())]))

@@ -12,15 +12,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.analysis.host_stack import nested_parents
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args, numbers_of
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
 
 #: The operations of collectives, in all libraries. The first one in a name counts.
 OPERATIONS: tuple[str, ...] = (
@@ -140,7 +138,7 @@ class GroupName:
 class CommEvents:
     """The communication of one rank's device, by start, in times of its table."""
 
-    rows: npt.NDArray[np.intp]
+    rows: Rows
     start_ns: Ints
     end_ns: Ints
     name: Ints  # codes into `names`
@@ -160,7 +158,7 @@ class CommEvents:
     dtypes: list[str] = field(default_factory=list)
 
     @property
-    def is_alone(self) -> npt.NDArray[np.bool_]:
+    def is_alone(self) -> Bools:
         """Whether each event's group has one rank."""
         return np.array([group.size == 1 for group in self.groups], dtype=bool)[self.group]
 
@@ -251,7 +249,7 @@ def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
 # --- args -----------------------------------------------------------------------------------------
 
 
-def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
+def _args(trace: Trace, rows: Rows) -> dict[str, list[Any]]:
     own = event_args(trace, rows, COMMUNICATION_KEYS)
     args = {key: list(values) for key, values in own.items()}
     bare = np.array([value is None for value in args[_NAME]], dtype=bool)
@@ -266,7 +264,7 @@ def _args(trace: Trace, rows: npt.NDArray[np.intp]) -> dict[str, list[Any]]:
     return args
 
 
-def _name_by_ranges(trace: Trace, rows: npt.NDArray[np.intp], stated: list[Any]) -> None:
+def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
     """Name collectives that neither args nor the kernel name, such as NCCL's generic one."""
     table = trace.table
     unknown = [
@@ -332,7 +330,7 @@ def bytes_of(dtype: str) -> int:
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 
-def unsized(events: CommEvents, mine: npt.NDArray[Any]) -> Counter[str]:
+def unsized(events: CommEvents, mine: Array) -> Counter[str]:
     """Count events of unknown size by the unknown type of their elements."""
     codes = events.unsized[mine] if len(events.unsized) else events.unsized
     return Counter(events.dtypes[code] for code in codes[codes >= 0].tolist())

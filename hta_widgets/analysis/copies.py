@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.launches import (
@@ -33,13 +32,10 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.columns import CounterTable, Pool
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 #: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
@@ -73,7 +69,7 @@ class _Copies:
 
     rows: Rows
     kinds: list[str]  # those that occur, in order of their names
-    code: npt.NDArray[np.intp]  # into `kinds`
+    code: Rows  # into `kinds`
     start_ns: Ints  # within the window
     end_ns: Ints
     gb_per_s: Floats  # NaN if unknown
@@ -121,7 +117,7 @@ class BandwidthSteps:
     """All changes of a rank's memory bandwidth, by kind and time; ends before starts."""
 
     kinds: list[str]
-    code: npt.NDArray[np.intp]
+    code: Rows
     time_ns: Ints
     gb_per_s: Floats
     row: Rows

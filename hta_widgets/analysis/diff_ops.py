@@ -7,18 +7,16 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part, Window, narrowed, result
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection, as_ranks, listed
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
 
 #: Anything whose events can be compared.
 Side = TraceSet | Trace | Selection

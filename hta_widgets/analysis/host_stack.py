@@ -10,13 +10,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Bools = npt.NDArray[np.bool_]
 
 _STEP = "ProfilerStep#"
 _BACKWARD = "## backward ##"

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.busy import without_work
@@ -30,15 +29,14 @@ from hta_widgets.analysis.scope import (
     used_texts,
 )
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Columns = dict[str, npt.NDArray[Any]]
+Columns = dict[str, Array]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = (
@@ -372,7 +370,7 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
 
 
 @memoized
-def _behind_stream_waits(trace: Trace) -> npt.NDArray[np.bool_]:
+def _behind_stream_waits(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
     behind = np.zeros(len(table), dtype=bool)

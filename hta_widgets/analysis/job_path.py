@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
@@ -27,11 +26,9 @@ from hta_widgets.analysis.scope import Window, categorical, result
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 #: The type of a segment that the path came to from another rank; others are `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)

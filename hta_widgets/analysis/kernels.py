@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import operator_tree
@@ -27,11 +26,9 @@ from hta_widgets.analysis.scope import (
     statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 _RANGE = "cuda_profiler_range"
 _INT64_END = 1 << 63
@@ -93,7 +90,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls named
     ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
-    blocks: list[dict[str, npt.NDArray[Any]]] = []
+    blocks: list[dict[str, Array]] = []
     names: list[str] = []
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
@@ -203,7 +200,7 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
     return [known.get(record, {}) for record in records.tolist()]
 
 
-def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, npt.NDArray[Any]]:
+def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
     """Return one column per arg with any number, in order of first occurrence."""
     keys = dict.fromkeys(key for one in args for key in one)
     columns = {}
@@ -230,7 +227,7 @@ def _number(value: Any) -> int | float | None:
         return None
 
 
-def _flops(counters: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
+def _flops(counters: Mapping[str, Array]) -> Ints | None:
     """Return the floating point operations of each kernel; None without such counters."""
     known = [key for key in CUDA_SASS_INSTRUCTION_COUNTER_FLOPS if key in counters]
     if not known:
@@ -342,5 +339,5 @@ def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(joined_columns(found, names, name=object, std_ns=np.float64))
 
 
-def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Array]:
     return statistics_by_name(part, part.of_kinds(*kinds))[0]

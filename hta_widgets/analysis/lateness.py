@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Arrivals, computed_between
 from hta_widgets.analysis.matching import Matching
 from hta_widgets.analysis.scope import BUSY, over_ranks
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")

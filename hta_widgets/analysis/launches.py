@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
@@ -29,11 +28,9 @@ from hta_widgets.analysis.scope import (
     used_texts,
 )
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 from hta_widgets.trace.grouping import group_order, stable_order
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 _OUTLIERS = ("short kernel", "long call", "late start")
 _NOTHING = "no device work is selected whose launch the files hold"
@@ -374,7 +371,7 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
     return result(columns, **about, note=note)
 
 
-def _statistics(part: Part, steps: QueueSteps) -> dict[str, npt.NDArray[Any]]:
+def _statistics(part: Part, steps: QueueSteps) -> dict[str, Array]:
     groups = len(steps.streams)
     there = _within(part, steps)
     code, time_ns, length = (
@@ -391,7 +388,7 @@ def _statistics(part: Part, steps: QueueSteps) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _within(part: Part, steps: QueueSteps) -> slice | npt.NDArray[np.intp]:
+def _within(part: Part, steps: QueueSteps) -> slice | Rows:
     """Return the changes in the window, and each stream's last before and first after it.
 
     Their queue lengths hold at the window's edges.
@@ -410,7 +407,7 @@ def _within(part: Part, steps: QueueSteps) -> slice | npt.NDArray[np.intp]:
     return np.concatenate(found)
 
 
-def _inside(part: Part, time_ns: Ints) -> npt.NDArray[np.bool_]:
+def _inside(part: Part, time_ns: Ints) -> Bools:
     inside = np.ones(len(time_ns), dtype=bool)
     if part.low is not None:
         inside &= time_ns >= part.low
@@ -457,15 +454,13 @@ def time_blocked_on_full_queue(
     column = joined_columns([columns for columns, _ in found], names, share=np.float64)
     near = [text for _, texts in found for text in texts]
     return result(
-        column,
-        **about,
-        note=_note(near, max_queue_length) if len(column["rank"]) else _NOTHING,
+        column, **about, note=_note(near, max_queue_length) if len(column["rank"]) else _NOTHING
     )
 
 
 def _blocked(
     part: Part, steps: QueueSteps, max_queue_length: int
-) -> tuple[dict[str, npt.NDArray[Any]], list[str]]:
+) -> tuple[dict[str, Array], list[str]]:
     """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     held = held_ns(steps.code, steps.time_ns, part.low, part.high)
@@ -522,7 +517,7 @@ def _trace_ns(part: Part) -> int:
 STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
 
 
-def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
+def in_order(group: Array, groups: int, time_ns: Ints) -> Rows:
     """Return the stable order by group and time."""
     if not len(time_ns):
         return np.empty(0, dtype=np.intp)
@@ -530,7 +525,7 @@ def in_order(group: npt.NDArray[Any], groups: int, time_ns: Ints) -> Rows:
     return by_time[group_order(group[by_time], groups)]
 
 
-def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def running_total(group: Array, change: Array) -> Array:
     """Return the cumulative sum of changes within each group; rows are sorted by group."""
     total = np.cumsum(change)
     if not len(total):
@@ -540,16 +535,14 @@ def running_total(group: npt.NDArray[Any], change: npt.NDArray[Any]) -> npt.NDAr
     return total
 
 
-def settled(group: npt.NDArray[Any], time_ns: Ints) -> npt.NDArray[np.bool_]:
+def settled(group: Array, time_ns: Ints) -> Bools:
     """Return whether each change is the last of its group at its instant."""
     last = np.ones(len(time_ns), dtype=bool)
     last[:-1] = (group[1:] != group[:-1]) | (time_ns[1:] != time_ns[:-1])
     return last
 
 
-def held_ns(
-    group: npt.NDArray[Any], time_ns: Ints, low: int | None = None, high: int | None = None
-) -> Ints:
+def held_ns(group: Array, time_ns: Ints, low: int | None = None, high: int | None = None) -> Ints:
     """Return how long each value holds within the window; the last of a group holds no time."""
     until = np.append(time_ns[1:], time_ns[-1:])
     ends = np.append(group[1:] != group[:-1], True)[: len(time_ns)]
@@ -560,16 +553,14 @@ def held_ns(
     return held
 
 
-def weighted(
-    group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any], held: Ints
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Floats, Floats]:
     """Return the sum of each group's values weighted by the time that they hold, and that time."""
     time = held.astype(np.float64)
     area = np.bincount(group, weights=value * time, minlength=groups).astype(np.float64)
     return area, np.bincount(group, weights=time, minlength=groups).astype(np.float64)
 
 
-def describe(group: npt.NDArray[Any], groups: int, value: npt.NDArray[Any]) -> dict[str, Any]:
+def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
     """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
     found = np.full((groups, len(STATISTICS)), np.nan)
     order = group_order(group, groups)

@@ -11,18 +11,16 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import CommEvents, GroupName, Header, comm_events, header_of
 from hta_widgets.analysis.scope import Part, Parts, over_ranks
 from hta_widgets.readers.formats import provided
+from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
 _MIN_AGREEING = 3  # agreeing ends that rule out chance
@@ -81,11 +79,11 @@ class Matching:
         """Return how many ranks' events each collective has."""
         return np.diff(np.append(self.starts, len(self)))
 
-    def each(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def each(self, values: Array) -> Array:
         """Return for each entry the value of its collective."""
         return np.repeat(values, self.sizes())
 
-    def spread(self, reduce: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def spread(self, reduce: np.ufunc, values: Array) -> Array:
         """Return for each entry the values of its collective's entries, reduced to one."""
         return self.each(reduce.reduceat(values, self.starts)) if len(self) else values
 
@@ -95,7 +93,7 @@ class Matching:
         return np.minimum.reduceat(late, self.starts) if len(self) else late
 
     @property
-    def is_complete(self) -> npt.NDArray[np.bool_]:
+    def is_complete(self) -> Bools:
         """Whether each collective has the events of all its ranks, as far as known."""
         return (self.expected <= 0) | (self.sizes() >= self.expected)
 
@@ -112,7 +110,7 @@ def matching(traces: TraceSet) -> Matching:
     return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
 
 
-def counted(match: Matching, chosen: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, int]]:
+def counted(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
     """Return which entries are selected, and the counts of selected events and collectives."""
     members = [
         np.full(len(events.rows), chosen.ranks is None or trace.rank in chosen.ranks)

@@ -13,16 +13,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
 
 #: PyTorch's devices, by the numbers of ``c10::DeviceType``.
 _DEVICES = (
@@ -122,10 +120,7 @@ def memory_events(
     amounts = column["bytes"]
     return result(
         column,
-        matched={
-            "allocations": int((amounts > 0).sum()),
-            "releases": int((amounts < 0).sum()),
-        },
+        matched={"allocations": int((amounts > 0).sum()), "releases": int((amounts < 0).sum())},
         note="" if len(amounts) else "no [memory] events: record with profile_memory=True",
     )
 
@@ -168,7 +163,7 @@ def _events_of(part: Part) -> dict[str, Any]:
     }
 
 
-def _texts(values: Iterable[str]) -> npt.NDArray[Any]:
+def _texts(values: Iterable[str]) -> Array:
     return np.array(list(values), dtype=object)
 
 
@@ -221,7 +216,7 @@ def _device(kind: int, number: int) -> str:
     return name if number < 0 else f"{name}:{number}"
 
 
-def _operator_at(trace: Trace, rows: npt.NDArray[np.intp], time: Ints) -> Ints:
+def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
     """Return the innermost operator on the thread of each instant at its time, -1 for none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
@@ -415,11 +410,7 @@ def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Int
 
 
 def _frame(
-    time: Ints,
-    sizes: Ints,
-    origin: int | None,
-    matched: dict[str, int],
-    preexisting: Ints | None,
+    time: Ints, sizes: Ints, origin: int | None, matched: dict[str, int], preexisting: Ints | None
 ) -> pd.DataFrame:
     """Return one row per instant: the last of those at the same time."""
     last = np.append(np.flatnonzero(time[1:] != time[:-1]), len(time) - 1)[: len(time)]

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import (
@@ -37,11 +36,10 @@ from hta_widgets.analysis.scope import (
     used_texts,
 )
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 Text = TypeVar("Text", str, tuple[str, str])
 
 #: Copying calls, which HTA leaves out of the delays.

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import (
@@ -35,15 +34,14 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
 )
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Overlapping, index_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-_Found = tuple[dict[str, npt.NDArray[Any]], dict[str, int]]
+_Found = tuple[dict[str, Array], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
@@ -306,7 +304,7 @@ def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
     return start, end
 
 
-def _in_window(part: Part, rows: Rows) -> npt.NDArray[np.bool_]:
+def _in_window(part: Part, rows: Rows) -> Bools:
     """Return whether each event overlaps the window, as in `Selection`."""
     start = part.table.start_ns[rows]
     inside = np.ones(len(rows), dtype=bool)

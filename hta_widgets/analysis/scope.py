@@ -20,6 +20,7 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
+from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.intervals import Intervals, clip, union
@@ -29,8 +30,6 @@ from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import Closed, result_of, submit, workers_of
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 Window = tuple[Time, Time]
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -128,7 +127,7 @@ class Part:
         return self.trace.table
 
     @cached_property
-    def kinds(self) -> npt.NDArray[np.uint8]:
+    def kinds(self) -> Codes:
         """Codes of the kinds of `rows`; collectives on the host do not count as communication."""
         return device_index_of(self.trace).kind[self.rows]
 
@@ -150,14 +149,14 @@ class Part:
         wanted[[KINDS.index(kind) for kind in kinds]] = True
         return self.rows[wanted[self.kinds]]
 
-    def has(self, rows: Rows) -> npt.NDArray[np.bool_]:
+    def has(self, rows: Rows) -> Bools:
         """Return whether each of some events is selected."""
         if len(self.rows) == len(self.table):
             return np.ones(len(rows), dtype=bool)
         return self._is_selected[rows]
 
     @cached_property
-    def _is_selected(self) -> npt.NDArray[np.bool_]:
+    def _is_selected(self) -> Bools:
         flags = np.zeros(len(self.table), dtype=bool)
         flags[self.rows] = True
         return flags
@@ -407,9 +406,7 @@ def count_kinds(chosen: Parts, kinds: Sequence[str] = BUSY) -> dict[str, int]:
     return {kind: int(counts[KINDS.index(kind)]) for kind in kinds}
 
 
-def statistics_by_name(
-    part: Part, rows: Rows
-) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int32]]:
+def statistics_by_name(part: Part, rows: Rows) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
     """Return columns of durations in the window, a row per name and kind, and each event's row."""
     table = part.table
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
@@ -531,7 +528,7 @@ def result(
     return frame
 
 
-def joined(arrays: Sequence[npt.NDArray[Any]], dtype: Any = np.int64) -> npt.NDArray[Any]:
+def joined(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     """Concatenate one array per rank; the result is of `dtype` even without arrays."""
     if not len(arrays):
         return np.empty(0, dtype=dtype)
@@ -557,8 +554,8 @@ def stacked(blocks: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> d
 
 
 def joined_columns(
-    blocks: Sequence[Mapping[str, npt.NDArray[Any]]], names: Iterable[str], **dtypes: Any
-) -> dict[str, npt.NDArray[Any]]:
+    blocks: Sequence[Mapping[str, Array]], names: Iterable[str], **dtypes: Any
+) -> dict[str, Array]:
     """Concatenate the columns of one block per rank: int64, or the dtypes given by name."""
     return stacked(blocks, {name: dtypes.get(name, np.int64) for name in names})
 
@@ -584,13 +581,13 @@ def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[
     }
 
 
-def categorical(codes: npt.NDArray[Any], values: Sequence[str]) -> pd.Categorical:
+def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
     """Return strings given as codes into distinct `values`."""
     return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
 
 
 def used_texts(
-    codes: npt.NDArray[Any], texts: Sequence[str] | Pool
+    codes: Array, texts: Sequence[str] | Pool
 ) -> tuple[npt.NDArray[np.int32], list[str]]:
     """Return codes into the strings that occur, and these strings."""
     used, code = np.unique(codes, return_inverse=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Clock
@@ -28,17 +27,13 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
 
 #: The argument of events that an export cut at its window; see `hta_widgets.export.edits`.
 CLIPPED = "hta_clipped"
@@ -146,7 +141,7 @@ def _note(without: list[Trace], ranks: int) -> str:
     return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
 
 
-def _cut_note(whole: Flags) -> str:
+def _cut_note(whole: Bools) -> str:
     return "" if whole.all() else "steps that the window cuts are not compared between ranks"
 
 
@@ -156,7 +151,7 @@ def _all_steps(trace: Trace) -> tuple[Ints, Ints, Ints]:
     return part.once("steps", lambda: host_steps(part))
 
 
-def are_whole(part: Part, steps: Ints) -> Flags:
+def are_whole(part: Part, steps: Ints) -> Bools:
     """Return whether each step lies in the window and was not cut by an export."""
     numbers, start, end = _all_steps(part.trace)
     at = np.searchsorted(numbers, steps)
@@ -179,7 +174,7 @@ def clipped_steps(trace: Trace) -> Ints:
     return np.unique(number[[row for row in rows.tolist() if CLIPPED in trace.args(row)]])
 
 
-def _of_rank(part: Part, waits: RankWaits) -> dict[str, npt.NDArray[Any]]:
+def _of_rank(part: Part, waits: RankWaits) -> dict[str, Array]:
     numbers, start, end = host_steps(part)
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
@@ -228,7 +223,7 @@ def _step_numbers(names: Sequence[str]) -> Ints:
     return numbers
 
 
-def from_median(step: Ints, values: Ints, whole: Flags) -> tuple[Floats, Floats]:
+def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
     """Return the deviation of whole steps from their median, absolute and as a share of it."""
     known = pd.Series(values, dtype=np.float64)[whole]
     median = known.groupby(step[whole]).transform("median")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -28,16 +28,12 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 # Limits of a straggler, in addition to `costly_share`.
 _STEADY = 0.8  # of the costly share, in the median step
@@ -255,7 +251,7 @@ def stragglers_by_step(
     )
 
 
-def _shown(traces: TraceSet, chosen: Selection) -> Flags:
+def _shown(traces: TraceSet, chosen: Selection) -> Bools:
     return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
 
 
@@ -347,23 +343,23 @@ class ImposedWaits:
     steps: Ints  # numbers of the steps
     step: Ints  # positions in `steps`
     stated_steps: bool
-    kept: Flags  # whether the collective counts
-    is_charged: Flags
-    is_alone: Flags  # charged, and no other rank came at the same time
+    kept: Bools  # whether the collective counts
+    is_charged: Bools
+    is_alone: Bools  # charged, and no other rank came at the same time
     imposed_ns: Ints  # waits of the others
     raw_ns: Ints  # ... without compute
     lost_ns: Ints  # ... and without the share that the rank inherited
 
-    def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def sums(self, values: Array) -> Array:
         """Add up values of entries by step and rank."""
         shape = len(self.steps), len(self.match.traces)
         found = np.zeros(shape, dtype=np.result_type(values, np.int64))
         np.add.at(found, (self.step, self.match.trace), values)
         return found
 
-    def of_ranks(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def of_ranks(self, values: Array) -> Array:
         """Add up values of entries by rank."""
-        totals: npt.NDArray[Any] = self.sums(values).sum(axis=0)
+        totals: Array = self.sums(values).sum(axis=0)
         return totals
 
     def companions(self) -> Ints:

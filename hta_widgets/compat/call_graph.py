@@ -15,12 +15,11 @@ import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.compat.config import logger
-from hta_widgets.compat.frames import Ints, TraceSymbolTable
+from hta_widgets.compat.frames import TraceSymbolTable
 from hta_widgets.compat.trace import Trace, get_cpu_gpu_correlation
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.tracks import assign_lanes
-
-Bools = npt.NDArray[np.bool_]
 
 NON_EXISTENT_NODE_INDEX = -2
 NULL_NODE_INDEX = -1
@@ -122,7 +121,7 @@ class _Forest:
             above[pending] = self.parent[above[pending]]
         return depth
 
-    def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, npt.NDArray[Any]]:
+    def columns(self, frame: pd.DataFrame, top: npt.ArrayLike) -> dict[str, Array]:
         """Return `STACK_COLUMNS` of the frame; the parent of a row at the top is `top`."""
         start, dur = frame["ts"].to_numpy(), frame["dur"].to_numpy()
         kernel = self.device & self.member
@@ -536,7 +535,7 @@ class CallGraph:
                 moved.append(code)
         return moved
 
-    def _ranges(self, frame: pd.DataFrame, is_thread: Bools) -> npt.NDArray[np.intp]:
+    def _ranges(self, frame: pd.DataFrame, is_thread: Bools) -> Rows:
         numbers = self.trace_data.symbol_table.sym_index
         for prefix in _BACKWARD:
             wanted = [number for name, number in numbers.items() if name.startswith(prefix)]

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.critical.nodes import trace_of
@@ -28,7 +27,6 @@ from hta_widgets.analysis.critical.path import CriticalPath, longest_path, path_
 from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
-    Ints,
     TraceSymbolTable,
     first_event_ns,
     hta_frame,
@@ -40,6 +38,7 @@ from hta_widgets.compat.frames import (
 from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import write_overlay
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.traceset import TraceSet
 
 #: HTA's environment variables for the graph.
@@ -409,7 +408,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         return dict(zip(pairs, record[edges.event[known]].tolist(), strict=True))
 
     @property
-    def _has_event(self) -> npt.NDArray[np.bool_]:
+    def _has_event(self) -> Bools:
         """Return for each exact edge whether its time belongs to an event."""
         edges = self.path.edges
         return np.isin(edges.type, (OPERATOR, KERNEL_KERNEL)) & (edges.event >= 0)

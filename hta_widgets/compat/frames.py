@@ -15,13 +15,11 @@ import pandas as pd
 from hta_widgets import taxonomy
 from hta_widgets.compat.config import AttributeSpec
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 ANNOTATION = taxonomy.KINDS.index("annotation")
 
@@ -251,7 +249,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 # --- a rank's events ------------------------------------------------------------------------------
 
 
-def in_us(nanoseconds: npt.ArrayLike) -> npt.NDArray[Any]:
+def in_us(nanoseconds: npt.ArrayLike) -> Array:
     """Return times in µs: integers if every value is whole, else floats."""
     times = np.asarray(nanoseconds, dtype=np.int64)
     return times // 1000 if not (times % 1000).any() else times / 1000
@@ -276,9 +274,9 @@ def first_event_ns(traces: Iterable[Trace]) -> int:
     return min(starts, default=0)
 
 
-def _is_shown(table: EventTable) -> npt.NDArray[np.bool_]:
+def _is_shown(table: EventTable) -> Bools:
     apart = [code for code, text in enumerate(table.categories.values) if text in ("", "Trace")]
-    is_shown: npt.NDArray[np.bool_] = table.phase == _COMPLETE
+    is_shown: Bools = table.phase == _COMPLETE
     return is_shown & ~np.isin(table.category, apart)
 
 
@@ -340,13 +338,13 @@ def symbol_numbers(symbols: TraceSymbolTable, values: Sequence[str]) -> Ints:
     return np.array([symbols.sym_index.get(value, -1) for value in values], dtype=np.int64)
 
 
-def by_track(ids: Sequence[str], tracks: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def by_track(ids: Sequence[str], tracks: Array) -> Array:
     """Return the process or thread id of each event: numbers if possible, else text."""
     used, place = np.unique(tracks, return_inverse=True)
     return number_or_text([ids[track] for track in used.tolist()])[place]
 
 
-def number_or_text(values: Sequence[str]) -> npt.NDArray[Any]:
+def number_or_text(values: Sequence[str]) -> Array:
     """Return int64 if every value is a whole number, else objects of numbers and text."""
     parsed = [int(value) if _WHOLE_NUMBER.fullmatch(value) else value for value in values]
     if all(isinstance(value, int) for value in parsed):
@@ -363,14 +361,14 @@ def _index_correlation(trace: Trace) -> Ints:
     return partner
 
 
-def _arg_values(values: list[Any], default: Any) -> npt.NDArray[Any]:
+def _arg_values(values: list[Any], default: Any) -> Array:
     filled = _objects([default if value is None else value for value in values])
     if isinstance(default, (int, float)) and not isinstance(default, bool):
         return pd.to_numeric(pd.Series(filled), errors="coerce").fillna(default).to_numpy()
     return filled
 
 
-def _objects(values: list[Any]) -> npt.NDArray[Any]:
+def _objects(values: list[Any]) -> Array:
     column = np.empty(len(values), dtype=object)
     column[:] = values
     return column

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.compat.config import DEFAULT_TRACE_DIR, ParserConfig, logger, normalize_path
 from hta_widgets.compat.frames import (
     ANNOTATION,
-    Rows,
     TraceSymbolTable,
     decode_symbol_id_to_symbol_name,
     first_event_ns,
@@ -32,6 +30,7 @@ from hta_widgets.readers.discovery import find_files, natural_key
 from hta_widgets.readers.load import load
 from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import open_stream
+from hta_widgets.trace.arrays import Array, Bools, Rows
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace as RankTrace
@@ -514,7 +513,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
             kept.append(trace)
             continue
         last_ns = table.start_ns[np.isin(table.name, codes) & (table.stream < 0)].max()
-        member: npt.NDArray[np.bool_] = keep_last | (table.start_ns < last_ns)
+        member: Bools = keep_last | (table.start_ns < last_ns)
         device = np.flatnonzero((table.stream >= 0) & (table.kind != ANNOTATION))
         call = trace.launch_of[device]
         member[device] = (call >= 0) & member[call]
@@ -530,7 +529,7 @@ def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     return TraceSet(kept, like=traces, problems=problems)
 
 
-def _step_codes(trace: RankTrace) -> npt.NDArray[Any]:
+def _step_codes(trace: RankTrace) -> Array:
     """Return the codes of the names of steps on the host."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name.startswith(_STEP)]

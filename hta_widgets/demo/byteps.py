@@ -461,9 +461,4 @@ def _arrivals(job: _Job) -> dict[str, Any]:
             last[str(push.node)] += alone and push.start == latest
         for pull in groups[False, *place]:
             waits[str(pull.node)] += max(min(ready, pull.end) - pull.start, 0)
-    return {
-        "iterations": len(pushes),
-        "lag_us": lag,
-        "last": last,
-        "pull_waits_us": waits,
-    }
+    return {"iterations": len(pushes), "lag_us": lag, "last": last, "pull_waits_us": waits}

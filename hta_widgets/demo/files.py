@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.demo.program import (
     AUTOGRAD,
@@ -29,9 +28,7 @@ from hta_widgets.demo.program import (
     Wait,
 )
 from hta_widgets.errors import TraceError
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
@@ -306,7 +303,7 @@ class StepTemplate:
     first: Ints  # tick at which each record begins
     offsets: Ints  # holes of record i: offsets[i]:offsets[i+1]
     holes: Ints  # (holes, 4)
-    complete: npt.NDArray[np.bool_]  # whether the record is a complete event
+    complete: Bools  # whether the record is a complete event
 
     def of_rank(self, names: dict[str, str]) -> StepTemplate:
         """Replace the marks of devices, threads and groups by a rank's names."""

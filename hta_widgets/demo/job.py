@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import Plan, StepTemplate, step_template
@@ -25,9 +24,7 @@ from hta_widgets.demo.program import (
     truth_of_changes,
 )
 from hta_widgets.errors import TraceError
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from hta_widgets.trace.arrays import Floats, Ints
 
 _LAUNCH_LATENCY_NS = 1_300.0
 _STREAM_GAP_NS = 950.0

@@ -25,9 +25,7 @@ from hta_widgets.formats.mpi.model import (
     Summary,
     bin_bounds,
 )
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from hta_widgets.trace.arrays import Floats, Ints
 
 #: Sizes of the tensors that a step reduces with MPI and that the first step broadcasts.
 _GRADIENT_BYTES = (1152, 128, 73728, 256, 4718592, 512, 5120, 40)

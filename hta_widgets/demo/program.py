@@ -776,10 +776,7 @@ class Operators:
     def contiguous(self, size_bytes: int) -> None:
         """Copy to another place of the device's memory."""
         p = self.program
-        with (
-            p.op("aten::contiguous", before=1_400),
-            p.op("aten::clone", before=2_200),
-        ):
+        with p.op("aten::contiguous", before=1_400), p.op("aten::clone", before=2_200):
             self._empty(size_bytes)
             with p.op("aten::copy_", before=2_800):
                 p.launch(copy("DtoD (Device -> Device)", size_bytes))
@@ -900,10 +897,7 @@ def _node(program: Program, node: Node, number: int) -> int:
         parameters = node.backward()
     if parameters:
         accumulate = "torch::autograd::AccumulateGrad"
-        with (
-            program.op(evaluate + accumulate, before=1_500),
-            program.op(accumulate, before=1_600),
-        ):
+        with program.op(evaluate + accumulate, before=1_500), program.op(accumulate, before=1_600):
             program.leaf("aten::detach", 900)
     return parameters
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import covered_by_children, of_name
@@ -20,22 +19,11 @@ from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import Matches, match, splits_communication
 from hta_widgets.diff.statistics import either_test, paired
-from hta_widgets.diff.trees import (
-    CALL,
-    OPERATOR,
-    STATUSES,
-    WORK,
-    Matched,
-    RankTree,
-    numbered,
-)
+from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 #: Categories of ``change``, in order.
 CHANGES: tuple[str, ...] = ("slower", "faster", "added", "removed", "moved", "replaced")
@@ -130,7 +118,7 @@ def _step_sums(
     diff: Comparison,
     side: int,
     values: list[Ints] | None,
-    chosen: list[Flags] | None = None,
+    chosen: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
     """Return means over the paired ranks by step and path; counts of nodes without `values`."""
@@ -175,7 +163,7 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     return NodeTimes(np.where(operator, length, 0), own, device, tree.forest.sums(device))
 
 
-def _chance_by_call(diff: Comparison, chosen: list[Flags]) -> tuple[Floats, Floats]:
+def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
     """Return the p-values of the device and host times of each path, testing pairs of calls.
 
     Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
@@ -212,9 +200,9 @@ def _chance_by_call(diff: Comparison, chosen: list[Flags]) -> tuple[Floats, Floa
     return device_p, host_p
 
 
-def _communicates(tree: RankTree) -> Flags:
+def _communicates(tree: RankTree) -> Bools:
     """Return which nodes communicate, or launched work that does."""
-    found: Flags = tree.part.table.kind[tree.rows] == _COMMUNICATION
+    found: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
     found &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
     work = np.flatnonzero(found & (tree.parent >= 0))
     found[tree.parent[work]] = True

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
@@ -23,11 +22,11 @@ from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
 Parts = dict[int, Part]
 #: How ranks are paired.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
@@ -464,9 +463,7 @@ def _whole(part: Part) -> Ints:
     return np.array([[low, high]], dtype=np.int64) + part.trace.shift_ns
 
 
-def _step_pairs(
-    before: RunSide, after: RunSide, how: Mapping[int, int] | str
-) -> tuple[str, npt.NDArray[np.int64]]:
+def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
     """Return how steps were paired, and the places of the pairs, (pairs, 2)."""
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)

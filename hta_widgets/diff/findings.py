@@ -6,18 +6,12 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, libraries, shifted_kinds
-from hta_widgets.diff.compare import (
-    CONDITIONS,
-    Comparison,
-    conditions,
-    is_host_only,
-)
+from hta_widgets.diff.compare import CONDITIONS, Comparison, conditions, is_host_only
 from hta_widgets.diff.pairs import KIND_OF, moments, splits_communication
 from hta_widgets.diff.tables import names, rows_of
 from hta_widgets.diff.waterfall import waterfall
@@ -31,10 +25,9 @@ from hta_widgets.text import (
     run_text,
     share_delta,
 )
+from hta_widgets.trace.arrays import Bools, Floats
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import short_name
-
-Floats = npt.NDArray[np.float64]
 
 _LOST = 0.5  # least change of lost time, of the larger one; less may be chance near the limit
 _WAITS = 0.25  # of the largest change of a wait; ranks with less are not named
@@ -433,7 +426,7 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
     return [Finding("steps", f"{text}; step {number} most, {duration_delta(most)}.", float(most))]
 
 
-def _even_pace(table: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _even_pace(table: pd.DataFrame) -> Bools:
     """Return which operators are slower, or faster, by one factor, if they are most of them."""
     ratio = _log_ratio(table)
     timed = np.isfinite(ratio)
@@ -441,7 +434,7 @@ def _even_pace(table: pd.DataFrame) -> npt.NDArray[np.bool_]:
     if timed.sum() < _RULE:
         return none
     middle = float(np.median(ratio[timed]))
-    even: npt.NDArray[np.bool_] = timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
+    even: Bools = timed & (np.abs(ratio - middle) <= 0.2 * abs(middle))
     return even if even.sum() >= max(_RULE, timed.sum() / 2) else none
 
 

@@ -6,30 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, gap_pieces, launched_first
 from hta_widgets.analysis.scope import Part, categorical, joined, joined_columns, result
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
-from hta_widgets.diff.trees import (
-    STATUSES,
-    Matched,
-    NamePool,
-    RankTree,
-    TreeMatcher,
-    rank_tree,
-)
+from hta_widgets.diff.trees import STATUSES, Matched, NamePool, RankTree, TreeMatcher, rank_tree
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
 
 _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer duration; smaller differences are not changes

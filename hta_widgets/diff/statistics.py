@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from hta_widgets.trace.arrays import Floats, Ints
 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200

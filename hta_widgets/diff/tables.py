@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import of_category
@@ -30,11 +29,10 @@ from hta_widgets.diff.waterfall import waterfall
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import dtype_of
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 #: A function from a comparison to a table of it.
 Table = Callable[[Comparison], pd.DataFrame]
 

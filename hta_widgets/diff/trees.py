@@ -25,10 +25,9 @@ from hta_widgets.analysis.host_stack import (
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.grouping import ranges
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
 
 #: Classes of nodes. Nodes of one class and parent form a sequence; device work is apart, because it
@@ -295,7 +294,7 @@ class RankTree:
     kind: npt.NDArray[np.int8]
     name: Ints
     full_name: Ints
-    frame: Flags
+    frame: Bools
     parent: Ints
     slot: Ints
     lane: Ints
@@ -661,7 +660,7 @@ class TreeMatcher:
                 return
             self._join_below(np.array(pairs, dtype=np.int64))
 
-    def _lifted(self, side: int, alone: Flags) -> dict[tuple[int, int], Ints]:
+    def _lifted(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
         """Return nodes without a partner by class and nearest caller with a partner, in order.
 
         Callers are given as nodes of the first side, outermost nodes by their root. Between a node

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import operator_tree
@@ -27,10 +26,9 @@ from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.trace import dtype_of
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Level = Literal["kind", "cause", "operator", "kernel"]
 
 _STATUSES = ("same", "changed", "added", "removed")
@@ -127,7 +125,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
 
 
-def _depth_first(parent: Ints, there: npt.NDArray[np.bool_], size: Floats) -> Ints:
+def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
     """Return the paths, each followed by its children, the largest first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(there).tolist():

@@ -176,8 +176,7 @@ def _check(names: Iterable[str]) -> None:
             if shown is not None:
                 guess = f" The panel of {name} is {shown!r}."
             raise TraceError(
-                f"no panel {name!r}",
-                remedy=f"The panels are {', '.join(known)}.{guess}",
+                f"no panel {name!r}", remedy=f"The panels are {', '.join(known)}.{guess}"
             )
         if name in seen:
             raise TraceError(f"the panel {name!r} is there twice", remedy="Name each panel once.")

@@ -16,14 +16,13 @@ from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.analysis.stragglers import waiting, waits_of
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 
 #: The clock of waits, as in the timeline.
@@ -163,7 +162,7 @@ class _Names:
         place[sorted(range(len(pairs)), key=self.names.__getitem__)] = np.arange(len(pairs))
         self.order = np.lexsort((place, self.kind, -self.count, -self.spent))
 
-    def labels(self, order: npt.NDArray[np.intp]) -> dict[str, Any]:
+    def labels(self, order: Rows) -> dict[str, Any]:
         names = [self.names[place] for place in order.tolist()]
         kind = pd.Categorical.from_codes(self.kind[order], dtype=dtype_of(KINDS))
         return {"name": texts(names), "short": short_names(names), "kind": kind}

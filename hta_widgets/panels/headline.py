@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
@@ -17,6 +16,7 @@ from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.arrays import Bools
 from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.memo import walked
@@ -38,11 +38,7 @@ LEAST_AROUND = 0.1  # of the run, for the time before and after device work
 LITTLE_WORK = 0.01  # of the run; with less device work, the run is not about devices
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
-_PHASES = {
-    "forward": "forward pass",
-    "backward": "backward pass",
-    "optimizer": "optimizer step",
-}
+_PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 _IDLE = {
     "sync_wait": "the host waits for the device before it launches more",
     "host_wait": "the host has not launched the next work yet",
@@ -573,7 +569,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
 
 
 def _on_hosts(
-    filled: Sequence[Trace], is_meant: Callable[[EventTable], npt.NDArray[np.bool_]]
+    filled: Sequence[Trace], is_meant: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
     """Return how long these events run on the hosts, and the number of events of each name."""
     spent, calls = 0, Counter[str]()

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.columns import EventTable, Ints, NumberedRecords, RecordSource
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import EventTable, NumberedRecords, RecordSource
 from hta_widgets.trace.event_args import COMMUNICATION_KEYS, record_args
 from hta_widgets.trace.memo import LRU
 

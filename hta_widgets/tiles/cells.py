@@ -23,8 +23,8 @@ from hta_widgets.tiles.lanes import (
     RankIndex,
 )
 from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import Pool
-from hta_widgets.trace.intervals import Ints
 from hta_widgets.trace.names import short_name
 
 CELLS = 256

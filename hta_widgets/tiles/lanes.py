@@ -18,8 +18,9 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.layout import LaneRef, Rank, folded
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, Pool
-from hta_widgets.trace.intervals import Cover, Ints, Spans, cover_of, spans_of
+from hta_widgets.trace.intervals import Cover, Spans, cover_of, spans_of
 from hta_widgets.trace.memo import LRU
 
 if TYPE_CHECKING:

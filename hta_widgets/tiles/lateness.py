@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.tiles.cells import pack
-from hta_widgets.trace.intervals import Covered, Intervals, Ints, subtract, union
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
 _NUMBERS = (

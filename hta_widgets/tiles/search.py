@@ -17,8 +17,8 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import brief
 from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import Pool
-from hta_widgets.trace.intervals import Ints
 from hta_widgets.trace.memo import LRU, stop_if_cancelled
 
 _COMMUNICATION = KINDS.index("communication")

@@ -11,14 +11,8 @@ import numpy as np
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lanes import CounterLane, RankIndex
-from hta_widgets.trace.intervals import (
-    Cover,
-    Intervals,
-    Ints,
-    cover_of,
-    subtract,
-    union,
-)
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import Cover, Intervals, cover_of, subtract, union
 from hta_widgets.trace.memo import stop_if_cancelled
 
 _COMPUTE, _COMMUNICATION, _MEMORY = (

@@ -11,36 +11,20 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
-from hta_widgets.trace.columns import (
-    CategoryCodes,
-    EventTable,
-    Pool,
-    RankColumns,
-    RecordSource,
-)
+from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows
+from hta_widgets.trace.columns import CategoryCodes, EventTable, Pool, RankColumns, RecordSource
 from hta_widgets.trace.flows import Finder, asyncs, counters, flow_table, instants
-from hta_widgets.trace.grouping import (
-    event_order,
-    match_brackets,
-    sorted_unique,
-    stable_order,
-)
+from hta_widgets.trace.grouping import event_order, match_brackets, sorted_unique, stable_order
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import Naming, assign_lanes, device_streams, find_tracks
-
-Ints = npt.NDArray[np.int64]
 
 #: Calls that put work on a device, whatever the vendor; others that share an id only surround them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
 def launch_links(
-    start: Ints,
-    name: npt.NDArray[np.int32],
-    names: Pool,
-    device: npt.NDArray[np.bool_],
-    correlation: Ints,
+    start: Ints, name: npt.NDArray[np.int32], names: Pool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id.
 
@@ -78,7 +62,7 @@ def launch_links(
     return host[chosen].astype(np.int64), work.astype(np.int64)
 
 
-def _codes(values: Ints, wanted: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+def _codes(values: Ints, wanted: Ints) -> tuple[Ints, Bools]:
     """Return the position of each value in the sorted `wanted`, and whether it is there."""
     code = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
     return code, wanted[code] == values
@@ -114,7 +98,7 @@ def assign_steps(
     end: Ints,
     name: npt.NDArray[np.int32],
     names: Pool,
-    device: npt.NDArray[np.bool_],
+    device: Bools,
     launch_of: tuple[Ints, Ints],
 ) -> Ints:
     """Return n of the enclosing ``ProfilerStep#n`` for every event, -1 outside of steps.
@@ -141,8 +125,6 @@ def assign_steps(
     step[target] = step[source]
     return step
 
-
-Rows = npt.NDArray[np.intp]
 
 _ANNOTATION = taxonomy.KINDS.index("annotation")
 
@@ -258,7 +240,7 @@ def _event_rows(
     by_phase: dict[str, Rows],
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None,
-) -> tuple[Rows, Ints, npt.NDArray[np.uint8], Rows]:
+) -> tuple[Rows, Ints, Codes, Rows]:
     """Return rows, durations and phases of complete and of paired events, and the rows of ends.
 
     The paired events come last, in the order of their ends.
@@ -309,11 +291,11 @@ class _Events:
 
     start_ns: Ints
     dur_ns: Ints
-    phase: npt.NDArray[np.uint8]
+    phase: Codes
     name: npt.NDArray[np.int32]
     category: CategoryCodes
-    pid: npt.NDArray[Any]
-    tid: npt.NDArray[Any]
+    pid: Array
+    tid: Array
     stream: npt.NDArray[np.int32]
     correlation: Ints
     record: Ints
@@ -340,7 +322,7 @@ def _parted(
     columns: RankColumns,
     rows: Rows,
     dur: Ints,
-    phase: npt.NDArray[np.uint8],
+    phase: Codes,
     groups: tuple[Rows, ...],
     *,
     consume: bool,
@@ -373,7 +355,7 @@ def _parted(
 
 def _table(
     columns: RankColumns, events: _Events, problems: Problems, names: Naming | None
-) -> tuple[EventTable, npt.NDArray[np.bool_], dict[tuple[int, int], int]]:
+) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
     start, dur, name, category = events.start_ns, events.dur_ns, events.name, events.category
     pid, tid = events.pid, events.tid
     kind = taxonomy.kind_codes(category, name, columns.categories.values, columns.names.values)
@@ -418,10 +400,10 @@ def _table(
     return table, device, places.of_thread
 
 
-def _is_of(wanted: str, category: CategoryCodes, columns: RankColumns) -> npt.NDArray[np.bool_]:
+def _is_of(wanted: str, category: CategoryCodes, columns: RankColumns) -> Bools:
     if wanted not in columns.categories.values:
         return np.zeros(len(category), dtype=bool)
-    found: npt.NDArray[np.bool_] = category == columns.categories.values.index(wanted)
+    found: Bools = category == columns.categories.values.index(wanted)
     return found
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
-Ints = npt.NDArray[np.int64]
+from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints
+
 #: int16, or int32 if a file has more categories
 CategoryCodes = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
@@ -70,13 +71,13 @@ class CopyTable:
 
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
     #: as the profiler computed it; NaN if the record has none
-    gb_per_s: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    gb_per_s: Floats = field(default_factory=lambda: np.empty(0, np.float64))
     size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
 
     def __len__(self) -> int:
         return len(self.record)
 
-    def of(self, records: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
+    def of(self, records: Ints) -> tuple[Floats, Ints]:
         """Return rate and size of each record; NaN and -1 if it has none."""
         rate, size = np.full(len(records), np.nan), np.full(len(records), -1, np.int64)
         if len(self):
@@ -95,10 +96,10 @@ class RankColumns:
     numbers may be of narrower types than stated here, where they fit.
     """
 
-    phase: npt.NDArray[np.uint8]  # ord of the phase letter; 0 for none
+    phase: Codes  # ord of the phase letter; 0 for none
     start_ns: Ints
     dur_ns: Ints  # -1 for none
-    timed: npt.NDArray[np.bool_]
+    timed: Bools
     name: npt.NDArray[np.int32]  # codes into `names`
     category: npt.NDArray[np.int32]  # codes into `categories`
     pid: npt.NDArray[np.int32]  # codes into `pids`
@@ -152,7 +153,7 @@ class TableFile(Protocol):
     def fact(self, name: str) -> Any:
         """Return the JSON value stored under a name; None if there is none."""
 
-    def read(self, name: str) -> npt.NDArray[Any]:
+    def read(self, name: str) -> Array:
         """Return a column of numbers; raise `TraceError` if it is missing or damaged."""
 
 
@@ -164,14 +165,14 @@ class EventTable:
     dur_ns: Ints
     name: npt.NDArray[np.int32]
     category: CategoryCodes
-    kind: npt.NDArray[np.uint8]  # codes into KINDS
+    kind: Codes  # codes into KINDS
     track: npt.NDArray[np.int32]  # position in `tracks`
     depth: npt.NDArray[np.int16]
     parent: npt.NDArray[np.int32]  # row, -1 for none
     stream: npt.NDArray[np.int32]
     correlation: Ints
-    step: npt.NDArray[np.int64]
-    phase: npt.NDArray[np.uint8]  # 0: X, 1: B
+    step: Ints
+    phase: Codes  # 0: X, 1: B
     record: Ints  # of the X or B record
     names: Pool
     categories: Pool
@@ -202,7 +203,7 @@ class EventTable:
         """The file with exactly these events and kinds; None if there is none."""
         return None
 
-    def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
+    def with_kinds(self, kind: Codes) -> EventTable:
         """Return the same events of other kinds."""
         return replace(self, kind=kind)
 
@@ -211,9 +212,9 @@ class EventTable:
 class FlowTable:
     """Arrows between events; `source` and `target` are rows of the EventTable."""
 
-    kind: npt.NDArray[np.uint8]  # codes into `kinds`
-    source: npt.NDArray[np.int64]
-    target: npt.NDArray[np.int64]
+    kind: Codes  # codes into `kinds`
+    source: Ints
+    target: Ints
     kinds: list[str]
     #: file records of the s/f (and t) events of each arrow, -1 for arrows joined by correlation
     source_record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -229,7 +230,7 @@ class CounterTable:
 
     time_ns: Ints  # since Trace.zero_ns
     series_id: npt.NDArray[np.int32]  # position in `series`
-    value: npt.NDArray[np.float64]
+    value: Floats
     series: list[tuple[str, str, str]]  # (pid, counter name, series name)
     record: Ints
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import memo
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )
 
 
-def event_args(
-    trace: Trace, rows: npt.NDArray[np.intp], keys: Sequence[str]
-) -> dict[str, list[Any]]:
+def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     """Return the values of some args of some events.
 
     What was read is kept with the trace, so asking again for the same costs nothing.
@@ -55,7 +53,7 @@ def event_args(
     return memo(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
 
 
-def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64]:
+def numbers_of(values: Sequence[Any], missing: int = -1) -> Ints:
     """Return args as int64; `missing` for values that are not whole numbers."""
 
     def number(value: Any) -> int:
@@ -73,7 +71,7 @@ def numbers_of(values: Sequence[Any], missing: int = -1) -> npt.NDArray[np.int64
     return np.array([number(value) for value in values], dtype=np.int64)
 
 
-def _read(trace: Trace, rows: npt.NDArray[np.intp], keys: Sequence[str]) -> dict[str, list[Any]]:
+def _read(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {key: [None] * len(rows) for key in keys}
     if trace.source is None or not len(rows):
         return found
@@ -112,7 +110,7 @@ def record_args(keys: Sequence[str]) -> Callable[[bytes], list[Any]]:
 class _Places:
     """Maps records, in file order, to their positions in the request."""
 
-    def __init__(self, sorted_records: npt.NDArray[np.int64], order: npt.NDArray[np.intp]) -> None:
+    def __init__(self, sorted_records: Ints, order: Rows) -> None:
         self._records: list[int] = sorted_records.tolist()
         self._order: list[int] = order.tolist()
         self._next = 0

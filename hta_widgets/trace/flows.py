@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from hta_widgets.trace.arrays import Codes, Ints, Rows
 from hta_widgets.trace.columns import (
     AsyncTable,
     CategoryCodes,
@@ -25,8 +25,6 @@ from hta_widgets.trace.columns import (
 from hta_widgets.trace.grouping import dense, group_order, match_brackets, stable_order
 from hta_widgets.trace.problems import Problems
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 #: Categories of arrows from launch to device work, by versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
 #: Args that are decoded together.
@@ -93,8 +91,7 @@ def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems)
     series_id, value, place = array("i"), array("d"), array("q")
     bad = 0
     codes = zip(
-        *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")),
-        strict=True,
+        *(getattr(columns, name)[rows].tolist() for name in ("pid", "name", "flow")), strict=True
     )
     numbers = columns.record[rows].tolist()
     args = chain.from_iterable(
@@ -302,9 +299,7 @@ class _Arrows:
         return np.where(found, self._order[at], -1)
 
 
-def _pairs(
-    columns: RankColumns, rows: Rows, kinds: list[str]
-) -> tuple[Ints, npt.NDArray[np.int64]]:
+def _pairs(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, Ints]:
     """Return a code of (category, name) for each record, and the kind of each code."""
     both = columns.category[rows].astype(np.int64) * len(columns.names) + columns.name[rows]
     code, unique = dense(both, len(columns.categories) * len(columns.names))
@@ -360,11 +355,7 @@ def _join(
 
 
 def _chains(
-    columns: RankColumns,
-    rows: Rows,
-    key: Ints,
-    phase: npt.NDArray[np.uint8],
-    rest: Rows,
+    columns: RankColumns, rows: Rows, key: Ints, phase: Codes, rest: Rows
 ) -> tuple[Rows, Rows, int]:
     """Join by time the ids that start several times, never, or pass through steps."""
     if not len(rest):

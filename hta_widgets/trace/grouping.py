@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +21,7 @@ class GroupStatistics:
     std: Floats
 
 
-def group_statistics(code: npt.NDArray[Any], groups: int, values: Ints) -> GroupStatistics:
+def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
     """Return statistics of the values by group ``0 .. groups-1``; each group has values."""
     if not groups:
         none = np.empty(0, dtype=np.int64)
@@ -80,7 +77,7 @@ def event_order(start: Ints, dur: Ints) -> Rows:
     return order
 
 
-def group_order(group: npt.NDArray[Any], groups: int) -> Rows:
+def group_order(group: Array, groups: int) -> Rows:
     """Return the stable order by small group numbers ``0 .. groups-1``."""
     if groups <= 1:
         return np.arange(len(group))
@@ -116,9 +113,7 @@ def ranges(first: Ints, count: Ints) -> Ints:
     return np.repeat(first, count) + within
 
 
-def match_brackets(
-    group: npt.NDArray[Any], time: npt.NDArray[np.int64], opens: npt.NDArray[np.bool_]
-) -> tuple[Rows, Rows, Rows]:
+def match_brackets(group: Array, time: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     """Pair each closing record with the latest open one of its group."""
     count = len(group)
     order = np.lexsort((time, group))

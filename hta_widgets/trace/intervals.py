@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from hta_widgets.trace.arrays import Ints, Rows
 
 _FIRST = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -131,7 +131,7 @@ class Cover:
     starts: Ints
     prefix: Ints
 
-    def before(self, times: Ints) -> tuple[npt.NDArray[np.intp], Ints]:
+    def before(self, times: Ints) -> tuple[Rows, Ints]:
         """Return how many pieces start before each of `times`, and the time covered before it."""
         started = self.starts.searchsorted(times)
         if not len(self.starts):

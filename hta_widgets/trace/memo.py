@@ -150,9 +150,7 @@ def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
     return value
 
 
-def memoized(
-    function: Callable[Concatenate[OwnerT, P], T],
-) -> Callable[Concatenate[OwnerT, P], T]:
+def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Keep what a function returns with its first argument; see `memo`. Others must be hashable."""
 
     @wraps(function)

@@ -13,25 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import MINUS, THIN, Time, as_ns, count, plural
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.query import Clauses, conjuncts, read_clauses, read_text
-from hta_widgets.trace.trace import (
-    EVENT_COLUMNS,
-    columns_in,
-    event_frame,
-    events_of,
-    run_query,
-)
+from hta_widgets.trace.trace import EVENT_COLUMNS, columns_in, event_frame, events_of, run_query
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
@@ -50,8 +44,6 @@ _UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
 _CONTAINS = re.compile(
     r"name\.str\.contains\(('.*?'|\".*?\")(?:, *(?:case|regex)=(?:True|False))*\)"
 )
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 _BLOCK = 256
 
 
@@ -109,17 +101,17 @@ class Selection:
 
     # --- members ----------------------------------------------------------------------------------
 
-    def rows(self, trace: Trace) -> npt.NDArray[np.intp]:
+    def rows(self, trace: Trace) -> Rows:
         """Return the ids of the events of `trace` that are members, ascending."""
         return member_rows(self, trace)
 
-    def mask(self, trace: Trace) -> npt.NDArray[np.bool_]:
+    def mask(self, trace: Trace) -> Bools:
         """Return which events of `trace` are members, by id."""
         member = np.zeros(len(trace), dtype=bool)
         member[member_rows(self, trace)] = True
         return member
 
-    def chosen_of(self, trace: Trace, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
         """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
         if self.ids is None:
             return rows
@@ -127,7 +119,7 @@ class Selection:
         return np.intersect1d(rows, named)
 
     @cached_property
-    def _rows_by_rank(self) -> dict[int, npt.NDArray[np.int64]]:
+    def _rows_by_rank(self) -> dict[int, Ints]:
         rows: dict[int, list[int]] = {}
         for rank, row in self.ids or ():
             rows.setdefault(rank, []).append(row)
@@ -345,13 +337,13 @@ class Overlapping:
 class TraceIndex:
     """Events of one rank by kind, window and name; `kind` replaces the kinds of the table."""
 
-    def __init__(self, trace: Trace, kind: npt.NDArray[np.uint8] | None = None) -> None:
+    def __init__(self, trace: Trace, kind: Codes | None = None) -> None:
         self._table = trace.table
         self._kind = kind
         self.memo: dict[Any, Any] = {}
 
     @property
-    def kind(self) -> npt.NDArray[np.uint8]:
+    def kind(self) -> Codes:
         """Codes of the events' kinds."""
         return self._table.kind if self._kind is None else self._kind
 
@@ -479,8 +471,7 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
         rank = np.full(len(frame), ranks[0], dtype=np.int64)
     else:
         raise TraceError(
-            "the frame does not say which rank its events are of",
-            remedy='Keep the column "rank".',
+            "the frame does not say which rank its events are of", remedy='Keep the column "rank".'
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))

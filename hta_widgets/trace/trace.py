@@ -17,6 +17,7 @@ from pandas.api.types import is_bool_dtype
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -58,7 +59,7 @@ _PHASES = ("X", "B")
 _STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 
 
-def _coded(trace: Trace, column: str, rows: Rows) -> tuple[npt.NDArray[Any], Sequence[str]]:
+def _coded(trace: Trace, column: str, rows: Rows) -> tuple[Array, Sequence[str]]:
     table = trace.table
     if column == "name":
         return table.name[rows], table.names.values
@@ -75,7 +76,7 @@ def _coded(trace: Trace, column: str, rows: Rows) -> tuple[npt.NDArray[Any], Seq
     return (codes[table.track[rows]] if len(codes) else table.track[rows]), pool.values
 
 
-def _plain(trace: Trace, column: str, rows: Rows) -> npt.NDArray[Any]:
+def _plain(trace: Trace, column: str, rows: Rows) -> Array:
     table = trace.table
     if column == "start_ns":
         return table.start_ns[rows] + trace.shift_ns
@@ -83,20 +84,18 @@ def _plain(trace: Trace, column: str, rows: Rows) -> npt.NDArray[Any]:
         return table.parent[rows].astype(np.int64)
     if column == "prelaunched":
         return trace.prelaunched[rows]
-    values: npt.NDArray[Any] = getattr(table, column)[rows]
+    values: Array = getattr(table, column)[rows]
     return values
 
 
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _joined(parts: list[Array]) -> Array:
     """Put columns one below the other, in memory of their own: users may write into frames."""
     if len(parts) == 1:
         return parts[0] if parts[0].base is None else parts[0].copy()
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _compressed(
-    codes: npt.NDArray[Any], values: Sequence[str], *, keep_all: bool
-) -> tuple[npt.NDArray[Any], list[str]]:
+def _compressed(codes: Array, values: Sequence[str], *, keep_all: bool) -> tuple[Array, list[str]]:
     """Drop the values that no row uses: grouping by a category must not invent empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
@@ -108,7 +107,7 @@ def _compressed(
     return lookup[codes], [values[code] for code in np.flatnonzero(used).tolist()]
 
 
-def _categorical(parts: list[tuple[npt.NDArray[Any], Sequence[str]]], column: str) -> Any:
+def _categorical(parts: list[tuple[Array, Sequence[str]]], column: str) -> Any:
     keep_all = column in {"kind", "phase"}
     if len(parts) == 1 or keep_all:
         codes = parts[0][0] if len(parts) == 1 else np.concatenate([part[0] for part in parts])
@@ -215,7 +214,7 @@ def columns_in(query: str) -> list[str]:
     return [column for column in columns if column in words] or ["start_ns"]
 
 
-def run_query(frame: pd.DataFrame, query: str) -> npt.NDArray[np.bool_]:
+def run_query(frame: pd.DataFrame, query: str) -> Bools:
     """Return which rows of `frame` satisfy the pandas `query`."""
     try:
         checked = checked_query(query)
@@ -328,7 +327,7 @@ class Trace:
 
     @property
     @memoized
-    def launch_of(self) -> npt.NDArray[np.int64]:
+    def launch_of(self) -> Ints:
         """For each event the id of the host call that launched it, -1 for none."""
         call = np.full(len(self), -1, dtype=np.int64)
         flows = self.flow_table
@@ -339,7 +338,7 @@ class Trace:
 
     @property
     @memoized
-    def prelaunched(self) -> npt.NDArray[np.bool_]:
+    def prelaunched(self) -> Bools:
         """Mask of device work that was launched before recording began.
 
         Such work has no launch in the file and starts before all work of its stream (or, for a
@@ -430,9 +429,7 @@ class Trace:
         return self._frame.copy(deep=_COPY_FRAMES)
 
     def frame(
-        self,
-        rows: npt.NDArray[np.intp] | slice | None = None,
-        columns: Iterable[str] | None = None,
+        self, rows: npt.NDArray[np.intp] | slice | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """Return some `rows` and `columns` of `events` without building the rest."""
         return event_frame(self, rows, columns)

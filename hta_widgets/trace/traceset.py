@@ -10,18 +10,12 @@ from html import escape
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
 from hta_widgets.text import Time
-from hta_widgets.trace.columns import (
-    AsyncTable,
-    CounterTable,
-    EventTable,
-    FlowTable,
-    InstantTable,
-)
+from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
 from hta_widgets.trace.trace import Trace, events_of
@@ -34,8 +28,6 @@ _EPOCH_TO_NS = 4_102_444_800_000_000_000
 #: of them, they are on different clocks, or of different runs.
 _FAR_NS = 60_000_000_000
 ClockName = Literal["host", "fitted"]
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 T = TypeVar("T")
 #: Columns of tables that are lists of texts, one per row.
 _TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
@@ -385,13 +377,7 @@ class TraceSet(Mapping[int, Trace]):
             If the query fails on events, or a rank is missing.
         """
         return chosen_events(
-            self,
-            query,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            ranks=ranks,
-            tracks=tracks,
-            ids=ids,
+            self, query, start_ns=start_ns, end_ns=end_ns, ranks=ranks, tracks=tracks, ids=ids
         )
 
     # --- keeping ----------------------------------------------------------------------------------
@@ -437,7 +423,7 @@ class TraceSet(Mapping[int, Trace]):
         return _html(self, self._problems)
 
 
-def trace_within(trace: Trace, member: npt.NDArray[np.bool_], window: Selection) -> Trace:
+def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
     low = None if window.start_ns is None else window.start_ns - trace.shift_ns
     high = None if window.end_ns is None else window.end_ns - trace.shift_ns

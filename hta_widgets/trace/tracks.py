@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.columns import RankColumns, Track, TrackRole
 from hta_widgets.trace.grouping import dense, group_order
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -358,7 +356,7 @@ def _put_index(table: dict[Any, int], key: object, args: dict[str, Any]) -> None
 
 def device_streams(
     stream: npt.NDArray[np.int32],
-    device: npt.NDArray[np.bool_],
+    device: Bools,
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
     columns: RankColumns,
@@ -391,9 +389,9 @@ def find_tracks(
     pid: npt.NDArray[np.int32],
     tid: npt.NDArray[np.int32],
     stream: npt.NDArray[np.int32],
-    device: npt.NDArray[np.bool_],
-    device_annotation: npt.NDArray[np.bool_],
-    calls_mpi: npt.NDArray[np.bool_],
+    device: Bools,
+    device_annotation: Bools,
+    calls_mpi: Bools,
     start: Ints,
     columns: RankColumns,
     names: Naming | None = None,
@@ -460,14 +458,7 @@ def _role(pid: str, *, stream: int, of_device: bool, of_mpi: bool, annotation: b
 
 
 def _track(
-    pid: str,
-    tid: str,
-    role: TrackRole,
-    stream: int,
-    names: Naming,
-    first_ns: int,
-    *,
-    device: bool,
+    pid: str, tid: str, role: TrackRole, stream: int, names: Naming, first_ns: int, *, device: bool
 ) -> Track:
     process = names.process.get(pid, "")
     label = names.labels.get(pid, "")

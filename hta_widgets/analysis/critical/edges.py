@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes, busy_rows
@@ -24,13 +23,10 @@ from hta_widgets.analysis.critical.rules import (
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.grouping import stable_order
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 
 #: Earlier than any end.
 _NEVER = np.iinfo(np.int64).min
@@ -113,7 +109,7 @@ def add_device_work(
     return launched
 
 
-def _found_empty(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+def _found_empty(trace: Trace, rows: Rows) -> Bools:
     """Return which device rows were alone in their queue from their call to their start.
 
     HTA counts the launches of its list that were called less those that have started, stream by
@@ -163,7 +159,7 @@ class _Chains:
         self.depth: Ints = np.cumsum(np.where(self.is_start, 1, -1))
 
 
-def add_threads(edges: EdgeList, nodes: Nodes, blocked: Mask) -> None:
+def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
     """Join successive nodes of each thread.
 
     Within operators time counts for the innermost event, except before the end of a call that was

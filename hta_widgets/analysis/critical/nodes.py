@@ -14,14 +14,12 @@ from hta_widgets.analysis.critical.rules import Rules, named, patterns_of
 from hta_widgets.analysis.scope import BUSY
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
-Tracks = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+Tracks = npt.NDArray[np.int32] | Ints
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
 _CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
@@ -38,7 +36,7 @@ class AnalysisRange:
     rows: Rows
     closed: bool = False
 
-    def holds(self, time: Ints) -> Mask:
+    def holds(self, time: Ints) -> Bools:
         """Return which instants are in it."""
         inside = np.ones(len(time), dtype=bool)
         if self.start_ns is not None:
@@ -124,8 +122,8 @@ class Nodes:
     device: Rows
     row: Rows
     time_ns: Ints
-    is_start: Mask
-    on_host: Mask
+    is_start: Bools
+    on_host: Bools
 
     def __len__(self) -> int:
         return len(self.row)
@@ -140,7 +138,7 @@ class Nodes:
         """The node of each event's end, -1 for none."""
         return self._lookup(~self.is_start)
 
-    def _lookup(self, wanted: Mask) -> Ints:
+    def _lookup(self, wanted: Bools) -> Ints:
         found = np.full(len(self.trace) + 1, -1, dtype=np.int64)
         nodes = np.flatnonzero(wanted)
         found[self.row[nodes]] = nodes
@@ -165,7 +163,7 @@ def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
     return _ordered(trace, host.astype(np.intp), device, within)
 
 
-def _host_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
+def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     table = trace.table
     pattern = _CALLS_IN_HTA if rules.as_hta else _CALLS
     codes = [k for k, name in enumerate(table.categories.values) if pattern.fullmatch(name)]
@@ -187,7 +185,7 @@ def _host_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
     return rows
 
 
-def _device_rows(trace: Trace, inside: Mask, rules: Rules) -> Rows:
+def _device_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     table = trace.table
     member = table.stream >= 0
     member &= ~np.isin(table.kind, _NO_WORK) if rules.as_hta else np.isin(table.kind, _BUSY)
@@ -235,7 +233,7 @@ class Edges:
     source: Ints
     target: Ints
     weight_ns: Ints
-    type: npt.NDArray[np.uint8]
+    type: Codes
     event: Ints
 
     def __len__(self) -> int:
@@ -248,16 +246,16 @@ class EdgeList:
 
     nodes: Nodes
     backward: int = 0
-    _parts: list[tuple[Ints, Ints, Ints, npt.NDArray[np.uint8], Ints]] = field(default_factory=list)
+    _parts: list[tuple[Ints, Ints, Ints, Codes, Ints]] = field(default_factory=list)
 
     def add(
         self,
         source: Ints,
         target: Ints,
-        type: npt.NDArray[np.uint8] | int,  # noqa: A002 - the field's term
+        type: Codes | int,  # noqa: A002 - the field's term
         event: Ints | int = -1,
         *,
-        counts: Mask | bool,
+        counts: Bools | bool,
     ) -> int:
         """Add edges between nodes (-1: not analysed); return how many there are.
 

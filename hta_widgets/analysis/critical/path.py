@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.critical.edges import (
@@ -41,12 +40,11 @@ from hta_widgets.analysis.critical.rules import (
 )
 from hta_widgets.analysis.scope import categorical, result
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-
-Ints = npt.NDArray[np.int64]
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
@@ -93,7 +91,7 @@ class CriticalPath:
     nodes: Nodes  # in topological order
     edges: Edges
     on_path: Ints  # positions in `edges`, in order
-    blocked: npt.NDArray[np.bool_]  # by id: calls that wait for the device, so do not count
+    blocked: Bools  # by id: calls that wait for the device, so do not count
     rules: Rules
     matched: dict[str, int]  # how many events and dependencies of each class there are
 
@@ -125,7 +123,7 @@ class CriticalPath:
         end = int(times[-1]) if len(times) else start
         return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
 
-    def bound_by(self, positions: Ints) -> npt.NDArray[np.uint8]:
+    def bound_by(self, positions: Ints) -> Codes:
         """Return the causes of the time along some edges, as codes into `rules.BOUNDS`."""
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
@@ -147,7 +145,7 @@ class CriticalPath:
         bound[operator] = np.where(on_host, host, of_kind[table.kind[rows]])
         return bound
 
-    def _loads_data(self, rows: Ints) -> npt.NDArray[np.bool_]:
+    def _loads_data(self, rows: Ints) -> Bools:
         """Return which events, or events around them, load data; HTA checks the event only."""
         if not self.rules.data_loading:
             return np.zeros(len(rows), dtype=bool)
@@ -445,7 +443,7 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
     )
 
 
-def _distinct(codes: npt.NDArray[np.int64], values: list[str]) -> pd.Categorical:
+def _distinct(codes: Ints, values: list[str]) -> pd.Categorical:
     """Return strings by code; values may occur twice."""
     distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
+from hta_widgets.trace.arrays import Bools, Rows
 from hta_widgets.trace.trace import Trace
-
-Rows = npt.NDArray[np.intp]
 
 #: Types of edges, in the order of their codes; ``lead`` is time before or after the path.
 EDGE_TYPES: Final[tuple[str, ...]] = (
@@ -73,7 +71,7 @@ EXACT: Final = Rules()
 HTA: Final = Rules(as_hta=True, data_loading=())
 
 
-def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
     """Return which of some events have a name that is `wanted`."""
     table = trace.table
     codes = table.name[rows]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part, result
@@ -15,7 +14,7 @@ from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.pairs import Piece
 from hta_widgets.diff.statistics import welch
 from hta_widgets.diff.tables import beside, of_sides, rows_of
-from hta_widgets.formats.byteps.rows import STAGES, Ints, worker_rows
+from hta_widgets.formats.byteps.rows import STAGES, worker_rows
 from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag
 from hta_widgets.formats.byteps.workers import (
     byteps_gradient_stages,
@@ -23,9 +22,8 @@ from hta_widgets.formats.byteps.workers import (
     byteps_pull_blame,
 )
 from hta_widgets.text import duration, share, share_delta
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.memo import memoized
-
-Floats = npt.NDArray[np.float64]
 
 KIND_WORDS = {
     "communication": "time in REDUCE, PUSH, PULL and BROADCAST",

@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.formats.byteps.rows import (
@@ -28,20 +27,13 @@ from hta_widgets.formats.byteps.rows import (
     worker_rows,
 )
 from hta_widgets.readers.discovery import natural_key
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import (
-    AsyncTable,
-    CounterTable,
-    RankColumns,
-    RecordSource,
-)
+from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
 from hta_widgets.trace.names import IDENTITY, MARK
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import Naming
-
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
 
 _MACHINE = re.compile(r"(?i)(worker|host|node|machine|server)s?[-_. ]?\d+")
 _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
@@ -248,7 +240,7 @@ def build_server(
     return trace
 
 
-def first_in_first_out(group: Ints, opens: npt.NDArray[np.bool_]) -> tuple[Rows, Rows, Rows]:
+def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     """Pair each end with the first open begin of its group: begins, ends, unpaired records."""
     balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = balance.clip(upper=0).groupby(group).cummin()
@@ -442,8 +434,8 @@ def _note_problems(rows: WorkerRows, rank: int | None, path: str, problems: Prob
 def _async_table(
     start: Ints,
     dur: Ints,
-    name: npt.NDArray[Any],
-    category: npt.NDArray[Any],
+    name: Array,
+    category: Array,
     ids: Sequence[str],
     pids: Sequence[str],
     record: Ints,

@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.trace.arrays import Array, Bools, Ints
 from hta_widgets.trace.memo import memoized
 
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
 
 #: Prefix of tensors' names.
@@ -39,7 +38,7 @@ _MOST_SERVERS = 4096
 
 def stack(blocks: Iterable[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
     """Put the columns of one block per file below each other; a single value fills its block."""
-    columns: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in dtypes}
+    columns: dict[str, list[Array]] = {name: [] for name in dtypes}
     for block in blocks:
         rows = next(len(values) for values in block.values() if isinstance(values, np.ndarray))
         for name, dtype in dtypes.items():

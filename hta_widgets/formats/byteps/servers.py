@@ -20,8 +20,6 @@ from hta_widgets.analysis.scope import (
     scoped,
 )
 from hta_widgets.formats.byteps.rows import (
-    Bools,
-    Ints,
     Requests,
     last_push_end,
     node_label,
@@ -31,6 +29,7 @@ from hta_widgets.formats.byteps.rows import (
     worker_rows,
 )
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -320,10 +319,7 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
     return result(
-        data,
-        matched={"push": matched},
-        note=note if found else NO_SERVERS,
-        dropped=matched - rows,
+        data, matched={"push": matched}, note=note if found else NO_SERVERS, dropped=matched - rows
     )
 
 

@@ -199,7 +199,7 @@ def byteps_clock(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         "x_start": low - margin,
         "x_end": high + margin,
         "subtitle": [
-            "server's clock less worker's; the line holds every value that all requests allow",
+            "server's clock less worker's; the line holds every value that all requests allow"
         ],
         "head": " ",
         "ticks": time_ticks(high, 3, low),

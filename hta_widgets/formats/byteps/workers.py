@@ -19,15 +19,8 @@ from hta_widgets.analysis.scope import (
     scoped,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.rows import (
-    STAGES,
-    Bools,
-    Ints,
-    TotalRows,
-    WorkerRows,
-    stack,
-    worker_rows,
-)
+from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, stack, worker_rows
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 

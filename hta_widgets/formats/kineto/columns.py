@@ -28,7 +28,8 @@ from hta_widgets.formats.kineto.times import (
     resolution,
 )
 from hta_widgets.readers.ranks import Notes
-from hta_widgets.trace.columns import CopyTable, Ints, Pool, RankColumns
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import CopyTable, Pool, RankColumns
 from hta_widgets.trace.problems import ProblemKind
 
 _INT64 = 1 << 63

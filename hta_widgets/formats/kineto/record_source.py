@@ -15,7 +15,8 @@ from hta_widgets.formats.kineto.records import as_bytes, as_text, decode_bodies
 from hta_widgets.formats.kineto.tolerant import tidied
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import Kept
-from hta_widgets.trace.columns import Ints, NumberedRecords
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import NumberedRecords
 
 
 @dataclass(frozen=True, slots=True)

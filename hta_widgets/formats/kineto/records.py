@@ -17,10 +17,10 @@ from msgspec import Raw, Struct
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.store.rank_file import Kept
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import (
     CopyTable,
     Fields,
-    Ints,
     Pool,
     RankColumns,
     RecordSource,

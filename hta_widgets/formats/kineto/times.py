@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.columns import Ints, shifted
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.columns import shifted
 
 OK, MISSING, BAD, TOO_LARGE = 0, 1, 2, 3
 

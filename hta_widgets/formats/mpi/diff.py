@@ -17,11 +17,7 @@ from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.tables import beside, of_sides, rows_of
 from hta_widgets.formats.mpi.model import mpi_rank
 from hta_widgets.formats.mpi.ranks import mpi_imbalance, mpi_ranks, mpi_stragglers
-from hta_widgets.formats.mpi.routines import (
-    mpi_compare,
-    mpi_negotiation,
-    mpi_scope,
-)
+from hta_widgets.formats.mpi.routines import mpi_compare, mpi_negotiation, mpi_scope
 from hta_widgets.text import count, duration, duration_delta, plural, share_delta, size
 
 #: Name of the time that is not spent in a routine.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.lateness import costly_share
@@ -15,8 +14,6 @@ from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
 from hta_widgets.formats.mpi.routines import MpiRank, by_events, mpi_scope
 from hta_widgets.text import share
 from hta_widgets.trace.traceset import TraceSet
-
-Floats = npt.NDArray[np.float64]
 
 _NAN = float("nan")
 _DTYPES = dtypes_of(

@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.scope import (
-    Part,
-    Scope,
-    by_column,
-    dtypes_of,
-    parts,
-    result,
-    scoped,
-)
+from hta_widgets.analysis.scope import Part, Scope, by_column, dtypes_of, parts, result, scoped
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
@@ -35,11 +26,11 @@ from hta_widgets.formats.mpi.model import (
     size_class,
 )
 from hta_widgets.taxonomy import MPI_CATEGORY
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-Ints = npt.NDArray[np.int64]
 _NAN = float("nan")
 _CATEGORIES = (MPI_CATEGORY, MPI_IO_CATEGORY)
 
@@ -562,7 +553,7 @@ def mpi_compare(
 
 def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ...]]:
     """Return calls, bytes and seconds per rank of each routine and bin."""
-    sums: dict[_Key, npt.NDArray[np.float64]] = {}
+    sums: dict[_Key, Floats] = {}
 
     def add(key: _Key, calls: int, size: float, time_s: float) -> None:
         sums.setdefault(key, np.zeros(3))

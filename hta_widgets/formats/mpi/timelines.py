@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName
@@ -29,14 +28,13 @@ from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import open_stream, whole_file
 from hta_widgets.store.rank_file import Kept
 from hta_widgets.taxonomy import MPI_CATEGORY
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.memo import memoized, walked
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
 
 _OPERATIONS = {
     routine: operation
@@ -70,7 +68,7 @@ class _Calls:
     """The blocking collectives of a rank, by start."""
 
     trace: Trace
-    rows: npt.NDArray[np.intp]
+    rows: Rows
     routines: list[str]
     sizes: Ints
     contents: list[Hashable]  # equal for all members of one collective
@@ -92,7 +90,7 @@ def mpi_calls(traces: Sequence[Trace]) -> dict[int, CommEvents]:
 
 
 @memoized
-def _rows(trace: Trace) -> npt.NDArray[np.intp]:
+def _rows(trace: Trace) -> Rows:
     """Return the events that are blocking collectives, by start."""
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if name in COLLECTIVES]
@@ -197,7 +195,7 @@ def _dtype_of_order(order: str) -> np.dtype[Any]:
     return np.dtype([(name, f"{order}{kind}") for name, kind in fields])
 
 
-def _looks_valid(records: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def _looks_valid(records: Array) -> Bools:
     """Return flags of the records that are plausible in a time line."""
     begin, end = records["begin_s"], records["end_s"]
     with np.errstate(invalid="ignore"):
@@ -216,7 +214,7 @@ def _micros(time_ns: int) -> str:
     return f"{whole}.{rest:03d}" if rest else str(whole)
 
 
-def _nanoseconds(seconds: npt.NDArray[Any]) -> Ints:
+def _nanoseconds(seconds: Array) -> Ints:
     return np.asarray(np.rint(seconds * 1e9), np.int64)
 
 
@@ -291,7 +289,7 @@ class TimeLineRecords(NumberedRecords):
             key: [None if value == -1 else value for value in values[key].tolist()] for key in keys
         }
 
-    def _read(self, events: Ints) -> npt.NDArray[Any]:
+    def _read(self, events: Ints) -> Array:
         numbers = events + self._first if self._numbers is None else self._numbers[events]
         try:
             same = FileState.of(self.path) == self._state
@@ -310,7 +308,7 @@ class TimeLineRecords(NumberedRecords):
         records = np.frombuffer(text, _dtype_of_order(self._order))
         return records[numbers - low]
 
-    def _texts(self, records: npt.NDArray[Any]) -> Iterator[bytes]:
+    def _texts(self, records: Array) -> Iterator[bytes]:
         start = _nanoseconds(records["begin_s"])
         dur = _nanoseconds(records["end_s"]) - start
         columns = (
@@ -433,7 +431,7 @@ def read_time_lines(
     return Outcome(traces, problems)
 
 
-def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -> None:
+def _suspect_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: nothing in the file marks what was dropped."""
     most = int(counts.max(initial=0))
     full = int((counts == most).sum())
@@ -448,7 +446,7 @@ def _suspect_overflow(counts: npt.NDArray[Any], path: str, problems: Problems) -
 
 
 def _trace(
-    records: npt.NDArray[Any],
+    records: Array,
     numbers: Ints,
     rank: int,
     path: str,
@@ -475,7 +473,7 @@ def _trace(
     return trace
 
 
-def _columns(records: npt.NDArray[Any], rank: int, *, has_io: bool) -> RankColumns:
+def _columns(records: Array, rank: int, *, has_io: bool) -> RankColumns:
     """Return a rank's events, followed by the records that name its tracks."""
     named = _naming(rank, has_io=has_io)
     events = len(records)

@@ -20,15 +20,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.mpi.frames import by_routine, by_size
-from hta_widgets.text import (
-    binary_size,
-    count,
-    duration,
-    plural,
-    share,
-    size,
-    size_range,
-)
+from hta_widgets.text import binary_size, count, duration, plural, share, size, size_range
 
 Measure = Literal["calls", "time", "bytes"]
 
