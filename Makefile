@@ -33,7 +33,7 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo check test test-all lint format build wheel watch lab screenshots bench setup interop clean distclean
+.PHONY: help demo check test test-all lint format build wheel watch recorded lab screenshots bench setup interop clean distclean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -105,6 +105,9 @@ $(JS_BUILT): $(JS_SOURCES) $(NODE_READY)
 
 watch: $(NODE_READY) ## rebuild the front end at each save
 	@node js/build.mjs --watch
+
+recorded: $(PYTHON_READY) ## js/test/recorded.json, the job of the front end's tests
+	@$(BIN)/python scripts/recorded.py
 
 wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

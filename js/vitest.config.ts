@@ -22,8 +22,8 @@ export default defineConfig({
           name: "unit",
           environment: "jsdom",
           isolate: false, // jsdom for each file anew would take ten times as long as all tests
-          include: ["js/src/**/*.test.ts"],
-          exclude: ["js/src/**/*.browser.test.ts"],
+          include: ["js/{src,test}/**/*.test.ts"],
+          exclude: ["js/{src,test}/**/*.browser.test.ts"],
         },
       },
       {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { freshState, type LooseModel } from "../../dev/app_harness";
+import { freshState, type LooseModel } from "../../test/model";
 import { COMMIT_MS, type History, type Key, SAVE_MS, Shared } from "./store";
 
 let end: AbortController;

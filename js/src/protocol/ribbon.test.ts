@@ -1,27 +1,28 @@
 import { expect, test } from "vitest";
-import { Packer } from "../../dev/fake_source";
+import { packed } from "../engine/columns";
 import { step, strength } from "../stage/lanes";
 import { arrivalWords } from "../timeline/text";
 import { arrivalAt, decodeRibbon, jobArrivalAt, timeOfBin } from "./ribbon";
 
 /** Rank 0 takes part in calls 1 and 2, rank 5 is late for both; ten bins of a hundred ns. */
 function ribbon() {
-  const pack = new Packer();
-  pack.add("rank", "i32", Int32Array.of(0, 0, 5, 5));
-  pack.add("bin", "u32", Uint32Array.of(1, 6, 3, 8));
-  pack.add("late", "f64", Float64Array.of(0, 0, 40, 10));
-  pack.add("call", "u32", Uint32Array.of(1, 2, 1, 2));
-  pack.add("name", "u32", Uint32Array.of(0, 1, 0, 1));
-  pack.add("id", "u32", Uint32Array.of(7, 8, 17, 18));
-  pack.add("job_bin", "u32", Uint32Array.of(3, 8));
-  pack.add("job_time", "f64", Float64Array.of(30, 80));
-  pack.add("job_wait", "f64", Float64Array.of(40, 10));
-  pack.add("job_rank", "i32", Int32Array.of(5, -1));
-  pack.add("job_call", "u32", Uint32Array.of(1, 2));
-  pack.add("job_name", "u32", Uint32Array.of(0, 1));
-  pack.add("job_id", "u32", Uint32Array.of(17, 18));
   const reply = { names: ["AllReduce", "Broadcast"], of: 2, most: 40, job_most: 40 };
-  return decodeRibbon(pack.pack(reply), { start: 0, end: 100, bins: 10 });
+  const columns = {
+    rank: Int32Array.of(0, 0, 5, 5),
+    bin: Uint32Array.of(1, 6, 3, 8),
+    late: Float64Array.of(0, 0, 40, 10),
+    call: Uint32Array.of(1, 2, 1, 2),
+    name: Uint32Array.of(0, 1, 0, 1),
+    id: Uint32Array.of(7, 8, 17, 18),
+    job_bin: Uint32Array.of(3, 8),
+    job_time: Float64Array.of(30, 80),
+    job_wait: Float64Array.of(40, 10),
+    job_rank: Int32Array.of(5, -1),
+    job_call: Uint32Array.of(1, 2),
+    job_name: Uint32Array.of(0, 1),
+    job_id: Uint32Array.of(17, 18),
+  };
+  return decodeRibbon(packed(reply, columns), { start: 0, end: 100, bins: 10 });
 }
 
 test("marks are found by rank and time, the nearest within reach", () => {
@@ -74,6 +75,5 @@ test("only on-time marks look like the lane, and the latest of the job has full 
 });
 
 test("columns of different lengths are refused", () => {
-  const pack = new Packer();
-  expect(() => decodeRibbon(pack.pack({}), { start: 0, end: 1, bins: 1 })).toThrow("column");
+  expect(() => decodeRibbon(packed({}, {}), { start: 0, end: 1, bins: 1 })).toThrow("column");
 });

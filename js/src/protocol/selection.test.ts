@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { recordedScene } from "../../test/recorded";
 import { LaneIndex } from "./scene";
 import {
   EVERYTHING,
@@ -12,7 +12,7 @@ import {
 } from "./selection";
 import type { Brief, RowInfo, Scene } from "./source";
 
-const { scene } = fakeJob(3, 1);
+const scene = recordedScene();
 
 function row(rank: number, track: number | null, open = false): RowInfo {
   const tracks = scene.ranks[rank]?.tracks ?? [];

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { recordedScene } from "../../test/recorded";
 import type { Lateness, Stats } from "../protocol/decode";
 import type { SceneRank } from "../protocol/source";
 import { factOf } from "./gutter";
 import { latenessByRank, statsByRank } from "./lanes";
 
-const [rank] = fakeJob(1, 1, 0.02).scene.ranks as [SceneRank];
+const [rank] = recordedScene().ranks as [SceneRank];
 const stats = (change: Partial<Stats> = {}) =>
   statsByRank({
     start: 0,

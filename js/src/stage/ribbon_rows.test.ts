@@ -1,23 +1,8 @@
 /** Position of a row's ribbon of late arrivals, and the bands that shrink for it. */
 
 import { expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
-import { addWaits } from "../../dev/fake_waits";
-import type { Scene } from "../protocol/source";
+import { sceneOf } from "../../test/recorded";
 import { layoutRows } from "./rows";
-
-function sceneOf(ranks: number): Scene {
-  const job = fakeJob(2, 1, 0.05);
-  addWaits(job, new FakeSource(job));
-  const { scene } = job;
-  const numbered = Array.from({ length: ranks }, (_, rank) => ({
-    ...scene.ranks[0]!,
-    rank,
-    summary: scene.ranks[0]!.summary.map((row) => ({ ...row, lane: row.lane + rank * 1000 })),
-  }));
-  return { ...scene, ranks: numbered };
-}
 
 const STATE = { open: new Set<number>(), pinned: [], filter: "" };
 /** Tops and heights of lanes and ribbon, as they follow each other. */
@@ -44,7 +29,9 @@ test("there is none without room, without collectives, or next to an opened rank
   expect(stack(8, 49).ribbon).toBeNull();
   expect(stack(8, 80, false).ribbon).toBeNull();
   expect(stack(8, 80, true, 0).ribbon).toBeNull();
-  expect(layoutRows(fakeJob(8, 1, 0.05).scene, STATE, 800, true).rows[0]!.ribbon()).toBeNull();
+  const scene = sceneOf(8);
+  for (const rank of scene.ranks) rank.summary.forEach((row) => delete row.wait);
+  expect(layoutRows(scene, STATE, 800, true).rows[0]!.ribbon()).toBeNull();
 });
 
 test("with many ranks it replaces the threads", () => {

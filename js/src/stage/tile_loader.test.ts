@@ -1,13 +1,19 @@
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
+import { recordedJob, recordedScene } from "../../test/recorded";
+import { Watched } from "../../test/watched";
+import { answerTiles } from "../engine/tiles";
 import { decodeTiles } from "../protocol/decode";
+import type { Requests, Source } from "../protocol/source";
 import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
 import { type Sight, type TilePart, TileStore } from "./tile_store";
 
-const job = fakeJob(2, 1, 0.05);
-let source: FakeSource;
+const scene = recordedScene();
+/** Answers at once, whatever the clock of the tests says. */
+const tiles = {
+  ask: (_op: string, request: Requests["tiles"]) => answerTiles(recordedJob, request),
+} as Source;
+let source: Watched;
 let store: TileStore;
 let loader: TileLoader;
 let told: number;
@@ -17,7 +23,7 @@ const sight = (start: number, span: number): Sight => ({
   resolution: span / 800,
   lanes: [0, 1],
   nearby: [2],
-  range: job.scene.range,
+  range: scene.range,
 });
 const levels = () => source.asked.map(({ request }) => request.level as number);
 const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
@@ -25,8 +31,8 @@ const settle = () => vi.advanceTimersByTimeAsync(0);
 
 beforeEach(() => {
   vi.useFakeTimers();
-  source = new FakeSource(job);
-  store = new TileStore(job.scene.lanes);
+  source = new Watched(tiles);
+  store = new TileStore(scene.lanes);
   told = 0;
   loader = new TileLoader(source, store, () => (told += 1));
 });
@@ -36,7 +42,7 @@ afterEach(() => {
 });
 
 test("requests the visible tiles immediately, and reports when they are there", async () => {
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   expect(source.asked).toHaveLength(1);
   expect(loader.pending).toBe(true);
   await settle();
@@ -46,26 +52,25 @@ test("requests the visible tiles immediately, and reports when they are there", 
 
 test("while one request is pending no other is sent; then the newest view's", async () => {
   source.held = [];
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   loader.show(sight(0, 1e6));
   loader.show(sight(0, 1e4));
-  expect(levels()).toEqual([16]);
+  expect(levels()).toEqual([15]);
   source.release();
   await settle();
-  expect(levels().slice(0, 2)).toEqual([16, 3]);
+  expect(levels().slice(0, 2)).toEqual([15, 3]);
 });
 
 test("requests the parts that a reply left out, and does not treat them as empty", async () => {
   const whole = source.ask.bind(source);
-  vi.spyOn(source, "ask").mockImplementationOnce(async (op, request) => {
-    const [part] = request.parts as { lanes: number[]; first: number; last: number }[];
-    const { reply, buffer } = await whole(op, {
-      ...request,
-      parts: [{ ...part!, lanes: [0] }],
-    });
+  vi.spyOn(source, "ask").mockImplementationOnce(async (_op, request) => {
+    const asked = request as Requests["tiles"];
+    const [part] = asked.parts;
+    const parts = [{ ...part!, lanes: [0] }];
+    const { reply, buffer } = await whole("tiles", { ...asked, parts });
     return { reply: { ...reply, left: [{ ...part!, lanes: [1] }] }, buffer };
   });
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   await settle();
   const parts = source.asked.map(({ request }) => request.parts as { lanes: number[] }[]);
   expect(parts.map(([part]) => part!.lanes)).toEqual([[0], [1]]);
@@ -80,10 +85,10 @@ test("unpacks compressed replies", async () => {
     const { reply, buffer } = await whole(op, request);
     return { reply: { ...reply, gzip: true }, buffer: zipped(buffer!) };
   });
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   await vi.waitFor(() => expect(told).toBe(1));
   expect(loader.error).toBeNull();
-  const plain = new TileStore(job.scene.lanes);
+  const plain = new TileStore(scene.lanes);
   const asked = source.asked[0]!.request as { level: number; parts: TilePart[] };
   plain.add(asked.parts, decodeTiles(await whole("tiles", asked)));
   const [{ first, last }] = asked.parts as [TilePart];
@@ -95,20 +100,20 @@ test("unpacks compressed replies", async () => {
 });
 
 test("prefetches only when the view is still, and not from a busy kernel", async () => {
-  loader.show(sight(5e7, 1e7));
+  loader.show(sight(2e7, 1e7));
   await settle();
   expect(source.asked).toHaveLength(1);
   source.status = "busy";
   await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
   expect(source.asked).toHaveLength(1);
   source.status = "live";
-  loader.show(sight(5e7, 1e7));
+  loader.show(sight(2e7, 1e7));
   await vi.advanceTimersByTimeAsync(IDLE_MS);
   expect(source.asked.length).toBeGreaterThan(1);
 });
 
 test("stops when everything is loaded", async () => {
-  loader.show(sight(5e7, 1e7));
+  loader.show(sight(2e7, 1e7));
   await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
   const asked = source.asked.length;
   await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
@@ -117,16 +122,16 @@ test("stops when everything is loaded", async () => {
 
 test("after a failure it waits, retries, then waits for another view", async () => {
   const ask = vi.spyOn(source, "ask").mockRejectedValue(new Error("out of memory"));
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   await settle();
   expect(loader.error?.message).toBe("out of memory");
-  for (let i = 0; i < 20; i += 1) loader.show(sight(i, 1e8));
+  for (let i = 0; i < 20; i += 1) loader.show(sight(i, 5e7));
   expect(ask).toHaveBeenCalledTimes(1);
   await vi.advanceTimersByTimeAsync(RETRY_MS);
   expect(ask).toHaveBeenCalledTimes(2);
   ask.mockRestore();
   await vi.advanceTimersByTimeAsync(RETRY_MS);
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   await settle();
   expect(loader.error).toBeNull();
   expect(loader.pending).toBe(false);
@@ -134,7 +139,7 @@ test("after a failure it waits, retries, then waits for another view", async () 
 
 test("once destroyed, it ignores replies and sends no request", async () => {
   source.held = [];
-  loader.show(sight(0, 1e8));
+  loader.show(sight(0, 5e7));
   loader.destroy();
   source.release();
   await vi.advanceTimersByTimeAsync(1000);

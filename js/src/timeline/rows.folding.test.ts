@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { sceneOf } from "../../test/recorded";
 import { EVERYTHING, rowsChoice } from "../protocol/selection";
 import { reasonOf } from "../stage/gutter";
 import { layoutRows, rowInfo } from "../stage/rows";
@@ -12,7 +12,7 @@ const CLUSTERS: Clusters = {
   outliers: [{ rank: 5, why: "computes 25 % longer; its steps take 12 % longer" }],
   note: "",
 };
-const { scene } = fakeJob(8, 1, 0.05);
+const scene = sceneOf(8);
 const none = new Set<number>();
 
 function rowsOf(
@@ -41,7 +41,7 @@ test("a group of scattered ranks is counted instead of listed", () => {
     none,
   );
   const state = { open: none, pinned: [], filter: "", alike };
-  expect(layoutRows(fakeJob(9, 1, 0.02).scene, state, 400).rows[0]!.name).toBe("5 ranks like 0");
+  expect(layoutRows(sceneOf(9), state, 400).rows[0]!.name).toBe("5 ranks like 0");
 });
 
 test("an unfolded group has all its rows where they belong, and a way back", () => {

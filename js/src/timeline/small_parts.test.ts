@@ -1,7 +1,7 @@
 /** The pieces around the stage that need no page. */
 
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { recordedScene } from "../../test/recorded";
 import { ObservedSource, wholeSpan, WITHIN_MS } from "../connection/answering";
 import { readScene } from "../protocol/scene";
 import {
@@ -93,7 +93,7 @@ describe("totals", () => {
 
 describe("problems", () => {
   test("the same on several ranks is one line, a cut-off file is never untold", () => {
-    const { scene } = fakeJob(3, 1);
+    const scene = recordedScene();
     const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
     const lines = problemLines({
       ...scene,
@@ -287,7 +287,7 @@ describe("names and values", () => {
   });
 
   test("rows have the names that pins have in Python", () => {
-    const track = fakeJob(1, 1).scene.ranks[0]!.tracks[2]!;
+    const track = recordedScene().ranks[0]!.tracks.find(({ role }) => role === "stream")!;
     expect(pinName({ rank: 5, track: null })).toBe("5");
     expect(pinName({ rank: 5, track })).toBe("5/GPU 0 · stream 7");
   });
@@ -298,7 +298,7 @@ describe("names and values", () => {
   });
 
   test("chips name only kinds that the tracks can hold", () => {
-    const { scene } = fakeJob(2, 1);
+    const scene = recordedScene();
     expect(kindsOf(scene)).toEqual([
       "compute",
       "communication",
@@ -306,10 +306,12 @@ describe("names and values", () => {
       "cpu",
       "sync",
       "annotation",
+      "other",
     ]);
     const cpu = scene.ranks.map((rank) => ({
       ...rank,
       summary: rank.summary.filter((row) => row.role === "cpu"),
+      tracks: rank.tracks.filter((track) => track.role === "thread"),
     }));
     expect(kindsOf({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
     const gloo = { ...scene, steps: [], ranks: cpu, host_communication: true };

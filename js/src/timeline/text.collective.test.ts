@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { recordedScene } from "../../test/recorded";
 import { decodeLateness, type Lateness } from "../protocol/decode";
 import type { Brief } from "../protocol/source";
 import type { Words } from "../ui/text";
@@ -139,7 +139,7 @@ describe("the status line of a view", () => {
   });
 
   test("waits come before the time shares", () => {
-    const { scene } = fakeJob(3, 1, 0.02);
+    const scene = recordedScene();
     const [start, end] = scene.range;
     const each = (value: number) => [value, value, value];
     const stats = {

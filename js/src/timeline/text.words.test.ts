@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { recordedScene } from "../../test/recorded";
 import type { Stats } from "../protocol/decode";
 import { EVERYTHING } from "../protocol/selection";
 import type { Scene } from "../protocol/source";
@@ -16,7 +16,7 @@ import {
   viewWords,
 } from "./text";
 
-const { scene } = fakeJob(3, 2);
+const scene = recordedScene();
 const [start, end] = scene.range;
 
 /** Thin spaces as plain ones, so that the expected text can be read. */
@@ -109,7 +109,7 @@ describe("the view in words", () => {
     const step = scene.steps[0];
     if (step === undefined) throw new Error("the job has no step");
     const words = viewWords([step.start, step.start + step.dur], scene, null);
-    expect(text(words)).toBe("ProfilerStep#4 in view, 263 ms.");
+    expect(text(words)).toBe("ProfilerStep#1 in view, 13.9 ms.");
   });
 
   test("no device is not an idle device", () => {

@@ -1,0 +1,54 @@
+/** A source whose requests are recorded, and whose replies can fail, wait or be replaced; for tests. */
+
+import type { Operation, Reply, Requests, Source } from "../src/protocol/source";
+import { openPage } from "./recorded";
+
+type Status = Source["status"];
+
+export class Watched implements Source {
+  status: Status = "live";
+  readonly asked: { op: string; request: Record<string, unknown> }[] = [];
+  /** Errors by operation. */
+  readonly broken = new Map<string, string>();
+  /** Replies by operation, instead of those of the source. */
+  readonly replies = new Map<string, (request: never) => Record<string, unknown>>();
+  /** An array holds all replies back until `release` is called. */
+  held: (() => void)[] | null = null;
+  private readonly listeners = new Set<(status: Status) => void>();
+
+  constructor(private readonly inner: Source = openPage()) {}
+
+  get listenerCount(): number {
+    return this.listeners.size;
+  }
+
+  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  }
+
+  become(status: Status): void {
+    this.status = status;
+    for (const listener of this.listeners) listener(status);
+  }
+
+  release(): void {
+    const held = this.held ?? [];
+    this.held = null;
+    for (const go of held) go();
+  }
+
+  async ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Reply> {
+    this.asked.push({ op, request: request });
+    if (this.held !== null) await new Promise<void>((resolve) => this.held?.push(resolve));
+    signal?.throwIfAborted();
+    const broken = this.broken.get(op);
+    if (broken !== undefined) throw new Error(broken);
+    const reply = this.replies.get(op)?.(request as never);
+    return reply === undefined ? this.inner.ask(op, request, signal) : { reply, buffer: null };
+  }
+}

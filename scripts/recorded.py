@@ -1,0 +1,38 @@
+"""Write `js/test/recorded.json`: a small job as the blocks of a saved page, for the page's tests.
+
+The job has three ranks and three whole steps. Rank 2 is late in every collective, and recording
+begins at different times, so that flows without a start are problems of the job.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import hta_widgets as hw
+from hta_widgets.demo import write_demo
+from hta_widgets.export.page import embed, job_document
+from hta_widgets.export.page_format import ascii_json, packed
+from hta_widgets.live.job import TileEngine
+
+RECORDED = Path(__file__).resolve().parents[1] / "js/test/recorded.json"
+FOLDER = "demo-job"
+
+
+def blocks() -> dict[str, str]:
+    """Return the page's blocks as base64 text, by name."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)  # problems state paths of files
+        try:
+            write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
+            engine = TileEngine(hw.load(FOLDER))
+            embedded = embed(engine, engine.scene(), {}, 25e6)
+        finally:
+            os.chdir(before)
+    document = packed("document", ascii_json(job_document(engine, embedded, {})))
+    return {block.name: block.text for block in [document, *embedded.blocks]}
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(blocks(), indent=2) + "\n", "utf-8")
