@@ -2,23 +2,19 @@
 
 import pytest
 from playwright.sync_api import expect
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis.critical.path import path_of
 from hta_widgets.export.overlays import export_critical_path
 
-JOB = "traces/hta_tests/trace_diff__control"
+JOB = recorded.DATA / "gpu"
 
 
-@pytest.fixture
-def job(shared):
-    return shared / JOB
-
-
-def test_the_path_is_marked_and_its_arrows_lead_on(notebook, kernel, page, job, screenshot):
+def test_the_path_is_marked_and_its_arrows_lead_on(notebook, kernel, page, screenshot):
     notebook(
         "import hta_widgets as hw",
-        f"ts = hw.load({str(job)!r}); rank = ts.ranks[0]",
+        f"ts = hw.load({str(JOB)!r}); rank = ts.ranks[0]",
         "path = hw.analysis.critical_path(ts, rank)",
         "tl = hw.Timeline(hw.analysis.with_critical_path(ts, rank), height=560); tl",
     )
@@ -27,7 +23,7 @@ def test_the_path_is_marked_and_its_arrows_lead_on(notebook, kernel, page, job, 
     root.focus()
     page.keyboard.press("o")
     kernel("tl.select(hw.analysis.path_selection(path, ts))")
-    kernel("k = path[path.bound_by == 'gpu_kernel_launch_overhead'].iloc[2]")
+    kernel("k = path[path.bound_by == 'gpu_kernel_launch_overhead'].iloc[0]")
     kernel("s = int(k.start_ns); tl.zoom_to(s - 600_000, s + 1_200_000)")
     kernel("tl.selected_event = (int(k['rank']), int(k['id']))")
     expect(root).to_contain_text("critical_path")
@@ -35,8 +31,8 @@ def test_the_path_is_marked_and_its_arrows_lead_on(notebook, kernel, page, job, 
 
 
 @pytest.mark.parametrize("only_path", [True, False])
-def test_an_overlay_opens_in_perfetto_as_its_file_does(perfetto, job, tmp_path, only_path):
-    traces = hw.load(job, progress=False)
+def test_an_overlay_opens_in_perfetto_as_its_file_does(perfetto, tmp_path, only_path):
+    traces = hw.load(JOB, progress=False)
     rank = traces.ranks[0]
     report = export_critical_path(traces, tmp_path / "path.json.gz", rank, only_path=only_path)
     # The whole file has events that overlap, which Perfetto leaves out.

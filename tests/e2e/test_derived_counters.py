@@ -1,13 +1,15 @@
 """Counters that analyses derive, drawn as tracks in JupyterLab."""
 
 from playwright.sync_api import expect
+from support import recorded
+
+JOB = recorded.DATA / "gpu"
 
 
-def test_queues_and_copies_are_tracks(notebook, kernel, page, shared, screenshot):
-    job = shared / "traces/hta_tests/trace_filter"
+def test_queues_and_copies_are_tracks(notebook, kernel, page, screenshot):
     notebook(
         "import hta_widgets as hw; from hta_widgets import analysis",
-        f"ts = analysis.with_counters(hw.load({str(job)!r}, ranks=[0], progress=False))",
+        f"ts = analysis.with_counters(hw.load({str(JOB)!r}, ranks=[0], progress=False))",
         "tl = hw.Timeline(ts, height=800); tl",
     )
     root = page.locator(".hta-root")
@@ -17,6 +19,6 @@ def test_queues_and_copies_are_tracks(notebook, kernel, page, shared, screenshot
         "[t['label'] for t in tl.engine.scene()['ranks'][0]['tracks'] if t['role'] == 'counter']"
     )
     assert [label for label in labels if label.startswith("Queue")] == [
-        f"Queue Length[{stream}]" for stream in (7, 23, 25, 84, 203)
+        f"Queue Length[{stream}]" for stream in (7, 20, 24, 28)
     ]
-    assert labels[5:] == ["Memcpy DtoD", "Memcpy DtoH", "Memcpy HtoD", "Memset"]
+    assert labels[6:] == ["Memcpy DtoH", "Memcpy HtoD", "Memset"]

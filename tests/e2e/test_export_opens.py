@@ -1,24 +1,18 @@
 """Exported files open in Perfetto's own UI without errors."""
 
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis import with_counters
-from hta_widgets.demo.job import write_demo
 from hta_widgets.export.trace import export_trace
 
-REAL = {
-    "resnet50": "traces/kineto/resnet50_num_workers_0_a",
-    "ddp": "traces/made/ddp_8rank",
-}
+RESNET = "kineto/resnet50_num_workers_0_a"
 
 
-@pytest.fixture(params=[*REAL, "demo"])
-def traces(request, tmp_path):
-    if request.param == "demo":
-        write_demo(tmp_path / "job", ranks=4, steps=2)
-        return hw.load(tmp_path / "job", progress=False)
-    return hw.load(request.getfixturevalue("shared") / REAL[request.param], progress=False)
+@pytest.fixture(params=recorded.paths(RESNET, "made/ddp_8rank"))
+def traces(request):
+    return hw.load(request.param, progress=False)
 
 
 def _windows(traces):
@@ -100,7 +94,7 @@ def test_arrows_of_a_merged_file_stay_within_a_rank(traces, perfetto, tmp_path):
 
 def test_arrows_leave_from_launches(shared, perfetto, tmp_path):
     """A part of a file with two notations of thread ids has one notation."""
-    traces = hw.load(shared / REAL["resnet50"], progress=False)
+    traces = hw.load(shared / "traces" / RESNET, progress=False)
     report = export_trace(traces, tmp_path / "window.json", list(_windows(traces))[1])
     perfetto(report.path)
     sources = perfetto.query(

@@ -1,13 +1,17 @@
 """The timeline in a real JupyterLab: each gesture reaches Python, each trait reaches the screen."""
 
 import json
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.browser import click, drag, hover, wheel
 
+from hta_widgets.demo.job import write_demo
+
 GUTTER, MARGIN = 164, 128
 HEAD = 32 + 20 + 48  # overview, axis; steps, phases, last ranks
+LAST_RANKS = 32 + 4 + 20 + 32 + 8  # the middle of the row of last ranks
 NARROW = 900  # below, the gutter is slimmer and the margin gone
 
 
@@ -37,9 +41,16 @@ class Screen:
         self.root.focus()
 
 
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Path:
+    """Eight ranks, the sixth of them slow, in 68 ms."""
+    folder = tmp_path_factory.mktemp("demo") / "job"
+    write_demo(folder, ranks=8, steps=5, tensor_ranks=1, events_per_step=900)
+    return folder
+
+
 @pytest.fixture
-def ddp(notebook, kernel, shared, page) -> Screen:
-    job = shared / "traces/made/ddp_8rank"
+def ddp(notebook, kernel, job, page) -> Screen:
     notebook(
         "import hta_widgets as hw",
         f"ts = hw.load({str(job)!r}); tl = hw.Timeline(ts, height=560); tl",
@@ -90,7 +101,7 @@ def wait_for_colors(stage: Locator, *colors: str) -> None:
 def test_first_paint_shows_every_rank_in_the_kinds_colours(ddp, screenshot, theme):
     expect(ddp.root.locator("[role=row]")).to_have_count(8)
     wait_for_colors(ddp.stage, "#1f77c0", "#e0630f")
-    expect(ddp.root).to_contain_text("215 464 events, 0 dropped")
+    expect(ddp.root).to_contain_text("21 848 events, 0 dropped")
     screenshot(ddp.root, "timeline_light")
     theme("dark")
     expect(ddp.root).to_have_css("background-color", "rgb(20, 24, 31)")
@@ -119,7 +130,7 @@ def test_keys_zoom_pan_and_undo_without_reaching_the_notebook(ddp):
     cells = ddp.page.locator(".jp-Notebook .jp-Cell").count()
     whole = ddp.kernel.value("list(tl.view)")
     ddp.focus()
-    hover(ddp.stage, (ddp.x(400_000_000), 200))
+    hover(ddp.stage, (ddp.x(40_000_000), 200))
     ddp.page.keyboard.press("w", delay=120)
     ddp.kernel.wait_for(f"tl.view[1] - tl.view[0] < {whole[1] - whole[0]} - 1000")
     ddp.kernel.wait_for("len(tl.state._history['past']) == 1")
@@ -137,12 +148,12 @@ def test_keys_zoom_pan_and_undo_without_reaching_the_notebook(ddp):
 
 
 def test_drag_selects_a_window_of_the_rows_crossed(ddp, screenshot):
-    left, right = ddp.x(300_000_000), ddp.x(500_000_000)
+    left, right = ddp.x(30_000_000), ddp.x(50_000_000)
     drag(ddp.stage, (left, ddp.row(2) + 20), (right, ddp.row(3) + 20), keys=["Alt"])
     ddp.kernel.wait_for("tl.selection.start_ns is not None")
     found = ddp.kernel.value("tl.selection.to_json()")
-    assert found["start_ns"] == pytest.approx(300_000_000, abs=2_000_000)
-    assert found["end_ns"] == pytest.approx(500_000_000, abs=2_000_000)
+    assert found["start_ns"] == pytest.approx(30_000_000, abs=200_000)
+    assert found["end_ns"] == pytest.approx(50_000_000, abs=200_000)
     assert found["ranks"] == [2, 3]
     panel = ddp.root.locator(".hta-area")
     events = ddp.kernel.value("len(tl.selected_events())")
@@ -159,9 +170,7 @@ def test_drag_selects_a_window_of_the_rows_crossed(ddp, screenshot):
 
 def test_click_on_a_kernel_shows_details_and_the_arrow_to_its_launch(ddp, nccl, screenshot):
     middle = nccl["start_ns"] + nccl["dur_ns"] // 2
-    ddp.kernel(
-        f"tl.zoom_to({nccl['start_ns'] - 2_000_000}, {nccl['start_ns'] + nccl['dur_ns'] * 2})"
-    )
+    ddp.kernel(f"tl.zoom_to({nccl['start_ns'] - 200_000}, {nccl['start_ns'] + nccl['dur_ns'] * 2})")
     expect(ddp.root.locator(".hta-words")).not_to_contain_text("Whole job")
     click(ddp.stage, (ddp.x(middle), ddp.row(0) + 3 + 24 + 1 + 7))
     ddp.kernel.wait_for(f"tl.selected_event == (0, {nccl['id']})")
@@ -201,8 +210,8 @@ def test_search_marks_counts_and_steps_through_hits(ddp, screenshot):
 
 def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
     details, words = ddp.root.locator(".hta-details"), ddp.root.locator(".hta-words")
-    ddp.kernel("tl.view = (100_000_000, 200_000_000)")
-    expect(words).to_contain_text("100–200")
+    ddp.kernel("tl.view = (10_000_000, 20_000_000)")
+    expect(words).to_contain_text("10–20")
     ddp.kernel(f"tl.selected_event = (0, {nccl['id']})")
     expect(details).to_contain_text(nccl["name"][:40])
     ddp.kernel("tl.selected_event = None")
@@ -219,21 +228,21 @@ def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
     ddp.kernel("tl.pinned = ['5']")
     expect(ddp.root.locator("[role=row]").first).to_contain_text("rank 5")
     ddp.kernel("tl.search = ''; tl.select(\"kind == 'communication'\")")
-    expect(words).to_contain_text("168 events")
+    expect(words).to_contain_text("120 events")
     ddp.kernel("tl.height = 700")
     ddp.page.wait_for_function("el => el.clientHeight > 600", arg=ddp.stage.element_handle())
 
 
 def test_undo_from_python_moves_the_screen(ddp):
-    ddp.kernel("tl.zoom_to(100_000_000, 200_000_000)")
-    expect(ddp.root.locator(".hta-words")).to_contain_text("100–200")
+    ddp.kernel("tl.zoom_to(10_000_000, 20_000_000)")
+    expect(ddp.root.locator(".hta-words")).to_contain_text("10–20")
     ddp.kernel("tl.undo()")
     expect(ddp.root.locator(".hta-words")).to_contain_text("Whole job")
 
 
 def test_export_button_writes_what_is_selected(ddp, tmp_path):
     path = tmp_path / "part.json.gz"
-    ddp.kernel("tl.select(ts.select(start_ns=300_000_000, end_ns=310_000_000, ranks=[2, 3]))")
+    ddp.kernel("tl.select(ts.select(start_ns=30_000_000, end_ns=31_000_000, ranks=[2, 3]))")
     expect(ddp.root.locator(".hta-area")).to_be_visible()
     ddp.focus()
     ddp.page.keyboard.press("x")
@@ -245,8 +254,8 @@ def test_export_button_writes_what_is_selected(ddp, tmp_path):
 
 def test_two_timelines_linked_in_the_page(ddp):
     ddp.kernel("other = hw.Timeline(ts); tl.link(other)")
-    ddp.kernel("tl.zoom_to(100_000_000, 200_000_000)")
-    assert ddp.kernel.value("list(other.view)") == [100_000_000, 200_000_000]
+    ddp.kernel("tl.zoom_to(10_000_000, 20_000_000)")
+    assert ddp.kernel.value("list(other.view)") == [10_000_000, 20_000_000]
     ddp.kernel("other.undo()")
     assert ddp.kernel.value("list(tl.view)") == ddp.kernel.value("[ts.start_ns, ts.end_ns]")
 
@@ -288,11 +297,51 @@ def test_a_hostile_name_is_text_everywhere(notebook, kernel, page, tmp_path, scr
     screenshot(root, "timeline_hostile")
 
 
-def test_notebook_7_draws_and_links(notebook7, page, shared, screenshot):
-    job = shared / "traces/made/ddp_8rank"
+def test_notebook_7_draws_and_links(notebook7, page, job, screenshot):
     notebook7("import hta_widgets as hw", f"tl = hw.Timeline(hw.load({str(job)!r})); tl")
     root = page.locator(".hta-root")
     expect(root.locator(".hta-words")).to_contain_text("Whole job")
     wheel(root.locator(".hta-stage-frame"), (500, 200), -400, keys=["Control"])
     expect(root.locator(".hta-words")).not_to_contain_text("Whole job")
     screenshot(root, "timeline_notebook7")
+
+
+def test_like_ranks_fold_from_the_page_and_from_python(ddp):
+    assert ddp.kernel.value("tl.folded") is False
+    ddp.root.locator(".hta-fold").click()
+    said = ddp.root.locator(".hta-words")
+    expect(said).to_contain_text("2 of 8 ranks shown, the others folded with the like.")
+    ddp.kernel.wait_for("tl.folded is True")
+    rows = ddp.root.locator("[role=rowheader]")
+    expect(rows).to_have_text([
+        "ranks 0–4, 6, 7, folded into rank 4, closed",
+        "rank 5, closed",
+    ])  # fmt: skip
+    # Python's selection is never hidden.
+    ddp.kernel("tl.selected_event = (3, 100)")
+    expect(rows).to_have_count(3)
+    ddp.kernel("tl.selected_event = None")
+    expect(rows).to_have_count(2)
+    ddp.kernel("tl.folded = False")
+    expect(rows).to_have_count(8)
+    expect(said).not_to_contain_text("ranks shown")
+
+
+def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
+    # The last rank of the tenth collective is rank 5, by the job's own truth.
+    time = ddp.kernel.value(
+        "(lambda f: int(f[(f['rank'] == 5) & (f['collective'] == f['collective'].unique()[9])]"
+        ".arrival_ns.iloc[0]))(hw.analysis.collectives(ts))"
+    )
+    ddp.kernel(f"tl.zoom_to({time} - 500_000, {time} + 500_000)")
+    middle = GUTTER + (ddp.stage.bounding_box()["width"] - GUTTER - MARGIN) / 2
+    for _ in range(50):
+        ddp.page.wait_for_timeout(200)
+        ddp.stage.hover(position={"x": middle - 3, "y": LAST_RANKS})
+        ddp.stage.hover(position={"x": middle, "y": LAST_RANKS})
+        if ddp.root.locator(".hta-tooltip").is_visible():
+            break
+    expect(ddp.root.locator(".hta-tooltip")).to_contain_text("rank 5 comes last")
+    click(ddp.stage, (middle, LAST_RANKS))
+    ddp.kernel.wait_for("tl.selected_event is not None and tl.selected_event[0] == 5")
+    expect(ddp.root.locator(".hta-collective")).to_contain_text("on 8 ranks")

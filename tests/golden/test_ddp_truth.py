@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.analysis import clock_offsets, collectives, stragglers
+from hta_widgets.analysis import (
+    clock_offsets,
+    collectives,
+    job_critical_path,
+    job_path_summary,
+    rank_clusters,
+    step_times,
+    stragglers,
+    temporal_breakdown,
+)
+from hta_widgets.panels.headline import headline
+
+THIN = "\u2009"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +64,60 @@ def test_the_straggler_is_named(made):
     imposed = sum(truth["wait_us_total"]) * 1000
     assert frame.imposed_wait_ns[truth["slow"]] == pytest.approx(imposed, rel=0.02)
     assert frame.pattern[truth["slow"]] == "consistent"
+
+
+def test_the_straggler_is_a_group_of_its_own(made):
+    traces, truth = made
+    frame = rank_clusters(traces).set_index("rank")
+    assert frame.index[frame["is_outlier"]].tolist() == [truth["slow"]]
+    assert frame["representative"].nunique() == 2
+    # Its host and its kernels were slowed down: the device waits for launches.
+    assert "its device idles 15 % of a step longer" in frame["why"][5]
+    assert "costs the others 17 % of their time more" in frame["why"][5]
+
+
+def test_the_straggler_is_on_the_path(made):
+    traces, truth = made
+    for instance in range(3):
+        frame = job_critical_path(traces, instance=instance)
+        share = job_path_summary(frame).groupby("rank")["share"].sum()
+        assert share[truth["slow"]] > 0.9
+
+
+def test_step_time_hides_the_straggler(made):
+    traces, truth = made
+    frame = step_times(traces)
+    # All ranks' steps are equally long; the slow one has a fifth more to do.
+    assert np.abs(frame["dur_deviation_share"]).max() < 0.01
+    own = frame.groupby("rank")["own_deviation_share"].mean()
+    assert own.idxmax() == truth["slow"]
+    assert own[5] > 0.15
+    assert own.drop(5).max() < 0.02
+
+
+def test_the_headline_names_the_straggler(made):
+    traces, truth = made
+    found = headline(traces)
+    waits = [wait for wait in truth["wait_us_total"] if wait > 0]
+    mean_ms = sum(waits) / len(waits) / 1000
+    assert len(waits) == 7
+    spans = temporal_breakdown(traces).set_index("rank")["span_ns"].drop(truth["slow"])
+    part = 100 * mean_ms * 1e6 / spans.mean()
+    assert found.text_parts[-2] == {"rank": truth["slow"], "text": "rank 5"}
+    assert found.text.replace(THIN, " ") == (
+        f"7 of 8 ranks wait {mean_ms:.0f} ms each on the stream, {part:.0f} % of their GPU span,"
+        " for rank 5."
+    )
+    said = str(found).replace(THIN, " ")
+    assert said.startswith(
+        "7 of 8 ranks wait 149 ms each on the stream, 19 % of their GPU span, for rank 5. Rank 5"
+        " arrives last at 21 of 21 collectives; its forward pass takes 128 ms, 13 % over the median"
+        " rank. GPUs are idle 66 % of each rank's GPU span"
+    )
+    assert found.findings[0].label == "Select rank 5"
+    assert found.findings[0].selection == hw.Selection(ranks=(5,))
+    assert [one.kind for one in found.findings] == ["waiting", "idle", "exposed_communication"]
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_two_sampled_ranks_of_many(shared):

@@ -5,6 +5,7 @@ import json
 import subprocess
 
 import pytest
+from support import recorded
 
 from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_timeline
 from hta_widgets.compat.memory_analysis import MemoryAnalysis
@@ -16,9 +17,14 @@ json.dump(MemoryAnalysis(sys.argv[1])._process_raw_events(), sys.stdout)
 """
 
 
-@pytest.fixture(scope="module")
-def export(shared):
-    return shared / "traces/hta_tests/memory_analysis/memory_timeline.raw.gz"
+EXPORTS = [recorded.DATA / "memory/memory.raw.json.gz"]
+if recorded.SHARED.is_dir():
+    EXPORTS.append(recorded.SHARED / "hta_tests/memory_analysis/memory_timeline.raw.gz")
+
+
+@pytest.fixture(scope="module", params=EXPORTS, ids=lambda path: path.name)
+def export(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 import gzip
 import json
-import os
 from collections import Counter
 from decimal import ROUND_HALF_EVEN, Decimal
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 
@@ -17,16 +16,14 @@ NO_TRACE = ("memory_analysis", "ddp_8rank_truth.json")
 
 
 def trace_files():
-    repo = Path(__file__).resolve().parents[2]
-    traces = Path(os.environ.get("HTA_SHARED", repo.parent / "shared")) / "traces"
-    files = sorted(
-        path for folder in FOLDERS for path in (traces / folder).rglob("*") if path.is_file()
+    files = (
+        path.relative_to(recorded.SHARED)
+        for folder in FOLDERS
+        for path in sorted((recorded.SHARED / folder).rglob("*"))
+        if path.is_file()
     )
-    return [
-        pytest.param(path, id=str(path.relative_to(traces)))
-        for path in files
-        if not any(part in str(path) for part in NO_TRACE)
-    ] or [pytest.param(None, id="none")]
+    shared = [str(path) for path in files if not any(part in str(path) for part in NO_TRACE)]
+    return recorded.paths(*shared, files=True)
 
 
 def read_json(path):
@@ -41,7 +38,7 @@ def to_ns(value):
 
 
 @pytest.mark.parametrize("path", trace_files())
-def test_trace_equals_an_independent_reading(shared, path):
+def test_trace_equals_an_independent_reading(path):
     document = read_json(path)
     records = document["traceEvents"]
     complete = [record for record in records if record.get("ph") == "X" and "dur" in record]
@@ -78,7 +75,7 @@ def test_trace_equals_an_independent_reading(shared, path):
 
 
 @pytest.mark.parametrize("path", trace_files())
-def test_every_record_comes_back_as_the_file_has_it(shared, path):
+def test_every_record_comes_back_as_the_file_has_it(path):
     records = read_json(path)["traceEvents"]
     trace = next(iter(hw.load(path, progress=False).values()))
     wanted = np.unique(np.linspace(0, len(records) - 1, 60).astype(int))

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from support import recorded
 
 from hta_widgets.live.job import TileEngine
 from hta_widgets.readers.load import load
@@ -22,12 +23,9 @@ FILES = [
 ]
 
 
-@pytest.fixture(scope="module", params=FILES)
-def traces(request, shared):
-    path = shared / "traces" / request.param
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    return load(path, cache=False, progress=False)
+@pytest.fixture(scope="module", params=recorded.paths(*FILES))
+def traces(request):
+    return load(request.param, cache=False, progress=False)
 
 
 def test_every_event_is_on_one_lane(traces):

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from support import random_job, small
+from support import random_job, recorded, small
 from support.examples import examples
 
 import hta_widgets as hw
@@ -68,11 +68,17 @@ def test_shares_of_random_jobs(tmp_path, seed):
     check(headline(hw.load(folder, cache=False, progress=False)))
 
 
-@pytest.mark.parametrize("folder", ["hta_tests", "byteps", "mpitrace"])
-def test_shares_of_recorded_jobs(shared, folder):
-    for path in sorted((shared / "traces" / folder).iterdir()):
-        if path.is_dir() and path.name not in EMPTY:
-            check(headline(hw.load(path, progress=False)))
+RECORDED = [
+    f"{folder}/{path.name}"
+    for folder in ("hta_tests", "byteps", "mpitrace")
+    for path in sorted((recorded.SHARED / folder).glob("*"))
+    if path.is_dir() and path.name not in EMPTY
+]
+
+
+@pytest.mark.parametrize("path", recorded.paths(*RECORDED))
+def test_shares_of_recorded_jobs(path):
+    check(headline(hw.load(path, progress=False)))
 
 
 @pytest.mark.parametrize("seed", [1, 5])

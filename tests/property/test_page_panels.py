@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from support import small
+from support import recorded, small
 from support.page_engine import NO_STATE
 from support.random_job import write_job
 
@@ -157,20 +157,15 @@ def test_random_jobs(tmp_path, saved, seed):
     assert rows["summary"] > 20
 
 
-TRACES = {
-    "ddp_8rank": "made/ddp_8rank",
-    "amd": "hta_tests/amd_trace",
-    "cpu_only": "hta_tests/cpu_only",
-    "mtia": "hta_tests/mtia_inference_trace",
-    "without steps": "hta_tests/rank_non_gpu",
-}
+SHARED = ("made/ddp_8rank", "hta_tests/amd_trace", "hta_tests/cpu_only",
+          "hta_tests/mtia_inference_trace", "hta_tests/rank_non_gpu")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_real_traces(saved, shared, name):
-    traces = hw.load(shared / "traces" / TRACES[name], progress=False)
+@pytest.mark.parametrize("path", recorded.paths(*SHARED))
+def test_real_traces(saved, path):
+    traces = hw.load(path, progress=False)
     pair = Pair(traces, saved(TileEngine(traces), max_mb=100))
-    compared(pair, name, 4)
+    compared(pair, path.name, 4)
 
 
 def test_collectives_on_the_host_are_no_device_work(tmp_path, saved):

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
-from support import random_job
+from support import random_job, recorded
 from support.examples import examples
 
 import hta_widgets as hw
@@ -143,9 +143,9 @@ def test_panels_are_those_of_looking_at_all(seed, selection):
     compare(job(seed), selection)
 
 
-@pytest.mark.parametrize("name", SHARED)
-def test_panels_of_real_traces(shared, name):
-    traces = hw.load(shared / "traces" / name, cache=False, progress=False)
+@pytest.mark.parametrize("path", recorded.paths(*SHARED))
+def test_panels_of_real_traces(path):
+    traces = hw.load(path, cache=False, progress=False)
     start, length = traces.start_ns, traces.end_ns - traces.start_ns
     commonest = traces[traces.ranks[-1]].frame(columns=["name"])["name"].mode()[0]
     for selection in (

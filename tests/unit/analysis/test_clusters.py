@@ -156,18 +156,6 @@ def test_healthy_ranks_are_alike(tmp_path, seed, ranks):
     assert frame["steps"].tolist() == [3] * ranks
 
 
-def test_a_job_of_known_truth(shared):
-    path = shared / "traces/made/ddp_8rank"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    frame = rank_clusters(hw.load(path, cache=False, progress=False)).set_index("rank")
-    assert frame.index[frame["is_outlier"]].tolist() == [5]
-    assert frame["representative"].nunique() == 2
-    # Its host and its kernels were slowed down: the device waits for launches.
-    assert "its device idles 15 % of a step longer" in frame["why"][5]
-    assert "costs the others 17 % of their time more" in frame["why"][5]
-
-
 def test_ranks_are_compared_over_the_steps_that_all_have(tmp_path):
     def run(first, last, dur):
         rank = []

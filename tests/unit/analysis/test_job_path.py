@@ -164,18 +164,6 @@ def test_what_has_no_steps_collectives_or_device(tmp_path, job, events):
     assert nothing.attrs["note"]
 
 
-def test_the_slow_rank_of_a_job_is_on_its_path(shared):
-    path = shared / "traces/made/ddp_8rank"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    traces = hw.load(path, cache=False, progress=False)
-    for instance in range(3):
-        frame = job_critical_path(traces, instance=instance)
-        assert adds_up(frame)
-        share = job_path_summary(frame).groupby("rank")["share"].sum()
-        assert share[5] > 0.9
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_demo_straggler_is_on_the_path(tmp_path, seed):
     truth = write_demo(tmp_path / "job", ranks=8, steps=2, seed=seed, events_per_step=1500)

@@ -3,10 +3,10 @@
 import gzip
 import json
 import pickle
-import warnings
 
 import numpy as np
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_events, memory_timeline
@@ -14,6 +14,7 @@ from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_events, memory
 PREEXISTING, CREATE, INCREMENT, DESTROY = 1, 2, 3, 4
 PARAMETER, INPUT, TEMPORARY, ACTIVATION, UNKNOWN = 0, 2, 3, 4, 7
 START = 1_696_966_047_096_061_874
+MEMORY = recorded.DATA / "memory"
 
 
 @pytest.fixture
@@ -243,37 +244,10 @@ def test_traces_without_memory_events_give_an_empty_frame_with_a_reason(job, tmp
 # --- PyTorch's own files --------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    """A small training run's trace and exports."""
-    torch = pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp("recorded")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = torch.nn.Linear(64, 64)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        with torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU],
-            profile_memory=True,
-            record_shapes=True,
-            with_stack=True,
-        ) as profile:
-            for _ in range(2):
-                optimizer.zero_grad()
-                model(torch.randn(8, 64)).sum().backward()
-                optimizer.step()
-        profile.export_chrome_trace(str(folder / "trace.json"))
-        if not hasattr(profile, "export_memory_timeline"):
-            pytest.skip("this PyTorch no longer exports memory timelines")
-        for name in ("memory.raw.json.gz", "memory.json", "memory.json.gz"):
-            profile.export_memory_timeline(str(folder / name), device="cpu")
-    return folder
-
-
-def test_what_pytorch_exports_is_read_in_every_form(recorded):
-    raw = memory_timeline(recorded / "memory.raw.json.gz")
-    sums = memory_timeline(recorded / "memory.json")
-    assert memory_timeline(recorded / "memory.json.gz").equals(sums)
+def test_what_pytorch_exports_is_read_in_every_form():
+    raw = memory_timeline(MEMORY / "memory.raw.json.gz")
+    sums = memory_timeline(MEMORY / "memory.json")
+    assert memory_timeline(MEMORY / "memory.json.gz").equals(sums)
     # The weight and the bias were there before; so was nothing else.
     parameters = (64 * 64 + 64) * 4
     assert raw.attrs["preexisting_bytes"]["Parameter"] == parameters
@@ -290,10 +264,10 @@ def test_what_pytorch_exports_is_read_in_every_form(recorded):
     assert ((sums["time_ns"] + sums.attrs["origin_ns"]) // 1000).tolist() == last.index.tolist()
 
 
-def test_what_pytorch_traces_hold_adds_up(recorded):
-    traces = hw.load(recorded / "trace.json", cache=False, progress=False)
+def test_what_pytorch_traces_hold_adds_up():
+    traces = hw.load(MEMORY / "trace.json.gz", cache=False, progress=False)
     frame = memory_events(traces)
-    document = json.loads((recorded / "trace.json").read_text())
+    document = json.loads(gzip.decompress((MEMORY / "trace.json.gz").read_bytes()))
     records = [event for event in document["traceEvents"] if event["name"] == "[memory]"]
     assert len(frame) == len(records) > 10
     assert sorted(frame["bytes"]) == sorted(event["args"]["Bytes"] for event in records)

@@ -9,6 +9,7 @@ import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
 
 
 def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):
@@ -191,11 +192,12 @@ def test_ranks_without_steps_are_left_out_and_said(tmp_path):
     }
 
 
-def test_tables_are_those_of_the_formats(tmp_path, shared):
+def test_tables_are_those_of_the_formats(tmp_path):
     traces = job(tmp_path, 0)
     found = hd.tables(hd.compare(traces, traces))
     assert list(found) == ["waterfall", "steps", "changes", "names", "operators"]
-    profiles = hw.load(shared / "traces/mpitrace/np4_all", cache=False, progress=False)
+    write_mpi_job(tmp_path / "mpi", ranks=4, traces=False)
+    profiles = hw.load(tmp_path / "mpi", cache=False, progress=False)
     found = hd.tables(hd.compare(profiles, profiles))
     assert list(found) == [
         "mpi_times",

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.trace.intervals import intersect, subtract, total, union
@@ -31,10 +32,10 @@ FILES = [
 ]
 
 
-@pytest.fixture(scope="module", params=FILES, ids=lambda path: path.split("/")[1])
-def loaded(request, shared):
+@pytest.fixture(scope="module", params=recorded.paths(*FILES, files=True))
+def loaded(request):
     """Return one file as a trace and as its plain records."""
-    path = shared / "traces" / request.param
+    path = request.param
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     document = json.loads(text)
     records = document if isinstance(document, list) else document["traceEvents"]

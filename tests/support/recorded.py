@@ -1,0 +1,27 @@
+"""Traces that tests read as they are: small ones for everyone, the shared ones where they are."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+DATA = REPO / "tests/data"
+SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared")) / "traces"
+
+#: Folders and files of `DATA`: Python stacks, collectives on hosts, and devices.
+JOBS = ("cpu_stacks.json.gz", "gloo", "gpu")
+
+
+def paths(*shared: str, files: bool = False) -> list:
+    """Return parameters: paths of our own traces, and of `shared`, if that folder is there.
+
+    With `files` our own folders count as their files, each of one rank.
+    """
+    own = [DATA / name for name in JOBS]
+    if files:
+        own = [path for job in own for path in (sorted(job.iterdir()) if job.is_dir() else [job])]
+    found = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
+    if SHARED.is_dir():
+        found += [pytest.param(SHARED / name, id=name) for name in shared]
+    return found
