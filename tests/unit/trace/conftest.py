@@ -72,7 +72,7 @@ def columns_of(records, base_ns=0, resolution_ns=1):
 def make():
     """Build a rank of records; its problems are an attribute, as (kind, count, detail)."""
 
-    def build(records, *, rank=0, base_ns=0, resolution_ns=1, metadata=None, **about):
+    def build(*records, rank=0, base_ns=0, resolution_ns=1, metadata=None, **about):
         problems = Problems()
         trace = build_trace(
             columns_of(records, base_ns, resolution_ns),
@@ -88,44 +88,3 @@ def make():
         return trace
 
     return build
-
-
-def op(name, ts, dur, tid=1, **more):
-    """Return an operator on the host."""
-    return {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": name,
-        "pid": 7,
-        "tid": tid,
-        "ts": ts,
-        "dur": dur,
-    } | more
-
-
-def call(name, ts, dur, correlation, tid=1):
-    """Return a runtime call."""
-    args = {"correlation": correlation}
-    return op(name, ts, dur, tid, cat="cuda_runtime", args=args)
-
-
-def kernel(name, ts, dur, correlation=None, stream=7, **more):
-    """Return a kernel on a device stream."""
-    args = {"stream": stream} | ({} if correlation is None else {"correlation": correlation})
-    record = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream}
-    return record | {"ts": ts, "dur": dur, "args": args} | more
-
-
-@pytest.fixture
-def records():
-    """The makers of single records."""
-
-    class Makers:
-        pass
-
-    Makers.op, Makers.call, Makers.kernel = (
-        staticmethod(op),
-        staticmethod(call),
-        staticmethod(kernel),
-    )
-    return Makers

@@ -3,12 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from support.made_ranks import call, kernel, op
 
 from hta_widgets.errors import TraceError
 
 
-def test_frame_has_the_columns_and_dtypes_of_the_public_surface(make, records):
-    frame = make([records.op("a", 1, 2), records.kernel("k", 2, 1)]).events
+def test_frame_has_the_columns_and_dtypes_of_the_public_surface(make):
+    frame = make(op("a", 1, 2), kernel("k", 2, 1)).events
     assert frame.index.name == "id"
     expected = {
         "start_ns": "int64", "dur_ns": "int64", "name": "category", "category": "category",
@@ -20,14 +21,14 @@ def test_frame_has_the_columns_and_dtypes_of_the_public_surface(make, records):
     assert list(frame.columns) == list(expected)
 
 
-def test_events_are_sorted_by_start_longest_first_then_file_order(make, records):
+def test_events_are_sorted_by_start_longest_first_then_file_order(make):
     events = [("late", 5, 1), ("short", 1, 2), ("long", 1, 9), ("twin", 1, 2), ("first", 0, 1)]
-    frame = make([records.op(*event) for event in events]).events
+    frame = make(*[op(*event) for event in events]).events
     assert frame["name"].tolist() == ["first", "long", "short", "twin", "late"]
 
 
-def test_times_count_from_the_earliest_event_and_zero_is_its_absolute_time(make, records):
-    trace = make([records.op("b", 30.5, 1), records.op("a", 20.25, 1)], base_ns=10**18)
+def test_times_count_from_the_earliest_event_and_zero_is_its_absolute_time(make):
+    trace = make(op("b", 30.5, 1), op("a", 20.25, 1), base_ns=10**18)
     assert trace.zero_ns == 10**18 + 20_250
     assert trace.events["start_ns"].tolist() == [0, 10_250]
     shifted = trace.replace(shift_ns=7)
@@ -35,18 +36,18 @@ def test_times_count_from_the_earliest_event_and_zero_is_its_absolute_time(make,
     assert (shifted.start_ns, shifted.end_ns) == (7, 11_257)
 
 
-def test_a_complete_event_without_duration_is_an_instant_and_is_counted(make, records):
-    bare = records.op("bare", 3, 0)
+def test_a_complete_event_without_duration_is_an_instant_and_is_counted(make):
+    bare = op("bare", 3, 0)
     del bare["dur"]
-    trace = make([records.op("a", 1, 2), bare])
+    trace = make(op("a", 1, 2), bare)
     assert trace.events["name"].tolist() == ["a"]
     assert trace.instants["name"].tolist() == ["bare"]
     assert trace.instants["time_ns"].tolist() == [2_000]
     assert [(kind, count) for kind, count, _ in trace.found] == [("repaired", 1)]
 
 
-def test_a_negative_duration_is_taken_as_zero_and_counted(make, records):
-    trace = make([records.op("a", 1, -2)])
+def test_a_negative_duration_is_taken_as_zero_and_counted(make):
+    trace = make(op("a", 1, -2))
     assert trace.events["dur_ns"].tolist() == [0]
     assert trace.found == [("repaired", 1, "negative durations; taken as zero")]
 
@@ -61,10 +62,8 @@ def end(ts, tid=1, **args):
 
 def test_begins_and_ends_pair_as_a_stack_on_each_thread(make):
     trace = make(
-        [
-            begin("outer", 0), begin("other", 1, tid=2), begin("inner", 2),
-            end(3), end(4, tid=2), end(9),
-        ]
+        begin("outer", 0), begin("other", 1, tid=2), begin("inner", 2),
+            end(3), end(4, tid=2), end(9)
     )  # fmt: skip
     frame = trace.events
     assert frame["name"].tolist() == ["outer", "other", "inner"]
@@ -74,16 +73,14 @@ def test_begins_and_ends_pair_as_a_stack_on_each_thread(make):
     assert not trace.found
 
 
-def test_args_of_the_end_belong_to_the_event_too(make, records):
-    trace = make(
-        [begin("a", 5, x=1, y=1), records.op("x", 0, 1, args={"z": 0.5}), end(6, y=2, w="é")]
-    )
+def test_args_of_the_end_belong_to_the_event_too(make):
+    trace = make(begin("a", 5, x=1, y=1), op("x", 0, 1, args={"z": 0.5}), end(6, y=2, w="é"))
     assert trace.args(0) == {"z": 0.5}
     assert trace.args(1) == {"x": 1, "y": 2, "w": "é"}
 
 
 def test_brackets_without_a_partner_are_counted_per_direction(make):
-    trace = make([end(1), begin("a", 2), begin("b", 3), end(4)])
+    trace = make(end(1), begin("a", 2), begin("b", 3), end(4))
     assert trace.events["name"].tolist() == ["b"]
     assert {detail: count for _, count, detail in trace.found} == {
         "begin records (B) without an end": 1,
@@ -92,10 +89,10 @@ def test_brackets_without_a_partner_are_counted_per_direction(make):
     assert {kind for kind, _, _ in trace.found} == {"unpaired"}
 
 
-def test_records_of_unknown_phases_or_without_time_are_counted(make, records):
-    timeless = records.op("t", 0, 1)
+def test_records_of_unknown_phases_or_without_time_are_counted(make):
+    timeless = op("t", 0, 1)
     del timeless["ts"]
-    trace = make([{"ph": "N", "ts": 1}, {"ts": 1}, timeless, records.op("a", 1, 1)])
+    trace = make({"ph": "N", "ts": 1}, {"ts": 1}, timeless, op("a", 1, 1))
     assert len(trace) == 1
     assert sorted(trace.found) == [
         ("skipped", 1, "records of phase 'N'"),
@@ -105,24 +102,19 @@ def test_records_of_unknown_phases_or_without_time_are_counted(make, records):
 
 
 def test_a_rank_without_events_is_empty_and_whole(make):
-    trace = make([{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}}])
+    trace = make({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}})
     assert len(trace) == 0
     assert trace.events.columns.tolist()[:2] == ["start_ns", "dur_ns"]
     assert len(trace.flows) == len(trace.instants) == len(trace.counters) == len(trace.asyncs) == 0
     assert (trace.start_ns, trace.end_ns, trace.tracks) == (0, 0, [])
 
 
-def test_counters_are_one_row_per_series_and_sample(make, records):
+def test_counters_are_one_row_per_series_and_sample(make):
     def sample(ts, **values):
         return {"ph": "C", "name": "memory", "pid": 1, "ts": ts, "args": values}
 
     trace = make(
-        [
-            sample(4, used=7, free="1"),
-            sample(2, used=5.5),
-            sample(3, used="n/a"),
-            records.op("a", 1, 1),
-        ]
+        sample(4, used=7, free="1"), sample(2, used=5.5), sample(3, used="n/a"), op("a", 1, 1)
     )
     frame = trace.counters.sort_values(["series", "time_ns"])
     assert frame["time_ns"].tolist() == [3_000, 1_000, 3_000]
@@ -132,26 +124,22 @@ def test_counters_are_one_row_per_series_and_sample(make, records):
     assert trace.found == [("skipped", 1, "counter samples that are not numbers")]
 
 
-def test_instants_keep_their_scope(make, records):
+def test_instants_keep_their_scope(make):
     instant = {"name": "mark", "pid": 1, "tid": 2, "ts": 3}
-    trace = make(
-        [{"ph": "i", "s": "g"} | instant, {"ph": "I"} | instant | {"ts": 2}, records.op("a", 1, 1)]
-    )
+    trace = make({"ph": "i", "s": "g"} | instant, {"ph": "I"} | instant | {"ts": 2}, op("a", 1, 1))
     frame = trace.instants
     assert frame["time_ns"].tolist() == [1_000, 2_000]
     assert frame["scope"].tolist() == ["t", "g"]
     assert frame["tid"].tolist() == ["2", "2"]
 
 
-def test_async_intervals_pair_by_category_id_and_name(make, records):
+def test_async_intervals_pair_by_category_id_and_name(make):
     def record(phase, ts, ident, name="work"):
         return {"ph": phase, "cat": "c", "name": name, "id": ident, "pid": 1, "tid": 1, "ts": ts}
 
     trace = make(
-        [
-            record("b", 1, 1), record("b", 2, 2), record("e", 5, 1), record("e", 9, 2),
-            record("b", 3, 1, "other"), record("e", 4, 3), records.op("a", 0, 1),
-        ]
+        record("b", 1, 1), record("b", 2, 2), record("e", 5, 1), record("e", 9, 2),
+            record("b", 3, 1, "other"), record("e", 4, 3), op("a", 0, 1)
     )  # fmt: skip
     frame = trace.asyncs
     assert frame[["start_ns", "dur_ns"]].values.tolist() == [
@@ -161,8 +149,8 @@ def test_async_intervals_pair_by_category_id_and_name(make, records):
     assert sum(count for _, count, _ in trace.found) == 2
 
 
-def test_writing_into_a_frame_changes_no_other(make, records):
-    trace = make([records.op("a", 1, 2), records.op("b", 2, 1)])
+def test_writing_into_a_frame_changes_no_other(make):
+    trace = make(op("a", 1, 2), op("b", 2, 1))
     frame = trace.events
     frame.loc[0, "dur_ns"] = 5
     frame["extra"] = 1
@@ -171,8 +159,8 @@ def test_writing_into_a_frame_changes_no_other(make, records):
     assert trace.table.dur_ns.tolist() == [2_000, 1_000]
 
 
-def test_some_rows_and_columns_without_the_rest(make, records):
-    trace = make([records.op("a", 1, 2), records.op("b", 2, 1), records.op("a", 4, 1)])
+def test_some_rows_and_columns_without_the_rest(make):
+    trace = make(op("a", 1, 2), op("b", 2, 1), op("a", 4, 1))
     frame = trace.frame(np.array([1, 2]), ["name", "dur_ns"])
     assert frame.index.tolist() == [1, 2]
     assert frame["name"].tolist() == ["b", "a"]
@@ -180,36 +168,36 @@ def test_some_rows_and_columns_without_the_rest(make, records):
         trace.frame(columns=["nam"])
 
 
-def test_categories_hold_only_what_occurs(make, records):
-    frame = make([records.op("a", 1, 2), {"ph": "M", "name": "thread_name", "args": {}}]).events
+def test_categories_hold_only_what_occurs(make):
+    frame = make(op("a", 1, 2), {"ph": "M", "name": "thread_name", "args": {}}).events
     assert list(frame["name"].cat.categories) == ["a"]
     assert frame.groupby("name", observed=False).size().to_dict() == {"a": 1}
 
 
-def test_names_that_are_no_valid_unicode_are_kept(make, records):
+def test_names_that_are_no_valid_unicode_are_kept(make):
     name = "bad \udcff name"
-    frame = make([records.op(name, 1, 2)]).events
+    frame = make(op(name, 1, 2)).events
     assert frame["name"].tolist() == [name]
     assert isinstance(frame["name"].dtype, pd.CategoricalDtype)
 
 
-def test_args_of_an_event_that_is_not_there_name_the_ids(make, records):
-    trace = make([records.op("a", 1, 2)])
+def test_args_of_an_event_that_is_not_there_name_the_ids(make):
+    trace = make(op("a", 1, 2))
     with pytest.raises(TraceError, match=r"rank 0 has no event 1\. Ids go from 0 to 0"):
         trace.args(1)
     with pytest.raises(TraceError, match="no event -1"):
         trace.args(-1)
 
 
-def test_a_record_that_changed_under_our_feet_is_reported(make, records):
-    trace = make([records.op("a", 1, 2)])
+def test_a_record_that_changed_under_our_feet_is_reported(make):
+    trace = make(op("a", 1, 2))
     trace.source.texts[0] = b'{"name": '
     with pytest.raises(TraceError, match=r"rank-0.json: record 0: .*Load it again"):
         trace.args(0)
 
 
-def test_args_bear_control_characters(make, records):
-    trace = make([records.op("a", 1, 2)])
+def test_args_bear_control_characters(make):
+    trace = make(op("a", 1, 2))
     trace.source.texts[0] = b'{"args": {"stack": "a\nb\tc"}}'
     assert trace.args(0) == {"stack": "a\nb\tc"}
 
@@ -223,17 +211,15 @@ def steps(trace):
     return trace.events.set_index("name")["step"].to_dict()
 
 
-def test_host_events_belong_to_the_step_in_which_they_start(make, records):
+def test_host_events_belong_to_the_step_in_which_they_start(make):
     trace = make(
-        [
-            step(4, 10, 10),
-            step(5, 20, 10),
-            records.op("before", 9, 5),
-            records.op("first", 10, 1, tid=2),
-            records.op("over", 19, 5, tid=2),
-            records.op("edge", 20, 1, tid=3),
-            records.op("after", 30, 1),
-        ]
+        step(4, 10, 10),
+        step(5, 20, 10),
+        op("before", 9, 5),
+        op("first", 10, 1, tid=2),
+        op("over", 19, 5, tid=2),
+        op("edge", 20, 1, tid=3),
+        op("after", 30, 1),
     )
     assert steps(trace) == {
         "before": -1, "ProfilerStep#4": 4, "first": 4, "over": 4, "ProfilerStep#5": 5, "edge": 5,
@@ -241,34 +227,30 @@ def test_host_events_belong_to_the_step_in_which_they_start(make, records):
     }  # fmt: skip
 
 
-def test_device_events_belong_to_the_step_of_their_launch(make, records):
+def test_device_events_belong_to_the_step_of_their_launch(make):
     trace = make(
-        [
-            step(1, 0, 10),
-            step(2, 10, 10),
-            records.call("cudaLaunchKernel", 9, 1, 3),
-            records.kernel("late", 15, 1, 3),
-            records.kernel("unknown", 15, 1, 99, stream=8),
-        ]
+        step(1, 0, 10),
+        step(2, 10, 10),
+        call("cudaLaunchKernel", 9, 1, 3),
+        kernel("late", 15, 1, 3),
+        kernel("unknown", 15, 1, 99, stream=8),
     )
     assert steps(trace)["late"] == 1
     assert steps(trace)["unknown"] == -1
 
 
-def test_copies_of_a_step_on_the_device_are_no_steps(make, records):
+def test_copies_of_a_step_on_the_device_are_no_steps(make):
     copy = step(1, 30, 10, cat="gpu_user_annotation", pid=0, tid=7)
-    trace = make([step(1, 0, 10), copy, records.kernel("k", 32, 1), records.op("op", 33, 1)])
+    trace = make(step(1, 0, 10), copy, kernel("k", 32, 1), op("op", 33, 1))
     frame = trace.events
     assert frame.loc[frame["start_ns"] == 33_000, "step"].tolist() == [-1]
 
 
-def test_of_steps_within_steps_the_inner_one_counts(make, records):
-    trace = make(
-        [step(1, 0, 100), step(7, 10, 10), records.op("in", 12, 1), records.op("out", 50, 1)]
-    )
+def test_of_steps_within_steps_the_inner_one_counts(make):
+    trace = make(step(1, 0, 100), step(7, 10, 10), op("in", 12, 1), op("out", 50, 1))
     assert steps(trace) == {"ProfilerStep#1": 1, "ProfilerStep#7": 7, "in": 7, "out": 1}
 
 
-def test_names_that_only_look_like_steps(make, records):
-    trace = make([step("x", 0, 9), records.op("ProfilerStep", 0, 5), records.op("op", 1, 1)])
+def test_names_that_only_look_like_steps(make):
+    trace = make(step("x", 0, 9), op("ProfilerStep", 0, 5), op("op", 1, 1))
     assert set(trace.events["step"]) == {-1}

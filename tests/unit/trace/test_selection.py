@@ -5,6 +5,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from support.made_ranks import kernel, op
 
 from hta_widgets.errors import TraceError
 from hta_widgets.trace import selection as room
@@ -14,15 +15,15 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 @pytest.fixture
-def traces(make, records):
+def traces(make):
     def rank(number, first):
         events = [
-            records.op("a", first, 10),
-            records.op("b", first + 2, 3),
-            records.op("tick", first + 10, 0),
-            records.kernel("k", first + 12, 4),
+            op("a", first, 10),
+            op("b", first + 2, 3),
+            op("tick", first + 10, 0),
+            kernel("k", first + 12, 4),
         ]
-        return make(events, rank=number)
+        return make(*events, rank=number)
 
     return TraceSet([rank(0, 0), rank(2, 5)])
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from support import small
+from support.made_ranks import kernel, op
 
 import hta_widgets as hw
 from hta_widgets import taxonomy
@@ -279,8 +280,8 @@ def test_a_rule_can_be_for_a_category_or_for_all(changed):
     assert changed.kind_of("cpu_op", "## forward ##") == "annotation"
 
 
-def test_loaded_ranks_follow_the_rules(changed, make, records):
-    trace = make([records.kernel("my_ring", 0, 5), records.op("a", 0, 1)])
+def test_loaded_ranks_follow_the_rules(changed, make):
+    trace = make(kernel("my_ring", 0, 5), op("a", 0, 1))
     kinds = trace.events.set_index("name")["kind"].to_dict()
     assert kinds == {"my_ring": "compute", "a": "cpu"}
     changed.add("communication", "my_ring")

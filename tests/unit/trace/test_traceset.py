@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from support.made_ranks import kernel, op
 
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.problems import Problems
@@ -15,11 +16,11 @@ def problems_of(traces):
     return [(row.rank, row.kind) for row in traces.problems.itertuples() if row.kind == "clock"]
 
 
-def test_ranks_lie_on_the_clock_that_their_hosts_recorded(make, records):
+def test_ranks_lie_on_the_clock_that_their_hosts_recorded(make):
     traces = TraceSet(
         [
-            make([records.op("a", 5, 1)], rank=1, base_ns=EPOCH),
-            make([records.op("a", 2.5, 1)], rank=0, base_ns=EPOCH),
+            make(op("a", 5, 1), rank=1, base_ns=EPOCH),
+            make(op("a", 2.5, 1), rank=0, base_ns=EPOCH),
         ]
     )
     assert traces.ranks == [0, 1]
@@ -30,18 +31,18 @@ def test_ranks_lie_on_the_clock_that_their_hosts_recorded(make, records):
     assert not problems_of(traces)
 
 
-def test_without_an_epoch_the_origin_is_not_known(make, records):
-    traces = TraceSet([make([records.op("a", 4_203_669_604_595, 1)])])
+def test_without_an_epoch_the_origin_is_not_known(make):
+    traces = TraceSet([make(op("a", 4_203_669_604_595, 1))])
     assert traces.origin_ns is None
     assert traces.start_ns == 0
 
 
-def test_a_clock_that_has_nothing_in_common_is_moved_and_reported(make, records):
+def test_a_clock_that_has_nothing_in_common_is_moved_and_reported(make):
     traces = TraceSet(
         [
-            make([records.op("a", 1, 50)], rank=0, base_ns=EPOCH),
-            make([records.op("a", 21, 50)], rank=1, base_ns=EPOCH),
-            make([records.op("a", 10_000_000, 5)], rank=2),
+            make(op("a", 1, 50), rank=0, base_ns=EPOCH),
+            make(op("a", 21, 50), rank=1, base_ns=EPOCH),
+            make(op("a", 10_000_000, 5), rank=2),
         ]
     )
     assert [trace.start_ns for trace in traces.values()] == [0, 20_000, 0]
@@ -51,39 +52,36 @@ def test_a_clock_that_has_nothing_in_common_is_moved_and_reported(make, records)
     assert "does not count from the epoch" in detail
 
 
-def test_the_smaller_group_is_moved_as_a_whole(make, records):
+def test_the_smaller_group_is_moved_as_a_whole(make):
     day = 86_400 * 10**6
-    ranks = [
-        make([records.op("a", first, 10)], rank=k)
-        for k, first in enumerate([day, day + 7, 3, 5, 9])
-    ]
+    ranks = [make(op("a", first, 10), rank=k) for k, first in enumerate([day, day + 7, 3, 5, 9])]
     traces = TraceSet(ranks)
     assert [trace.start_ns for trace in traces.values()] == [0, 7_000, 0, 2_000, 6_000]
     assert problems_of(traces) == [(0, "clock"), (1, "clock")]
     assert "+86,400 s from other ranks'" in traces.problems["detail"].iloc[0]
 
 
-def test_gaps_that_a_long_job_explains_are_kept(make, records):
+def test_gaps_that_a_long_job_explains_are_kept(make):
     hour = 3600 * 10**6
     traces = TraceSet(
         [
-            make([records.op("a", 0, hour)], rank=0),
-            make([records.op("a", 3 * hour, hour)], rank=1),
+            make(op("a", 0, hour), rank=0),
+            make(op("a", 3 * hour, hour), rank=1),
         ]
     )
     assert traces[1].start_ns == 3 * hour * 1000
     assert not problems_of(traces)
 
 
-def test_a_rank_without_events_does_not_set_the_origin(make, records):
-    traces = TraceSet([make([], rank=0), make([records.op("a", 5, 1)], rank=1, base_ns=EPOCH)])
+def test_a_rank_without_events_does_not_set_the_origin(make):
+    traces = TraceSet([make(*[], rank=0), make(op("a", 5, 1), rank=1, base_ns=EPOCH)])
     assert traces.origin_ns == EPOCH + 5_000
     assert traces.end_ns == 1_000
     assert TraceSet([]).origin_ns is None
 
 
-def test_it_is_a_mapping_by_rank(make, records):
-    traces = TraceSet([make([records.op("a", 0, 1)], rank=k) for k in (3, 1)])
+def test_it_is_a_mapping_by_rank(make):
+    traces = TraceSet([make(op("a", 0, 1), rank=k) for k in (3, 1)])
     assert list(traces) == [1, 3]
     assert 3 in traces
     assert len(traces) == 2
@@ -91,14 +89,14 @@ def test_it_is_a_mapping_by_rank(make, records):
     with pytest.raises(KeyError, match=r"no rank 2; the ranks are 1, 3"):
         traces[2]
     with pytest.raises(ValueError, match="must differ"):
-        TraceSet([make([], rank=1), make([], rank=1)])
+        TraceSet([make(*[], rank=1), make(*[], rank=1)])
 
 
-def test_events_of_several_ranks_share_their_categories(make, records):
+def test_events_of_several_ranks_share_their_categories(make):
     traces = TraceSet(
         [
-            make([records.op("a", 0, 1), records.op("b", 2, 1)], rank=0),
-            make([records.kernel("k", 1, 1), records.op("b", 2, 1)], rank=1),
+            make(op("a", 0, 1), op("b", 2, 1), rank=0),
+            make(kernel("k", 1, 1), op("b", 2, 1), rank=1),
         ]
     )
     frame = traces.events()
@@ -125,11 +123,11 @@ def test_events_of_several_ranks_share_their_categories(make, records):
     assert TraceSet([]).events().empty
 
 
-def test_summary_tells_where_ranks_come_from(make, records):
+def test_summary_tells_where_ranks_come_from(make):
     traces = TraceSet(
         [
-            make([records.op("a", 0, 1)], rank=0, stated_rank=4, host="node1"),
-            make([records.op("a", 3, 1)], rank=1, format="byteps", worker=2, local_rank=1),
+            make(op("a", 0, 1), rank=0, stated_rank=4, host="node1"),
+            make(op("a", 3, 1), rank=1, format="byteps", worker=2, local_rank=1),
         ]
     )
     frame = traces.summary()
@@ -147,22 +145,22 @@ def test_summary_tells_where_ranks_come_from(make, records):
     assert traces.subset([0]).format == "kineto"
 
 
-def test_problems_without_a_rank_get_that_of_their_file(make, records):
+def test_problems_without_a_rank_get_that_of_their_file(make):
     problems = Problems()
     problems.add("repaired", 2, "control characters", file="rank-1.json")
     problems.add("foreign", 1, "no trace", file="notes.json")
-    traces = TraceSet([make([records.op("a", 0, 1)], rank=1)], problems=problems)
+    traces = TraceSet([make(op("a", 0, 1), rank=1)], problems=problems)
     assert traces.problems[["rank", "file"]].values.tolist() == [
         [1, "rank-1.json"], [-1, "notes.json"],
     ]  # fmt: skip
 
 
-def test_a_part_keeps_the_origin_and_its_problems(make, records):
+def test_a_part_keeps_the_origin_and_its_problems(make):
     problems = Problems()
     for rank in (0, 1):
         problems.add("repaired", 1, "x", rank=rank)
     traces = TraceSet(
-        [make([records.op("a", 10 * k, 5)], rank=k, base_ns=EPOCH) for k in (0, 1)],
+        [make(op("a", 10 * k, 5), rank=k, base_ns=EPOCH) for k in (0, 1)],
         problems=problems,
     )
     part = traces.subset([1])
@@ -174,17 +172,17 @@ def test_a_part_keeps_the_origin_and_its_problems(make, records):
         part.subset([0])
 
 
-def test_a_window_keeps_whole_events_and_what_hangs_on_them(make, records):
+def test_a_window_keeps_whole_events_and_what_hangs_on_them(make):
     def flow(phase, ts, ident, tid):
         return {"ph": phase, "cat": "x", "name": "x", "id": ident, "pid": 7, "tid": tid} | {
             "ts": ts, "bp": "e",
         }  # fmt: skip
 
     events = [
-        records.op("outer", 0, 100),
-        records.op("gone", 1, 5),
-        records.op("child", 50, 10),
-        records.op("other", 55, 20, tid=2, args={"x": 1}),
+        op("outer", 0, 100),
+        op("gone", 1, 5),
+        op("child", 50, 10),
+        op("other", 55, 20, tid=2, args={"x": 1}),
         flow("s", 51, 1, 1), flow("f", 56, 1, 2), flow("s", 2, 2, 1), flow("f", 57, 2, 2),
         {"ph": "i", "name": "early", "pid": 7, "tid": 1, "ts": 5},
         {"ph": "i", "name": "in", "pid": 7, "tid": 1, "ts": 52},
@@ -194,7 +192,7 @@ def test_a_window_keeps_whole_events_and_what_hangs_on_them(make, records):
         {"ph": "e", "cat": "y", "name": "y", "id": 1, "pid": 7, "ts": 60},
         {"ph": "b", "cat": "y", "name": "z", "id": 1, "pid": 7, "ts": 1},
     ]  # fmt: skip
-    whole = TraceSet([make(events)])
+    whole = TraceSet([make(*events)])
     assert len(whole[0].flows) == 2
     part = whole.subset(start_ns=50_000, end_ns=60_000)[0]
     assert part.events["name"].tolist() == ["outer", "child", "other"]
@@ -207,11 +205,11 @@ def test_a_window_keeps_whole_events_and_what_hangs_on_them(make, records):
     assert part.args(2) == {"x": 1}
 
 
-def test_names_show_as_text_in_notebooks(make, records):
+def test_names_show_as_text_in_notebooks(make):
     evil = "<img src=x onerror=alert(1)>"
     problems = Problems()
     problems.add("foreign", 1, evil, file=evil)
-    trace = make([records.op(evil, 0, 1)]).replace(path=evil, format=evil)
+    trace = make(op(evil, 0, 1)).replace(path=evil, format=evil)
     traces = TraceSet([trace], problems=problems)
     for shown in (traces._repr_html_(), traces[0]._repr_html_()):
         assert "<img" not in shown
@@ -219,8 +217,8 @@ def test_names_show_as_text_in_notebooks(make, records):
     assert "1 rank" in repr(traces)
 
 
-def test_sets_and_ranks_survive_another_process(make, records):
-    traces = TraceSet([make([records.op("a", 3, 1)], rank=2, base_ns=EPOCH)])
+def test_sets_and_ranks_survive_another_process(make):
+    traces = TraceSet([make(op("a", 3, 1), rank=2, base_ns=EPOCH)])
     traces[2].source = None
     copy = pickle.loads(pickle.dumps(traces))
     assert copy.ranks == [2]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.made_ranks import kernel, op
 
 from hta_widgets.trace.grouping import event_order
 from hta_widgets.trace.tracks import assign_lanes
@@ -11,16 +12,14 @@ def meta(what, pid, tid=0, **args):
     return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
 
 
-def test_a_stream_argument_counts_on_device_categories_only(make, records):
+def test_a_stream_argument_counts_on_device_categories_only(make):
     trace = make(
-        [
-            records.op("triton_poi_fused", 0, 5, args={"stream": 0}),
-            records.kernel("k", 1, 1, stream=0),
-            records.kernel("wait", 3, 1, stream=3, cat="cuda_sync"),
-            records.kernel("event", 5, 1, stream=4, cat="mtia_ccp_events"),
-            records.kernel("copy", 7, 1, stream=7, cat="Memcpy"),
-            records.op("hipMemcpy", 8, 1, cat="cuda_runtime", args={"stream": 5}),
-        ]
+        op("triton_poi_fused", 0, 5, args={"stream": 0}),
+        kernel("k", 1, 1, stream=0),
+        kernel("wait", 3, 1, stream=3, cat="cuda_sync"),
+        kernel("event", 5, 1, stream=4, cat="mtia_ccp_events"),
+        kernel("copy", 7, 1, stream=7, cat="Memcpy"),
+        op("hipMemcpy", 8, 1, cat="cuda_runtime", args={"stream": 5}),
     )
     frame = trace.events.set_index("name")
     assert frame["stream"].to_dict() == {
@@ -29,15 +28,11 @@ def test_a_stream_argument_counts_on_device_categories_only(make, records):
     assert frame.loc["triton_poi_fused", "kind"] == "cpu"
 
 
-def test_annotations_of_a_device_have_the_stream_of_their_thread_and_a_track_of_their_own(
-    make, records
-):
+def test_annotations_of_a_device_have_the_stream_of_their_thread_and_a_track_of_their_own(make):
     trace = make(
-        [
-            records.kernel("k", 1, 2, stream=7),
-            {"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7}
-            | {"ts": 0, "dur": 9},
-        ]
+        kernel("k", 1, 2, stream=7),
+        {"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7}
+        | {"ts": 0, "dur": 9},
     )
     frame = trace.events
     assert frame["name"].tolist() == ["step", "k"]
@@ -54,18 +49,16 @@ def test_annotations_of_a_device_have_the_stream_of_their_thread_and_a_track_of_
     ]
 
 
-def test_device_rows_without_a_stream_argument_take_it_from_their_thread(make, records):
+def test_device_rows_without_a_stream_argument_take_it_from_their_thread(make):
     def bare(tid, category="kernel"):
         return {"ph": "X", "cat": category, "name": "k", "pid": 0, "tid": tid, "ts": 0, "dur": 1}
 
     trace = make(
-        [
-            bare("stream 12"),
-            bare(9),
-            bare(3774, "mtia_ccp_events"),
-            bare(-1, "cuda_sync"),
-            records.kernel("k", 2, 1, stream=108, cat="mtia_ccp_events", tid=3774),
-        ]
+        bare("stream 12"),
+        bare(9),
+        bare(3774, "mtia_ccp_events"),
+        bare(-1, "cuda_sync"),
+        kernel("k", 2, 1, stream=108, cat="mtia_ccp_events", tid=3774),
     )
     by_thread = trace.events.groupby("tid", observed=True)["stream"].agg(set).to_dict()
     assert by_thread == {"stream 12": {12}, "9": {9}, "3774": {108}, "-1": {-1}}
@@ -73,25 +66,23 @@ def test_device_rows_without_a_stream_argument_take_it_from_their_thread(make, r
     assert roles == {"stream 12": "stream", "9": "stream", "3774": "stream", "-1": "other"}
 
 
-def test_tracks_are_named_and_ordered_by_metadata(make, records):
+def test_tracks_are_named_and_ordered_by_metadata(make):
     trace = make(
-        [
-            meta("process_name", 7, name="python"),
-            meta("process_labels", 7, labels="CPU"),
-            meta("process_name", 0, name="python"),
-            meta("process_labels", 0, labels="GPU 0"),
-            meta("process_sort_index", 7, sort_index=5),
-            meta("process_sort_index", 0, sort_index=100),
-            meta("thread_name", 7, 1, name="thread 1 (unnamed)"),
-            meta("thread_name", 7, 1, name="thread 1 (main)"),
-            meta("thread_name", 0, 7, name="stream 7 "),
-            meta("thread_sort_index", 7, 1, sort_index=2),
-            meta("thread_sort_index", 7, 2, sort_index=1),
-            records.kernel("k", 0, 1),
-            records.op("a", 1, 1, tid=1),
-            records.op("b", 2, 1, tid=2),
-            records.op("Profiler", 0, 9, pid="Spans", tid="PyTorch Profiler", cat="Trace"),
-        ]
+        meta("process_name", 7, name="python"),
+        meta("process_labels", 7, labels="CPU"),
+        meta("process_name", 0, name="python"),
+        meta("process_labels", 0, labels="GPU 0"),
+        meta("process_sort_index", 7, sort_index=5),
+        meta("process_sort_index", 0, sort_index=100),
+        meta("thread_name", 7, 1, name="thread 1 (unnamed)"),
+        meta("thread_name", 7, 1, name="thread 1 (main)"),
+        meta("thread_name", 0, 7, name="stream 7 "),
+        meta("thread_sort_index", 7, 1, sort_index=2),
+        meta("thread_sort_index", 7, 2, sort_index=1),
+        kernel("k", 0, 1),
+        op("a", 1, 1, tid=1),
+        op("b", 2, 1, tid=2),
+        op("Profiler", 0, 9, pid="Spans", tid="PyTorch Profiler", cat="Trace"),
     )
     assert [track.key for track in trace.tracks] == [
         "python · thread 2",
@@ -103,28 +94,26 @@ def test_tracks_are_named_and_ordered_by_metadata(make, records):
     assert trace.events["track"].tolist()[0] == "Spans · PyTorch Profiler"
 
 
-def test_tracks_of_the_same_name_are_told_apart(make, records):
+def test_tracks_of_the_same_name_are_told_apart(make):
     names = [meta("process_name", pid, name="python") for pid in (7, 8)]
     threads = [meta("thread_name", pid, tid, name="worker") for pid in (7, 8) for tid in (1, 2)]
-    events = [records.op("a", 0, 1, tid=tid, pid=pid) for pid in (7, 8) for tid in (1, 2)]
-    keys = [track.key for track in make(names + threads + events).tracks]
+    events = [op("a", 0, 1, tid=tid, pid=pid) for pid in (7, 8) for tid in (1, 2)]
+    keys = [track.key for track in make(*(names + threads + events)).tracks]
     assert len(set(keys)) == 4
     assert keys[0] == "python [7] · worker [1]"
 
 
-def test_tids_that_are_text_and_numbers_are_one_thread(make, records):
-    trace = make([records.op("a", 0, 9, tid="25"), records.op("b", 1, 1, tid=25)])
+def test_tids_that_are_text_and_numbers_are_one_thread(make):
+    trace = make(op("a", 0, 9, tid="25"), op("b", 1, 1, tid=25))
     assert len(trace.tracks) == 1
     assert trace.events["depth"].tolist() == [0, 1]
 
 
-def test_odd_sort_indices_do_not_matter(make, records):
+def test_odd_sort_indices_do_not_matter(make):
     trace = make(
-        [
-            meta("process_sort_index", 7, sort_index="first"),
-            meta("thread_sort_index", 7, 1),
-            records.op("a", 0, 1),
-        ]
+        meta("process_sort_index", 7, sort_index="first"),
+        meta("thread_sort_index", 7, 1),
+        op("a", 0, 1),
     )
     assert [track.tid for track in trace.tracks] == ["1"]
 
@@ -138,100 +127,52 @@ def lanes(events, unit=1, tracks=None):
     return assign_lanes(start, dur, track, int(track.max()) + 1, unit)
 
 
-def test_kernels_that_overlap_by_programmatic_dependent_launch():
-    found = lanes([(0, 10), (5, 15), (12, 14)])
-    assert found.depth.tolist() == [0, 1, 0]
-    assert found.parent.tolist() == [-1, -1, 1]
-    assert (found.nested[0], found.lanes[0], found.overlaps) == (1, 2, 1)
+# Per case: events, unit, depths, parents, lanes of events that nest, overlaps, rounded ends.
+LANES = {
+    "programmatic dependent launch": (
+        [(0, 10), (5, 15), (12, 14)], 1, [0, 1, 0], [-1, -1, 1], 1, 1, 0),
+    "a chain of overlaps needs one spill lane": (
+        [(0, 10), (8, 18), (16, 26), (24, 34)], 1, [0, 1, 0, 1], [-1] * 4, 1, 2, 0),
+    "spill lanes lie below the deepest nested event": (
+        [(0, 200), (10, 90), (20, 80), (30, 70), (85, 150), (300, 400)], 1,
+        [0, 1, 2, 3, 4, 0], [-1, 0, 1, 2, 0, -1], 4, 1, 0),
+    "events that cross at once take a spill lane each": (
+        [(0, 10), (2, 12), (4, 14), (6, 16)], 1, [0, 1, 2, 3], [-1] * 4, 1, 3, 0),
+    "a crossing disturbs nothing outside of its parent": (
+        [(0, 10), (1, 5), (3, 8), (20, 30), (21, 25), (22, 24)], 1,
+        [0, 1, 3, 0, 1, 2], [-1, 0, 0, -1, 3, 4], 3, 1, 0),
+    "what spilled events enclose has the innermost of them as parent": (
+        [(0, 10), (2, 40), (3, 30), (11, 20), (30, 30), (31, 35), (40, 41)], 1,
+        [0, 1, 2, 0, 0, 0, 0], [-1, -1, 1, 2, 1, 1, -1], 1, 2, 0),
+    "crossings at several depths count once each": (
+        [(0, 1000), (10, 500), (20, 100), (50, 200), (550, 700), (600, 800)], 1,
+        [0, 1, 2, 3, 1, 3], [-1, 0, 1, 1, 0, 0], 3, 2, 0),
+    "a sibling may start one unit early": ([(0, 10), (9, 20)], 1, [0, 0], [-1, -1], 1, 0, 1),
+    "or a microsecond": ([(0, 10_000), (9_000, 20_000)], 1000, [0, 0], [-1, -1], 1, 0, 1),
+    "but not two units": ([(0, 10), (8, 20)], 1, [0, 1], [-1, -1], 1, 1, 0),
+    "nor two microseconds": ([(0, 10_000), (8_000, 20_000)], 1000, [0, 1], [-1, -1], 1, 1, 0),
+    "a child may end one unit late": (
+        [(0, 10_000), (2_000, 11_000), (4_000, 12_000)], 1000, [0, 1, 2], [-1, 0, 1], 3, 0, 2),
+    "inside the last unit is a child, not a sibling": (
+        [(0, 10), (9, 10)], 1, [0, 1], [-1, 0], 2, 0, 0),
+    "a late child keeps what it encloses in its last unit": (
+        [(0, 10), (2, 11), (10, 11), (12, 13)], 1, [0, 1, 2, 0], [-1, 0, 1, -1], 3, 0, 1),
+    "siblings end the events around them as well": (
+        [(0, 10), (1, 10), (5, 10), (9, 20)], 1, [0, 1, 2, 0], [-1, 0, 1, -1], 3, 0, 3),
+    "events without duration": (
+        [(0, 5), (0, 0), (3, 3), (5, 9), (5, 5), (9, 9), (9, 9)], 1,
+        [0, 1, 1, 0, 1, 0, 0], [-1, 0, 0, -1, 3, -1, -1], 2, 0, 0),
+    "equal events nest in file order": ([(3, 8)] * 3, 1, [0, 1, 2], [-1, 0, 1], 3, 0, 0),
+}  # fmt: skip
 
 
-def test_a_chain_of_overlaps_needs_one_spill_lane():
-    found = lanes([(0, 10), (8, 18), (16, 26), (24, 34)])
-    assert found.depth.tolist() == [0, 1, 0, 1]
-    assert (found.nested[0], found.lanes[0], found.overlaps) == (1, 2, 2)
-
-
-def test_spill_lanes_lie_below_the_deepest_nested_event():
-    found = lanes([(0, 200), (10, 90), (20, 80), (30, 70), (85, 150), (300, 400)])
-    assert found.depth.tolist() == [0, 1, 2, 3, 4, 0]
-    assert found.parent.tolist() == [-1, 0, 1, 2, 0, -1]
-    assert (found.nested[0], found.lanes[0], found.overlaps) == (4, 5, 1)
-
-
-def test_events_that_cross_at_once_take_a_spill_lane_each():
-    found = lanes([(0, 10), (2, 12), (4, 14), (6, 16)])
-    assert found.depth.tolist() == [0, 1, 2, 3]
-    assert (found.nested[0], found.lanes[0], found.overlaps) == (1, 4, 3)
-
-
-def test_a_crossing_disturbs_nothing_outside_of_its_parent():
-    inside = [(1, 5), (3, 8)]
-    found = lanes([(0, 10), *inside, (20, 30), (21, 25), (22, 24)])
-    assert found.depth.tolist() == [0, 1, 3, 0, 1, 2]
-    assert found.parent.tolist() == [-1, 0, 0, -1, 3, 4]
-
-
-def test_what_spilled_events_enclose_has_the_innermost_of_them_as_parent():
-    found = lanes([(0, 10), (2, 40), (3, 30), (11, 20), (30, 30), (31, 35), (40, 41)])
-    assert found.depth.tolist() == [0, 1, 2, 0, 0, 0, 0]
-    assert found.parent.tolist() == [-1, -1, 1, 2, 1, 1, -1]
-    assert found.overlaps == 2
-
-
-def test_crossings_at_several_depths_count_once_each():
-    found = lanes([(0, 1000), (10, 500), (20, 100), (50, 200), (550, 700), (600, 800)])
-    assert found.depth.tolist() == [0, 1, 2, 3, 1, 3]
-    assert found.parent.tolist() == [-1, 0, 1, 1, 0, 0]
-    assert (found.nested[0], found.lanes[0], found.overlaps) == (3, 4, 2)
-
-
-@pytest.mark.parametrize("unit", [1, 1000])
-def test_a_sibling_may_start_one_unit_early(unit):
-    found = lanes([(0, 10 * unit), (9 * unit, 20 * unit)], unit)
-    assert found.depth.tolist() == [0, 0]
-    assert (found.overlaps, found.rounded) == (0, 1)
-    two_early = lanes([(0, 10 * unit), (8 * unit, 20 * unit)], unit)
-    assert two_early.depth.tolist() == [0, 1]
-    assert (two_early.overlaps, two_early.rounded) == (1, 0)
-
-
-def test_a_child_may_end_one_unit_late():
-    found = lanes([(0, 10_000), (2_000, 11_000), (4_000, 12_000)], 1000)
-    assert found.depth.tolist() == [0, 1, 2]
-    assert found.parent.tolist() == [-1, 0, 1]
-    assert (found.overlaps, found.rounded) == (0, 2)
-
-
-def test_an_event_inside_the_last_unit_is_a_child_not_a_sibling():
-    found = lanes([(0, 10), (9, 10)])
-    assert found.depth.tolist() == [0, 1]
-    assert found.rounded == 0
-
-
-def test_a_late_child_keeps_what_it_encloses_in_its_last_unit():
-    found = lanes([(0, 10), (2, 11), (10, 11), (12, 13)])
-    assert found.depth.tolist() == [0, 1, 2, 0]
-    assert found.parent.tolist() == [-1, 0, 1, -1]
-    assert (found.overlaps, found.rounded) == (0, 1)
-
-
-def test_siblings_end_the_events_around_them_as_well():
-    found = lanes([(0, 10), (1, 10), (5, 10), (9, 20)])
-    assert found.depth.tolist() == [0, 1, 2, 0]
-    assert found.rounded == 3
-
-
-def test_events_without_duration():
-    found = lanes([(0, 5), (0, 0), (3, 3), (5, 9), (5, 5), (9, 9), (9, 9)])
-    assert found.depth.tolist() == [0, 1, 1, 0, 1, 0, 0]
-    assert found.parent.tolist() == [-1, 0, 0, -1, 3, -1, -1]
-    assert found.overlaps == found.rounded == 0
-
-
-def test_equal_events_nest_in_file_order():
-    found = lanes([(3, 8), (3, 8), (3, 8)])
-    assert found.depth.tolist() == [0, 1, 2]
-    assert found.parent.tolist() == [-1, 0, 1]
+@pytest.mark.parametrize("case", LANES)
+def test_lanes_of_one_track(case):
+    events, unit, depth, parent, nested, overlaps, rounded = LANES[case]
+    found = lanes(events, unit)
+    assert (found.depth.tolist(), found.parent.tolist()) == (depth, parent)
+    assert (found.nested[0], found.lanes[0]) == (nested, max(depth) + 1)
+    assert (found.overlaps, found.rounded) == (overlaps, rounded)
 
 
 def test_tracks_do_not_see_each_other():
@@ -258,14 +199,12 @@ def test_a_track_deeper_than_can_be_told_is_counted():
     assert found.parent.tolist() == list(range(-1, count - 1))
 
 
-def test_build_reports_overlaps_and_rounding(make, records):
+def test_build_reports_overlaps_and_rounding(make):
     trace = make(
-        [
-            records.kernel("a", 0, 10),
-            records.kernel("b", 5, 10),
-            records.op("c", 0, 4),
-            records.op("d", 3, 4),
-        ],
+        kernel("a", 0, 10),
+        kernel("b", 5, 10),
+        op("c", 0, 4),
+        op("d", 3, 4),
         resolution_ns=1000,
     )
     assert [(kind, count) for kind, count, _ in trace.found] == [("overlap", 1), ("rounding", 1)]
