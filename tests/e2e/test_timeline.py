@@ -211,7 +211,7 @@ def test_search_marks_counts_and_steps_through_hits(ddp, screenshot):
 def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
     details, words = ddp.root.locator(".hta-details"), ddp.root.locator(".hta-words")
     ddp.kernel("tl.view = (10_000_000, 20_000_000)")
-    expect(words).to_contain_text("10–20")
+    expect(words).to_contain_text("10.0–20.0")
     ddp.kernel(f"tl.selected_event = (0, {nccl['id']})")
     expect(details).to_contain_text(nccl["name"][:40])
     ddp.kernel("tl.selected_event = None")
@@ -235,7 +235,7 @@ def test_every_trait_set_from_python_changes_the_screen(ddp, nccl):
 
 def test_undo_from_python_moves_the_screen(ddp):
     ddp.kernel("tl.zoom_to(10_000_000, 20_000_000)")
-    expect(ddp.root.locator(".hta-words")).to_contain_text("10–20")
+    expect(ddp.root.locator(".hta-words")).to_contain_text("10.0–20.0")
     ddp.kernel("tl.undo()")
     expect(ddp.root.locator(".hta-words")).to_contain_text("Whole job")
 

@@ -2,10 +2,12 @@
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import page_engine
 from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
@@ -19,6 +21,10 @@ JOBS = {"two ranks": 1, "many overlaps": 2, "three ranks": 3, "host only": 4, "n
 
 def load(folder):
     return TileEngine(hw.load(folder, progress=False, cache=False))
+
+
+#: Edges of histograms are powers of ten, whose last digit depends on the library.
+agree = partial(page_engine.agree, rel=1e-12)
 
 
 class Pair:
@@ -54,22 +60,6 @@ class Pair:
         for name, values in ours.items():
             np.testing.assert_array_equal(columns[name], values, f"{op} {request} {name}")
         return reply
-
-
-def agree(ours, theirs, where):
-    if isinstance(ours, dict):
-        assert set(ours) == set(theirs), where
-        for key, value in ours.items():
-            agree(value, theirs[key], (*where, key))
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs), where
-        for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            agree(a, b, (*where, at))
-    elif isinstance(ours, float):
-        # Edges of histograms are powers of ten, whose last digit depends on the library.
-        assert theirs == pytest.approx(ours, rel=1e-12), where
-    else:
-        assert ours == theirs, where
 
 
 @pytest.mark.parametrize("seed", JOBS.values(), ids=JOBS.keys())

@@ -2,10 +2,11 @@
 
 import json
 import random
+from functools import partial
 
 import numpy as np
 import pytest
-from support import recorded, small
+from support import page_engine, recorded, small
 from support.page_engine import NO_STATE
 from support.random_job import write_job
 
@@ -23,6 +24,9 @@ IDS = [
 ]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
 BINS = 37
+
+#: Floats, as far as the order of sums may tell.
+agree = partial(page_engine.agree, rel=1e-9)
 
 
 class Pair:
@@ -52,22 +56,6 @@ class Pair:
         ours = np.frombuffer(buffer, "<f8")
         np.testing.assert_array_equal(np.frombuffer(theirs["buffer"], "<f8"), ours, str(asked))
         return ours
-
-
-def agree(ours, theirs, where):
-    """Integers to the last one, floats as far as the order of sums may tell."""
-    if isinstance(ours, dict):
-        assert set(ours) == set(theirs), where
-        for key, value in ours.items():
-            agree(value, theirs[key], (*where, key))
-    elif isinstance(ours, list):
-        assert len(ours) == len(theirs), (where, ours[:8], theirs[:8])
-        for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            agree(a, b, (*where, at))
-    elif isinstance(ours, float) and isinstance(theirs, (int, float)):
-        assert theirs == pytest.approx(ours, rel=1e-9), where
-    else:
-        assert ours == theirs, where
 
 
 def brushes(rng, pair, *, count):

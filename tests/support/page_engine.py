@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from hta_widgets.tiles.cells import unpack
 
@@ -14,6 +15,22 @@ from hta_widgets.tiles.cells import unpack
 NO_STATE = {"view": None, "selection": None, "selected_event": None}
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
+
+
+def agree(ours: Any, theirs: Any, where: Any, rel: float) -> None:
+    """Check a kernel's reply against a page's: integers to the last one, floats to `rel`."""
+    if isinstance(ours, dict):
+        assert set(ours) == set(theirs), where
+        for key, value in ours.items():
+            agree(value, theirs[key], (*where, key), rel)
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs), (where, ours[:8], theirs[:8])
+        for at, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            agree(a, b, (*where, at), rel)
+    elif isinstance(ours, float) and isinstance(theirs, (int, float)):
+        assert theirs == pytest.approx(ours, rel=rel), where
+    else:
+        assert ours == theirs, where
 
 
 class PageEngine:

@@ -142,13 +142,6 @@ def test_streams_of_two_devices_stay_apart(tmp_path):
     assert frame.loc[frame["name"] == "g", "annotation"].tolist() == [""]
 
 
-def test_no_device_events(tmp_path):
-    for by_name in (False, True):
-        frame = kernels_by_annotation(load(tmp_path, [on_host("x", 1, 2)]), by_name=by_name)
-        assert frame.empty
-        assert frame.attrs["note"] == "no device events"
-
-
 def plainly(start, end, low, high):
     found = []
     for first, last in zip(start, end, strict=True):

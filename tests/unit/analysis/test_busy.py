@@ -73,16 +73,6 @@ def test_ranks_without_device_work_are_named(tmp_path):
     assert frame.attrs["note"] == "no device work on rank 1"
 
 
-def test_nothing_on_devices_is_an_empty_frame_with_a_reason(tmp_path, job):
-    traces = load(tmp_path, [call(1, 2)])
-    for function in (temporal_breakdown, kernel_type_breakdown):
-        frame, full = function(traces), function(job)
-        assert frame.empty
-        assert frame.dtypes.to_dict() == full.dtypes.to_dict()
-        assert frame.attrs["note"].startswith("no ")
-        assert set(frame.attrs["matched"].values()) == {0}
-
-
 def test_events_without_length_bound_the_span_and_divide_by_nothing(tmp_path):
     frame = temporal_breakdown(load(tmp_path, [kernel(50, 50)]))
     assert frame["span_ns"].tolist() == [0]

@@ -129,21 +129,6 @@ def call(name, traces, **narrowed):
     return getattr(analysis, name)(traces, *sizes, **narrowed)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_other_traces_give_empty_frames_of_the_same_columns(name, job, tmp_path):
-    path = tmp_path / "kineto.json"
-    record = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
-    path.write_text(json.dumps({"traceEvents": [record]}))
-    empty = call(name, hw.load(path, cache=False, progress=False))
-    filled = call(name, job)
-    assert not len(empty)
-    assert "BytePS" in empty.attrs["note"]
-    assert empty.columns.tolist() == filled.columns.tolist()
-    plain = [column for column in empty if str(filled[column].dtype) != "category"]
-    assert empty[plain].dtypes.equals(filled[plain].dtypes)
-    assert set(empty.attrs["matched"].values()) == {0}
-
-
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"byteps_clock"}))
 def test_parts_add_up(name, job):
     """All ranks one by one give the rows of all at once, where rows are of one rank."""

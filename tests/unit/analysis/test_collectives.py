@@ -496,16 +496,6 @@ def test_files_that_do_not_say_groups_give_a_note(tmp_path):
     assert frame.attrs["note"] == "the files do not say which process group a kernel belongs to"
 
 
-def test_no_communication_is_an_empty_frame_with_a_reason(tmp_path, job):
-    traces = load(tmp_path, [kernel(0, 10), call(1, 2)])
-    for function in (communication_by_group, communication_by_stream):
-        frame = function(traces)
-        assert frame.empty
-        assert frame.dtypes.to_dict() == function(job).dtypes.to_dict()
-        assert frame.attrs["note"] == "no communication kernels matched"
-        assert frame.attrs["matched"] == {"compute": 1, "communication": 0}
-
-
 def test_a_kernel_without_length_has_no_share(tmp_path):
     frame = communication_by_stream(load(tmp_path, [nccl(5, 5)]))
     assert frame[["count", "communication_ns"]].to_numpy().tolist() == [[1, 0]]

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support.small import call, copy, kernel, load
+from support.small import copy, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import memory_bandwidth, memory_bandwidth_summary
@@ -150,13 +150,7 @@ def test_mtia_says_way_and_size_in_args(tmp_path):
 
 
 def test_nothing_to_show_is_an_empty_frame_with_a_reason(tmp_path):
-    host, silent = load(tmp_path, [call(0, 10)]), load(tmp_path, [copy(10, 20), copy(30, 40)])
-    for function in (memory_bandwidth, memory_bandwidth_summary):
-        frame = function(host)
-        assert frame.empty
-        assert frame.attrs["note"] == "no copies or fills are selected"
-        assert frame.attrs["matched"] == {"memory": 0}
-        assert str(frame["copy_kind"].dtype) == "category"
+    silent = load(tmp_path, [copy(10, 20), copy(30, 40)])
     frame = memory_bandwidth(silent)
     assert frame.empty
     assert frame.attrs["note"] == "the files tell neither rate nor size of the 2 copies and fills"

@@ -277,20 +277,3 @@ def test_calls_that_wait_for_the_device(tmp_path, name, waits):
     )
     row = device_idle_gaps(traces).iloc[0]
     assert (row["sync_wait_ns"], row["host_wait_ns"]) == ((80, 20) if waits else (0, 100))
-
-
-def test_nothing_on_devices_is_an_empty_frame_with_a_reason(tmp_path, device):
-    traces = load(tmp_path, [call(1, 2)])
-    for function in (
-        idle_time_breakdown,
-        idle_interval_stats,
-        device_idle_breakdown,
-        device_idle_gaps,
-    ):
-        frame, full = function(traces), function(device)
-        assert frame.empty
-        assert frame.drop(columns="next_name", errors="ignore").dtypes.to_dict() == (
-            full.drop(columns="next_name", errors="ignore").dtypes.to_dict()
-        )
-        assert frame.attrs["note"].startswith("no device work is selected")
-        assert frame.attrs["matched"] == {"compute": 0, "communication": 0, "memory": 0}

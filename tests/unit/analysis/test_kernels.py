@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support.small import NCCL, call, copy, kernel, load, nccl
+from support.small import NCCL, copy, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets.analysis import kernel_breakdown, kernel_duration_by_rank
@@ -74,15 +74,6 @@ def test_durations_by_rank_put_the_dearest_kernels_first(job):
     ]
     assert kernel_duration_by_rank(job, top=2).equals(frame.iloc[:4])
     assert kernel_duration_by_rank(job, top=0).empty
-
-
-def test_nothing_on_devices_is_an_empty_frame_with_a_reason(tmp_path, job):
-    traces = load(tmp_path, [call(1, 2)])
-    for function in (kernel_breakdown, kernel_duration_by_rank):
-        frame = function(traces)
-        assert frame.empty
-        assert frame.dtypes.to_dict() == function(job).dtypes.to_dict()
-        assert frame.attrs["note"] == "no device work is selected: no kernels and no copies"
 
 
 def host_event(name, ts, dur, category="cpu_op", tid=1, **args):

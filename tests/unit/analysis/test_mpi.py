@@ -4,7 +4,6 @@ import dataclasses
 import struct
 
 import pytest
-from support.small import kernel, load as load_events
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -162,22 +161,6 @@ def test_profiles_are_totals_that_no_window_can_cut(tmp_path):
     texts = load(list(folder.glob("mpi_profile*")))
     assert mpi_routines(texts, window=(0, 5)).empty
     assert "text profiles are left out" in mpi_routines(texts, window=(0, 5)).attrs["note"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_mpi_frames_are_empty_and_say_why(tmp_path, name):
-    function = getattr(analysis, name)
-    traces = load_events(tmp_path, [kernel(0, 10)])
-    arguments = (traces, traces) if name == "mpi_compare" else (traces,)
-    frame = function(*arguments)
-    assert len(frame) == 0
-    assert frame.attrs["note"] == "no MPI profiles or time lines are loaded or selected"
-    assert set(frame.attrs["matched"].values()) == {0}
-    job = profiles(tmp_path / "job", [1.0, 2.0])
-    full = function(*((job, job) if name == "mpi_compare" else (job,)))
-    assert list(full.columns) == list(frame.columns)
-    if len(full):
-        assert full.dtypes.to_dict() == frame.dtypes.to_dict()
 
 
 def test_every_analysis_works_on_a_time_line(tmp_path):

@@ -125,15 +125,6 @@ def test_most_frequent_first_within_a_rank(tmp_path):
     assert early["occurrence_count"].tolist() == [1]
 
 
-def test_nothing_launched(tmp_path):
-    traces = load(tmp_path, [op("aten::mm", 10, 20)])
-    for function in (operator_kernels, operator_launch_delays):
-        frame = function(traces)
-        assert frame.empty
-        assert frame.attrs["note"].startswith("no ")
-        assert function(traces, ranks=[]).empty
-
-
 def layer(start, names, *, tid=1, name="layer", number=0):
     """An operator that launches kernels of these names, 10 ns each, 1000 ns later."""
     events = [op(name, start, start + 100, tid=tid)]
