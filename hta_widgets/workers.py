@@ -326,7 +326,7 @@ _TOKEN = uuid.uuid4().hex
 
 
 class _Rules:
-    """The rules are one table for the process: calls with others wait until those running end."""
+    """One table of event class rules per process; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
         self._free = threading.Condition()

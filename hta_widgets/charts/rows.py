@@ -67,7 +67,7 @@ class Whiskers:
 
 @dataclass(frozen=True)
 class Dots:
-    """Dots at a column of the source; `size` may be one, and `marker` and `angle` are of forms."""
+    """Dots at column `at`; `size` may name a column, `marker` and `angle` choose the shape."""
 
     at: str
     color: str

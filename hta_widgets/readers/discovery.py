@@ -356,7 +356,7 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         if not tree.is_dir():
             part.rename(tree)
     except OSError as cause:
-        if not tree.is_dir():  # else another process was faster
+        if not tree.is_dir():  # else another process has written it first
             raise TraceError(
                 f"cannot be copied here ({cause})", path=url, remedy="Is there room, and the net?"
             ) from None

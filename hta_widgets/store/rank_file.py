@@ -131,7 +131,7 @@ class StoredRank:
         _in_use.gone(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process maps the file itself: nothing of it need travel.
+        # Another process maps the file itself, so that the columns are not pickled.
         return {**self.__dict__, "_file": None, "_values": {}, "_rebuilt": None}
 
 

@@ -160,7 +160,7 @@ Matches = tuple[list[bool], str | None]
 
 
 def match_names(text: str, names: Sequence[str]) -> Matches:
-    """Return which names match a search text, and what is wrong with it."""
+    """Return which names match a search text, and the error in the text, if there is one."""
     nothing = [False] * len(names)
     expression = _EXPRESSION.fullmatch(text)
     if expression is None or text == "/":

@@ -69,7 +69,7 @@ class DeviceTimes:
         return before - self.low
 
     def between(self, edges: Ints, names: Sequence[str] = _PARTS) -> Iterator[dict[str, Ints]]:
-        """Yield for some ranks at a time the parts between `edges`: one row per rank."""
+        """Yield the parts between `edges`, one row per rank, for a few ranks at a time."""
         at_once = max(1, _EDGES_AT_ONCE // len(edges))
         for first in range(0, len(self.low), at_once):
             ranks = slice(first, first + at_once)

@@ -48,7 +48,7 @@ class Pool:
 
 
 class RecordSource(Protocol):
-    """Gives back the file's own bytes of a record; implemented by the readers."""
+    """Source of the file's own bytes for a record; implemented by the readers."""
 
     path: str
 

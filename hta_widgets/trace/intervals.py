@@ -60,7 +60,7 @@ def total(pieces: Intervals) -> int:
 
 
 def intersect(a: Intervals, b: Intervals) -> Intervals:
-    """Return what both cover."""
+    """Return the intersection of two unions of intervals."""
     # For each piece of `a`, the run of pieces of `b` that reach into it.
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")

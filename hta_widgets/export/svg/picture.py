@@ -129,7 +129,7 @@ class Head:
     def _class_layers(
         self, busy: Any, job: tuple[int, int], parts: ClassParts
     ) -> list[tuple[Any, str]]:
-        """Return the busy time parted as the device work of its classes is."""
+        """Return the busy time, split by event class in the proportion of the device work."""
         bins = len(busy)
         times = job[0] + (np.arange(bins) + 0.5) / bins * (job[1] - job[0])
         layers, below = [], np.zeros(bins)
@@ -552,7 +552,7 @@ def _name_baseline(band: Band, row_height: float) -> float:
 
 
 def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
-    """Return the room that names of lanes on the same line take."""
+    """Return the width of the lane names that stand on the same line."""
     widths = [
         text_width(band.label) + 8
         for band in lanes

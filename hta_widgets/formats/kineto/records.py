@@ -305,7 +305,7 @@ _BANDWIDTH = "memory bandwidth (GB/s)"
 
 
 class Args(Struct, gc=False, rename={"bandwidth": _BANDWIDTH}):
-    """The args that become columns; what copies state is kept as text, whatever it is."""
+    """The args that become columns; figures of copies stay raw text until they are checked."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
