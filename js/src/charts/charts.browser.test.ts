@@ -1,17 +1,17 @@
 /** Charts drawn by the BokehJS of the installed Bokeh, in a real browser. */
 
-import { afterEach, describe, expect, test, vi } from "vitest";
-import { commands } from "vitest/browser";
+import { afterEach, describe, expect, inject, test, vi } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";
 import sheets from "../../../tests/vectors/sheets.json";
 import { CHARTS, makeChart } from "../dashboard/charts";
 import type { Brush, ChartPanel, Chosen, PanelFrame } from "../protocol/source";
 import { heatmapFrame } from "./grid";
 
-const LIBRARIES = import.meta.glob<string>(
-  "../../../.venv/lib/*/site-packages/bokeh/server/static/js/bokeh.min.js",
-  { query: "?raw", import: "default", exhaustive: true },
-);
+declare module "vitest" {
+  interface ProvidedContext {
+    bokeh: string;
+  }
+}
 
 interface Library {
   documents: unknown[];
@@ -19,19 +19,17 @@ interface Library {
 }
 
 /** BokehJS as the asset widget has it: without a global name. */
-async function library(): Promise<Library | null> {
-  const path = import.meta.env.VITE_BOKEH_JS as string | undefined;
-  const found = Object.values(LIBRARIES)[0];
-  if (path === undefined && found === undefined) return null;
-  const source = path === undefined ? await found!() : await commands.readFile(path);
+function library(): Library | null {
+  const source = inject("bokeh");
+  if (source === "") return null;
   const root: { Bokeh?: Library } = {};
   // eslint-disable-next-line @typescript-eslint/no-implied-eval
   new Function(source).call(root);
   return root.Bokeh!;
 }
 
-const Bokeh = await library();
-const missing = Bokeh === null ? "no bokeh.min.js: make .venv, or set VITE_BOKEH_JS" : "";
+const Bokeh = library();
+const missing = Bokeh === null ? "no bokeh.min.js in .venv: make setup" : "";
 
 interface Case {
   name: string;
