@@ -332,9 +332,9 @@ def test_one_rank_trains_alone(tmp_path):
         ({"steps": 0}, "at least 1"),
         ({"ranks": 6, "tensor_ranks": 4}, "groups of 4"),
         ({"ranks": 2, "missing": [0, 1]}, "every rank is missing"),
-        ({"factor": 0}, "positive factor"),
-        ({"missing": [8]}, "no rank 8"),
-        ({"straggler": -1}, "no rank -1"),
+        ({"factor": 0}, "above 0"),
+        ({"missing": [8]}, "unknown rank 8"),
+        ({"straggler": -1}, "unknown rank -1"),
         ({"format": "parquet"}, "json.gz"),
     ],
 )
