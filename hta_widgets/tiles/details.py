@@ -164,6 +164,8 @@ def details(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
         "args": [list(pair) for pair in args],
         "args_error": error,
         "flows": list(_flows(index, row)) if is_event else [],
+        "launched_by": _launched_by(index, table, row) if is_event else None,
+        "kernels": _kernels(index, row) if is_event else None,
         "same": duration_figures(table.dur_ns[same]),
     }
 
@@ -201,6 +203,71 @@ def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[dict[str, Any]
     while above >= 0:
         yield brief(index, table, above)
         above = int(parent[above])
+
+
+_OPERATORS = {"cpu_op", "operator"}
+
+
+def _launched_by(index: RankIndex, table: Rows, row: int) -> dict[str, Any] | None:
+    """Return what encloses the call that launched a device event; each list innermost first."""
+    trace = index.rank.trace
+    call = int(trace.launch_of[row])
+    if call < 0:
+        return None
+    operators: list[dict[str, Any]] = []
+    modules: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
+    for above in _parents(index, table, call):
+        category = table.categories[int(table.category[above["id"]])]
+        if category in _OPERATORS:
+            operators.append(above)
+        elif above["name"].startswith("nn.Module: "):
+            modules.append(above)
+        elif category == "python_function":
+            frames.append(above)
+    shapes = dict(_args(index, table, operators[0]["id"])[0]) if operators else {}
+    flows = trace.flow_table
+    within = np.isin(flows.target, [operator["id"] for operator in operators])
+    if "fwdbwd" in flows.kinds:
+        within &= flows.kind == flows.kinds.index("fwdbwd")
+    else:
+        within[:] = False
+    forward = flows.source[within].tolist()
+    return {
+        "operators": operators,
+        "modules": modules,
+        "frames": frames,
+        "shapes": shapes.get("Input Dims", shapes.get("Input dims", "")),
+        "forward": brief(index, table, forward[0]) if forward else None,
+    }
+
+
+#: A selection by ids of more events would make each later message large.
+MOST_SELECTED = 10_000
+
+
+def _kernels(index: RankIndex, row: int) -> dict[str, Any] | None:
+    """Return figures of the device events that a host event's calls launch, those below it too."""
+    trace, table = index.rank.trace, index.rank.table
+    launch_of = trace.launch_of
+    start = table.start_ns[launch_of]
+    end = start + table.dur_ns[launch_of]
+    below = (
+        (launch_of >= 0)
+        & (table.track[launch_of] == table.track[row])
+        & (start >= table.start_ns[row])
+        & (end <= table.start_ns[row] + table.dur_ns[row])
+        & (table.depth[launch_of] > table.depth[row])
+    )
+    ids = np.flatnonzero(below | (launch_of == row))
+    if not len(ids):
+        return None
+    return {
+        "count": len(ids),
+        "dur": int(table.dur_ns[ids].sum()),
+        "delay": float(np.median(table.start_ns[ids] - start[ids])),
+        "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
+    }
 
 
 def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]], str | None]:

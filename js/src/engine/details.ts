@@ -1,6 +1,6 @@
 /** Details of one event: arguments, parent, children, flow. */
 
-import type { Brief, TableName } from "../protocol/source";
+import type { Brief, LaunchedBy, LaunchedKernels, TableName } from "../protocol/source";
 import type { Names } from "./columns";
 import { notEmbedded } from "./document";
 import type { Overview } from "./overview";
@@ -23,6 +23,8 @@ export async function details(
     args: shown.pairs,
     args_error: shown.error,
     flows: isEvent ? flows(rank, row) : [],
+    launched_by: isEvent ? await launchedBy(rank, row, names, args) : null,
+    kernels: isEvent ? kernels(rank, row) : null,
     same: durationFigures(sameName(rows, row)),
   };
 }
@@ -55,6 +57,8 @@ export function overviewDetails(
     args: [],
     args_error: notEmbedded(rank.number),
     flows: [],
+    launched_by: null,
+    kernels: null,
     same: null,
   };
 }
@@ -82,6 +86,76 @@ function parents(rank: Rank, row: number): Brief[] {
   const out: Brief[] = [];
   for (let at = above[row]!; at >= 0; at = above[at]!) out.push(rank.brief(rank.events, at));
   return out;
+}
+
+const OPERATORS = new Set(["cpu_op", "operator"]);
+
+async function launchedBy(
+  rank: Rank,
+  row: number,
+  names: Names,
+  args: Args,
+): Promise<LaunchedBy | null> {
+  const call = rank.launches()[row]!;
+  if (call < 0) return null;
+  const operators: Brief[] = [];
+  const modules: Brief[] = [];
+  const frames: Brief[] = [];
+  for (const above of parents(rank, call)) {
+    const category = names.category(rank.typeOf(rank.events, above.id)[1]) ?? "";
+    if (OPERATORS.has(category)) operators.push(above);
+    else if (above.name.startsWith("nn.Module: ")) modules.push(above);
+    else if (category === "python_function") frames.push(above);
+  }
+  const [innermost] = operators;
+  const shown = innermost === undefined ? [] : (await argsOf(args, "events", innermost.id)).pairs;
+  const shapes = shown.find(([key]) => key === "Input Dims" || key === "Input dims")?.[1] ?? "";
+  return { operators, modules, frames, shapes, forward: forwardOf(rank, operators) };
+}
+
+function forwardOf(rank: Rank, operators: readonly Brief[]): Brief | null {
+  const { kind, source, target } = rank.flows();
+  const fwdbwd = rank.header.flow_kinds.indexOf("fwdbwd");
+  const wanted = new Set(operators.map(({ id }) => id));
+  const at = target.findIndex((row, flow) => kind[flow] === fwdbwd && wanted.has(row));
+  return at < 0 ? null : rank.brief(rank.events, source[at]!);
+}
+
+/** As `MOST_SELECTED` of the kernel. */
+const MOST_SELECTED = 10_000;
+
+function kernels(rank: Rank, row: number): LaunchedKernels | null {
+  const { start, dur, lane } = rank.events;
+  const track = rank.trackAt(lane[row]!);
+  if (track === null) return null;
+  const end = start[row]! + dur[row]!;
+  const last = track.lane0 + track.lanes;
+  const ids: number[] = [];
+  const delays: number[] = [];
+  let total = 0;
+  rank.launches().forEach((call, at) => {
+    if (call < 0) return;
+    const isBelow =
+      lane[call]! > lane[row]! &&
+      lane[call]! < last &&
+      start[call]! >= start[row]! &&
+      start[call]! + dur[call]! <= end;
+    if (!isBelow && call !== row) return;
+    ids.push(at);
+    delays.push(start[at]! - start[call]!);
+    total += dur[at]!;
+  });
+  if (ids.length === 0) return null;
+  return {
+    count: ids.length,
+    dur: total,
+    delay: middleOf(Float64Array.from(delays).sort()),
+    ids: ids.length <= MOST_SELECTED ? ids : null,
+  };
+}
+
+function middleOf(sorted: Float64Array): number {
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }
 
 async function argsOf(

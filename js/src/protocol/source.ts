@@ -369,6 +369,30 @@ export interface SameName {
   scale: "linear" | "log";
 }
 
+/** What encloses the call that launched a device event; each list innermost first. */
+export interface LaunchedBy {
+  operators: Brief[];
+  /** `nn.Module`s, as Python stacks name them. */
+  modules: Brief[];
+  /** Python functions. */
+  frames: Brief[];
+  /** Shapes of the innermost operator's inputs, as the file has them. */
+  shapes: string;
+  /** The operator of the forward pass, if the call belongs to the backward pass. */
+  forward: Brief | null;
+}
+
+/** Device events that a host event's calls launched, those below it too. */
+export interface LaunchedKernels {
+  count: number;
+  /** Sum of their durations. */
+  dur: number;
+  /** Median time from a call's start to its event's start. */
+  delay: number;
+  /** null for more than a selection may name. */
+  ids: number[] | null;
+}
+
 export interface EventDetail {
   event: DetailedEvent;
   /** Innermost first. */
@@ -376,6 +400,8 @@ export interface EventDetail {
   args: [key: string, text: string][];
   args_error: string | null;
   flows: Flow[];
+  launched_by: LaunchedBy | null;
+  kernels: LaunchedKernels | null;
   same: SameName | null;
 }
 
@@ -390,6 +416,8 @@ export function readDetail(reply: Reply): EventDetail {
     args: given.args ?? [],
     args_error: given.args_error ?? null,
     flows: given.flows ?? [],
+    launched_by: given.launched_by ?? null,
+    kernels: given.kernels ?? null,
     same: given.same ?? null,
   };
 }

@@ -165,6 +165,10 @@ export class Picking {
     });
   }
 
+  selectIds(rank: number, ids: readonly number[]): void {
+    this.setSelection({ ...EVERYTHING, ids: ids.map((id) => [rank, id]) });
+  }
+
   /** Make the selected event a window on its track. */
   eventToWindow(): void {
     const brief = this.brief;

@@ -319,6 +319,17 @@ def test_flows_both_ways(ask, traces):
     assert back["brief"]["id"] == launch["event"]["id"]
 
 
+def test_a_kernel_names_the_operator_that_launched_it(ask, traces):
+    kernel = ask("event", rank=0, table="events", id=the(traces, REDUCE))["launched_by"]
+    assert [one["name"] for one in kernel["operators"]] == ["aten::add"]
+    assert (kernel["modules"], kernel["frames"], kernel["forward"]) == ([], [], None)
+    operator = ask("event", rank=0, table="events", id=kernel["operators"][0]["id"])
+    assert operator["launched_by"] is None
+    ids = [the(traces, KERNEL), the(traces, REDUCE)]
+    figures = {"count": 2, "dur": 45_000, "delay": 16_500, "ids": ids}
+    assert operator["kernels"] == figures
+
+
 def test_events_of_the_same_name(ask, traces):
     same = ask("event", rank=0, table="events", id=the(traces, KERNEL))["same"]
     assert (same["count"], same["sum"], same["mean"], same["median"]) == (2, 30_000, 15e3, 15e3)

@@ -6,6 +6,8 @@ import {
   type Flow,
   flowLabel,
   type Kind,
+  type LaunchedBy,
+  type LaunchedKernels,
   type SameName,
 } from "../../protocol/source";
 import {
@@ -48,6 +50,7 @@ interface DetailsActions {
   goTo(rank: number, id: number): void;
   zoom(): void;
   selectName(): void;
+  selectIds(rank: number, ids: readonly number[]): void;
   exportWindow(): void;
   retry(): void;
   copy: Copy;
@@ -159,10 +162,13 @@ export class DetailsPanel {
   }
 
   private all(detail: EventDetail): Fact[] {
-    const { event, same, parents } = detail;
+    const { event, same, parents, launched_by: launch, kernels } = detail;
     const rows = this.known(event);
-    rows.push(...this.callRows(event), ...this.flowRows(detail.flows));
-    if (parents.length > 0) rows.push(this.inside(parents));
+    if (launch !== null) rows.push(...this.launchRows(launch));
+    rows.push(...this.callRows(event));
+    if (kernels !== null) rows.push(this.kernelsRow(event.rank, kernels));
+    rows.push(...this.flowRows(detail.flows));
+    if (parents.length > 0) rows.push(this.chain("Inside", parents));
     if (same !== null) {
       const others = `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`;
       rows.push({
@@ -203,8 +209,29 @@ export class DetailsPanel {
     return rows;
   }
 
-  /** Enclosing events; in deep nests the two nearest, until the user expands the list. */
-  private inside(parents: readonly Brief[]): Fact {
+  /** The operators, modules and Python functions that a device event comes from. */
+  private launchRows({ operators, modules, frames, shapes, forward }: LaunchedBy): Fact[] {
+    const rows: Fact[] = [];
+    if (operators.length > 0) rows.push(this.chain("Operator", operators));
+    if (shapes !== "") rows.push({ name: "Inputs", value: [shapes], title: shapes });
+    if (forward !== null) {
+      rows.push({ name: "Backward of", value: [eventLink(forward, this.actions.go)] });
+    }
+    if (modules.length > 0) rows.push(this.chain("Module", modules));
+    if (frames.length > 0) rows.push(this.chain("Python", frames));
+    return rows;
+  }
+
+  private kernelsRow(rank: number, { count, dur, delay, ids }: LaunchedKernels): Fact {
+    const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
+    const select = (): void => this.actions.selectIds(rank, ids ?? []);
+    const value: Child[] = [figures];
+    if (ids !== null) value.push(" · ", link("select", select, "Select the events on the device"));
+    return { name: "Launched", value, title: figures, look: "wrapped" };
+  }
+
+  /** Enclosing events; in deep nests the two nearest, until the user expands the lists. */
+  private chain(name: string, parents: readonly Brief[]): Fact {
     const outermost = [...parents].reverse();
     const shown = this.allParents ? outermost : outermost.slice(-PARENTS_SHOWN);
     const value: Child[] = [];
@@ -219,7 +246,7 @@ export class DetailsPanel {
       value.push(eventLink(parent, this.actions.go));
     });
     const title = outermost.map((parent) => parent.short).join(" › ");
-    return { name: "Inside", value, title, look: this.allParents ? "wrapped" : undefined };
+    return { name, value, title, look: this.allParents ? "wrapped" : undefined };
   }
 
   /** The first arrow in and the first out carry the keys that follow them. */

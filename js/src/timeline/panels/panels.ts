@@ -51,6 +51,7 @@ export class PanelControl {
       go: (brief) => picking.go(brief),
       goTo: (rank, id) => picking.pick({ rank, table: "events", id }, null),
       selectName: () => picking.selectName(),
+      selectIds: (rank, ids) => picking.selectIds(rank, ids),
       exportWindow: () => this.openExport(),
       retry: () => picking.retry(),
       showArea: () => dock.show("area"),
