@@ -17,19 +17,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 
 __all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - of `__getattr__`
 
 #: Every kind, in the order of its code.
-KINDS: Final[tuple[str, ...]] = (
-    "compute",
-    "communication",
-    "memory",
-    "sync",
-    "cpu",
-    "annotation",
-    "other",
-)
+KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
 #: Categories of rows that are the device's own work. Without regard to case: files of 2021 write
 #: "Kernel" and "Memcpy", later ones "kernel" and "gpu_memcpy".

@@ -34,6 +34,7 @@ from hta_widgets.analysis.stragglers import (
     waits_of,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
@@ -53,14 +54,7 @@ TIMES: tuple[str, ...] = (
 )
 _MAX_KERNELS = 48  # names of kernels that are compared, by time
 
-HEATMAP_METRICS: tuple[str, ...] = (
-    "busy",
-    "compute",
-    "communication",
-    "exposed_communication",
-    "waiting",
-    "idle",
-)
+HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS = 1 << 16
 _SCATTER = 3.0  # times the usual standard error may be chance
 _UNSURE = 1.5  # added to 1 as a factor for two steps, half of it for three, and so on

@@ -28,6 +28,7 @@ from hta_widgets.analysis.scope import (
     stacked,
     used_texts,
 )
+from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.grouping import group_order
@@ -39,19 +40,7 @@ from hta_widgets.trace.traceset import TraceSet
 Columns = dict[str, Array]
 
 #: Categories in the order in which they occur within a gap.
-IDLE_CATEGORIES: tuple[str, ...] = (
-    "sync_wait",
-    "host_data_loading",
-    "host_operator",
-    "host_python",
-    "host_nothing",
-    "launch_call",
-    "launch_latency",
-    "kernel_wait",
-    "stream_wait",
-    "blocked",
-    "unknown",
-)
+IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
 #: Activities of a thread before it launches; the first of several at a time counts.
 _ACTIVITIES = IDLE_CATEGORIES[:4]
 #: Whether each category counts as ``host_wait``.

@@ -46,6 +46,7 @@ from hta_widgets.charts.rows import (
     time_ticks,
 )
 from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, share, share_delta, value
 from hta_widgets.trace.names import short_name
 
@@ -501,11 +502,8 @@ def _meanings(categories: pd.Series) -> list[str]:
 
 def idle_words(category: str) -> str:
     """Return what people read of a category: ``host: data loading``."""
-    head, _, does = category.partition("_")
-    if head != "host" or does == "wait":
-        return category.replace("_", " ")
-    does = {"python": "Python", "nothing": "nothing recorded"}.get(does, does.replace("_", " "))
-    return f"host: {does}"
+    label: str = facts("causes").get(category, {}).get("label", category.replace("_", " "))
+    return label
 
 
 _MEANING = {

@@ -41,6 +41,7 @@ from hta_widgets.charts.rows import (
     time_ticks,
 )
 from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.facts import facts
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
 _MOST_COLUMNS = 8
@@ -581,26 +582,6 @@ def _reasons(figure: Any, texts: dict[str, list[Any]], width: int | None, colors
 
 Floats = npt.NDArray[np.float64]
 
-#: By metric: what it is called, what misleads, and its ramp.
-_METRICS = {
-    "busy": ("GPU busy", "busy includes waiting, so a slow rank looks least busy", "busy"),
-    "compute": ("compute", "", "busy"),
-    "communication": ("communication", "waiting included", "waiting"),
-    "exposed_communication": ("exposed communication", "that no compute hides", "waiting"),
-    "waiting": (
-        "waiting",
-        "a rank that never waits comes last",
-        "waiting",
-    ),
-    "idle": ("idle", "between a rank's first work and its last", "busy"),
-}
-#: The kinds of events that a metric needs; the others need not match any.
-_KINDS = {
-    "compute": ("compute",),
-    "communication": ("communication",),
-    "exposed_communication": ("communication",),
-    "waiting": ("communication",),
-}
 _STRIP = 26
 _SHADES = 128
 
@@ -640,8 +621,9 @@ def rank_time_heatmap(
     if len(frame):
         require(frame, "rank_time_heatmap", "rank", "bin", "start_ns", "end_ns", "value_ns")
     metric = str(frame.attrs.get("metric", "busy"))
-    words, said, shades = _METRICS.get(metric, (metric.replace("_", " "), "", "busy"))
-    title = title or f"Rank × time: {words}"
+    unknown = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
+    known = facts("metrics").get(metric, unknown)
+    title = title or f"Rank × time: {known['label']}"
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
         return blank(frame, title, colors, width)
     ranks = frame["rank"].drop_duplicates().to_numpy()
@@ -655,14 +637,14 @@ def rank_time_heatmap(
     start, end = float(edges[0, 0]), float(edges[-1, 1])
     subtitle = sentences(
         f"share of each {duration((end - start) / bins)} cell",
-        said if len(ranks) > 1 else "",
+        known["note"] if len(ranks) > 1 else "",
         extremes(names, total, duration),
-        unmatched(frame, _KINDS.get(metric, ())),
+        unmatched(frame, known["kinds"]),
     )
     if is_sheet():
         return _sheet(colors, title, subtitle, names, part, total, start, end)
     return _standalone(
-        colors, width, title, subtitle, ranks, part, value, total, (start, end), shades
+        colors, width, title, subtitle, ranks, part, value, total, (start, end), known["ramp"]
     )
 
 

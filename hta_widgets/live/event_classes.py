@@ -9,16 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.facts import facts
+
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.intp]
 Codes = npt.NDArray[np.uint8]
 
-#: By code, as in `js/src/facts/event_classes.ts`. Numbers of slower and faster: less than a third
-#: longer than the other, less than twice as long, longer.
-CLASSES: tuple[str, ...] = (
-    "same", "slower_1", "slower_2", "slower_3", "faster_1", "faster_2", "faster_3",
-    "only_here", "moved", "replaced", "not_compared",
-)  # fmt: skip
+#: By code. Numbers of slower and faster: less than a third longer than the other, less than twice
+#: as long, longer.
+CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
 

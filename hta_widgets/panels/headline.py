@@ -11,6 +11,7 @@ import numpy as np
 
 from hta_widgets import analysis
 from hta_widgets.analysis.stragglers import Judgement, judgement
+from hta_widgets.facts import facts
 from hta_widgets.panels.frames import CLOCK
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
@@ -39,22 +40,7 @@ LITTLE_WORK = 0.01  # of the run; with less device work, the run is not about de
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
-_IDLE = {
-    "sync_wait": "the host waits for the device before it launches more",
-    "host_wait": "the host has not launched the next work yet",
-    "host_data_loading": "the host loads data",
-    "host_operator": "the host is inside operators and has not launched the next work yet",
-    "host_python": "the host runs Python and has not launched the next work yet",
-    "host_nothing": (
-        "the host has not launched the next work yet, and the files do not hold what it does"
-    ),
-    "launch_call": "the host is inside the call that launches the next work",
-    "launch_latency": "work that has been launched is on its way",
-    "kernel_wait": "the device passes from one kernel to the next",
-    "stream_wait": "work that has been launched waits for another stream",
-    "blocked": "work that has been launched does not start, and the files do not say why",
-    "unknown": "the files do not say what launches the next work",
-}
+_HOST_WAIT = "the host has not launched the next work yet"
 #: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
 #: do not wait for, which is not red.
 Piece = str | dict[str, Any]
@@ -434,7 +420,8 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     most = max(on_host, key=on_host.__getitem__, default="")
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
-    text += f"; for {share(spent / times.idle_ns)} of that, {_IDLE[cause]}"
+    meaning = facts("causes").get(cause, {}).get("meaning", _HOST_WAIT)
+    text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))
     if len(gaps):

@@ -101,7 +101,7 @@ def test_wheel_holds_the_package_and_each_built_file_once(dist, built):
     static = [name for name in names if "/static/" in name]
     assert sorted(static) == sorted(f"hta_widgets/static/{name}" for name in built)
     assert len(names) == len(set(names))
-    assert "hta_widgets/py.typed" in names
+    assert {"hta_widgets/py.typed", "hta_widgets/facts/tokens.json"} <= set(names)
     info = [name for name in names if ".dist-info/" in name]
     assert any(name.endswith("LICENSE") for name in info)
     assert {name.split("/")[0] for name in names if name not in info} == {"hta_widgets"}

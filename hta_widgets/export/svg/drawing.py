@@ -13,14 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.theme import Theme
+from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.facts import facts
 from hta_widgets.live.comparison import BINS, DiffAnswers
 from hta_widgets.live.event_classes import CLASSES
 
-FAMILY = (
-    "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', "
-    "'DejaVu Sans Condensed', 'DejaVu Sans', sans-serif"
-)
 SIZE_PX = 11
 
 ELLIPSIS = "…"
@@ -220,7 +217,7 @@ class Drawing:
             f'viewBox="0 0 {number(width)} {number(height)}" role="img">\n'
             f"<title>{clean(title)}</title>\n<desc>{clean(description)}</desc>\n"
             f"<defs>{''.join(patterns)}</defs>\n"
-            f'<g font-family="{escape(FAMILY)}" font-size="{SIZE_PX}">\n'
+            f'<g font-family="{escape(FONT)}" font-size="{SIZE_PX}">\n'
             + "\n".join(self._parts)
             + "\n</g>\n</svg>\n"
         )
@@ -241,35 +238,13 @@ _PALE_COLUMN, _BAR = 0.55, 0.75
 _LATE_TINT = 0.07
 _RAMP_STEPS = 8
 
-_TINTS = {"light": (0.13, 0.10), "dark": (0.30, 0.20)}
-#: The kind and two steps of the same hue; the first is the kind's own colour.
-_SHADES: Mapping[str, Mapping[str, tuple[str, str]]] = {
-    "light": {
-        "compute": ("#136cb3", "#0062a8"),
-        "communication": ("#d45a00", "#ba5923"),
-        "memory": ("#238e84", "#088077"),
-        "sync": ("#8e051d", "#78151e"),
-        "cpu": ("#414652", "#383c49"),
-        "annotation": ("#510074", "#42065e"),
-        "other": ("#616957", "#575f4e"),
-    },
-    "dark": {
-        "compute": ("#4b9afc", "#68a7f7"),
-        "communication": ("#f39655", "#ffa161"),
-        "memory": ("#6fbb98", "#7ac6a3"),
-        "sync": ("#e8575f", "#f56269"),
-        "cpu": ("#878c9b", "#9297a6"),
-        "annotation": ("#eac4f1", "#f6cffd"),
-        "other": ("#dbe9b2", "#e7f5bd"),
-    },
-}
-
 
 class Colours:
     """Colours by kind's code, form and shade."""
 
     def __init__(self, theme: Theme, kinds: Sequence[str]) -> None:
         self.theme = theme
+        self._tokens = facts("tokens")[theme.name]
         self.kinds = kinds
         self.wait_pattern = f"url(#hta-wait-{theme.name})"
         self.no_data_pattern = f"url(#hta-none-{theme.name})"
@@ -311,11 +286,13 @@ class Colours:
     def solid(self, kind: int, shade: int = 0) -> str:
         """Return the colour of a rectangle."""
         name = self.kinds[kind]
-        return self.theme.kind[name] if not shade else _SHADES[self.theme.name][name][shade - 1]
+        colour: str = self._tokens["nameShades"][name][shade] if shade else self.theme.kind[name]
+        return colour
 
     def tint(self, kind: int, shade: int = 0) -> str:
         """Return the ground of a pale rectangle."""
-        share = _TINTS[self.theme.name][self.kinds[kind] == "annotation"]
+        is_annotation = self.kinds[kind] == "annotation"
+        share = self._tokens["annotationTint" if is_annotation else "cpuTint"]
         return mixed(self.solid(kind, shade), self.theme.bg, share)
 
     def text_on(self, kind: int, shade: int = 0) -> str:
@@ -407,7 +384,7 @@ def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
     there = {code for side_ in classes.counts()["counts"] for code, n in enumerate(side_) if n}
     groups = [
         (name, [code for code in map(CLASSES.index, names) if code in there])
-        for name, names in GROUPS
+        for name, names in _GROUPS
     ]
     return Classed(
         partial(answers.classes_of, side),
@@ -425,7 +402,7 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     word = ("before", "after")[side]
     if f"{word}_start_ns" not in overview.attrs:
         return None
-    order = [CLASSES.index(name) for _, names in GROUPS for name in names]
+    order = [CLASSES.index(name) for _, names in _GROUPS for name in names]
     times = {
         code: overview[f"{word}_{code}"].to_numpy(np.float64)
         for code in order
@@ -501,54 +478,18 @@ class ClassColours(Colours):
         return f"hta-class-{kind}-{self.theme.name}"
 
 
-COLOURS: Mapping[str, Mapping[str, str]] = {
-    "light": {
-        "same": "#b9c1cc",
-        "slower_1": "#d666a8",
-        "slower_2": "#c2277f",
-        "slower_3": "#80074f",
-        "faster_1": "#a8d678",
-        "faster_2": "#4f8f28",
-        "faster_3": "#2b6318",
-        "only_here": "#12171e",
-        "moved": "#3a5fd8",
-        "replaced": "#e8a500",
-        "not_compared": "#b9c1cc",
-    },
-    "dark": {
-        "same": "#56606c",
-        "slower_1": "#a8487e",
-        "slower_2": "#e05aa8",
-        "slower_3": "#f7a8d3",
-        "faster_1": "#3f6b22",
-        "faster_2": "#6fb53c",
-        "faster_3": "#b9e795",
-        "only_here": "#eef1f5",
-        "moved": "#6aa6ff",
-        "replaced": "#ffd23f",
-        "not_compared": "#56606c",
-    },
-}
-
-_HATCHED = {"only_here", "replaced"}
-
 #: Groups of the legend, the most important first.
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("slower", ("slower_1", "slower_2", "slower_3")),
-    ("faster", ("faster_1", "faster_2", "faster_3")),
-    ("only here", ("only_here",)),
-    ("replaced", ("replaced",)),
-    ("moved", ("moved",)),
-    ("same", ("same",)),
-    ("not compared", ("not_compared",)),
-)
+_GROUPS: list[tuple[str, list[str]]] = [
+    (one["name"], one["classes"]) for one in facts("event_classes")["groups"]
+]
 
 
 def looks(theme: str) -> list[Look]:
     """Return the look of each class by code; unknown themes use the light one."""
-    colours = COLOURS.get(theme, COLOURS["light"])
+    known = facts("event_classes")
+    colours = known.get(theme, known["light"])
     return [
-        Look(colours[name], hatched=name in _HATCHED, faint=name == "not_compared")
+        Look(colours[name], hatched=name in known["hatched"], faint=name == "not_compared")
         for name in CLASSES
     ]
 

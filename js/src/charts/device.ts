@@ -3,7 +3,8 @@
  * queue.
  */
 
-import { CAUSES } from "../facts/panels";
+import causes from "../../../hta_widgets/facts/causes.json";
+import { type Cause, CAUSES } from "../facts/panels";
 import type { Kind, PanelFrame } from "../protocol/source";
 import {
   formatAxis,
@@ -228,10 +229,7 @@ const MEANING: Readonly<Record<string, string>> = {
 
 /** What people read of a cause: `host: data loading`. */
 export function causeWords(name: string): string {
-  const [head, ...rest] = name.split("_");
-  const does = rest.join(" ");
-  if (head !== "host") return name.replaceAll("_", " ");
-  return `host: ${does === "python" ? "Python" : does === "nothing" ? "nothing recorded" : does}`;
+  return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
 export function idle(frame: PanelFrame, theme: Theme): RowsContent | string {

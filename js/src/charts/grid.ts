@@ -1,6 +1,7 @@
 /** The heatmap of ranks over time: content, layout and drawing. */
 
-import type { Brush, Chosen, PanelFrame, ThemeName } from "../protocol/source";
+import { isMetric, METRICS } from "../facts/panels";
+import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare, formatTime } from "../ui/formats";
 import {
   extremes,
@@ -27,33 +28,6 @@ import {
 import { stillOnly, toggled } from "./gestures";
 import { type Scale, Words } from "./rows";
 
-interface Metric {
-  words: string;
-  said: string;
-  ramp: "busy" | "waiting";
-}
-
-const METRICS: Readonly<Record<string, Metric>> = {
-  busy: {
-    words: "GPU busy",
-    said: "busy includes waiting, so a slow rank looks least busy",
-    ramp: "busy",
-  },
-  compute: { words: "compute", said: "", ramp: "busy" },
-  communication: { words: "communication", said: "waiting included", ramp: "waiting" },
-  exposed_communication: {
-    words: "exposed communication",
-    said: "that no compute hides",
-    ramp: "waiting",
-  },
-  waiting: {
-    words: "waiting",
-    said: "a rank that never waits comes last",
-    ramp: "waiting",
-  },
-  idle: { words: "idle", said: "between a rank's first work and its last", ramp: "busy" },
-};
-
 /** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
 export function heatmapFrame(
   reply: { ranks: readonly number[]; start: number; end: number; bins: number; attrs?: object },
@@ -73,14 +47,6 @@ export function heatmapFrame(
     attrs: { ...reply.attrs, start, end, bins, metric },
   };
 }
-
-/** The kinds of events that a metric needs; the others need not match any. */
-const KINDS: Readonly<Record<string, readonly string[]>> = {
-  compute: ["compute"],
-  communication: ["communication"],
-  exposed_communication: ["communication"],
-  waiting: ["communication"],
-};
 
 interface HeatmapContent {
   title: string;
@@ -114,11 +80,9 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   );
   if (bins === 0 || !(end > start)) return noteOf(frame) || "nothing to draw";
   const metric = typeof frame.attrs.metric === "string" ? frame.attrs.metric : "busy";
-  const { words, said, ramp } = METRICS[metric] ?? {
-    words: metric.replaceAll("_", " "),
-    said: "",
-    ramp: "busy" as const,
-  };
+  const { label, note, ramp, kinds } = isMetric(metric)
+    ? METRICS[metric]
+    : { ...METRICS.busy, label: metric.replaceAll("_", " "), note: "", kinds: [] };
   const edges = Array.from({ length: bins + 1 }, (_, at) => edge(start, end, bins, at));
   const share = new Float64Array(ranks.length * bins);
   const total = ranks.map(() => 0);
@@ -138,12 +102,12 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   // As the timeline's legend: of all spans together.
   const ofAll = sum(total) / Math.max(sum(spans), 1);
   return {
-    title: `Rank × time: ${words}`,
+    title: `Rank × time: ${label}`,
     subtitle: sentences(
       `share of each ${formatDuration((end - start) / bins)} cell`,
-      ranks.length === 1 ? "" : said,
+      ranks.length === 1 ? "" : note,
       extremes(names, total, formatDuration),
-      unmatched(frame, KINDS[metric] ?? []),
+      unmatched(frame, kinds),
     ),
     finding: `${formatShare(ofAll)} of ${ranks.length === 1 ? "the" : "each"} rank's GPU span`,
     ranks,
@@ -151,7 +115,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     start,
     end,
     bins,
-    ramp,
+    ramp: ramp as "busy" | "waiting",
     share,
     value,
     mean: sums.map((each) => each / ranks.length),
@@ -207,7 +171,7 @@ export class HeatmapDrawing implements Drawing {
         ? { image: [picture], x: [start], y: [-0.5], dw: [end - start], dh: [ranks.length] }
         : { image: [], x: [], y: [], dw: [], dh: [] };
     }
-    sheet.fill("bars", boxes(plan.bars, scale, rampOf(content, this.theme)[4]!));
+    sheet.fill("bars", boxes(plan.bars, scale, this.theme[content.ramp][4]!));
     sheet.fill("words", plan.words.wordColumns(scale));
     sheet.fill("rules", plan.words.ruleColumns(scale));
     sheet.fill("plates", plan.words.plateColumns(scale));
@@ -484,16 +448,6 @@ interface HeatmapPlan {
   bars: readonly (readonly [left: number, top: number, right: number, bottom: number])[];
 }
 
-/** From none to all: as in `charts/theme.py`, where that for waits is the timeline's, too. */
-const BUSY_RAMP: Readonly<Record<ThemeName, readonly string[]>> = {
-  light: ["#f1f3f6", "#cfe1f2", "#94c0e4", "#4f97d0", "#1f6fb2", "#0d4a80", "#062b50"],
-  dark: ["#1d232d", "#173a5e", "#1f5b95", "#3580cc", "#62a6ee", "#9ccafa", "#d9ecff"],
-};
-
-function rampOf(content: HeatmapContent, theme: Theme): readonly string[] {
-  return content.ramp === "busy" ? BUSY_RAMP[theme.name] : theme.waitRamp;
-}
-
 export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {
   const words = new Words();
   const { left, right } = sides(width);
@@ -581,7 +535,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
 
 /** What the colours mean, ending at `right`. */
 function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
-  const ramp = rampOf(content, theme);
+  const ramp = theme[content.ramp];
   words.text(right, 9, "100\u2009%", theme.ink3, { align: "right" });
   const end = right - textWidth("100\u2009%") - 5;
   const start = end - ramp.length * SWATCH;

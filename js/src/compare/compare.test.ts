@@ -5,7 +5,8 @@ import { frame, slots } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { Frame } from "../protocol/source";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
-import { countWords, deltaColour, DELTAS, shortLabels, turned } from "./frames";
+import { countWords, deltaColour, shortLabels, turned } from "./frames";
+import { THEMES } from "../ui/theme";
 import { pairWords } from "./link";
 import { placeTiles } from "./operator_tree";
 import { headlineOf, headParts, silence } from "./pane";
@@ -188,9 +189,9 @@ test("words and colours of differences", () => {
   expect(countWords(0, 218)).toBe("new 218");
   expect(countWords(6, 0)).toBe("gone 6");
   expect(countWords(3, 3)).toBe("3");
-  expect(deltaColour(0.019, "light")).toBe(DELTAS.light.same);
-  expect(deltaColour(Infinity, "light")).toBe(DELTAS.light.slower[2]);
-  expect(deltaColour(-0.5, "light")).toBe(DELTAS.light.faster[1]);
+  expect(deltaColour(0.019, "light")).toBe(THEMES.light.delta[3]);
+  expect(deltaColour(Infinity, "light")).toBe(THEMES.light.delta[6]);
+  expect(deltaColour(-0.5, "light")).toBe(THEMES.light.delta[1]);
   expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u2009%.")[1]).toBe("+200\u2009%");
   expect(headParts("2 ms \u2192 3 ms, +50\u2009% (mean over ranks).").slice(1)).toEqual([
     "+50\u2009%",

@@ -10,6 +10,7 @@ import type {
   ThemeName,
 } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
+import { THEMES } from "../ui/theme";
 
 export type Row = Record<string, unknown>;
 
@@ -164,42 +165,19 @@ export class SideSource implements Source {
 
 // Differences as colours and words: green is faster, magenta slower, grey the same.
 
-interface Ramp {
-  faster: [string, string, string];
-  same: string;
-  slower: [string, string, string];
-}
-
-export const DELTAS: Readonly<Record<ThemeName, Ramp>> = {
-  light: {
-    faster: ["#b5dc8e", "#5a9a2f", "#2b6318"],
-    same: "#eceef1",
-    slower: ["#efb3d3", "#c2277f", "#80074f"],
-  },
-  dark: {
-    faster: ["#35561f", "#6fb53c", "#b9e795"],
-    same: "#2a313c",
-    slower: ["#6a2148", "#d8479b", "#f7a8d3"],
-  },
-};
-
 /** Within this nothing is called slower or faster. */
 const SAME_SHARE = 0.02;
 
 /** The colour of a change as a share of before; `full` is where the scale ends. */
 export function deltaColour(share: number, theme: ThemeName, full = 1): string {
-  const ramp = DELTAS[theme];
-  if (!Number.isFinite(share)) return (share > 0 ? ramp.slower : ramp.faster)[2];
-  if (Math.abs(share) <= SAME_SHARE) return ramp.same;
-  const steps = share > 0 ? ramp.slower : ramp.faster;
   const at = Math.abs(share) / full;
-  return steps[at < 0.4 ? 0 : at < 0.85 ? 1 : 2];
+  const step = Math.abs(share) <= SAME_SHARE ? 0 : at < 0.4 ? 1 : at < 0.85 ? 2 : 3;
+  return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
 /** The middle step: for bars, whose length says how much. */
 export function barColour(diff: number, theme: ThemeName): string {
-  const ramp = DELTAS[theme];
-  return diff === 0 ? ramp.same : (diff > 0 ? ramp.slower : ramp.faster)[1];
+  return THEMES[theme].delta[3 + 2 * Math.sign(diff)]!;
 }
 
 /** `+60 %`; without a before there is no share. */

@@ -5,10 +5,10 @@ import type { Frame, ThemeName } from "../protocol/source";
 import { betterOn, rgb } from "../stage/paints";
 import { fill, h } from "../ui/dom";
 import { formatDuration } from "../ui/formats";
+import { THEMES } from "../ui/theme";
 import {
   countWords,
   deltaColour,
-  DELTAS,
   deltaWords,
   noteOf,
   number,
@@ -169,8 +169,7 @@ export class Icicle extends WidePane {
   }
 
   private scale(): HTMLElement {
-    const ramp = DELTAS[this.theme];
-    const colours = [...[...ramp.faster].reverse(), ramp.same, ...ramp.slower];
+    const colours = THEMES[this.theme].delta;
     return h(
       "span",
       { class: "hta-diff-scale", role: "img", "aria-label": "green is faster, magenta slower" },

@@ -3,7 +3,7 @@
 import type { ChartSlot } from "../charts/chart";
 import { heatmapBins, heatmapFrame } from "../charts/grid";
 import { WITHIN_MS } from "../connection/answering";
-import { panelKind, withoutOwn } from "../facts/panels";
+import { METRICS, panelKind, withoutOwn } from "../facts/panels";
 import {
   asError,
   type Chosen,
@@ -165,16 +165,6 @@ function keyOf(id: string, selection: SelectionJson): string {
 
 // The heatmap below the timeline: the same window, one measure, chosen beside its title.
 
-/** In the order of the list. */
-const METRICS: readonly (readonly [id: string, text: string])[] = [
-  ["waiting", "waiting"],
-  ["busy", "GPU busy"],
-  ["compute", "compute"],
-  ["communication", "communication"],
-  ["exposed_communication", "exposed comm."],
-  ["idle", "idle"],
-];
-
 interface HeatmapWays {
   source: Source;
   signal: AbortSignal;
@@ -209,7 +199,7 @@ export class HeatmapView implements Content {
         "aria-label": "What the heatmap shows",
         on: { change: () => ways.setMetric(this.choice.value) },
       },
-      ...METRICS.map(([id, text]) => h("option", { value: id }, text)),
+      ...Object.entries(METRICS).map(([id, { label }]) => h("option", { value: id }, label)),
     );
     this.el = h("div", { class: "hta-heat" }, this.choice, slot.el);
     this.followMetric();

@@ -1,5 +1,6 @@
 /** Unions of a rank's device work by kind, for any window and mask of events. */
 
+import type { Metric } from "../facts/panels";
 import type { Reply, Scene } from "../protocol/source";
 import { Counter, coverOf } from "./cells";
 import { beyond } from "./collectives";
@@ -296,16 +297,6 @@ export class Counted {
 }
 
 // Activity of each rank's device: any of its measures, cut into bins.
-
-export const METRICS = [
-  "busy",
-  "compute",
-  "communication",
-  "exposed_communication",
-  "waiting",
-  "idle",
-] as const;
-export type Metric = (typeof METRICS)[number];
 
 const ALL = 7;
 

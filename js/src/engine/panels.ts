@@ -1,14 +1,12 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
-import { withoutOwn } from "../facts/panels";
+import { isMetric, METRICS, withoutOwn } from "../facts/panels";
 import type { PanelFrame, Reply, Requests, SelectionJson } from "../protocol/source";
 import {
   binEdges,
   busyTimes,
   heatmap,
   heatmapNote,
-  type Metric,
-  METRICS,
   ofAllTimes,
   overlaps,
   type Part,
@@ -37,10 +35,6 @@ type Make = (parts: Part[], top: number | null) => PanelFrame;
 interface Chosen {
   parts: Part[];
   missing: number[];
-}
-
-function isMetric(text: string): text is Metric {
-  return (METRICS as readonly string[]).includes(text);
 }
 
 export class Panels {
@@ -104,7 +98,9 @@ export class Panels {
 
   async heatmap({ start, end, metric, bins, ...request }: Requests["heatmap"]): Promise<Reply> {
     if (!isMetric(metric)) {
-      throw new Error(`no metric ${JSON.stringify(metric)}; they are ${METRICS.join(", ")}`);
+      throw new Error(
+        `no metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
+      );
     }
     if (!(end > start)) {
       throw new Error(`a window must end after it starts, not ${start} to ${end}`);

@@ -1,23 +1,12 @@
 /** Classes of events in a comparison, with their colours; codes as in Python. */
 
+import data from "../../../hta_widgets/facts/event_classes.json";
 import type { Classes, ClassLook, ClassParts, Frame, ThemeName } from "../protocol/source";
 
-/** By code, the same as in `hta_widgets/live/event_classes.py`. */
-export const CLASSES = [
-  "same",
-  "slower_1",
-  "slower_2",
-  "slower_3",
-  "faster_1",
-  "faster_2",
-  "faster_3",
-  "only_here",
-  "moved",
-  "replaced",
-  "not_compared",
-] as const;
+type EventClass = keyof typeof data.light;
 
-type EventClass = (typeof CLASSES)[number];
+/** By code. */
+export const CLASSES = Object.keys(data.light) as EventClass[];
 
 /** How many events have each class. */
 export interface ClassCounts {
@@ -37,36 +26,9 @@ export function countsOf(all: ClassCounts, pair: unknown): number[][] {
  * nearest two are told apart by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for
  * deuteranopes and protanopes too (Machado 2009); what has no partner has a form as well.
  */
-const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = {
-  light: {
-    same: "#b9c1cc",
-    slower_1: "#d666a8",
-    slower_2: "#c2277f",
-    slower_3: "#80074f",
-    faster_1: "#a8d678",
-    faster_2: "#4f8f28",
-    faster_3: "#2b6318",
-    only_here: "#12171e",
-    moved: "#3a5fd8",
-    replaced: "#e8a500",
-    not_compared: "#b9c1cc",
-  },
-  dark: {
-    same: "#56606c",
-    slower_1: "#a8487e",
-    slower_2: "#e05aa8",
-    slower_3: "#f7a8d3",
-    faster_1: "#3f6b22",
-    faster_2: "#6fb53c",
-    faster_3: "#b9e795",
-    only_here: "#eef1f5",
-    moved: "#6aa6ff",
-    replaced: "#ffd23f",
-    not_compared: "#56606c",
-  },
-};
+const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 
-const HATCHED: ReadonlySet<EventClass> = new Set(["only_here", "replaced"]);
+const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
 /** From here on longer by much, and by very much; as Python has them. */
 const THIRD = 4 / 3;
@@ -128,31 +90,7 @@ export interface ClassGroup {
 }
 
 /** What the legend names, from what is most to look at. */
-export const GROUPS: readonly ClassGroup[] = [
-  {
-    name: "slower",
-    words: "longer than its partner: by less than a third, less than twice as long, or more",
-    classes: ["slower_1", "slower_2", "slower_3"],
-  },
-  {
-    name: "faster",
-    words: "its partner is longer: by less than a third, less than twice as long, or more",
-    classes: ["faster_1", "faster_2", "faster_3"],
-  },
-  { name: "only here", words: "no partner on the other side", classes: ["only_here"] },
-  {
-    name: "replaced",
-    words: "other work below the same operator, on the other side",
-    classes: ["replaced"],
-  },
-  { name: "moved", words: "its partner is in another place of the step", classes: ["moved"] },
-  { name: "same", words: "its partner takes as long, but for the noise", classes: ["same"] },
-  {
-    name: "not compared",
-    words: "outside of the steps that are compared, or no call: ranges, Python functions, waits",
-    classes: ["not_compared"],
-  },
-];
+export const GROUPS = data.groups as readonly ClassGroup[];
 
 /** What classes take of a side's device work, from the legend's first to its last; null: nothing. */
 export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassParts | null {

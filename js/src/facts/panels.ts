@@ -1,5 +1,7 @@
 /** The catalogue of panels, as in `hta_widgets/panels/catalog.py`. */
 
+import causes from "../../../hta_widgets/facts/causes.json";
+import METRICS from "../../../hta_widgets/facts/metrics.json";
 import { EVERYTHING, readClauses, writeClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
@@ -135,17 +137,14 @@ export function isCounted(id: string): boolean {
   return look === "chart" || look === "table";
 }
 
-/** All there are, in the order in which they follow each other within a gap (`IDLE_CATEGORIES`). */
-export const CAUSES = [
-  "sync_wait",
-  "host_data_loading",
-  "host_operator",
-  "host_python",
-  "host_nothing",
-  "launch_call",
-  "launch_latency",
-  "kernel_wait",
-  "stream_wait",
-  "blocked",
-  "unknown",
-] as const;
+/** What the heatmap shows, in the order of the list. */
+export type Metric = keyof typeof METRICS;
+export { METRICS };
+
+export function isMetric(text: string): text is Metric {
+  return Object.hasOwn(METRICS, text);
+}
+
+/** All there are, in the order in which they follow each other within a gap. */
+export type Cause = keyof typeof causes;
+export const CAUSES = Object.keys(causes) as Cause[];

@@ -1,10 +1,11 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
+import type kinds from "../../../hta_widgets/facts/kinds.json";
 import type { Requests } from "../protocol.d";
 
 export type { Requests };
 
-export type Kind = "compute" | "communication" | "memory" | "sync" | "cpu" | "annotation" | "other";
+export type Kind = keyof typeof kinds;
 
 /** Half-open window of time. */
 export type Span = readonly [start: number, end: number];

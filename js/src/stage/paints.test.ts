@@ -31,7 +31,7 @@ describe.each(["light", "dark"] as const)("%s theme", (name) => {
     const paints = paintsOf(theme, KINDS, new Set());
     for (const [code, kind] of KINDS.entries()) {
       for (let shade = 0; shade < 3; shade += 1) {
-        const ground = rgb(theme.nameShades[kind][shade as 0 | 1 | 2]);
+        const ground = rgb(theme.nameShades[kind][shade]!);
         expect(contrast(rgb(paints.textOn[code * 3 + shade]!), ground)).toBeGreaterThan(4.5);
       }
     }

@@ -138,7 +138,7 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
   const lane = rgb(theme.lane);
   const bg = rgb(theme.bg);
   const colourOf = (kind: Kind, shade: number): Rgb => {
-    const colour = rgb(theme.nameShades[kind][shade as 0 | 1 | 2]);
+    const colour = rgb(theme.nameShades[kind][shade]!);
     return dimmed.has(kind) ? mix(colour, lane, DIMMED) : colour;
   };
   const ramp = (strength: (kind: Kind) => number, ground: Rgb, alpha: number): Ramp => {
@@ -191,12 +191,12 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
           ? theme.ink2
           : shade === 0
             ? theme.onKind[kind]
-            : betterOn(rgb(theme.nameShades[kind][shade as 0 | 1 | 2]), ["#ffffff", onDark(theme)]),
+            : betterOn(rgb(theme.nameShades[kind][shade]!), ["#ffffff", onDark(theme)]),
       ),
     ),
     waitFill: pack(rgb(theme.waitFill)),
     waitLine: pack(rgb(theme.waitLine)),
-    ribbon: rampOf(theme.waitRamp),
+    ribbon: rampOf(theme.waiting),
     lateFill: pack(rgb(theme.lateFill)),
     lateLine: pack(rgb(theme.late)),
     lastFill: pack(mix(rgb(theme.ink3), bg, 0.12)),

@@ -133,7 +133,7 @@ for (const theme of ["light", "dark"] as const) {
     const { event } = calls[at]![SLOW]!;
     await expect.poll(() => ribbonOf(SLOW, event.start)).toHaveLength(5);
     const [y] = ribbonOf(SLOW, event.start);
-    const { waitRamp } = THEMES[theme];
+    const { waiting: waitRamp } = THEMES[theme];
     await expect
       .poll(() => pixel(stage.xOf(event.start) + 0.5, y! + 2))
       .toBe(colour(waitRamp.at(-1)!));

@@ -1,5 +1,6 @@
 /** Kinds as chips: legend, share of the window in view, and a switch to dim a kind. */
 
+import KINDS from "../../../hta_widgets/facts/kinds.json";
 import type { Lateness, Stats } from "../protocol/decode";
 import type { Kind, Scene } from "../protocol/source";
 import { isMpi } from "../stage/lanes";
@@ -10,16 +11,6 @@ import { Popover } from "../ui/menu";
 import { type Context, Emitter } from "./context";
 
 const MORE_GAP = 6;
-
-const WORDS: Readonly<Record<Kind, string>> = {
-  compute: "kernels that compute",
-  communication: "NCCL, RCCL and other communication kernels",
-  memory: "copies and memsets on the device",
-  sync: "waiting of the host for the device",
-  cpu: "operators, runtime calls and threads of the host",
-  annotation: "ranges that the program named itself",
-  other: "everything else",
-};
 
 const STATES = [
   {
@@ -131,7 +122,7 @@ export class Legend {
       const share = stats?.kinds[kind];
       const text = share === undefined ? "" : formatShare(share);
       for (const chip of chips) {
-        chip.title = `${kindName(kind)}: ${WORDS[kind]}.${this.saying(text)} Click to dim.`;
+        chip.title = `${kindName(kind)}: ${KINDS[kind]}.${this.saying(text)} Click to dim.`;
         const value = chip.querySelector(".hta-share");
         if (value !== null && value.textContent !== text) value.textContent = text;
       }
@@ -233,7 +224,7 @@ export class Legend {
       {
         type: "button",
         class: "hta-chip",
-        title: `${kindName(kind)}: ${WORDS[kind]}. Click to dim.`,
+        title: `${kindName(kind)}: ${KINDS[kind]}. Click to dim.`,
         on: { click: () => this.toggleKind(kind) },
       },
       swatch(kind),
@@ -241,7 +232,7 @@ export class Legend {
         ? named(kindName(kind), "comm")
         : [h("span", {}, kindName(kind))]),
       h("span", { class: "hta-share" }),
-      long && h("span", { class: "hta-note" }, WORDS[kind]),
+      long && h("span", { class: "hta-note" }, KINDS[kind]),
     );
     this.chips.set(kind, [...(this.chips.get(kind) ?? []), chip]);
     return chip;

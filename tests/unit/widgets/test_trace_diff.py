@@ -2,7 +2,6 @@
 
 import base64
 import json
-import re
 import xml.etree.ElementTree as ET
 import zlib
 
@@ -16,7 +15,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
 from hta_widgets.export.page_diff import HeldSteps
-from hta_widgets.export.svg.drawing import COLOURS, GROUPS, class_parts
+from hta_widgets.export.svg.drawing import class_parts, looks
 from hta_widgets.live.comparison import BINS, PairTable
 from hta_widgets.live.event_classes import CLASSES, classes_of_pairs, rows_of_change
 from hta_widgets.tiles.cells import unpack
@@ -510,7 +509,7 @@ def test_one_pair_of_ranks_has_its_own_figures(changed_view, changed_sides):
 
 SVG = "{http://www.w3.org/2000/svg}"
 
-SLOWER = [COLOURS["light"][f"slower_{size}"] for size in (1, 2, 3)]
+SLOWER = [looks("light")[CLASSES.index(f"slower_{size}")].colour for size in (1, 2, 3)]
 
 COMPUTE = "#1f77c0"
 
@@ -541,7 +540,7 @@ def test_a_picture_has_the_colours_that_the_page_has(drawn_view, tmp_path):
     for name in ("slower", "only here", "same"):
         assert words.count(name) == 2, name
     assert all(ink(root, colour) > 0 for colour in SLOWER[-1:])
-    assert ink(root, COLOURS["light"]["same"]) > 2000
+    assert ink(root, looks("light")[CLASSES.index("same")].colour) > 2000
     # Kinds are left in the totals and their keys alone.
     by_change = ink(root, COMPUTE)
     assert "CPU" not in words[words.index("slower") : words.index("whole job")]
@@ -578,16 +577,6 @@ def test_pictures_lie_as_the_timelines_do(drawn_view, tmp_path):
     assert float(right.get("x")) == float(left.get("width")) + 12
     # Two of them would have no room there.
     assert [one.get("x") for one in narrow.findall(f"{SVG}svg")] == [None, None]
-
-
-def test_colours_and_legend_are_those_of_the_page(repo):
-    source = (repo / "js" / "src" / "facts" / "event_classes.ts").read_text("utf-8")
-    for theme, colours in COLOURS.items():
-        block = re.search(rf"{theme}: {{(.*?)}}", source, re.DOTALL)[1]
-        assert dict(re.findall(r'(\w+): "(#\w+)"', block)) == dict(colours)
-        assert list(colours) == list(CLASSES)
-    groups = re.findall(r'name: "([\w ]+)",\s+words: "[^"]+",\s+classes: \[([^\]]+)\]', source)
-    assert [(name, tuple(re.findall(r"\w+", of))) for name, of in groups] == list(GROUPS)
 
 
 def test_the_overview_holds_all_device_work_of_each_class(drawn_view):

@@ -1,0 +1,15 @@
+"""Facts that Python and the page (``js/src``) share, each in a JSON file of this folder."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+
+@cache
+def facts(name: str) -> Any:
+    """Return the content of ``NAME.json``, which callers leave as it is."""
+    return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes())

@@ -1,0 +1,32 @@
+"""The facts that Python and the page share: JSON in `hta_widgets/facts`."""
+
+from hta_widgets.facts import facts
+
+
+def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
+    light, dark = facts("tokens")["light"], facts("tokens")["dark"]
+    for theme in (light, dark):
+        assert list(theme) == list(light)
+        for group in ("kind", "onKind", "nameShades"):
+            assert list(theme[group]) == list(facts("kinds"))
+        assert {name: shades[0] for name, shades in theme["nameShades"].items()} == theme["kind"]
+
+
+def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
+    known = facts("event_classes")
+    assert list(known["light"]) == list(known["dark"])
+    listed = [name for group in known["groups"] for name in group["classes"]]
+    assert sorted(listed) == sorted(known["light"])
+    assert set(known["hatched"]) < set(listed)
+
+
+def test_every_cause_of_idleness_has_a_label_and_a_meaning():
+    for name, cause in facts("causes").items():
+        assert set(cause) == {"label", "meaning"}, name
+        assert all(cause.values()), name
+
+
+def test_metrics_have_a_ramp_and_name_kinds():
+    for metric in facts("metrics").values():
+        assert metric["ramp"] in facts("tokens")["light"]
+        assert set(metric["kinds"]) <= set(facts("kinds"))
