@@ -3,15 +3,16 @@
 from typing import TYPE_CHECKING
 
 from hta_widgets.analysis.annotations import kernels_by_annotation, user_annotation_breakdown
-from hta_widgets.analysis.busy import comm_comp_overlap, kernel_type_breakdown, temporal_breakdown
-from hta_widgets.analysis.clocks import clock_offsets
-from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
-from hta_widgets.analysis.collectives import (
-    collectives,
+from hta_widgets.analysis.busy import (
+    comm_comp_overlap,
     communication_by_group,
     communication_by_stream,
-    parallel_groups,
+    kernel_type_breakdown,
+    temporal_breakdown,
 )
+from hta_widgets.analysis.clocks import clock_offsets
+from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
+from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.copies import memory_bandwidth, memory_bandwidth_summary, with_counters
 from hta_widgets.analysis.critical.path import (
     critical_path,
@@ -20,6 +21,7 @@ from hta_widgets.analysis.critical.path import (
     with_critical_path,
 )
 from hta_widgets.analysis.diff_ops import diff_ops
+from hta_widgets.analysis.groups import parallel_groups
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
     device_idle_gaps,

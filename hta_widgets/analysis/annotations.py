@@ -11,7 +11,6 @@ from hta_widgets.analysis.host_stack import below_backward, nearest, nested_pare
 from hta_widgets.analysis.scope import (
     Part,
     Scope,
-    joined_columns,
     over_ranks,
     parts,
     result,
@@ -28,14 +27,6 @@ from hta_widgets.trace.traceset import TraceSet
 
 Source = Literal["auto", "device", "host"]
 _ANNOTATION = KINDS.index("annotation")
-
-#: Columns of `kernels_by_annotation`, and their dtypes.
-_ANNOTATED = {
-    **dict.fromkeys(("rank", "id", "start_ns", "dur_ns"), np.int64),
-    "name": str,
-    "stream": np.int32,
-    "annotation": str,
-}
 
 
 @scoped
@@ -63,16 +54,11 @@ def user_annotation_breakdown(
         One row per rank and name, by both: ``rank`` (int64)``, name`` (str)``, count, sum_ns``
         (int64)``, mean_ns`` (float64)``, min_ns, max_ns`` (int64)``, std_ns`` (float64; of the
         sample, 0 for one).
-
-    Notes
-    -----
-    HTA's ``get_gpu_user_annotation_breakdown``, without its limit on the number of names.
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _ranges_of, use_device))
-    names = ("rank", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns")
-    floats = {"mean_ns": np.float64, "std_ns": np.float64}
-    column = joined_columns([one for one, _, _ in found], names, name=object, **floats)
+    names = "rank name:s count sum_ns mean_ns:f min_ns max_ns std_ns:f"
+    column = stacked([one for one, _, _ in found], names)
     device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
     note = ""
     if not len(column["rank"]):
@@ -131,16 +117,13 @@ def kernels_by_annotation(
         dur_ns`` (int64)``, name`` (categorical)``, stream`` (int32)``, annotation`` (categorical,
         empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
         annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
-
-    Notes
-    -----
-    HTA's ``get_gpu_kernels_with_user_annotations``, which uses device ranges only.
     """
     if source not in ("auto", "device", "host"):
         raise TraceError(f"unknown source {source!r}", remedy="Choose 'auto', 'device' or 'host'.")
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _annotated, source))
-    columns = stacked([one.columns for one in found], _ANNOTATED)
+    names = "rank id start_ns dur_ns name:c stream:i annotation:c"
+    columns = stacked([one.columns for one in found], names)
     sources = dict(zip(chosen.ranks, (one.source for one in found), strict=True))
     annotations = sum(one.annotations for one in found)
     inside = int((columns["annotation"].codes > 0).sum())
@@ -186,8 +169,8 @@ def _annotated(part: Part, source: str) -> _Annotated:
     code, ranges = used_texts(table.name[found[found >= 0]], table.names)
     annotation[found >= 0] = code + 1
     columns = {
-        "rank": np.full(len(rows), part.rank, dtype=np.int64),
-        "id": rows.astype(np.int64),
+        "rank": part.rank,
+        "id": rows,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
         "name": used_texts(table.name[rows], table.names),

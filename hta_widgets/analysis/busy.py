@@ -1,30 +1,37 @@
-"""Device time by kind, its overlap, and totals of selected events."""
+"""Device time by kind, its overlap, by stream and process group, and totals of selected events."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.comm_events import bytes_of, known_bytes
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Parts,
     Scope,
+    by_column,
     categorical,
     count_kinds,
-    joined_columns,
+    on_hosts_note,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    stacked,
     statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.intervals import Intervals, intersect, subtract, total
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.intervals import Intervals, intersect, subtract, total, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -43,6 +50,18 @@ _TIMES = (
     "exposed_communication_ns",
     "exposed_memory_ns",
 )
+
+#: Figures of communication.
+_COMMUNICATION = "count communication_ns overlapped_ns exposed_ns overlap_share:f sum_ns max_ns"
+
+
+_GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
+_COLLECTIVE = "Collective name"
+_ELEMENTS = ("In msg nelems", "Out msg nelems")
+_DTYPE = "dtype"
+
+#: More elements than any message has; keeps products within int64.
+_MAX_ELEMENTS = 1 << 50
 
 
 @scoped
@@ -70,10 +89,6 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
           runs
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
-
-    Notes
-    -----
-    The definition is that of HTA's temporal breakdown, which counts waits on a stream as busy.
     """
     chosen = parts(traces, **scope)
     found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
@@ -94,9 +109,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
             **{name: column[name] for name in rest},
         },
         matched=count_kinds(chosen),
-        note="; ".join(
-            filter(None, [without_work(chosen.ranks, working), prelaunched_note(chosen)])
-        ),
+        note=(without_work(chosen.ranks, working), prelaunched_note(chosen)),
     )
 
 
@@ -144,8 +157,6 @@ def kernel_type_breakdown(
 
     Parameters
     ----------
-    include_memory : bool, default True
-        Whether copies and fills count.
     per_rank : bool, default False
         One row per rank and label instead; shares are of the rank.
 
@@ -158,10 +169,6 @@ def kernel_type_breakdown(
         - ``kernel_type`` (text): the label
         - ``sum_ns`` (int64)
         - ``share`` (float): of the sum of all rows, or of the rank's, 0..1
-
-    Notes
-    -----
-    Labels and definition as in the type table of HTA's GPU kernel breakdown.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -234,10 +241,6 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         ``.attrs["note"]`` lists ranks without communication kernels; `hta_widgets.taxonomy.add`
         adds rules for their names.
-
-    Notes
-    -----
-    The formula is that of HTA's communication computation overlap.
     """
     chosen = parts(traces, **scope)
     times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
@@ -275,14 +278,142 @@ def _silence(silent: Sequence[str], ranks: int) -> str:
     return f"no communication kernels matched{where}"
 
 
+@scoped
+def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return how long each device stream communicates, and how much of it computing hides.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and stream that communicates, in that order, int64 except for the share:
+
+        - ``rank, stream``; ``count`` of communication kernels
+        - ``communication_ns``: when any of them runs
+        - ``overlapped_ns``: the part during which the rank computes on any stream;
+          ``exposed_ns``: the rest
+        - ``overlap_share``: ``overlapped_ns`` of ``communication_ns``, 0..1
+        - ``sum_ns, max_ns``: of the kernels' durations
+
+    Notes
+    -----
+    Overlap is defined as in `comm_comp_overlap`, but by stream and with all compute of the rank,
+    selected or not. Times of streams that communicate at the same time add up to more than the
+    rank's.
+    """
+    chosen = parts(traces, **scope)
+    rows = [
+        (rank, *row)
+        for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True)
+        for row in found
+    ]
+    return result(
+        by_column(rows, f"rank stream {_COMMUNICATION}"),
+        matched=count_kinds(chosen, BUSY[:2]),
+        note=() if rows else ("no communication kernels matched", on_hosts_note(traces.values())),
+    )
+
+
+@scoped
+def communication_by_group(
+    traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
+) -> pd.DataFrame:
+    """Return how long each process group communicates, how exposed, and how many bytes.
+
+    Groups and sizes are read from the args of communication kernels, which PyTorch writes since
+    version 2.3.
+
+    Parameters
+    ----------
+    by_collective : bool, default False
+        One row per collective of a group, such as ``allreduce``.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and process group, in order of ranks, most time first:
+
+        - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
+          the file; text, empty if missing
+        - ``collective`` (text, with `by_collective`)
+        - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
+          in `communication_by_stream`
+        - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added
+          up; -1 if none is known; not cut by the window
+
+    Notes
+    -----
+    Sizes are elements times the size of their type, before any
+    algorithm; `collectives` has bandwidths.
+    """
+    chosen = parts(traces, **scope)
+    args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
+    of_ranks = over_ranks(chosen, _by_group, args)
+    rows = [
+        (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
+    ]
+    texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
+    note = ""
+    if not rows:
+        note = "no communication kernels matched"
+    elif not any(row[1] for row in rows):
+        note = "the files do not say which process group a kernel belongs to"
+    return result(
+        by_column(rows, f"rank {texts} {_COMMUNICATION} in_bytes out_bytes"),
+        matched=count_kinds(chosen, BUSY[:2]),
+        note=note,
+    )
+
+
+def _by_stream(part: Part) -> list[tuple[Any, ...]]:
+    rows = part.of_kinds("communication")
+    stream = part.table.stream[rows]
+    return [(one, *_spent(part, rows[stream == one])) for one in np.unique(stream).tolist()]
+
+
+def _by_group(part: Part, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Return labels, times and bytes of each group of a rank, most time first."""
+    rows = part.of_kinds("communication")
+    args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
+    labels = zip(*(args[key] for key in labelled), strict=True)
+    # Missing args count as empty text.
+    texts = [tuple("" if one is None else str(one) for one in event) for event in labels]
+    of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for place, text in enumerate(texts):
+        of_group[text].append(place)
+    sizes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
+    found = [
+        (*text, *_spent(part, rows[places]), *(known_bytes(size[places]) for size in sizes))
+        for text, places in of_group.items()
+    ]
+    return sorted(found, key=lambda row: -row[len(labelled) + 1])
+
+
+def _spent(part: Part, rows: Rows) -> tuple[float, ...]:
+    """Return the values of `_COMMUNICATION` of some kernels of a rank."""
+    start, end = part.clipped(rows)
+    pieces = union(start, end)
+    time, hidden = total(pieces), total(intersect(pieces, part.covered_by_all("compute")))
+    duration = end - start
+    share = hidden / time if time else float("nan")
+    return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
+
+
+def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
+    """Return the size of each message, -1 if unknown."""
+    count = numbers_of(elements)
+    size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
+    stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
+    return np.where(stated, np.where(stated, count, 0) * size, -1)
+
+
 def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
-    sums = _sum_up(parts(traces, selection))
-    by_name = _ordered(sums, ["kind", "name"])
+    every = _sum_up(parts(traces, selection))
+    by_name = _ordered(every, ["kind", "name"])
     shown = _records(by_name.head(most))
     return {
         "events": int(by_name["count"].sum()),
-        "kinds": _records(_ordered(sums, ["kind"])),
+        "kinds": _records(_ordered(every, ["kind"])),
         "names": [{**one, "short": short_name(one["name"])} for one in shown],
         "names_total": len(by_name),
     }
@@ -302,24 +433,22 @@ def _sum_up(chosen: Parts) -> pd.DataFrame:
     found = []
     for part in chosen:
         columns, code = statistics_by_name(part, part.rows)
-        device_ns = np.zeros_like(columns["sum_ns"])
         on_device = part.table.stream[part.rows] >= 0
-        np.add.at(device_ns, code, np.where(on_device, part.durations(part.rows), 0))
-        found.append({**columns, "device_ns": device_ns})
-    names = ("kind", "name", "count", "sum_ns", "min_ns", "max_ns", "device_ns")
-    return pd.DataFrame(joined_columns(found, names, name=object))
+        device_ns = np.where(on_device, part.durations(part.rows), 0)
+        found.append({**columns, "device_ns": sums(code, device_ns, len(columns["name"]))})
+    return pd.DataFrame(stacked(found, "kind name:s count sum_ns min_ns max_ns device_ns"))
 
 
-def _ordered(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Return one row per group, most time first, then most events, then by kind."""
     added = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max", "device_ns": "sum"}
-    frame = sums.groupby(keys, sort=False).agg(added).reset_index()
+    frame = every.groupby(keys, sort=False).agg(added).reset_index()
     order = np.lexsort((frame["kind"], -frame["count"], -frame["sum_ns"]))
     frame = frame.iloc[order].reset_index(drop=True)
     frame["kind"] = categorical(frame["kind"].to_numpy(), KINDS)
     frame.insert(list(frame).index("min_ns"), "mean_ns", frame["sum_ns"] / frame["count"])
     frame["host_ns"] = frame["sum_ns"] - frame["device_ns"]
-    counts = np.bincount(sums["kind"], sums["count"], len(KINDS)).astype(np.int64).tolist()
+    counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
     frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
     if not len(frame):
         frame.attrs["note"] = "no events are selected"

@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.comm_events import TOGETHER
-from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift, split
+from hta_widgets.analysis.matching import (
+    Matching,
+    counted,
+    matching,
+    recorded_shift,
+    shown_ranks,
+    split,
+)
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
@@ -88,9 +95,7 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     if not replace(chosen, ranks=None).is_everything:
         # Collectives with a selected event count.
         fit = _fit(match, match.spread(np.logical_or, member))
-    shown = np.array(
-        [chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], dtype=bool
-    )
+    shown = shown_ranks(traces, chosen)
     return result(
         {
             "rank": np.array(traces.ranks, dtype=np.int64)[shown],

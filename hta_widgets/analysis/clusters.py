@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Clock, stage_of
+from hta_widgets.analysis.collectives import Clock
+from hta_widgets.analysis.groups import stage_of
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -215,8 +216,6 @@ def rank_time_heatmap(
     metric : {"busy", "compute", "communication", "exposed_communication", "waiting", "idle"}
     bins : int, default 100
         The number of bins of the window; edges are rounded down to nanoseconds.
-    clock : {"host", "fitted"}, optional
-        The clock of the arrivals at collectives; as in `exposed_waits`.
     window : (start_ns, end_ns), optional
         The time range to divide. Default: the window of the selection, else the whole job.
 
@@ -347,8 +346,6 @@ def rank_clusters(
     max_clusters : int, default 16
         If there are more, the tolerance grows by half until there are not, or until only
         different stages are apart; outliers are still judged by the given tolerance.
-    clock : {"host", "fitted"}, optional
-        The clock of the arrivals. Default: as in `step_times`.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 

@@ -1,56 +1,29 @@
-"""Collectives over all ranks: arrivals, waits and bandwidths; times by stream and process group."""
+"""Collectives over all ranks: arrivals, waits and bandwidths."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.comm_events import (
-    OPERATIONS,
-    CommEvents,
-    Header,
-    bytes_of,
-    unsized,
-    unsized_note,
-)
-from hta_widgets.analysis.matching import (
-    Group,
-    Matching,
-    counted,
-    identified,
-    matching,
-    recorded_shift,
-    stated_rank,
-    world_size,
-)
+from hta_widgets.analysis.comm_events import OPERATIONS, unsized, unsized_note
+from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift
 from hta_widgets.analysis.scope import (
-    BUSY,
-    Part,
     Scope,
-    by_column,
     categorical,
-    count_kinds,
     narrowed,
     on_hosts_note,
     over_ranks,
-    parts,
     result,
     scoped,
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import number_runs, run_text
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
-from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.intervals import Covered, intersect, total, union
+from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.intervals import Covered, union
 from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -66,57 +39,6 @@ _SHARED = [
     for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 ]
 _WHOLE = [OPERATIONS.index(name) for name in ("broadcast", "reduce", "send_recv")]
-
-_TIMES: dict[str, type] = {
-    "count": np.int64,
-    "communication_ns": np.int64,
-    "overlapped_ns": np.int64,
-    "exposed_ns": np.int64,
-    "overlap_share": np.float64,
-    "sum_ns": np.int64,
-    "max_ns": np.int64,
-}
-
-_GROUP = ("Process Group Name", "Process Group Description", "Process Group Ranks")
-_COLLECTIVE = "Collective name"
-_ELEMENTS = ("In msg nelems", "Out msg nelems")
-_DTYPE = "dtype"
-
-#: More elements than any message has; keeps products within int64.
-_MAX_ELEMENTS = 1 << 50
-
-#: The purposes of process groups; ``all`` has every rank of the job.
-GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
-
-#: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
-#: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
-_WORDS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
-    ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
-    ("tensor", frozenset({"tp", "tensor"})),
-    ("context", frozenset({"cp", "context", "sp", "sequence", "ulysses"})),
-    ("expert", frozenset({"ep", "expert", "moe"})),
-    ("tensor", frozenset({"mp", "model"})),
-    ("all", frozenset({"default", "world"})),
-)
-
-_PARALLEL_GROUPS: dict[str, type] = {
-    "group": str,
-    "rank": np.int64,
-    "ranks": str,
-    "position": np.int64,
-    "size": np.int64,
-    "kind": np.int64,
-    "guessed": bool,
-    "description": str,
-    "operations": str,
-    "collectives": np.int64,
-    "time_ns": np.int64,
-    "bytes": np.int64,
-}
-
-_SEND_RECV = OPERATIONS.index("send_recv")
-_ALL_TO_ALL = OPERATIONS.index("all_to_all")
 
 
 @scoped
@@ -202,7 +124,7 @@ def collectives(
             "group_size": match.each(match.expected)[rows],
         },
         matched=matched,
-        note=_note(match, kept, matched, traces),
+        note=_notes(match, kept, matched, traces),
         copy=False,
         clock=name,
         matched_by=match.matched_by,
@@ -322,10 +244,9 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
 # --- what is missing -----------------------------------------------------------------------------
 
 
-def _note(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> str:
+def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> list[str]:
     if not matched["communication"]:
-        none = "no communication on a device is selected"
-        return "; ".join(filter(None, [none, on_hosts_note(traces.values())]))
+        return ["no communication on a device is selected", on_hosts_note(traces.values())]
     ranks = len(traces)
     parts = []
     if matched["alone"]:
@@ -347,335 +268,4 @@ def _note(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSe
             for mine, events in zip(match.of_trace, match.events, strict=True)
         )
     )
-    return "; ".join(filter(None, parts))
-
-
-@scoped
-def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how long each device stream communicates, and how much of it computing hides.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank and stream that communicates, in that order, int64 except for the share:
-
-        - ``rank, stream``; ``count`` of communication kernels
-        - ``communication_ns``: when any of them runs
-        - ``overlapped_ns``: the part during which the rank computes on any stream;
-          ``exposed_ns``: the rest
-        - ``overlap_share``: ``overlapped_ns`` of ``communication_ns``, 0..1
-        - ``sum_ns, max_ns``: of the kernels' durations
-
-    Notes
-    -----
-    Overlap is defined as in `comm_comp_overlap`, but by stream and with all compute of the rank,
-    selected or not. Times of streams that communicate at the same time add up to more than the
-    rank's.
-    """
-    chosen = parts(traces, **scope)
-    rows = [
-        (rank, *row)
-        for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True)
-        for row in found
-    ]
-    note = ["no communication kernels matched", on_hosts_note(traces.values())] if not rows else []
-    return result(
-        by_column(rows, {"rank": np.int64, "stream": np.int64, **_TIMES}),
-        matched=count_kinds(chosen, BUSY[:2]),
-        note="; ".join(filter(None, note)),
-    )
-
-
-@scoped
-def communication_by_group(
-    traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
-) -> pd.DataFrame:
-    """Return how long each process group communicates, how exposed, and how many bytes.
-
-    Groups and sizes are read from the args of communication kernels, which PyTorch writes since
-    version 2.3.
-
-    Parameters
-    ----------
-    by_collective : bool, default False
-        One row per collective of a group, such as ``allreduce``.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank and process group, in order of ranks, most time first:
-
-        - ``rank``; ``group, description, group_ranks``: the group's name, purpose and ranks as in
-          the file; text, empty if missing
-        - ``collective`` (text, with `by_collective`)
-        - ``count, communication_ns, overlapped_ns, exposed_ns, overlap_share, sum_ns, max_ns`` as
-          in `communication_by_stream`
-        - ``in_bytes, out_bytes`` (int64): the known sizes of this rank's input and output, added
-          up; -1 if none is known; not cut by the window
-
-    Notes
-    -----
-    Sizes are elements times the size of their type, before any
-    algorithm; `collectives` has bandwidths.
-    """
-    chosen = parts(traces, **scope)
-    args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
-    of_ranks = over_ranks(chosen, _by_group, args)
-    rows = [
-        (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
-    ]
-    names = ("group", "description", "group_ranks", "collective")[: len(args)]
-    texts: dict[str, type] = dict.fromkeys(names, str)
-    note = ""
-    if not rows:
-        note = "no communication kernels matched"
-    elif not any(row[1] for row in rows):
-        note = "the files do not say which process group a kernel belongs to"
-    return result(
-        by_column(
-            rows, {"rank": np.int64, **texts, **_TIMES, "in_bytes": np.int64, "out_bytes": np.int64}
-        ),
-        matched=count_kinds(chosen, BUSY[:2]),
-        note=note,
-    )
-
-
-def _by_stream(part: Part) -> list[tuple[Any, ...]]:
-    rows = part.of_kinds("communication")
-    stream = part.table.stream[rows]
-    return [(one, *_spent(part, rows[stream == one])) for one in np.unique(stream).tolist()]
-
-
-def _by_group(part: Part, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return labels, times and bytes of each group of a rank, most time first."""
-    rows = part.of_kinds("communication")
-    args = event_args(part.trace, rows, (*_GROUP, _COLLECTIVE, *_ELEMENTS, _DTYPE))
-    labels = zip(*(args[key] for key in labelled), strict=True)
-    # Missing args count as empty text.
-    texts = [tuple("" if one is None else str(one) for one in event) for event in labels]
-    of_group: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for place, text in enumerate(texts):
-        of_group[text].append(place)
-    sizes = [_bytes(args[elements], args[_DTYPE]) for elements in _ELEMENTS]
-    found = [
-        (*text, *_spent(part, rows[places]), *(_total(size[places]) for size in sizes))
-        for text, places in of_group.items()
-    ]
-    return sorted(found, key=lambda row: -row[len(labelled) + 1])
-
-
-def _spent(part: Part, rows: Rows) -> tuple[float, ...]:
-    """Return the values of `_TIMES` of some kernels of a rank."""
-    start, end = part.clipped(rows)
-    pieces = union(start, end)
-    time, hidden = total(pieces), total(intersect(pieces, part.covered_by_all("compute")))
-    duration = end - start
-    share = hidden / time if time else float("nan")
-    return len(rows), time, hidden, time - hidden, share, int(duration.sum()), int(duration.max())
-
-
-def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
-    """Return the size of each message, -1 if unknown."""
-    count = numbers_of(elements)
-    size = np.array([bytes_of(str(dtype)) for dtype in dtypes], dtype=np.int64)
-    stated = (count >= 0) & (count < _MAX_ELEMENTS) & (size > 0)
-    return np.where(stated, np.where(stated, count, 0) * size, -1)
-
-
-def _total(sizes: Ints) -> int:
-    """Add up the known sizes; -1 if none is known."""
-    known = sizes[sizes >= 0]
-    return int(known.sum()) if len(known) else -1
-
-
-@scoped
-def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the ranks and the purpose of each process group.
-
-    Groups are those that the files' headers list and those that communication kernels name. The
-    purpose is that of its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without one, it is
-    guessed:
-
-    - a group of every rank of the job is ``all``, which is certain;
-    - a group that only sends and receives is ``pipeline``;
-    - a group with all-to-all as at least half of its collectives is ``expert``;
-    - a group of adjacent ranks is ``tensor``;
-    - a group of ranks with equal distances is ``data``;
-    - others are ``unknown``, as are streams of kernels that name no group.
-
-    Parameters
-    ----------
-    selection : Selection, optional
-        Only this communication is counted; all groups are returned.
-
-    Returns
-    -------
-    DataFrame
-        One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
-        as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
-        ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
-        unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
-        ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
-        the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the
-        rank's operations in the group and their counts; ``collectives`` (int64), the number of
-        these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
-        (int64), the known sizes of their messages, added up, -1 if none is known.
-
-    Notes
-    -----
-    HTA has no process groups. The header's list is ``distributedInfo.pg_config`` of PyTorch.
-    """
-    chosen = parts(traces, **scope)
-    match = matching(traces)
-    numbers, groups, groups_of = _all_groups(match)
-    kinds = _kinds(match, numbers, groups)
-    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
-    places = [number_of[rank] for rank in chosen.ranks]
-    each = [(match.events[place], numbers[place], groups_of[place]) for place in places]
-    spent_of = over_ranks(chosen, _group_times, each=each)
-    rows: list[tuple[Any, ...]] = []
-    without_size: list[Counter[str]] = []
-    for place, of_rank in zip(places, spent_of, strict=True):
-        rank = stated_rank(match.traces[place])
-        for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
-            group, (kind, guessed) = groups[number], kinds[number]
-            members = ", ".join(run_text(run, "-") for run in number_runs(group.ranks))
-            position = group.ranks.index(rank) if rank in group.ranks else -1
-            rows.append(
-                (
-                    (-group.size, number, place), group.label, match.traces[place].rank, members,
-                    position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
-                    *spent,
-                )
-            )  # fmt: skip
-            without_size.append(unknown)
-    rows.sort(key=itemgetter(0))
-    if not chosen:
-        notes = ["no ranks are selected"]
-    elif not rows:
-        notes = ["neither headers nor communication kernels tell of process groups"]
-    else:
-        missing = match.missing_ranks
-        notes = [
-            f"files of {missing} ranks are missing" if missing else "",
-            unsized_note(without_size),
-        ]
-    columns = by_column((row[1:] for row in rows), _PARALLEL_GROUPS)
-    columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
-    return result(
-        columns,
-        matched={"groups": len(groups), **count_kinds(chosen, ("communication",))},
-        note="; ".join(filter(None, notes)),
-    )
-
-
-def stage_of(traces: TraceSet) -> dict[int, int]:
-    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one.
-
-    Ranks of different stages do different work, so they are not to be compared.
-    """
-    match = matching(traces)
-    numbers, groups, groups_of = _all_groups(match)
-    kinds = _kinds(match, numbers, groups)
-    found = {}
-    for own, trace in zip(groups_of, match.traces, strict=True):
-        rank = stated_rank(trace)
-        members = [groups[number].ranks for number in own if kinds[number][0] == "pipeline"]
-        found[trace.rank] = max((one.index(rank) for one in members if rank in one), default=0)
-    return found
-
-
-# --- process groups -------------------------------------------------------------------------------
-
-
-def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
-    """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
-
-    The last are, ascending, the groups of the rank's kernels and those that its header lists.
-    """
-    numbers, groups = identified(match.traces, match.events, match.headers)
-    groups_of = [set(own) for own in numbers]
-    by_members: dict[tuple[str, tuple[int, ...]], int] = {}
-    for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
-        for number, own in zip(mine, events.groups, strict=True):
-            if own.stream < 0:
-                by_members.setdefault((own.name, groups[number].ranks), number)
-                if not groups[number].description:
-                    groups[number].description = _described(match.headers[place], events, own.name)
-    for place, trace in enumerate(match.traces):
-        own_rank = stated_rank(trace)
-        for group in match.headers[place].groups:
-            name, ranks = group.name, group.ranks
-            if own_rank not in ranks:
-                continue
-            number = by_members.setdefault((name, ranks), len(groups))
-            if number == len(groups):
-                label = (
-                    name if all(one.label != name for one in groups) else f"{name} {list(ranks)}"
-                )
-                groups.append(Group(label, ranks, len(ranks), named=True))
-            groups_of[place].add(number)
-            groups[number].description = groups[number].description or group.description
-    return numbers, groups, [sorted(own) for own in groups_of]
-
-
-def _described(header: Header, events: CommEvents, name: str) -> str:
-    """Return a group's purpose in a file, from its header or the group's first event."""
-    for group in header.groups:
-        if group.name == name and group.ranks and group.description:
-            return group.description
-    return next((one.description for one in events.groups if one.name == name), "")
-
-
-def _kinds(
-    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[Group]
-) -> list[tuple[str, bool]]:
-    """Return the purpose of each group, and whether it is a guess."""
-    used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
-    for mine, events in zip(numbers, match.events, strict=True):
-        if len(events.rows):
-            group = np.array(mine, dtype=np.int64)[events.group]
-            np.add.at(used, (group, events.operation), 1)
-    listed = [len(group.ranks) for header in match.headers for group in header.groups]
-    world = max([world_size(match.headers), *listed])
-    return [_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
-
-
-def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
-    """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
-    everyone = group.named and 1 < group.size == world
-    words = set(re.findall(r"[a-z]+", group.description.lower()))
-    for kind, signs in _WORDS:
-        if words & signs and (kind != "all" or everyone):
-            return kind, False
-    if everyone:
-        return "all", False
-    count = int(used.sum())
-    if not group.named:
-        # Kernels alone do not suffice: NCCL's all-to-all sends and receives.
-        return "unknown", True
-    if count and used[_SEND_RECV] == count:
-        return "pipeline", True
-    if count and 2 * used[_ALL_TO_ALL] >= count:
-        return "expert", True
-    apart = np.unique(np.diff(np.array(sorted(group.ranks))))
-    if len(group.ranks) >= 2 and len(apart) == 1:
-        return ("tensor" if apart[0] == 1 else "data"), True
-    return "unknown", True
-
-
-def _group_times(
-    part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
-) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
-    """Return a rank's operations, times and bytes in each of `groups`, and its unknown types."""
-    selected = part.has(events.rows)
-    group = np.array(numbers, dtype=np.int64)[events.group]
-    found = []
-    for number in groups:
-        own = (group == number) & selected
-        often = Counter(events.operation[own].tolist())
-        operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
-        time_ns = total(union(*part.clipped(events.rows[own])))
-        spent = operations, int(own.sum()), time_ns, _total(events.size_bytes[own])
-        found.append((spent, unsized(events, own)))
-    return found
+    return parts

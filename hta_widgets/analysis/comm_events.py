@@ -134,7 +134,7 @@ class GroupName:
     description: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CommEvents:
     """The communication of one rank's device, by start, in times of its table."""
 
@@ -183,10 +183,10 @@ def comm_events(trace: Trace) -> CommEvents:
     labels = [
         value or _kernel_label(kernel) for value, kernel in zip(stated, args["kernel"], strict=True)
     ]
-    name, names = _coded(labels)
+    name, names = coded(labels)
     operation = np.array([_operation(label) for label in names], dtype=np.int64)[name]
     group, groups = _groups(trace, args)
-    dtype, dtypes = _coded(["" if value is None else str(value) for value in args["dtype"]])
+    dtype, dtypes = coded(["" if value is None else str(value) for value in args["dtype"]])
     bytes_each = np.array([bytes_of(text) for text in dtypes], dtype=np.int64)[dtype]
     has_dtype = np.array([bool(text) for text in dtypes], dtype=bool)[dtype]
     elements = np.maximum(numbers_of(args["In msg nelems"]), numbers_of(args["Out msg nelems"]))
@@ -206,25 +206,25 @@ def comm_events(trace: Trace) -> CommEvents:
             strict=True,
         )
     ]
-    content_code, content = _coded(contents)
+    content_code, content = coded(contents)
     return CommEvents(
-        rows,
-        table.start_ns[rows],
-        table.start_ns[rows] + table.dur_ns[rows],
-        name[like],
-        names,
-        operation[like],
-        group[like],
-        groups,
-        size[like],
-        content,
-        content_code[like],
-        sequence,
-        source[like],
-        target[like],
-        np.zeros(len(rows), dtype=np.int64),
-        np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
-        dtypes,
+        rows=rows,
+        start_ns=table.start_ns[rows],
+        end_ns=table.end_ns[rows],
+        name=name[like],
+        names=names,
+        operation=operation[like],
+        group=group[like],
+        groups=groups,
+        size_bytes=size[like],
+        content=content,
+        content_code=content_code[like],
+        sequence=sequence,
+        source=source[like],
+        target=target[like],
+        early=np.zeros(len(rows), dtype=np.int64),
+        unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
+        dtypes=dtypes,
     )
 
 
@@ -232,14 +232,14 @@ def _distinct(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]
     """Return each event's number among the distinct events, and the columns of these."""
     events = list(zip(*columns.values(), strict=True))
     try:
-        like, events = _coded(events)
+        like, events = coded(events)
     except TypeError:
         # A value is a list instead of a text, so events have no hash.
         like = np.arange(len(events))
     return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
 
-def _coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
+def coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
     """Return codes by first occurrence, and the values."""
     pool: dict[Any, int] = {}
     codes = [pool.setdefault(value, len(pool)) for value in values]
@@ -330,6 +330,12 @@ def bytes_of(dtype: str) -> int:
     return next((size for size, names in _BYTES.items() if re.fullmatch(names, name)), -1)
 
 
+def known_bytes(sizes: Ints) -> int:
+    """Add up the known sizes; -1 if none is known."""
+    known = sizes[sizes >= 0]
+    return int(known.sum()) if len(known) else -1
+
+
 def unsized(events: CommEvents, mine: Array) -> Counter[str]:
     """Count events of unknown size by the unknown type of their elements."""
     codes = events.unsized[mine] if len(events.unsized) else events.unsized
@@ -375,7 +381,7 @@ def _groups(trace: Trace, args: dict[str, list[Any]]) -> tuple[Ints, list[GroupN
         label = "" if name is None else str(name)
         keys.append((label, text, size, -1 if label or text else stream))
         purposes.setdefault(keys[-1], purpose if isinstance(purpose, str) else "")
-    codes, distinct = _coded(keys)
+    codes, distinct = coded(keys)
     config = {group.name: group.ranks for group in header_of(trace).groups if group.is_listed}
     return codes, [
         GroupName(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.launches import (
-    STATISTICS,
+    STATISTICS_COLUMNS,
     describe,
     held_ns,
     in_order,
@@ -35,6 +35,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.columns import CounterTable, Pool
 from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.grouping import sums
 from hta_widgets.trace.traceset import TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
@@ -182,15 +183,14 @@ def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
     other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
     """
-    types = {"rank": np.int64, "copy_kind": str, "time_ns": np.int64, "gb_per_s": np.float64}
-    return _bandwidth_frame(traces, scope, _rates, types)
+    return _bandwidth_frame(traces, scope, _rates, "rank copy_kind:c time_ns gb_per_s:f")
 
 
 def _rates(part: Part, copies: _Copies) -> dict[str, Any]:
     steps = _steps(copies)
     kept = settled(steps.code, steps.time_ns)
     return {
-        "rank": np.full(int(kept.sum()), part.rank),
+        "rank": part.rank,
         "copy_kind": (steps.code[kept], steps.kinds),
         "time_ns": steps.time_ns[kept] + part.trace.shift_ns,
         "gb_per_s": steps.gb_per_s[kept],
@@ -213,19 +213,9 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
           ``busy_ns`` (int64): that time
         - ``copies`` (int64): their number, with unknown rates too; ``size_bytes`` (int64): the sum
           of known sizes, which the window does not cut
-
-    Notes
-    -----
-    The statistics of HTA's memory bandwidth summary, which also counts rates that are left by
-    rounding.
     """
-    types = {
-        "rank": np.int64,
-        "copy_kind": str,
-        **dict.fromkeys((*STATISTICS, "time_weighted_mean"), np.float64),
-        **dict.fromkeys(("count", "busy_ns", "copies", "size_bytes"), np.int64),
-    }
-    return _bandwidth_frame(traces, scope, _summary, types)
+    columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
+    return _bandwidth_frame(traces, scope, _summary, f"rank copy_kind:c {columns}")
 
 
 def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
@@ -234,16 +224,14 @@ def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
     shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
     held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
     area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
-    size = np.zeros(groups, dtype=np.int64)
-    np.add.at(size, copies.code, np.maximum(copies.size_bytes, 0))
     return {
-        "rank": np.full(groups, part.rank),
+        "rank": part.rank,
         "copy_kind": (np.arange(groups), copies.kinds),
         **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
         "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
         "busy_ns": busy,
         "copies": np.bincount(copies.code, minlength=groups),
-        "size_bytes": size,
+        "size_bytes": sums(copies.code, np.maximum(copies.size_bytes, 0), groups),
     }
 
 
@@ -251,11 +239,11 @@ def _bandwidth_frame(
     traces: TraceSet,
     scope: Scope,
     columns_of: Callable[[Part, _Copies], dict[str, Any]],
-    types: dict[str, Any],
+    names: str,
 ) -> pd.DataFrame:
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _columns_and_counts, columns_of))
-    columns = stacked([one for one, _, _ in found], types)
+    columns = stacked([one for one, _, _ in found], names)
     kind = columns["copy_kind"]
     columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
     unknown = sum((one for _, one, _ in found), Counter[str]())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple, Unpack
 
@@ -31,7 +31,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.grouping import group_order
+from hta_widgets.trace.grouping import group_order, sums
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
@@ -55,15 +55,6 @@ _CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
 _STATS = ("mean_ns", "std_ns", "min_ns", "p25_ns", "p50_ns", "p75_ns", "max_ns")
-
-
-#: Columns of `device_idle_gaps` that are concatenated over ranks.
-_GAP_COLUMNS = {
-    **dict.fromkeys(("rank", "start_ns", "dur_ns", "next_id"), np.int64),
-    "next_name": str,
-    "launch_id": np.int64,
-    **{f"{name}_ns": np.int64 for name in IDLE_CATEGORIES},
-}
 
 
 @scoped
@@ -117,19 +108,19 @@ def device_idle_breakdown(
         - ``max_ns`` (int64): the maximum in one gap
     """
     chosen = parts(traces, **scope)
-    sums = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
-    found = dict(zip(chosen.ranks, sums, strict=True))
+    of_rank = over_ranks(chosen, _gap_sums, consecutive_kernel_delay_ns)
+    found = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {rank: one for rank, one in found.items() if one is not None}
     size = len(IDLE_CATEGORIES)
     idle, gaps, most = (joined([one[k] for one in working.values()]) for k in range(3))
-    of_rank = idle.reshape(-1, size).sum(axis=1).repeat(size)
+    whole = idle.reshape(-1, size).sum(axis=1).repeat(size)
     return result(
         {
             "rank": np.array(list(working), dtype=np.int64).repeat(size),
             "idle_category": categorical(np.tile(np.arange(size), len(working)), IDLE_CATEGORIES),
             "idle_ns": idle,
             "gaps": gaps,
-            "idle_share": idle / np.where(of_rank > 0, of_rank, np.nan),
+            "idle_share": idle / np.where(whole > 0, whole, np.nan),
             "max_ns": most,
         },
         matched=count_kinds(chosen),
@@ -172,17 +163,20 @@ def device_idle_gaps(
     of_rank = over_ranks(chosen, _longest_gaps, consecutive_kernel_delay_ns, top)
     found = dict(zip(chosen.ranks, of_rank, strict=True))
     working = {rank: one for rank, one in found.items() if one is not None}
-    column = stacked(list(working.values()), _GAP_COLUMNS)
+    pieces = " ".join(f"{name}_ns" for name in IDLE_CATEGORIES)
+    column = stacked(
+        list(working.values()), f"rank start_ns dur_ns next_id next_name:c launch_id {pieces}"
+    )
     if top is not None:
         order = np.argsort(-column["dur_ns"], kind="stable")[:top]
         column = {name: values[order] for name, values in column.items()}
-    pieces = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
+    spent = np.stack([column[f"{name}_ns"] for name in IDLE_CATEGORIES], axis=1)
     return result(
         {
             **{name: column[name] for name in ("rank", "start_ns", "dur_ns")},
-            "idle_category": categorical(pieces.argmax(axis=1), IDLE_CATEGORIES),
+            "idle_category": categorical(spent.argmax(axis=1), IDLE_CATEGORIES),
             **column,
-            "host_wait_ns": pieces[:, _HOST].sum(axis=1),
+            "host_wait_ns": spent[:, _HOST].sum(axis=1),
         },
         matched=count_kinds(chosen),
         note=without_work(chosen.ranks, working),
@@ -217,7 +211,7 @@ def _longest_gaps(part: Part, short_ns: int, top: int | None) -> dict[str, Any] 
         kept = np.sort(np.argsort(gaps.start - gaps.end, kind="stable")[:top])
         gaps = _Gaps(*(column[kept] for column in gaps))
     return {
-        "rank": np.full(len(gaps.start), part.rank),
+        "rank": part.rank,
         "start_ns": gaps.start + part.trace.shift_ns,
         "dur_ns": gaps.end - gaps.start,
         "next_id": gaps.next,
@@ -385,16 +379,9 @@ def _launch_calls(trace: Trace) -> Rows:
 def waiting_calls(trace: Trace) -> Rows:
     """Return the calls in which a host thread waits for its device."""
     table = trace.table
-    calls = [
-        code
-        for code, category in enumerate(table.categories.values)
-        if _CALL_CATEGORY.fullmatch(category)
-    ]
-    rows = np.flatnonzero(np.isin(table.category, calls))
-    waits = [
-        name for name in np.unique(table.name[rows]).tolist() if _WAITS.search(table.names[name])
-    ]
-    return rows[np.isin(table.name[rows], waits)]
+    calls = [k for k, text in enumerate(table.categories.values) if _CALL_CATEGORY.fullmatch(text)]
+    waits = [k for k, text in enumerate(table.names.values) if _WAITS.search(text)]
+    return np.flatnonzero(np.isin(table.category, calls) & np.isin(table.name, waits))
 
 
 @scoped
@@ -445,9 +432,8 @@ def idle_time_breakdown(
     The definition is HTA's. HTA measures gaps from the end of the previous kernel only, so they
     are negative if kernels of a stream overlap, and counts the start of a stream as ``other``.
     """
-    types = {"idle_ns": np.int64, "idle_share": np.float64, "gaps": np.int64}
-    delay_ns = consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_sums, types, delay_ns, streams)
+    columns, delay_ns = "idle_ns idle_share:f gaps", consecutive_kernel_delay_ns
+    return _stream_frame(traces, scope, _stream_sums, columns, delay_ns, streams)
 
 
 @scoped
@@ -473,21 +459,17 @@ def idle_interval_stats(
         - ``min_ns, p25_ns, p50_ns, p75_ns, max_ns`` (float): quartiles are interpolated
 
         Floats are NaN if there are too few gaps.
-
-    Notes
-    -----
-    The statistics that HTA shows with its idle time breakdown.
     """
-    types = {"count": np.int64, **dict.fromkeys(_STATS, np.float64)}
+    columns = "count " + " ".join(f"{name}:f" for name in _STATS)
     delay_ns = consecutive_kernel_delay_ns
-    return _stream_frame(traces, scope, _stream_statistics, types, delay_ns, streams)
+    return _stream_frame(traces, scope, _stream_statistics, columns, delay_ns, streams)
 
 
 def _stream_frame(
     traces: TraceSet,
     scope: Scope,
     function: Callable[[Ints, int, Ints], Columns],
-    types: Mapping[str, Any],
+    columns: str,
     short_ns: int,
     streams: Iterable[int] | None,
 ) -> pd.DataFrame:
@@ -495,8 +477,7 @@ def _stream_frame(
     chosen = parts(traces, **scope)
     wanted = None if streams is None else sorted({int(stream) for stream in streams})
     found = list(over_ranks(chosen, _stream_columns, function, short_ns, wanted))
-    keys = ("rank", "stream", "idle_category")
-    column = stacked(found, {**dict.fromkeys(keys, np.int64), **types})
+    column = stacked(found, f"rank stream idle_category {columns}")
     column["idle_category"] = categorical(column["idle_category"], _CATEGORIES)
     note = "no device work is selected: no stream has kernels or copies"
     return result(column, matched=count_kinds(chosen), note="" if len(column["rank"]) else note)
@@ -507,11 +488,11 @@ def _stream_columns(
     function: Callable[[Ints, int, Ints], Columns],
     short_ns: int,
     wanted: list[int] | None,
-) -> Columns:
+) -> dict[str, Any]:
     streams, cell, length = _stream_gaps(part, short_ns, wanted)
     size = len(_CATEGORIES)
     return {
-        "rank": np.full(len(streams) * size, part.rank),
+        "rank": part.rank,
         "stream": streams.repeat(size),
         "idle_category": np.tile(np.arange(size), len(streams)),
         **function(cell, len(streams) * size, length),
@@ -519,9 +500,7 @@ def _stream_columns(
 
 
 def _stream_sums(cell: Ints, cells: int, length: Ints) -> Columns:
-    size = len(_CATEGORIES)
-    time = np.zeros(cells, dtype=np.int64)
-    np.add.at(time, cell, length)
+    size, time = len(_CATEGORIES), sums(cell, length, cells)
     of_stream = time.reshape(-1, size).sum(axis=1).repeat(size)
     share = time / np.where(of_stream > 0, of_stream, np.nan)
     return {"idle_ns": time, "idle_share": share, "gaps": np.bincount(cell, minlength=cells)}

@@ -17,12 +17,12 @@ from hta_widgets.analysis.scope import (
     Scope,
     categorical,
     count_kinds,
-    joined_columns,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    stacked,
     statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
@@ -90,7 +90,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls named
     ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
-    blocks: list[dict[str, Array]] = []
+    blocks: list[dict[str, Any]] = []
     names: list[str] = []
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
@@ -109,7 +109,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         chosen = np.isin(kernels, part.rows)
         rows, launch_of = kernels[chosen], launch_of[chosen]
         block = {
-            "rank": np.full(len(rows), trace.rank),
+            "rank": trace.rank,
             "id": rows,
             "start_ns": table.start_ns[rows] + trace.shift_ns,
             "dur_ns": table.dur_ns[rows],
@@ -125,7 +125,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
             " asked for"
         )
-    column = joined_columns(blocks, ("rank", "id", "start_ns", "dur_ns", "launch_id"))
+    column = stacked(blocks, "rank id start_ns dur_ns launch_id")
     counters = _counters(args)
     columns: dict[str, Any] = {
         "rank": column["rank"],
@@ -142,7 +142,7 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         columns["flops"] = flops
     launched = int((column["launch_id"] >= 0).sum())
     matched = {"kernels": len(names), "launches": launched}
-    return result(columns, matched=matched, note="; ".join(notes))
+    return result(columns, matched=matched, note=notes)
 
 
 def _paired(trace: Trace) -> tuple[Rows, Rows]:
@@ -248,11 +248,6 @@ def kernel_breakdown(
     Durations of concurrent kernels add up. They are clipped to the window; a kernel counts if it
     overlaps the window.
 
-    Parameters
-    ----------
-    include_memory : bool, default True
-        Whether copies and fills are listed.
-
     Returns
     -------
     DataFrame
@@ -264,11 +259,6 @@ def kernel_breakdown(
         - ``count, sum_ns`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns`` (int64)
         - ``std_ns`` (float): standard deviation of a sample (ddof 1), 0 for one kernel
-
-    Notes
-    -----
-    The statistics of HTA's GPU kernel breakdown, without its group "others", whose minimum,
-    maximum, mean and deviation HTA computes from sums.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -287,8 +277,6 @@ def kernel_duration_by_rank(
 
     Parameters
     ----------
-    include_memory : bool, default True
-        Whether copies and fills are listed.
     top : int, optional
         Return only this many kernels, those with most time over all ranks.
 
@@ -300,10 +288,6 @@ def kernel_duration_by_rank(
         - ``rank`` (int64); ``name`` (text); ``kind`` (categorical)
         - ``count`` (int64)
         - ``mean_ns`` (float); ``min_ns, max_ns, sum_ns`` (int64)
-
-    Notes
-    -----
-    HTA draws these numbers as bars with its GPU kernel breakdown.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -334,10 +318,9 @@ def _kernel_frame(
 
 def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
-    names = ("rank", "kind", "name", "count", "sum_ns", "min_ns", "max_ns", "std_ns")
     found = list(over_ranks(chosen, _of_rank, kinds))
-    return pd.DataFrame(joined_columns(found, names, name=object, std_ns=np.float64))
+    return pd.DataFrame(stacked(found, "rank kind name:s count sum_ns min_ns max_ns std_ns:f"))
 
 
-def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Array]:
+def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Any]:
     return statistics_by_name(part, part.of_kinds(*kinds))[0]

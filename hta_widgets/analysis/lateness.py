@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Arrivals, computed_between
+from hta_widgets.analysis.host_stack import of_name
 from hta_widgets.analysis.matching import Matching
 from hta_widgets.analysis.scope import BUSY, over_ranks
 from hta_widgets.taxonomy import KINDS
@@ -189,7 +190,6 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))
     idle = subtract(whole, union(table.start_ns[busy], end[busy]))
-    codes = [k for k, name in enumerate(table.names.values) if loads_data(name)]
-    loads = np.isin(table.name, np.array(codes, dtype=np.int32)) & (table.stream < 0)
+    loads = of_name(trace, loads_data)
     loading = intersect(idle, union(table.start_ns[loads], end[loads]))
     return Covered(*loading), Covered(*subtract(idle, loading))

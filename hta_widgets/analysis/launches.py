@@ -17,7 +17,6 @@ from hta_widgets.analysis.scope import (
     Scope,
     categorical,
     count_kinds,
-    joined_columns,
     narrowed,
     over_ranks,
     parts,
@@ -29,22 +28,12 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
-from hta_widgets.trace.grouping import group_order, stable_order
+from hta_widgets.trace.grouping import group_order, stable_order, sums
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
 _NOTHING = "no device work is selected whose launch the files hold"
 
-#: Columns of `launch_stats`, and their dtypes.
-_LAUNCHES = {
-    "rank": np.int64,
-    "correlation": np.int64,
-    "kernel": str,
-    "kind": np.uint8,
-    "launch": str,
-    **dict.fromkeys(("stream", "cpu_dur_ns", "gpu_dur_ns", "launch_delay_ns"), np.int64),
-    **dict.fromkeys(("launch_id", "kernel_id"), np.int64),
-}
 T = TypeVar("T")
 _STILL = "the window holds nothing: no queue changes or lasts in it"
 
@@ -69,8 +58,6 @@ def launch_stats(
 
     Parameters
     ----------
-    include_memory : bool, default True
-        Whether launches of copies and fills count.
     selection : Selection, optional
         The device events to work on; all by default.
 
@@ -88,16 +75,15 @@ def launch_stats(
         - ``launch_id, kernel_id`` (int64): the two events
 
         ``.attrs["unlaunched"]`` counts selected device work whose launch the files do not hold.
-
-    Notes
-    -----
-    Durations and delay as in HTA's CUDA kernel launch statistics, which covers three of the calls
-    and does not name the kernel.
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
     found = list(over_ranks(chosen, _launches_of, kinds))
-    column = stacked([columns for columns, _ in found], _LAUNCHES)
+    column = stacked(
+        [columns for columns, _ in found],
+        "rank correlation kernel:c kind launch:c stream cpu_dur_ns gpu_dur_ns launch_delay_ns"
+        " launch_id kernel_id",
+    )
     column["kind"] = categorical(column["kind"], KINDS)
     return result(
         column,
@@ -122,7 +108,7 @@ def _launches_of(part: Part, kinds: Sequence[str]) -> tuple[dict[str, Any], int]
     call, work = call[order], work[order]
     call_end = table.start_ns[call] + table.dur_ns[call]
     columns = {
-        "rank": np.full(len(work), part.rank),
+        "rank": part.rank,
         "correlation": table.correlation[work],
         "kernel": used_texts(table.name[work], table.names),
         "kind": table.kind[work],
@@ -158,8 +144,6 @@ def launch_outliers(
     ----------
     runtime_cutoff_ns : int, default 50 000
     launch_delay_cutoff_ns : int, default 100 000
-    include_memory
-        As in `launch_stats`.
 
     Returns
     -------
@@ -168,11 +152,6 @@ def launch_outliers(
         outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64: outliers,
         and all launches of the kernel), ``share`` (count of launches), ``cpu_sum_ns, gpu_sum_ns,
         launch_delay_sum_ns`` (int64, of the outliers).
-
-    Notes
-    -----
-    Cutoffs and outliers as in HTA's CUDA kernel launch statistics, which draws them as
-    histograms. `launch_stats` has the single launches.
     """
     stats = launch_stats(traces, include_memory=include_memory, **scope)
     call, kernel, delay = (
@@ -292,8 +271,7 @@ def _of_queues(
     *args: Any,
 ) -> tuple[T, tuple[int, int, int]]:
     steps = part.once(("queue_steps", launches), partial(queue_steps, part, launches=launches))
-    low, high = (None if edge is None else edge - part.trace.shift_ns for edge in edges)
-    found = function(replace(part, low=low, high=high, plain=False), steps, *args)
+    found = function(part.within(*edges), steps, *args)
     return found, (len(steps.row) // 2, steps.unlaunched, steps.early)
 
 
@@ -320,24 +298,19 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         stream's next row. ``.attrs["unlaunched"]`` counts device work without a launch in the
         files, ``.attrs["early"]`` work that starts before its call by the files' clocks and
         therefore never waits.
-
-    Notes
-    -----
-    The definition is that of HTA's queue length time series, which knows a dozen calls by name
-    and has one row per event, in no particular order at an instant.
     """
     found, about = _over_queues(traces, scope, _series)
-    columns = joined_columns(found, ("rank", "stream", "time_ns", "queue_length"))
+    columns = stacked(found, "rank stream time_ns queue_length")
     return result(columns, **about, note="" if len(columns["rank"]) else _NOTHING)
 
 
-def _series(part: Part, steps: QueueSteps) -> dict[str, Ints]:
+def _series(part: Part, steps: QueueSteps) -> dict[str, Any]:
     time_ns = steps.time_ns
     if part.low is not None:
         time_ns = np.maximum(time_ns, part.low)
-    kept = settled(steps.code, time_ns) & _inside(part, time_ns)
+    kept = settled(steps.code, time_ns) & part.in_window(time_ns)
     return {
-        "rank": np.full(int(kept.sum()), part.rank),
+        "rank": part.rank,
         "stream": steps.streams[steps.code[kept]],
         "time_ns": time_ns[kept] + part.trace.shift_ns,
         "queue_length": steps.queue_length[kept],
@@ -362,25 +335,23 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
     ``time_weighted_mean`` for the usual length of a queue.
     """
     found, about = _over_queues(traces, scope, _statistics)
-    names = ("rank", "stream", *STATISTICS, "time_weighted_mean", "span_ns")
-    floats = dict.fromkeys((*STATISTICS[1:], "time_weighted_mean"), np.float64)
-    columns = joined_columns(found, names, **floats)
+    columns = stacked(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
     note = "" if len(columns["rank"]) else _NOTHING
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
         note = _STILL
     return result(columns, **about, note=note)
 
 
-def _statistics(part: Part, steps: QueueSteps) -> dict[str, Array]:
+def _statistics(part: Part, steps: QueueSteps) -> dict[str, Any]:
     groups = len(steps.streams)
     there = _within(part, steps)
     code, time_ns, length = (
         values[there] for values in (steps.code, steps.time_ns, steps.queue_length)
     )
-    inside = _inside(part, time_ns)
+    inside = part.in_window(time_ns)
     area, span = weighted(code, groups, length, held_ns(code, time_ns, part.low, part.high))
     return {
-        "rank": np.full(groups, part.rank),
+        "rank": part.rank,
         "stream": steps.streams,
         **describe(code[inside], groups, length[inside]),
         "time_weighted_mean": area / np.where(span > 0, span, np.nan),
@@ -405,15 +376,6 @@ def _within(part: Part, steps: QueueSteps) -> slice | Rows:
             high = int(np.searchsorted(time_ns, part.high, "left")) + 1
         found.append(np.arange(first + max(low, 0), min(first + high, last)))
     return np.concatenate(found)
-
-
-def _inside(part: Part, time_ns: Ints) -> Bools:
-    inside = np.ones(len(time_ns), dtype=bool)
-    if part.low is not None:
-        inside &= time_ns >= part.low
-    if part.high is not None:
-        inside &= time_ns < part.high
-    return inside
 
 
 @scoped
@@ -444,14 +406,10 @@ def time_blocked_on_full_queue(
 
         ``.attrs["note"]`` names queues that never reach `max_queue_length`, but spend 1 % of the
         trace or more within 2 % below it.
-
-    Notes
-    -----
-    The definition is that of HTA's time blocked on a full queue, which keeps one stream per rank.
     """
     found, about = _over_queues(traces, scope, _blocked, max_queue_length, launches=True)
-    names = ("rank", "stream", "duration_ns", "share", "trace_ns", "peak", "at_peak_ns")
-    column = joined_columns([columns for columns, _ in found], names, share=np.float64)
+    names = "rank stream duration_ns share:f trace_ns peak at_peak_ns"
+    column = stacked([columns for columns, _ in found], names)
     near = [text for _, texts in found for text in texts]
     return result(
         column, **about, note=_note(near, max_queue_length) if len(column["rank"]) else _NOTHING
@@ -460,17 +418,17 @@ def time_blocked_on_full_queue(
 
 def _blocked(
     part: Part, steps: QueueSteps, max_queue_length: int
-) -> tuple[dict[str, Array], list[str]]:
+) -> tuple[dict[str, Any], list[str]]:
     """Return a rank's columns, and descriptions of its queues that are nearly full for long."""
     groups, length = len(steps.streams), steps.queue_length
     held = held_ns(steps.code, steps.time_ns, part.low, part.high)
     peak = np.zeros(groups, dtype=np.int64)
     np.maximum.at(peak, steps.code, np.where(held > 0, length, 0))
-    duration, at_peak, nearly = np.zeros((3, groups), dtype=np.int64)
-    np.add.at(duration, steps.code, np.where(length >= max_queue_length, held, 0))
-    np.add.at(at_peak, steps.code, np.where(length == peak[steps.code], held, 0))
-    below = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
-    np.add.at(nearly, steps.code, np.where(below, held, 0))
+    near_limit = (length >= _NEARLY * max_queue_length) & (length < max_queue_length)
+    duration, at_peak, nearly = (
+        sums(steps.code, np.where(chosen, held, 0), groups)
+        for chosen in (length >= max_queue_length, length == peak[steps.code], near_limit)
+    )
     trace_ns = _trace_ns(part)
     almost = (duration == 0) & (nearly > 0) & (nearly >= _LONG * trace_ns)
     near = [
@@ -479,11 +437,11 @@ def _blocked(
         for at in np.flatnonzero(almost).tolist()
     ]
     columns = {
-        "rank": np.full(groups, part.rank),
+        "rank": part.rank,
         "stream": steps.streams,
         "duration_ns": duration,
         "share": duration / (trace_ns or np.nan),
-        "trace_ns": np.full(groups, trace_ns),
+        "trace_ns": trace_ns,
         "peak": peak,
         "at_peak_ns": at_peak,
     }
@@ -515,6 +473,7 @@ def _trace_ns(part: Part) -> int:
 
 #: Names of the statistics, as pandas' ``describe`` has them.
 STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
+STATISTICS_COLUMNS = "count " + " ".join(f"{name}:f" for name in STATISTICS[1:])
 
 
 def in_order(group: Array, groups: int, time_ns: Ints) -> Rows:

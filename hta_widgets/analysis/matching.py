@@ -140,6 +140,11 @@ def counted(match: Matching, chosen: Selection) -> tuple[Bools, dict[str, int]]:
     }
 
 
+def shown_ranks(traces: TraceSet, chosen: Selection) -> Bools:
+    """Return which ranks of a set are selected."""
+    return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
+
+
 def split(codes: Ints, count: int) -> list[Ints]:
     """Return the positions of each of the codes ``0 .. count-1``, ascending."""
     if not count:

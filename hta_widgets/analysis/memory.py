@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import zlib
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -18,7 +17,8 @@ import pandas as pd
 from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.event_args import numbers_of, record_args
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -36,14 +36,6 @@ _ARGS = {
     "Total Allocated": -1,
     "Total Reserved": -1,
     "Addr": -1,
-}
-
-_EVENT_COLUMNS = {
-    **dict.fromkeys(("rank", "time_ns"), np.int64),
-    "device": str,
-    **dict.fromkeys(("bytes", "total_allocated_bytes", "total_reserved_bytes"), np.int64),
-    **dict.fromkeys(("running_bytes", "address", "operator_id"), np.int64),
-    **dict.fromkeys(("operator", "pid", "tid"), object),
 }
 
 #: Uses of memory, in the order of PyTorch's numbers for them.
@@ -108,13 +100,13 @@ def memory_events(
             category: its name, empty for none
         ``pid, tid``
             category: the thread, as in the file
-
-    Notes
-    -----
-    The memory view of TensorBoard's profiler plugin shows these events.
     """
     blocks = [_events_of(part) for part in parts(traces, None, window, ranks)]
-    column = stacked(blocks, _EVENT_COLUMNS)
+    column = stacked(
+        blocks,
+        "rank time_ns device:c bytes total_allocated_bytes total_reserved_bytes running_bytes"
+        " address operator_id operator:s pid:s tid:s",
+    )
     for name in ("operator", "pid", "tid"):
         column[name] = pd.Categorical(pd.Series(column[name], dtype=str))
     amounts = column["bytes"]
@@ -139,16 +131,12 @@ def _events_of(part: Part) -> dict[str, Any]:
     for code in devices.values():
         running[device == code] = np.cumsum(args["Bytes"][device == code])
     time = table.time_ns[rows]
-    seen = np.ones(len(rows), dtype=bool)
-    if part.low is not None:
-        seen &= time >= part.low
-    if part.high is not None:
-        seen &= time < part.high
+    seen = part.in_window(time)
     rows, time = rows[seen], time[seen]
     operator = _operator_at(trace, rows, time)
     name = trace.table.name
     return {
-        "rank": np.full(len(rows), trace.rank),
+        "rank": trace.rank,
         "time_ns": time + trace.shift_ns,
         "device": (device[seen], list(devices)),
         "bytes": args["Bytes"][seen],
@@ -157,58 +145,24 @@ def _events_of(part: Part) -> dict[str, Any]:
         "running_bytes": running[seen],
         "address": args["Addr"][seen],
         "operator_id": operator,
-        "operator": _texts(names[name[row]] if row >= 0 else "" for row in operator.tolist()),
-        "pid": _texts(table.pid[row] for row in rows.tolist()),
-        "tid": _texts(table.tid[row] for row in rows.tolist()),
+        "operator": [names[name[row]] if row >= 0 else "" for row in operator.tolist()],
+        "pid": [table.pid[row] for row in rows.tolist()],
+        "tid": [table.tid[row] for row in rows.tolist()],
     }
-
-
-def _texts(values: Iterable[str]) -> Array:
-    return np.array(list(values), dtype=object)
-
-
-class _MemoryRecord(msgspec.Struct, gc=False):
-    args: dict[str, Any] | None = None
-
-
-_decode = msgspec.json.Decoder(_MemoryRecord).decode
 
 
 def _memory_args(trace: Trace, records: Ints) -> dict[str, Ints]:
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, list[Any]] = {}
     if trace.source is not None:
-        found = {record: _args(body) for record, body in trace.source.records(records)}
-    args = [found.get(record, {}) for record in records.tolist()]
+        values_of = record_args(list(_ARGS))
+        found = {record: values_of(body) for record, body in trace.source.records(records)}
+    nothing = [None] * len(_ARGS)
+    args = zip(*(found.get(record, nothing) for record in records.tolist()), strict=True)
+    columns = list(args) or [()] * len(_ARGS)
     return {
-        key: _whole([one.get(key, missing) for one in args], missing)
-        for key, missing in _ARGS.items()
+        key: numbers_of(values, missing)
+        for (key, missing), values in zip(_ARGS.items(), columns, strict=True)
     }
-
-
-def _args(body: bytes) -> dict[str, Any]:
-    try:
-        return _decode(body).args or {}
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # The strict decoder rejects control characters, and args that are not an object.
-        try:
-            event = json.loads(body.decode("utf-8", "replace"), strict=False)
-        except ValueError:
-            return {}
-        args = event.get("args") if isinstance(event, dict) else None
-        return args if isinstance(args, dict) else {}
-
-
-def _whole(values: list[Any], missing: int) -> Ints:
-    try:
-        return np.array(values, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array(
-            [
-                value if type(value) is int and -(1 << 63) <= value < 1 << 63 else missing
-                for value in values
-            ],
-            dtype=np.int64,
-        )
 
 
 def _device(kind: int, number: int) -> str:

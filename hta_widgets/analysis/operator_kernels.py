@@ -37,6 +37,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.grouping import sums
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -45,19 +46,6 @@ Text = TypeVar("Text", str, tuple[str, str])
 #: Copying calls, which HTA leaves out of the delays.
 _COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
 
-#: Columns of `operator_kernels`, and their dtypes.
-_KERNELS = {
-    "rank": np.int64,
-    "id": np.int64,
-    "name": str,
-    "kind": np.uint8,
-    "stream": np.int32,
-    "start_ns": np.int64,
-    "dur_ns": np.int64,
-    "operator": str,
-    "operator_id": np.int64,
-    **dict.fromkeys(("launch_id", "operator_delay_ns", "runtime_delay_ns"), np.int64),
-}
 _ANNOTATION = KINDS.index("annotation")
 
 
@@ -98,7 +86,11 @@ def operator_kernels(
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
-    whole = stacked(found, _KERNELS)
+    whole = stacked(
+        found,
+        "rank id name:c kind stream:i start_ns dur_ns operator:c operator_id launch_id"
+        " operator_delay_ns runtime_delay_ns",
+    )
     whole["kind"] = categorical(whole["kind"], KINDS)
     wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
     return result(
@@ -127,15 +119,15 @@ def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[s
     work, call, operator = work[below], call[below], operator[below]
     start, end = part.clipped(work)
     return {
-        "rank": np.full(len(work), part.rank, dtype=np.int64),
-        "id": work.astype(np.int64),
+        "rank": part.rank,
+        "id": work,
         "name": used_texts(table.name[work], table.names),
         "kind": table.kind[work],
         "stream": table.stream[work],
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
         "operator": used_texts(table.name[operator], table.names),
-        "operator_id": operator.astype(np.int64),
+        "operator_id": operator,
         "launch_id": call,
         "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
         "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
@@ -202,7 +194,7 @@ class _Delays:
 
     rank: int
     texts: list[tuple[str, str]]
-    sums: tuple[Ints, Ints, Ints]
+    sums: list[Ints]
     operators: int
     kernels: int
 
@@ -231,10 +223,8 @@ def _delays_of(part: Part, prefix: str) -> _Delays:
     )
     call, start = call[work[first]], table.start_ns
     delays = start[call] - start[operator[first]], start[work[first]] - start[call]
-    sums = np.zeros((3, len(texts)), dtype=np.int64)
-    for total, values in zip(sums, (np.ones_like(group), *delays), strict=True):
-        np.add.at(total, group, values)
-    return _Delays(part.rank, texts, (sums[0], sums[1], sums[2]), int(members.sum()), len(work))
+    found = [sums(group, values, len(texts)) for values in (np.ones_like(group), *delays)]
+    return _Delays(part.rank, texts, found, int(members.sum()), len(work))
 
 
 def _by_frequency(
@@ -305,11 +295,6 @@ def frequent_kernel_sequences(
     See Also
     --------
     hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
-
-    Notes
-    -----
-    HTA's ``get_frequent_cuda_kernel_sequences``, whose `top_k` limits only the patterns that are
-    drawn and marked.
     """
     find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
     chosen = parts(traces, **scope)
@@ -383,9 +368,8 @@ def find_patterns(
     texts, group = _by_frequency(
         part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
-    kernel_ns, operator_ns = np.zeros((2, len(texts)), dtype=np.int64)
-    np.add.at(kernel_ns, np.repeat(group, size), np.maximum(part.durations(work), 0))
-    np.add.at(operator_ns, group, part.durations(occurrences))
+    kernel_ns = sums(np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts))
+    operator_ns = sums(group, part.durations(occurrences), len(texts))
     return Patterns(
         part.rank,
         texts[:top_k],

@@ -26,22 +26,23 @@ from hta_widgets.analysis.scope import (
     Part,
     Scope,
     categorical,
-    joined_columns,
     narrowed,
     over_ranks,
     parts,
     prelaunched_note,
     result,
     scoped,
+    stacked,
 )
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.grouping import sums
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Overlapping, index_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-_Found = tuple[dict[str, Array], dict[str, int]]
+_Found = tuple[dict[str, Any], dict[str, int]]
 
 _MEASURES = ("count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns")
 
@@ -98,20 +99,14 @@ def operators(
         ``.attrs["unattributed"]`` the part in no row: ``unlinked_ns`` (no launching call in the
         file), ``outside_operators_ns`` and ``not_selected_ns``. These and the device self times
         add up to ``device_ns``.
-
-    Notes
-    -----
-    The operator view of TensorBoard's profiler plugin has these columns. HTA has none of this.
     """
     chosen = narrowed(traces, **scope)
     lasting = replace(chosen, start_ns=None, end_ns=None)
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_within_window, keys=keys, annotations=annotations)
     found = list(over_ranks(parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
-    texts = dict.fromkeys(keys, object)
-    frame = pd.DataFrame(
-        joined_columns([block for block, _ in found], ("rank", *keys, *_MEASURES), **texts)
-    )
+    names = " ".join(["rank", *(f"{key}:s" for key in keys), *_MEASURES])
+    frame = pd.DataFrame(stacked([block for block, _ in found], names))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
@@ -142,9 +137,7 @@ def _within_window(
     if window_ns == (None, None):
         find = partial(_of_rank, part, keys, annotations=annotations)
         return part.once(("operators", *keys, annotations), find)
-    low, high = (None if edge is None else edge - part.trace.shift_ns for edge in window_ns)
-    cut = replace(part, low=low, high=high, plain=False)
-    return _of_rank(cut, keys, annotations=annotations)
+    return _of_rank(part.within(*window_ns), keys, annotations=annotations)
 
 
 def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
@@ -160,8 +153,7 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
 
     start, end = _within(part, work)
     time, linked, position = end - start, there.calls >= 0, there.innermost
-    device = np.zeros(len(of_tree), dtype=np.int64)
-    np.add.at(device, position[position >= 0], time[position >= 0])
+    device = sums(position[position >= 0], time[position >= 0], len(of_tree))
     own = alone = below = device
     if len(members):
         start, end = _within(part, of_tree)
@@ -180,13 +172,13 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
         "device_total_ns": below[members] * outermost,
         "device_self_ns": device[members],
     }
-    sums = pd.DataFrame(measures).groupby(group).sum()
-    shown = ((sums["count"] > 0) | (sums["device_total_ns"] > 0)).to_numpy()
+    by_group = pd.DataFrame(measures).groupby(group).sum()
+    shown = ((by_group["count"] > 0) | (by_group["device_total_ns"] > 0)).to_numpy()
     first = np.unique(group, return_index=True)[1][shown]
     columns = {
-        "rank": np.full(len(first), part.rank),
+        "rank": part.rank,
         **{key: texts[key].iloc[first].to_numpy(dtype=object) for key in keys},
-        **{key: sums[key].to_numpy()[shown] for key in measures},
+        **{key: by_group[key].to_numpy()[shown] for key in measures},
     }
     counts = {
         "all_operators": len(tree.rows),
@@ -199,10 +191,6 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
         "not_selected_ns": int(device.sum() - device[members].sum()),
     }
     return columns, counts
-
-
-def _names(trace: Trace, rows: Rows) -> pd.Categorical:
-    return categorical(trace.table.name[rows], trace.table.names.values)
 
 
 def _input_shapes(trace: Trace, rows: Rows) -> list[str]:
@@ -251,7 +239,7 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
 
 
 _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
-    "name": _names,
+    "name": lambda trace, rows: categorical(trace.table.name[rows], trace.table.names.values),
     "input_shapes": _input_shapes,
     "call_stack": _call_stacks,
 }

@@ -53,6 +53,13 @@ class Scope(TypedDict, total=False):
 #: How docstrings describe the parameters that analyses share.
 _SHARED = {
     "traces": "traces : TraceSet\n",
+    "clock": """clock : {"host", "fitted"}, optional
+    The clock of the arrivals at collectives. Default: that of the set, or the fitted one if ends
+    of collectives disagree clearly more on the recorded clock than on the fitted one.
+""",
+    "include_memory": """include_memory : bool, default True
+    Whether copies and fills count.
+""",
     "selection": """selection : Selection, optional
     The events to work on; all by default.
 """,
@@ -66,7 +73,7 @@ _SHARED = {
 
 
 def scoped(function: Function) -> Function:
-    """Show the keywords of `Scope` in the signature and the docstring of an analysis.
+    """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
     Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
     own text.
@@ -86,7 +93,8 @@ def scoped(function: Function) -> Function:
     missing = {
         name: text
         for name, text in _SHARED.items()
-        if not re.search(rf"^(\w+, )*{name}\b.*( :|$)", described, re.MULTILINE)
+        if name in {*signature.parameters, *Scope.__annotations__}
+        and not re.search(rf"^(\w+, )*{name}\b.*( :|$)", described, re.MULTILINE)
     }
     described = missing.pop("traces", "") + described + "".join(missing.values())
     title = title or "\nParameters\n----------\n"
@@ -140,14 +148,15 @@ class Part:
 
     def of_kinds(self, *kinds: str) -> Rows:
         """Return the selected events of these kinds, ascending."""
-        return self.once(("rows", kinds), lambda: self._of_kinds(kinds))
 
-    def _of_kinds(self, kinds: tuple[str, ...]) -> Rows:
-        if self.plain:
-            return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
-        wanted = np.zeros(len(KINDS), dtype=bool)
-        wanted[[KINDS.index(kind) for kind in kinds]] = True
-        return self.rows[wanted[self.kinds]]
+        def find() -> Rows:
+            if self.plain:
+                return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
+            wanted = np.zeros(len(KINDS), dtype=bool)
+            wanted[[KINDS.index(kind) for kind in kinds]] = True
+            return self.rows[wanted[self.kinds]]
+
+        return self.once(("rows", kinds), find)
 
     def has(self, rows: Rows) -> Bools:
         """Return whether each of some events is selected."""
@@ -218,13 +227,28 @@ class Part:
         """Return the times in the window at which a selected event of these kinds runs."""
         if self.plain:
             return self.covered_by_all(*kinds)
-        return self.once(("covered", kinds), lambda: self._covered(kinds))
 
-    def _covered(self, kinds: tuple[str, ...]) -> Intervals:
-        whole = self.whole
-        if whole is not self:
-            return clip(whole.covered(*kinds), self.low, self.high)
-        return union(*self.clipped(self.of_kinds(*kinds)))
+        def find() -> Intervals:
+            if self.whole is not self:
+                return clip(self.whole.covered(*kinds), self.low, self.high)
+            return union(*self.clipped(self.of_kinds(*kinds)))
+
+        return self.once(("covered", kinds), find)
+
+    def within(self, low: int | None, high: int | None) -> Part:
+        """Return the part with another window, on the set's clock, that cuts the same events."""
+        shift = self.trace.shift_ns
+        low, high = (None if edge is None else edge - shift for edge in (low, high))
+        return replace(self, low=low, high=high, plain=False)
+
+    def in_window(self, time_ns: Ints) -> Bools:
+        """Return which times of the table are in the window."""
+        inside = np.ones(len(time_ns), dtype=bool)
+        if self.low is not None:
+            inside &= time_ns >= self.low
+        if self.high is not None:
+            inside &= time_ns < self.high
+        return inside
 
     def covered_by_all(self, *kinds: str) -> Intervals:
         """Return the times in the window at which any event of these kinds runs, selected or not.
@@ -515,12 +539,13 @@ def result(
     columns: Mapping[str, Any],
     *,
     matched: Mapping[str, int],
-    note: str = "",
+    note: str | Iterable[str] = "",
     copy: bool = True,
     **attrs: Any,
 ) -> pd.DataFrame:
-    """Return a frame of `columns`, in their order and with their dtypes."""
+    """Return a frame of `columns`, in their order and with their dtypes, and its attributes."""
     frame = pd.DataFrame(dict(columns), copy=copy)
+    note = note if isinstance(note, str) else "; ".join(filter(None, note))
     frame.attrs["matched"] = {key: int(count) for key, count in matched.items()}
     if note or not len(frame):
         frame.attrs["note"] = note or "no events match"
@@ -535,45 +560,54 @@ def joined(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     return np.concatenate(arrays).astype(dtype, copy=False)
 
 
-def stacked(blocks: Sequence[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """Concatenate the columns of one block per rank.
-
-    Blocks hold a column of dtype ``str`` as codes and strings; the result is categorical.
-    """
-    columns: dict[str, Any] = {}
-    for name, dtype in dtypes.items():
-        values = [block[name] for block in blocks]
-        if dtype is str:
-            pool = Pool()
-            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
-            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
-            columns[name] = categorical(joined(codes, np.int32), pool.values)
-        else:
-            columns[name] = joined(values, dtype)
-    return columns
-
-
-def joined_columns(
-    blocks: Sequence[Mapping[str, Array]], names: Iterable[str], **dtypes: Any
-) -> dict[str, Array]:
-    """Concatenate the columns of one block per rank: int64, or the dtypes given by name."""
-    return stacked(blocks, {name: dtypes.get(name, np.int64) for name in names})
-
-
-_DTYPES = {"": np.int64, "f": np.float64, "b": np.bool_, "u": np.uint64, "s": object}
+#: Dtypes of columns by the letter behind their names.
+_DTYPES: dict[str, Any] = {
+    "": np.int64,
+    "i": np.int32,
+    "u": np.uint64,
+    "f": np.float64,
+    "b": np.bool_,
+    "s": object,
+    "t": str,
+    "c": "category",
+}
 
 
 def dtypes_of(columns: str) -> dict[str, Any]:
-    """Return the dtypes of columns such as ``"rank mean_ns:f"``.
-
-    They are int64; with a suffix, ``:f`` float64, ``:b`` bool, ``:u`` uint64, ``:s`` text.
-    """
+    """Return the dtypes of columns such as ``"rank mean_ns:f"``; without a letter it is int64."""
     pairs = (column.partition(":") for column in columns.split())
-    return {name: _DTYPES[kind] for name, _, kind in pairs}
+    return {name: _DTYPES[letter] for name, _, letter in pairs}
 
 
-def by_column(rows: Iterable[Sequence[Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return rows, with values in the order of `dtypes`, as columns of these dtypes."""
+def stacked(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]:
+    """Concatenate the columns of one block per rank, see `dtypes_of`.
+
+    A single value fills its block. Blocks hold categories as codes and strings.
+    """
+    sizes = [
+        next(len(one) for one in block.values() if isinstance(one, np.ndarray)) for block in blocks
+    ]
+    whole: dict[str, Any] = {}
+    for name, dtype in dtypes_of(columns).items():
+        values = [block[name] for block in blocks]
+        if dtype == "category":
+            pool = Pool()
+            numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
+            codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
+            whole[name] = categorical(joined(codes, np.int32), pool.values)
+            continue
+        arrays = [
+            np.broadcast_to(np.asarray(one, dtype), size)
+            for one, size in zip(values, sizes, strict=True)
+        ]
+        found = joined(arrays, dtype)
+        whole[name] = pd.Series(found, dtype=object) if dtype is object else found
+    return whole
+
+
+def by_column(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
+    """Return rows as columns, see `dtypes_of`."""
+    dtypes = dtypes_of(columns)
     values = list(zip(*rows, strict=True)) or [()] * len(dtypes)
     return {
         name: pd.Series(column, dtype=object) if dtype is object else np.array(column, dtype)

@@ -18,16 +18,17 @@ from hta_widgets.analysis.scope import (
     Parts,
     Scope,
     count_kinds,
-    joined_columns,
     over_ranks,
     part_of,
     parts,
     result,
     scoped,
+    stacked,
 )
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
+from hta_widgets.trace.grouping import sums
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
 from hta_widgets.trace.names import short_name
@@ -70,9 +71,6 @@ def step_times(
 
     Parameters
     ----------
-    clock : {"host", "fitted"}, optional
-        Clock for the order of arrivals. Default: the clock of the set, or the fitted one if the
-        ends of collectives clearly disagree on the recorded clock.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; steps and device work are clipped to it.
     ranks : iterable of int, optional
@@ -105,8 +103,7 @@ def step_times(
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
-    names = ("rank", "step", "start_ns", "dur_ns", *DEVICE_TIMES, "whole")
-    column = joined_columns(found, names, whole=np.bool_)
+    column = stacked(found, f"rank step start_ns dur_ns {' '.join(DEVICE_TIMES)} whole:b")
     whole = column.pop("whole")
     column["own_ns"] = column["dur_ns"] - column["exposed_wait_ns"]
     deviations = {}
@@ -120,7 +117,7 @@ def step_times(
     return result(
         {**column, **deviations},
         matched={"steps": len(column["step"]), **count_kinds(chosen)},
-        note="; ".join(filter(None, (_note(without, len(chosen)), _cut_note(whole)))),
+        note=(_note(without, len(chosen)), _cut_note(whole)),
         clock=waits.clock,
     )
 
@@ -174,7 +171,7 @@ def clipped_steps(trace: Trace) -> Ints:
     return np.unique(number[[row for row in rows.tolist() if CLIPPED in trace.args(row)]])
 
 
-def _of_rank(part: Part, waits: RankWaits) -> dict[str, Array]:
+def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
     numbers, start, end = host_steps(part)
     trace = part.trace
     code = np.empty(0, dtype=np.int64)
@@ -185,7 +182,7 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Array]:
     known = times["device_start_ns"] >= 0
     times["device_start_ns"] = np.where(known, times["device_start_ns"] + trace.shift_ns, -1)
     return {
-        "rank": np.full(len(numbers), part.rank, dtype=np.int64),
+        "rank": part.rank,
         "step": numbers,
         "start_ns": start + trace.shift_ns,
         "dur_ns": end - start,
@@ -200,13 +197,10 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     number_of = step_numbers(part.trace)
     rows = part.rows[number_of[table.name[part.rows]] >= 0]
     rows = rows[table.stream[rows] < 0]
-    numbers, inverse = np.unique(number_of[table.name[rows]], return_inverse=True)
     start, end = part.clipped(rows)
-    first = np.full(len(numbers), np.iinfo(np.int64).max)
-    last = np.full(len(numbers), np.iinfo(np.int64).min)
-    np.minimum.at(first, inverse, start)
-    np.maximum.at(last, inverse, end)
-    return numbers.astype(np.int64), first, last
+    ranges = pd.DataFrame({"start": start, "end": end}).groupby(number_of[table.name[rows]])
+    steps = ranges.agg({"start": "min", "end": "max"})
+    return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
 
 
 def step_numbers(trace: Trace) -> Ints:
@@ -299,9 +293,7 @@ class _Apart:
 
     def lengths(self, pieces: Intervals) -> Ints:
         """Return the covered time of each range."""
-        found = np.zeros(self._count, dtype=np.int64)
-        np.add.at(found, pieces.start // self._width, pieces.end - pieces.start)
-        return found
+        return sums(pieces.start // self._width, pieces.end - pieces.start, self._count)
 
 
 _LOADING = re.compile(r"enumerate\(DataLoader\)|^data_?load(ing|er)?$", re.IGNORECASE)
@@ -349,17 +341,12 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of
           that phase and step, and that as a share of the median, NaN where it is 0; NaN of
           steps that the window cuts
-
-    Notes
-    -----
-    HTA has no such analysis. `step_times` has whole steps and the activities of devices.
     """
     chosen = parts(traces, **scope)
     phases = _phases(traces)
     place = {name: number for number, name in enumerate(phases)}
     found = list(over_ranks(chosen, _phases_of_rank, place))
-    names = ("phase", "rank", "step", "start_ns", "dur_ns", "whole")
-    column = joined_columns(found, names, whole=np.bool_)
+    column = stacked(found, "phase rank step start_ns dur_ns whole:b")
     whole = column.pop("whole")
     pairs = np.stack([column["phase"], column["step"]])
     together = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
@@ -513,14 +500,12 @@ def _phases_of_rank(part: Part, place: dict[str, int]) -> dict[str, Any]:
     pairs, first, inverse = np.unique(
         np.stack([phase, step]), axis=1, return_index=True, return_inverse=True
     )
-    lasting = np.zeros(len(first), dtype=np.int64)
-    np.add.at(lasting, inverse.reshape(-1), end - start)
     return {
         "phase": pairs[0],
         "step": pairs[1],
-        "rank": np.full(len(first), part.rank),
+        "rank": part.rank,
         "start_ns": start[first] + trace.shift_ns,
-        "dur_ns": lasting,
+        "dur_ns": sums(inverse.reshape(-1), end - start, len(first)),
         "whole": are_whole(part, pairs[1]),
         "ranges": len(rows),
     }

@@ -14,7 +14,7 @@ import pandas as pd
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.collectives import Arrivals, Clock, arrivals, steps_of
 from hta_widgets.analysis.lateness import PARTS, Lateness, costly_share, lateness
-from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching
+from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching, shown_ranks
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -70,9 +70,6 @@ def exposed_waits(
 
     Parameters
     ----------
-    clock : {"host", "fitted"}, optional
-        The clock of the arrivals. Default: that of the set, or the fitted one if ends of
-        collectives disagree clearly more on the recorded clock than on the fitted one.
     ranks : iterable of int, optional
         Narrows the selection to these ranks. Any rank may be the last to arrive.
 
@@ -134,8 +131,6 @@ def stragglers(
 
     Parameters
     ----------
-    clock : {"host", "fitted"}, optional
-        The clock of the arrivals. Default as in `exposed_waits`.
     selection : Selection, optional
         Only collectives with a selected event count.
     ranks : iterable of int, optional
@@ -160,11 +155,6 @@ def stragglers(
         Ranks with inherited lateness are not stragglers and have the cause ``"waiting
         elsewhere"``. ``.attrs["clock"]`` is the clock of the arrivals, ``.attrs["matched"]`` as in
         `collectives`.
-
-    Notes
-    -----
-    HTA's method with the same aim ranks candidates by the start times of the longest kernels
-    called ``ncclKernel…`` and always returns some.
     """
     chosen = narrowed(traces, **scope)
     work = imposed_waits(traces, chosen, clock)
@@ -200,11 +190,11 @@ def stragglers(
         "cause": cause,
         **{f"late_{part}_ns": np.rint(values).astype(np.int64) for part, values in excess.items()},
     }
-    shown = _shown(traces, chosen) if len(match) else slice(0)
+    shown = shown_ranks(traces, chosen) if len(match) else slice(0)
     return result(
         {name: values[shown] for name, values in columns.items()},
         matched=work.matched,
-        note=_straggler_note(work),
+        note=_straggler_notes(work),
         clock=work.clock,
     )
 
@@ -230,7 +220,7 @@ def stragglers_by_step(
     work = imposed_waits(traces, chosen, clock)
     taken, lost = work.sums(work.kept), work.sums(work.lost_ns)
     share = lost / work.time_of_others()
-    rank, step = np.nonzero((taken > 0).T & _shown(traces, chosen)[:, None])
+    rank, step = np.nonzero((taken > 0).T & shown_ranks(traces, chosen)[:, None])
     columns = {
         "collectives": taken,
         "score": work.sums(work.is_alone) / np.maximum(taken, 1),
@@ -245,14 +235,10 @@ def stragglers_by_step(
             **{name: values[step, rank] for name, values in columns.items()},
         },
         matched=work.matched,
-        note=_straggler_note(work),
+        note=_straggler_notes(work),
         clock=work.clock,
         steps="ProfilerStep" if work.stated_steps else "stretches",
     )
-
-
-def _shown(traces: TraceSet, chosen: Selection) -> Bools:
-    return np.array([chosen.ranks is None or rank in chosen.ranks for rank in traces.ranks], bool)
 
 
 # --- waits ----------------------------------------------------------------------------------------
@@ -585,16 +571,14 @@ def _kernels(trace: Trace) -> tuple[float, float, bool]:
     return number / span, mean, bool(on_device.any())
 
 
-def _straggler_note(work: ImposedWaits) -> str:
+def _straggler_notes(work: ImposedWaits) -> list[str]:
     if len(work.match.traces) < 2:
-        return "one rank keeps no other waiting: load several"
+        return ["one rank keeps no other waiting: load several"]
     if not len(work.match):
-        return "no collective is found on two ranks, so none can be seen to wait for another"
+        return ["no collective is found on two ranks, so none can be seen to wait for another"]
     if not work.kept.any():
-        return (
-            "the selection or window holds none of the collectives that are on two ranks, so"
-            " nothing is told of who is late"
-        )
+        none = "the selection or window holds none of the collectives that are on two ranks"
+        return [f"{none}, so nothing is told of who is late"]
     parts = []
     if work.match.missing_ranks:
         parts.append(
@@ -603,4 +587,4 @@ def _straggler_note(work: ImposedWaits) -> str:
         )
     if work.matched["unmatched"]:
         parts.append(f"{work.matched['unmatched']} events have no partner and do not count")
-    return "; ".join(parts)
+    return parts

@@ -137,11 +137,6 @@ class TraceAnalysis:
     ------
     TraceError
         A ValueError, if no traces are found.
-
-    Examples
-    --------
-    >>> analyzer = hw.TraceAnalysis(trace_dir="runs/job")  # doctest: +SKIP
-    >>> analyzer.get_temporal_breakdown(visualize=False)  # doctest: +SKIP
     """
 
     def __init__(

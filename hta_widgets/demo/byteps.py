@@ -88,17 +88,6 @@ def write_byteps_job(
         ``keys`` each partition, ``stages`` per GPU (``"w0g1"``) and stage ``count, sum_us,
         queue_us``, ``total_us`` per GPU, ``requests`` per server, ``lag_us`` and ``last`` per node
         over all (key, iteration), and ``pull_waits_us`` per node.
-
-    Raises
-    ------
-    TraceError
-        If the arguments describe no possible job.
-
-    Examples
-    --------
-    >>> truth = write_byteps_job("byteps-demo")  # doctest: +SKIP
-    >>> truth["slow_worker"]  # doctest: +SKIP
-    1
     """
     if min(workers, local_ranks, steps, gradients, first_step) < 1 or servers < 0:
         raise TraceError("a job has at least one worker, GPU, step and gradient")

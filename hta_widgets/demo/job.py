@@ -110,11 +110,6 @@ def write_demo(
         ``zero_ns``, the job's start on the true clock. ``changes`` lists what a comparison with
         the usual job should find.
 
-    Raises
-    ------
-    TraceError
-        If the arguments describe no possible job.
-
     Examples
     --------
     >>> truth = write_demo("demo-job", ranks=8, steps=5, seed=0)

@@ -113,16 +113,6 @@ def write_mpi_job(
         ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
         the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
         ``files`` and ``truth_path``.
-
-    Raises
-    ------
-    TraceError
-        If the arguments describe no possible job.
-
-    Examples
-    --------
-    >>> truth = write_mpi_job("runs/mpi", ranks=4, steps=5)  # doctest: +SKIP
-    >>> hw.load("runs/mpi")  # doctest: +SKIP
     """
     possible = min(ranks, steps, hosts) >= 1 and hosts <= ranks and factor > 0
     if not possible or files not in ("all", "default"):

@@ -153,16 +153,6 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     -------
     Alignment
         A step of several ranks runs from its earliest start to its latest end.
-
-    Raises
-    ------
-    TraceError
-        For an unknown base.
-
-    Examples
-    --------
-    >>> both = align(diff, "steps")  # doctest: +SKIP
-    >>> both.after.to_common(after_events["start_ns"])  # doctest: +SKIP
     """
     if base not in BASES:
         raise TraceError(f"no time base {base!r}", remedy=f"Use {', '.join(BASES)}.")
@@ -352,11 +342,6 @@ def steps(diff: Comparison) -> pd.DataFrame:
         both sides, twice the smaller of this and Student's t-test of the pairs; None with fewer
         than two steps. ``is_significant``, whether it is below 0.05, or None; ``median_share``, the
         median of ``change_share``; ``before_std_ns, after_std_ns`` (float), the spread of steps.
-
-    Examples
-    --------
-    >>> found = steps(diff)  # doctest: +SKIP
-    >>> found.loc[found["diff_ns"].idxmax()]  # doctest: +SKIP
     """
     by_kind = [kind_times(diff, side) for side in diff.sides]
     before, after = (kinds.sum(axis=1) for kinds in by_kind)

@@ -279,10 +279,6 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``p_value`` (float64): NaN if unknown, or not tested
 
         ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set without changes.
-
-    Examples
-    --------
-    >>> changes(diff)[["change", "name", "diff_ns"]]  # doctest: +SKIP
     """
     return _changes(diff).copy()
 

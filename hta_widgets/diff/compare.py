@@ -209,13 +209,6 @@ def compare(
     TraceError
         If a side has no ranks, a rank or step does not exist, or the formats of the sides cannot be
         compared.
-
-    Examples
-    --------
-    >>> before, after = hw.load("runs/a"), hw.load("runs/b")  # doctest: +SKIP
-    >>> diff = compare(before, after)  # doctest: +SKIP
-    >>> diff = compare(before[0], before[5])  # doctest: +SKIP
-    >>> waterfall(diff)  # doctest: +SKIP
     """
     chosen = (
         {part.rank: part for part in parts_of(before)},

@@ -210,11 +210,6 @@ def findings(diff: Comparison) -> list[Finding]:
     Returns
     -------
     list of Finding
-
-    Examples
-    --------
-    >>> for finding in findings(diff):  # doctest: +SKIP
-    ...     print(finding.text)
     """
     found: list[Finding] = []
     formats = diff.before.formats & diff.after.formats
@@ -406,7 +401,7 @@ def _name(diff: Comparison, before: int, after: int) -> list[Finding]:
     return [
         Finding(
             "name",
-            f"{row.name} goes from {_times(row.before_count)} to {_times(row.after_count)}"
+            f"{row.name} goes from {count_text(row.before_count)} to {count_text(row.after_count)}"
             f"{_over(diff)} ({duration_delta(row.diff_ns)}).",
             float(row.diff_ns),
         )
@@ -500,15 +495,15 @@ def _change(row: Any, unit: str, where: str, *, is_mpi: bool) -> Finding:
         one, other = _listed(row.before_names), _listed(row.after_names)
         which = f"{one} → {other}" if one != other else f"other variants of {one.split(' + ')[0]}"
         text = (
-            f"Kernels of {name} were replaced{_how(row)}: {_times(row.before_count)} → "
-            f"{_times(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
+            f"Kernels of {name} were replaced{_how(row)}: {count_text(row.before_count)} → "
+            f"{count_text(row.after_count)}{unit}, {which}{', ' + delta if delta else ''}."
         )
     elif word == "moved":
-        text = f"{name} moved to another place ({_times(row.after_count)}{unit})."
+        text = f"{name} moved to another place ({count_text(row.after_count)}{unit})."
     else:
         often = row.after_count if word == "added" else row.before_count
         gone = "new" if word == "added" else "gone"
-        text = f"{name} is {gone}: {_times(often)}{unit}{', ' + delta if delta else ''}."
+        text = f"{name} is {gone}: {count_text(often)}{unit}{', ' + delta if delta else ''}."
     return Finding(word, text, float(row.diff_ns))
 
 
@@ -519,7 +514,8 @@ def _how(row: Any) -> str:
     return {"fused": " (fused)", "split": " (split up)"}.get(str(row.how), "")
 
 
-def _times(number: float) -> str:
+def count_text(number: float) -> str:
+    """Return a mean number of calls; whole if it nearly is."""
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 

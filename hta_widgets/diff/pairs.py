@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, gap_pieces, launched_first
-from hta_widgets.analysis.scope import Part, categorical, joined, joined_columns, result
+from hta_widgets.analysis.scope import Part, categorical, joined, result, stacked
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
 from hta_widgets.diff.trees import STATUSES, Matched, NamePool, RankTree, TreeMatcher, rank_tree
 from hta_widgets.readers.formats import provided
@@ -398,11 +398,6 @@ def pairs(diff: Comparison) -> pd.DataFrame:
 
         Events of steps that are not compared are left out. ``.attrs["matched"]`` counts the rows
         of each status.
-
-    Examples
-    --------
-    >>> found = pairs(diff)  # doctest: +SKIP
-    >>> found[found.status == "replaced"]  # doctest: +SKIP
     """
     return _pairs(diff).copy()
 
@@ -432,7 +427,7 @@ def _pairs(diff: Comparison) -> pd.DataFrame:
             values = np.append(before, -1)[nodes[0]], np.append(after, -1)[nodes[1]]
             block[name] = np.where(nodes[1] >= 0, values[1], values[0])
         blocks.append(block)
-    column = joined_columns(blocks, blocks[0])
+    column = stacked(blocks, " ".join(blocks[0]))
     callers, distinct = pd.factorize(np.array(matches.callers, dtype=object))
     status = column["status"]
     plain = ("before_rank", "before_id", "after_rank", "after_id")

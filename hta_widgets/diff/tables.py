@@ -149,14 +149,6 @@ def names(
           a side at least 20 %); ``same``
         - ``replaced_by`` (str): of replaced names, the partner with most time
         - ``p_value`` (float64): of the times of steps; NaN if unknown
-
-    Notes
-    -----
-    HTA's ``TraceDiff`` adds up counts and durations in the same way, without normalising them.
-
-    Examples
-    --------
-    >>> names(diff).head(10)  # doctest: +SKIP
     """
     if device not in {"auto", "all", "cpu", "gpu"}:
         raise TraceError(f"no device {device!r}", remedy='Give "auto", "all", "cpu" or "gpu".')
@@ -225,10 +217,6 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         diff_host_self_ns``: on the host without operators below and without waiting for the device;
         ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself, of
         collectives without waiting for other ranks if both sides have the waits.
-
-    Examples
-    --------
-    >>> operators_diff(diff).head(10)  # doctest: +SKIP
     """
     matches = match(diff)
     names, parent, code = matches.pool.names, matches.path_parent, matches.path_name
@@ -347,10 +335,6 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     ------
     TraceError
         If the name is taken.
-
-    Examples
-    --------
-    >>> add_table("stages", stages_of_two, formats=frozenset({"byteps"}))  # doctest: +SKIP
     """
     if name in _TABLES or name in _ADDED or any(name in own for own in provided("diff")):
         raise TraceError(f"there is a table {name!r}", remedy="Give it another name.")
@@ -376,10 +360,6 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
         mpi_imbalance``, of time lines ``waterfall, changes, names, mpi_waits`` too.
 
         In addition the tables of `add_table`.
-
-    Examples
-    --------
-    >>> tables(diff)["changes"]  # doctest: +SKIP
     """
     return {name: table(diff) for name, table in makers(diff).items()}
 

@@ -27,6 +27,7 @@ from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.grouping import sums
 from hta_widgets.trace.trace import dtype_of
 
 Level = Literal["kind", "cause", "operator", "kernel"]
@@ -62,11 +63,6 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
 
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
         which needs the waits of both sides.
-
-    Examples
-    --------
-    >>> tree = icicle(diff)  # doctest: +SKIP
-    >>> tree[tree["depth"] == 0]  # doctest: +SKIP
     """
     if measure not in {"device", "host"}:
         raise TraceError(f"no measure {measure!r}", remedy='Say "device" or "host".')
@@ -191,15 +187,6 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
-
-    Raises
-    ------
-    TraceError
-        For an unknown level or step.
-
-    Examples
-    --------
-    >>> waterfall(diff, "cause")[["cause", "diff_ns"]]  # doctest: +SKIP
     """
     if by not in {"kind", "cause", "operator", "kernel"}:
         raise TraceError(
@@ -210,12 +197,12 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         raise TraceError(
             f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."
         )
-    sums = [_sums(diff, side, by, step) for side in diff.sides]
+    by_side = [_sums(diff, side, by, step) for side in diff.sides]
     # Sorted, so that rounding does not depend on which side is first.
-    keys = sorted(sums[0].keys() | sums[1].keys())
+    keys = sorted(by_side[0].keys() | by_side[1].keys())
     before, after = (
         mean_parts(np.array([one[key] for key in keys], dtype=np.int64), len(side.ranks))
-        for side, one in zip(diff.sides, sums, strict=True)
+        for side, one in zip(diff.sides, by_side, strict=True)
     )
     change = after - before
     rows = np.argsort(-np.abs(change), kind="stable")
@@ -287,10 +274,9 @@ def _work(
         owner = np.append(tree.rows, -1)[tree.innermost[part.trace.launch_of[rows]]]
     name = np.where(owner >= 0, table.name[owner], -1).astype(np.int64)
     packed, inverse = np.unique(name * 3 + kind, return_inverse=True)
-    sums = np.zeros(len(packed), dtype=np.int64)
-    np.add.at(sums, inverse, time)
+    totals = sums(inverse, time, len(packed)).tolist()
     causes = ("compute", "communication", "copies")
     return [
         (causes[key % 3], table.names[key // 3] if key >= 0 else "", total)
-        for key, total in zip(packed.tolist(), sums.tolist(), strict=True)
+        for key, total in zip(packed.tolist(), totals, strict=True)
     ]

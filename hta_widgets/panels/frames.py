@@ -265,10 +265,6 @@ def _idle(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFr
     return found
 
 
-def _heatmap(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
-    return analysis.rank_time_heatmap(traces, clock=CLOCK, selection=selection)
-
-
 def _columns_of(name: str, *columns: str) -> Maker:
     """Return a function that returns some columns of an analysis, all by default."""
 
@@ -295,7 +291,9 @@ MAKERS: dict[str, Maker] = {
     "kernels": _kernels,
     "operators": _operators,
     "steps": _steps,
-    "heatmap": _heatmap,
+    "heatmap": lambda traces, selection, _: analysis.rank_time_heatmap(
+        traces, clock=CLOCK, selection=selection
+    ),
     "summary": _summary,
 }
 

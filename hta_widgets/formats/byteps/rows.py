@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.trace.arrays import Array, Bools, Ints
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.memo import memoized
 
 if TYPE_CHECKING:
@@ -34,20 +34,6 @@ _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
 #: More servers than any job has.
 _MOST_SERVERS = 4096
-
-
-def stack(blocks: Iterable[Mapping[str, Any]], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the columns of one block per file below each other; a single value fills its block."""
-    columns: dict[str, list[Array]] = {name: [] for name in dtypes}
-    for block in blocks:
-        rows = next(len(values) for values in block.values() if isinstance(values, np.ndarray))
-        for name, dtype in dtypes.items():
-            columns[name].append(np.broadcast_to(np.asarray(block[name], dtype), rows))
-    whole: dict[str, Any] = {}
-    for name, dtype in dtypes.items():
-        values = np.concatenate(columns[name]) if columns[name] else np.empty(0, dtype)
-        whole[name] = pd.Series(values, dtype=object) if dtype is object else values
-    return whole
 
 
 def number_in_group(group: Ints) -> Ints:

@@ -14,10 +14,10 @@ from hta_widgets.analysis.scope import (
     Scope,
     by_column,
     categorical,
-    dtypes_of,
     parts,
     result,
     scoped,
+    stacked,
 )
 from hta_widgets.formats.byteps.rows import (
     Requests,
@@ -25,10 +25,9 @@ from hta_widgets.formats.byteps.rows import (
     node_label,
     requests_of,
     servers_of_keys,
-    stack,
     worker_rows,
 )
-from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS
+from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE, NO_WORKERS, job_last
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.trace import Trace
@@ -52,12 +51,7 @@ def _server_parts(traces: TraceSet, **scope: Unpack[Scope]) -> list[tuple[Part, 
         chosen[part.rows] = True
         picked = chosen[requests.row]  # row -1 is the last entry: not chosen
         if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
-            opened = ~requests.closed
-            if part.low is not None:
-                opened &= requests.start_ns >= part.low
-            if part.high is not None:
-                opened &= requests.start_ns < part.high
-            picked |= opened
+            picked |= ~requests.closed & part.in_window(requests.start_ns)
         found.append((part, requests, picked))
     return found
 
@@ -127,11 +121,11 @@ def byteps_requests(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "job": trace.job,
             }
         )
-    columns = dtypes_of(
+    columns = (
         "server key:u op node iteration start_ns dur_ns wait_ns service_ns tensor:s"
         " declared_key partition rank id job:s"
     )
-    data = stack(blocks, columns)
+    data = stacked(blocks, columns)
     return result(
         {**data, "op": categorical(data["op"], ("push", "pull"))},
         matched={**matched, "open": open_},
@@ -212,9 +206,7 @@ def byteps_servers(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 part.trace.job,
             )
         )
-    columns = dtypes_of(
-        "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
-    )
+    columns = "server requests open keys iterations busy_ns push_ns wait_ns service_ns job:s"
     return result(by_column(rows, columns), matched=matched, note="" if found else NO_SERVERS)
 
 
@@ -254,17 +246,9 @@ def byteps_worker_lag(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         imposed_wait_ns=("imposed_wait_ns", "sum"),
         iterations=("last", "size"),
     )
-    late = (lags["score"] >= CONSISTENT_SHARE) & (lags["median_lag_ns"] > 0)
-    columns: dict[Any, Any] = lags.drop(columns="job").to_dict("series")
-    columns["label"] = pd.Series([node_label(node) for node in lags["node"]], dtype=object)
-    columns["straggler"] = late
-    columns["job"] = pd.Series([job or None for job in lags["job"]], dtype=object)
-    return result(
-        columns,
-        matched=arrivals.attrs["matched"],
-        note=arrivals.attrs.get("note", ""),
-        dropped=arrivals.attrs["dropped"],
-    )
+    lags["label"] = pd.Series([node_label(node) for node in lags["node"]], dtype=object)
+    lags["straggler"] = (lags["score"] >= CONSISTENT_SHARE) & (lags["median_lag_ns"] > 0)
+    return job_last(lags, arrivals)
 
 
 @scoped
@@ -314,8 +298,8 @@ def byteps_arrivals(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         waited = groups["wait_ns"].transform("sum") - pushes["wait_ns"]
         pushes["imposed_wait_ns"] = waited.where(pushes["last"], 0)
         blocks.append(pushes)
-    columns = dtypes_of("job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns")
-    data = stack([{name: block[name].to_numpy() for name in columns} for block in blocks], columns)
+    columns = "job:s server key:u iteration node start_ns lag_ns last:b imposed_wait_ns"
+    data = stacked([{str(n): v.to_numpy() for n, v in block.items()} for block in blocks], columns)
     rows = len(data["key"])
     note = "" if rows else "no iteration was pushed by every node"
     return result(
@@ -417,7 +401,7 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
     note = NO_WORKERS if not workers else NO_SERVERS if not servers else ""
     if workers and servers and not rows:
         note = "no worker's requests match those of the servers: are they of one run?"
-    columns = dtypes_of(
+    columns = (
         "worker server rank server_rank node skipped_iterations offset_ns error_ns low_ns"
         " high_ns requests alternatives job:s"
     )

@@ -13,13 +13,13 @@ from hta_widgets.analysis.scope import (
     Scope,
     by_column,
     categorical,
-    dtypes_of,
     parts,
     result,
     scoped,
+    stacked,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, stack, worker_rows
+from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
@@ -122,15 +122,15 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         notes.append(
             f"{incomplete} have partitions that the file cuts off: another may be the critical one"
         )
-    columns = dtypes_of(
+    columns = (
         "rank worker local_rank tensor step start_ns total_ns busy_ns queue_ns tail_ns"
         " critical_partition critical_key critical:b root:b job:s"
     )
-    data = stack(blocks, columns)
+    data = stacked(blocks, columns)
     return result(
         {**data, "tensor": categorical(data["tensor"], list(names))},
         matched=matched,
-        note="; ".join(notes),
+        note=notes,
         unfinished=unfinished,
         incomplete=incomplete,
     )
@@ -217,10 +217,8 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
                 "waits_for_root": is_copy & (of.queue_ns[at] > 0) & (not rows.is_root),
             }
         )
-    columns = dtypes_of(
-        "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
-    )
-    data = stack(blocks, columns)
+    columns = "rank worker local_rank tensor step stage start_ns dur_ns queue_ns waits_for_root:b"
+    data = stacked(blocks, columns)
     return result(
         {
             **data,
@@ -262,15 +260,16 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         pulls=("shortest", "size"),
         pull_ns=("dur_ns", "sum"),
     )
-    columns: dict[Any, Any] = each.drop(columns="job").to_dict("series")
-    columns["straggler"] = each["blame"] > CONSISTENT_SHARE
-    columns["job"] = pd.Series([job or None for job in each["job"]], dtype=object)
-    return result(
-        columns,
-        matched=pulls.attrs["matched"],
-        note=pulls.attrs.get("note", ""),
-        dropped=pulls.attrs["dropped"],
-    )
+    each["straggler"] = each["blame"] > CONSISTENT_SHARE
+    return job_last(each, pulls)
+
+
+def job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+    """Return sums with ``job`` as the last column, None for none, and the attributes of `of`."""
+    job = sums.pop("job")
+    frame = sums.assign(job=pd.Series([one or None for one in job], dtype=object))
+    frame.attrs = dict(of.attrs)
+    return frame
 
 
 @scoped
@@ -301,8 +300,8 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
                 "dur_ns": of.dur_ns[at],
             }
         )
-    dtypes = dtypes_of("job:s key step worker rank id start_ns dur_ns")
-    every = pd.DataFrame(stack(blocks, dtypes))
+    dtypes = "job:s key step worker rank id start_ns dur_ns"
+    every = pd.DataFrame(stacked(blocks, dtypes))
     every["workers"] = every.groupby("job")["worker"].transform("nunique")
     several = every[every["workers"] > 1]
     keys = ["job", "key", "step"]
@@ -378,7 +377,7 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             lines.append(
                 (*gpu, order.index(name), *sums, int(dur.max()), queue, rows.is_root, waits, job)
             )
-    columns = dtypes_of(
+    columns = (
         "rank worker local_rank stage count sum_ns union_ns mean_ns:f max_ns queue_ns root:b"
         " waits_for_root:b job:s"
     )
@@ -426,7 +425,7 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         time, covered = int((end - start).sum()), total(union(start, end))
         span = int(start.min()), int(end.max() - start.min()), time, covered, time / covered
         rows.append((*place, *span, str(last["tensor"]), int(last["critical_key"])))
-    columns = dtypes_of(
+    columns = (
         "rank worker local_rank step start_ns span_ns sum_ns union_ns concurrency:f tensor:s"
         " critical_key"
     )
@@ -449,7 +448,6 @@ def byteps_bandwidth(
 
     Parameters
     ----------
-    traces : TraceSet
     sizes : mapping of int to int
         Bytes of each partition by its key.
 
@@ -459,11 +457,6 @@ def byteps_bandwidth(
         One row per root GPU and stage: ``rank, worker, local_rank`` (int64)``, stage``
         (category)``, bytes, union_ns`` (int64)``, mb_per_s`` (float64) and ``without_size``
         (int64, events that were left out because their key has no size).
-
-    Raises
-    ------
-    TraceError
-        If no sizes are given.
     """
     if not sizes:
         raise TraceError("no sizes given", remedy="Give the bytes of each partition by its key.")
@@ -485,7 +478,7 @@ def byteps_bandwidth(
             rate = size / covered * 1e3 if covered else np.nan
             *gpu, _ = numbers.values()
             lines.append((*gpu, code, size, covered, rate, int((at & ~sized).sum())))
-    columns = dtypes_of("rank worker local_rank stage bytes union_ns mb_per_s:f without_size")
+    columns = "rank worker local_rank stage bytes union_ns mb_per_s:f without_size"
     data = by_column(lines, columns)
     return result(
         {**data, "stage": categorical(data["stage"], stages)},

@@ -12,7 +12,7 @@ import pandas as pd
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.compare import Comparison, RunSide
-from hta_widgets.diff.findings import Finding, is_profiles
+from hta_widgets.diff.findings import Finding, count_text, is_profiles
 from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.tables import beside, of_sides, rows_of
 from hta_widgets.formats.mpi.model import mpi_rank
@@ -252,7 +252,7 @@ def _mpi_calls(diff: Comparison) -> list[Finding]:
         low, high = row.size_lo, row.size_hi
         sized = size(high) if low in {high, 0} else f"{count(low)} to {count(high)} bytes"
         subject = f"{row.routine} of {sized}" if high >= 0 else row.routine
-        before, after = _calls(row.before_calls), _calls(row.after_calls)
+        before, after = count_text(row.before_calls), count_text(row.after_calls)
         if row.before_calls == 0:
             text = f"{subject} is new: {_noun(after)} a rank"
         elif row.after_calls == 0:
@@ -267,10 +267,6 @@ def _mpi_calls(diff: Comparison) -> list[Finding]:
         text = f"{plural(left, 'other size')} of messages are called another number of times."
         found.append(Finding("more", text, 0.0))
     return found
-
-
-def _calls(number: float) -> str:
-    return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
 def _noun(calls: str) -> str:

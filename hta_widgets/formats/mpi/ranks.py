@@ -16,14 +16,14 @@ from hta_widgets.text import share
 from hta_widgets.trace.traceset import TraceSet
 
 _NAN = float("nan")
-_DTYPES = dtypes_of(
+_COLUMNS = (
     "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
     " io_s:f key stale:b source:s"
 )
 #: Values of what files do not state.
 _UNKNOWN: dict[str, Any] = {
     name: {object: "", np.int64: -1, np.float64: _NAN, np.bool_: False}[dtype]
-    for name, dtype in _DTYPES.items()
+    for name, dtype in dtypes_of(_COLUMNS).items()
 }
 
 
@@ -40,7 +40,6 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Parameters
     ----------
-    traces : TraceSet
     ranks : iterable of int, optional
         Keys of the set: the files to use. The table of rank 0's file is always whole.
 
@@ -58,7 +57,7 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         The note lists the ranks with tables of routines.
     """
-    frame, note, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, **scope)
     elapsed = frame["elapsed_s"]
     columns: dict[Any, Any] = frame.loc[:, :"switches"].to_dict("series")
     columns["noncomm_s"] = elapsed - frame["comm_s"]
@@ -66,13 +65,13 @@ def mpi_ranks(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     used = (frame["user_s"] + frame["system_s"]) / elapsed
     columns["cpu_utilisation"] = used.where(elapsed > 0)
     columns |= frame.loc[:, "cpu":].to_dict("series")
-    return result(columns, matched=matched, note=note)
+    return result(columns, matched=matched, note=notes)
 
 
 def _rank_frame(
     traces: TraceSet, **scope: Unpack[Scope]
-) -> tuple[pd.DataFrame, str, dict[str, int]]:
-    """Return the ranks of all jobs, a note, and the number of ranks of each source."""
+) -> tuple[pd.DataFrame, list[str], dict[str, int]]:
+    """Return the ranks of all jobs, notes, and the number of ranks of each source."""
     found = mpi_scope(traces, stale=True, **scope)
     rows: list[dict[str, Any]] = []
     notes = [found.note]
@@ -82,11 +81,11 @@ def _rank_frame(
         rows += of_job
         if job.profiles and not by_events(scope):
             notes += _missing(job, of_job)
-    frame = pd.DataFrame(by_column(([row[name] for name in _DTYPES] for row in rows), _DTYPES))
+    frame = pd.DataFrame(by_column((row.values() for row in rows), _COLUMNS))
     sources = frame["source"].tolist()
     matched = {f"from_{one}": sources.count(one) for one in ("table", "file", "trace")}
     matched["stale"] = int(frame["stale"].sum())
-    return frame, "; ".join(filter(None, notes)), matched
+    return frame, notes, matched
 
 
 def _job_rows(
@@ -142,11 +141,6 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     A host is slow as a whole if every one of its ranks spends less time in MPI than every rank of
     the other hosts: the others wait for all of them.
 
-    Parameters
-    ----------
-    traces, selection, window, ranks
-        As in `mpi_ranks`.
-
     Returns
     -------
     DataFrame
@@ -154,7 +148,7 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         ``comm_mean_s, comm_min_s, comm_max_s, noncomm_mean_s`` (float64), ``rss_max_mib``,
         ``rss_sum_mib`` (float64), ``switches_mean`` (float64), ``is_slow`` (bool).
     """
-    frame, note, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, **scope)
     rows: list[tuple[Any, ...]] = []
     for (job, host), own in frame[frame["comm_s"].notna()].groupby(["job", "host"], sort=False):
         comm, rss = own["comm_s"].to_numpy(), own["rss_mib"].to_numpy()
@@ -166,12 +160,12 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     for job, host, _, _, _, most, *_ in rows:
         others = [row[4] for row in rows if row[0] == job and row[1] != host]
         slow.append(bool(others) and all(most < least for least in others))
-    dtypes = dtypes_of(
+    dtypes = (
         "job:s host:s ranks comm_mean_s:f comm_min_s:f comm_max_s:f noncomm_mean_s:f"
         " rss_max_mib:f rss_sum_mib:f switches_mean:f"
     )
     columns = {**by_column(rows, dtypes), "is_slow": np.array(slow, dtype=np.bool_)}
-    return result(columns, matched=matched, note=note)
+    return result(columns, matched=matched, note=notes)
 
 
 #: A rank stands out if its other time exceeds the mean by this factor …
@@ -189,11 +183,6 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     computes longest waits least: **the straggler is the rank with the least time in MPI**, and the
     rank with the most is its victim. mpitrace's own lines "minimum" and "maximum communication
     time" read the other way at first sight.
-
-    Parameters
-    ----------
-    traces, selection, window, ranks
-        As in `mpi_ranks`.
 
     Returns
     -------
@@ -221,19 +210,19 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     That holds for synchronous training. If ranks have different tasks, the least time in MPI may
     just mean the fewest messages.
     """
-    frame, note, matched = _rank_frame(traces, **scope)
+    frame, notes, matched = _rank_frame(traces, **scope)
     known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
     tasks = {job.name: job.ntasks for job in mpi_jobs(traces.values())}
     records = [
         {"job": job, **_imbalance(own, tasks.get(str(job), 0))}
         for job, own in known.groupby("job", sort=False)
     ]
-    columns = by_column(([record[name] for name in _IMBALANCE] for record in records), _IMBALANCE)
+    columns = by_column((record.values() for record in records), _IMBALANCE)
     explained = [str(record["explanation"]) for record in records if record["is_straggler"]]
-    return result(columns, matched=matched, note="; ".join([*explained, *([note] if note else [])]))
+    return result(columns, matched=matched, note=[*explained, *notes])
 
 
-_IMBALANCE = dtypes_of(
+_IMBALANCE = (
     "job:s ranks comm_mean_s:f comm_min_s:f comm_min_rank comm_max_s:f comm_max_rank"
     " comm_median_s:f imbalance_pct:f imbalance_cray_pct:f noncomm_mean_s:f noncomm_max_s:f"
     " noncomm_max_rank noncomm_ratio:f straggler_rank straggler_z:f straggler_robust_z:f"

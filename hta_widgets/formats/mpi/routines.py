@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Scope, by_column, dtypes_of, parts, result, scoped
+from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
@@ -195,7 +195,6 @@ def mpi_routines(
 
     Parameters
     ----------
-    traces : TraceSet
     by : {None, "context", "communicator"}
         Also group by the contexts that the program named, or by the sizes of communicators, in
         profiles that have them. Default: the table of the whole run.
@@ -215,11 +214,6 @@ def mpi_routines(
         ``share_of_elapsed`` (of the rank's own totals), ``bytes`` (float64, calls times average),
         ``mean_us`` (float64), ``is_io`` (bool), ``key`` (int64, the rank in the set), ``source``
         (``"profile"`` or ``"trace"``).
-
-    Raises
-    ------
-    TraceError
-        For an unknown `by`.
     """
     if by not in _LABELS:
         raise TraceError(
@@ -251,7 +245,7 @@ def mpi_routines(
     if by is not None and not tables and not note:
         switch = {"context": "MPI_Pcontrol", "communicator": "PROFILE_BY_COMMUNICATOR"}[by]
         note = f"no profile has tables by {by}: mpitrace writes them with {switch}"
-    dtypes = dtypes_of(
+    dtypes = (
         f"job:s rank {_LABELS[by]} routine:s calls avg_bytes:f time_s:f share_of_time:f"
         " share_of_comm:f share_of_elapsed:f bytes:f mean_us:f is_io:b key source:s"
     )
@@ -286,11 +280,10 @@ def mpi_message_sizes(
 
     Parameters
     ----------
-    traces : TraceSet
     routine : str, optional
         Only this one, such as ``"MPI_Allreduce"``.
-    stale, selection, window, ranks
-        As in `mpi_routines`.
+    stale : bool, default False
+        Include rank files that another run of the job left over.
 
     Returns
     -------
@@ -326,7 +319,7 @@ def mpi_message_sizes(
             )
     of_routine = f" of {routine}" if routine else ""
     note = found.note or ("" if rows else f"no profile has message sizes{of_routine}")
-    dtypes = dtypes_of(
+    dtypes = (
         "job:s rank routine:s size_lo size_hi avg_bytes:f calls time_s:f share_of_calls:f"
         " share_of_time:f share_of_bytes:f bytes:f mean_us:f gb_per_s:f size_class:s key source:s"
     )
@@ -363,12 +356,11 @@ def mpi_negotiation(
 
     Parameters
     ----------
-    traces : TraceSet
     limit_bytes : int, default 8
         Messages up to this size, by the average of their bin, are negotiation.
     routine : str, default "MPI_Allreduce"
-    stale, selection, window, ranks
-        As in `mpi_routines`.
+    stale : bool, default False
+        Include rank files that another run of the job left over.
 
     Returns
     -------
@@ -402,7 +394,7 @@ def mpi_negotiation(
                 *(coordination[0], coordination[2], rank.key, rank.source),
             )
         )
-    dtypes = dtypes_of(
+    dtypes = (
         "job:s rank calls bytes:f time_s:f mean_us:f share_of_calls:f share_of_time:f"
         " share_of_bytes:f share_of_comm:f share_of_elapsed:f share_of_routine_time:f routine_calls"
         " routine_time_s:f coordination_calls coordination_time_s:f key source:s"
@@ -452,7 +444,7 @@ def mpi_call_stacks(
                 rows.append((rank.job, rank.rank, *place, *call))
     none = "no profile has call stacks: mpitrace writes them with PROFILE_BY_CALL_STACK"
     note = found.note or ("" if rows else none)
-    dtypes = dtypes_of(
+    dtypes = (
         "job:s rank stack stack_time_s:f site:s frames:s routine:s calls time_s:f share_of_time:f"
     )
     return result(by_column(rows, dtypes), matched={**found.matched(), "stacks": count}, note=note)
@@ -531,9 +523,7 @@ def mpi_compare(
     measures, words = ("calls", "bytes", "time_s"), ("before", "after", "diff")
     names = [f"{word}_{measure}:f" for measure in measures for word in words]
     sizes = "size_lo size_hi" if by_size else ""
-    dtypes = dtypes_of(
-        f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
-    )
+    dtypes = f"routine:s {sizes} {' '.join(names)} before_mean_us:f after_mean_us:f change:s"
     changes = [row[-1] for row in rows]
     left, right = (scope.ranks for scope in scopes)
     return result(
@@ -543,7 +533,7 @@ def mpi_compare(
             "after_ranks": len(right),
             **{kind: changes.count(kind) for kind in ("added", "removed", "changed", "same")},
         },
-        note=_note(left, right, [scope.note for scope in scopes]),
+        note=_notes(left, right, [scope.note for scope in scopes]),
         before_ranks=[f"{rank.job}:{rank.rank}" for rank in left],
         after_ranks=[f"{rank.job}:{rank.rank}" for rank in right],
         before_ntasks=max((rank.ntasks for rank in left), default=0),
@@ -572,7 +562,7 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
     return {key: tuple((total / len(ranks)).tolist()) for key, total in sums.items()}
 
 
-def _note(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> str:
+def _notes(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> list[str]:
     sentences = []
     for name, ranks in (("before", before), ("after", after)):
         jobs = {rank.job for rank in ranks}
@@ -586,4 +576,4 @@ def _note(before: list[MpiRank], after: list[MpiRank], notes: list[str]) -> str:
     sizes = {max((rank.ntasks for rank in ranks), default=0) for ranks in (before, after)}
     if len(sizes) > 1 and before and after:
         sentences.append("the jobs differ in size: figures are per rank")
-    return "; ".join([*sentences, *dict.fromkeys(note for note in notes if note)])
+    return [*sentences, *dict.fromkeys(notes)]

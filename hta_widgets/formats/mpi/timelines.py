@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName
+from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName, coded
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.record_source import FileState
 from hta_widgets.formats.mpi.model import (
@@ -147,26 +147,24 @@ def _events(calls: _Calls, group: Ints, groups: list[GroupName]) -> CommEvents:
     rows, table = calls.rows, calls.trace.table
     names, name = np.unique(np.array(calls.routines, dtype=object), return_inverse=True)
     operations = [OPERATIONS.index(_OPERATIONS.get(routine, "other")) for routine in names]
-    pool: dict[Hashable, int] = {}
-    content = [pool.setdefault(item, len(pool)) for item in calls.contents]
+    content_code, content = coded(calls.contents)
     nothing = np.full(len(rows), -1, dtype=np.int64)
-    start = table.start_ns[rows]
     return CommEvents(
-        rows,
-        start,
-        start + table.dur_ns[rows],
-        name.astype(np.int64),
-        names.tolist(),
-        np.array(operations, dtype=np.int64)[name],
-        group,
-        groups,
-        calls.sizes,
-        list(pool),
-        np.array(content, dtype=np.int64),
-        np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64),
-        nothing,
-        nothing,
-        np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),
+        rows=rows,
+        start_ns=table.start_ns[rows],
+        end_ns=table.end_ns[rows],
+        name=name.astype(np.int64),
+        names=names.tolist(),
+        operation=np.array(operations, dtype=np.int64)[name],
+        group=group,
+        groups=groups,
+        size_bytes=calls.sizes,
+        content=content,
+        content_code=content_code,
+        sequence=np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64),
+        source=nothing,
+        target=nothing,
+        early=np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),
     )
 
 

@@ -14,7 +14,7 @@ from hta_widgets.analysis import (
     communication_by_stream,
     parallel_groups,
 )
-from hta_widgets.analysis.collectives import stage_of
+from hta_widgets.analysis.groups import stage_of
 from hta_widgets.demo.job import write_demo
 
 PLAIN = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"

@@ -1,0 +1,252 @@
+"""Process groups: their ranks, their purposes, and the pipeline stages of ranks."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, Unpack
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.comm_events import (
+    OPERATIONS,
+    CommEvents,
+    Header,
+    known_bytes,
+    unsized,
+    unsized_note,
+)
+from hta_widgets.analysis.matching import (
+    Group,
+    Matching,
+    identified,
+    matching,
+    stated_rank,
+    world_size,
+)
+from hta_widgets.analysis.scope import (
+    Part,
+    Scope,
+    by_column,
+    categorical,
+    count_kinds,
+    over_ranks,
+    parts,
+    result,
+    scoped,
+)
+from hta_widgets.text import number_runs, run_text
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.intervals import total, union
+from hta_widgets.trace.traceset import TraceSet
+
+#: The purposes of process groups; ``all`` has every rank of the job.
+GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
+
+#: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
+#: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
+_WORDS: tuple[tuple[str, frozenset[str]], ...] = (
+    ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
+    ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
+    ("tensor", frozenset({"tp", "tensor"})),
+    ("context", frozenset({"cp", "context", "sp", "sequence", "ulysses"})),
+    ("expert", frozenset({"ep", "expert", "moe"})),
+    ("tensor", frozenset({"mp", "model"})),
+    ("all", frozenset({"default", "world"})),
+)
+
+_SEND_RECV = OPERATIONS.index("send_recv")
+_ALL_TO_ALL = OPERATIONS.index("all_to_all")
+
+
+@scoped
+def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
+    """Return the ranks and the purpose of each process group.
+
+    Groups are those that the files' headers list and those that communication kernels name. The
+    purpose is that of its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without one, it is
+    guessed:
+
+    - a group of every rank of the job is ``all``, which is certain;
+    - a group that only sends and receives is ``pipeline``;
+    - a group with all-to-all as at least half of its collectives is ``expert``;
+    - a group of adjacent ranks is ``tensor``;
+    - a group of ranks with equal distances is ``data``;
+    - others are ``unknown``, as are streams of kernels that name no group.
+
+    Parameters
+    ----------
+    selection : Selection, optional
+        Only this communication is counted; all groups are returned.
+
+    Returns
+    -------
+    DataFrame
+        One row per group and rank that is loaded, groups of more ranks first. ``group`` (text),
+        as in `collectives`; ``rank`` (int64); ``ranks`` (text), the members, such as ``0-7`` or
+        ``0, 4, 8``, empty where unknown; ``position`` (int64), the rank's among them, -1
+        unknown; ``size`` (int64, -1 unknown); ``kind`` (categorical): ``data``, ``tensor``,
+        ``pipeline``, ``context``, ``expert``, ``all`` or ``unknown``; ``guessed`` (bool), whether
+        the kind is a guess; ``description`` (text), as in the file; ``operations`` (text), the
+        rank's operations in the group and their counts; ``collectives`` (int64), the number of
+        these events; ``time_ns`` (int64), how long any of them runs, including waits; ``bytes``
+        (int64), the known sizes of their messages, added up, -1 if none is known.
+    """
+    chosen = parts(traces, **scope)
+    match = matching(traces)
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _kinds(match, numbers, groups)
+    number_of = {trace.rank: number for number, trace in enumerate(match.traces)}
+    places = [number_of[rank] for rank in chosen.ranks]
+    each = [(match.events[place], numbers[place], groups_of[place]) for place in places]
+    spent_of = over_ranks(chosen, _group_times, each=each)
+    rows: list[tuple[Any, ...]] = []
+    without_size: list[Counter[str]] = []
+    for place, of_rank in zip(places, spent_of, strict=True):
+        rank = stated_rank(match.traces[place])
+        for number, (spent, unknown) in zip(groups_of[place], of_rank, strict=True):
+            group, (kind, guessed) = groups[number], kinds[number]
+            members = ", ".join(run_text(run, "-") for run in number_runs(group.ranks))
+            position = group.ranks.index(rank) if rank in group.ranks else -1
+            rows.append(
+                (
+                    (-group.size, number, place), group.label, match.traces[place].rank, members,
+                    position, group.size, GROUP_KINDS.index(kind), guessed, group.description,
+                    *spent,
+                )
+            )  # fmt: skip
+            without_size.append(unknown)
+    rows.sort(key=itemgetter(0))
+    if not chosen:
+        notes = ["no ranks are selected"]
+    elif not rows:
+        notes = ["neither headers nor communication kernels tell of process groups"]
+    else:
+        missing = match.missing_ranks
+        notes = [
+            f"files of {missing} ranks are missing" if missing else "",
+            unsized_note(without_size),
+        ]
+    columns = by_column(
+        (row[1:] for row in rows),
+        "group:t rank ranks:t position size kind guessed:b description:t operations:t collectives"
+        " time_ns bytes",
+    )
+    columns["kind"] = categorical(columns["kind"], GROUP_KINDS)
+    return result(
+        columns,
+        matched={"groups": len(groups), **count_kinds(chosen, ("communication",))},
+        note=notes,
+    )
+
+
+def stage_of(traces: TraceSet) -> dict[int, int]:
+    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one.
+
+    Ranks of different stages do different work, so they are not to be compared.
+    """
+    match = matching(traces)
+    numbers, groups, groups_of = _all_groups(match)
+    kinds = _kinds(match, numbers, groups)
+    found = {}
+    for own, trace in zip(groups_of, match.traces, strict=True):
+        rank = stated_rank(trace)
+        members = [groups[number].ranks for number in own if kinds[number][0] == "pipeline"]
+        found[trace.rank] = max((one.index(rank) for one in members if rank in one), default=0)
+    return found
+
+
+def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
+    """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
+
+    The last are, ascending, the groups of the rank's kernels and those that its header lists.
+    """
+    numbers, groups = identified(match.traces, match.events, match.headers)
+    groups_of = [set(own) for own in numbers]
+    by_members: dict[tuple[str, tuple[int, ...]], int] = {}
+    for place, (mine, events) in enumerate(zip(numbers, match.events, strict=True)):
+        for number, own in zip(mine, events.groups, strict=True):
+            if own.stream < 0:
+                by_members.setdefault((own.name, groups[number].ranks), number)
+                if not groups[number].description:
+                    groups[number].description = _described(match.headers[place], events, own.name)
+    for place, trace in enumerate(match.traces):
+        own_rank = stated_rank(trace)
+        for group in match.headers[place].groups:
+            name, ranks = group.name, group.ranks
+            if own_rank not in ranks:
+                continue
+            number = by_members.setdefault((name, ranks), len(groups))
+            if number == len(groups):
+                label = (
+                    name if all(one.label != name for one in groups) else f"{name} {list(ranks)}"
+                )
+                groups.append(Group(label, ranks, len(ranks), named=True))
+            groups_of[place].add(number)
+            groups[number].description = groups[number].description or group.description
+    return numbers, groups, [sorted(own) for own in groups_of]
+
+
+def _described(header: Header, events: CommEvents, name: str) -> str:
+    """Return a group's purpose in a file, from its header or the group's first event."""
+    for group in header.groups:
+        if group.name == name and group.ranks and group.description:
+            return group.description
+    return next((one.description for one in events.groups if one.name == name), "")
+
+
+def _kinds(
+    match: Matching, numbers: Sequence[Sequence[int]], groups: Sequence[Group]
+) -> list[tuple[str, bool]]:
+    """Return the purpose of each group, and whether it is a guess."""
+    used = np.zeros((len(groups), len(OPERATIONS)), dtype=np.int64)
+    for mine, events in zip(numbers, match.events, strict=True):
+        if len(events.rows):
+            group = np.array(mine, dtype=np.int64)[events.group]
+            np.add.at(used, (group, events.operation), 1)
+    listed = [len(group.ranks) for header in match.headers for group in header.groups]
+    world = max([world_size(match.headers), *listed])
+    return [_kind(group, counts, world) for group, counts in zip(groups, used, strict=True)]
+
+
+def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
+    """Return the purpose of a group, and whether it is a guess; `used` counts its operations."""
+    everyone = group.named and 1 < group.size == world
+    words = set(re.findall(r"[a-z]+", group.description.lower()))
+    for kind, signs in _WORDS:
+        if words & signs and (kind != "all" or everyone):
+            return kind, False
+    if everyone:
+        return "all", False
+    count = int(used.sum())
+    if not group.named:
+        # Kernels alone do not suffice: NCCL's all-to-all sends and receives.
+        return "unknown", True
+    if count and used[_SEND_RECV] == count:
+        return "pipeline", True
+    if count and 2 * used[_ALL_TO_ALL] >= count:
+        return "expert", True
+    apart = np.unique(np.diff(np.array(sorted(group.ranks))))
+    if len(group.ranks) >= 2 and len(apart) == 1:
+        return ("tensor" if apart[0] == 1 else "data"), True
+    return "unknown", True
+
+
+def _group_times(
+    part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
+) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
+    """Return a rank's operations, times and bytes in each of `groups`, and its unknown types."""
+    selected = part.has(events.rows)
+    group = np.array(numbers, dtype=np.int64)[events.group]
+    found = []
+    for number in groups:
+        own = (group == number) & selected
+        often = Counter(events.operation[own].tolist())
+        operations = ", ".join(f"{OPERATIONS[code]} {n}" for code, n in often.most_common())
+        time_ns = total(union(*part.clipped(events.rows[own])))
+        spent = operations, int(own.sum()), time_ns, known_bytes(events.size_bytes[own])
+        found.append((spent, unsized(events, own)))
+    return found
