@@ -89,11 +89,6 @@ def _value(text: str) -> str:
     return _ESCAPE.sub(plain, text[1:-1])
 
 
-def read_text(literal: str) -> str | None:
-    """Return the value of a string literal; None if it is not as `repr` writes it."""
-    return _value(literal) if re.fullmatch(_TEXT, literal) else None
-
-
 def conjuncts(query: str) -> list[str]:
     """Return the operands of ``and``; the whole query if it is not a conjunction."""
     parts, begin, depth = [], 0, 0

@@ -1,11 +1,7 @@
-"""`Selection`: which events of a set are meant, which rows they are, and the selection in words.
-
-`js/src/dashboard/selection.ts` words selections the same way (`tests/vectors/words.json`).
-"""
+"""`Selection`: which events of a set are meant, and which rows they are."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,13 +14,12 @@ import pandas as pd
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import MINUS, THIN, Time, as_ns, count, plural
+from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.names import short_name
-from hta_widgets.trace.query import Clauses, conjuncts, read_clauses, read_text
+from hta_widgets.trace.query import Clauses, read_clauses
 from hta_widgets.trace.trace import EVENT_COLUMNS, columns_in, event_frame, events_of, run_query
 
 if TYPE_CHECKING:
@@ -34,16 +29,6 @@ if TYPE_CHECKING:
 #: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
-EVERYTHING = "whole job"
-#: More runs of ranks, or names, are counted instead of listed.
-_MOST_RUNS = 4
-_MOST_NAMES = 3
-#: Longer texts are cut.
-_LONGEST = 40
-_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
-_CONTAINS = re.compile(
-    r"name\.str\.contains\(('.*?'|\".*?\")(?:, *(?:case|regex)=(?:True|False))*\)"
-)
 _BLOCK = 256
 
 
@@ -269,41 +254,6 @@ def listed(ranks: list[int]) -> str:
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
-def selection_words(selection: Selection | None, short: Callable[[str], str] = short_name) -> str:
-    """Return a selection in words; `short` shortens the names of events."""
-    if selection is None or selection.is_everything:
-        return EVERYTHING
-    clauses = read_clauses(selection.query)
-    found = []
-    if selection.ranks is not None:
-        found.append(_ranks(selection.ranks))
-    if selection.tracks is not None:
-        found.append(_tracks(sorted(selection.tracks, key=str)))
-    window = window_words(selection.start_ns, selection.end_ns)
-    if window:
-        found.append(window)
-    if clauses.kinds is not None:
-        found.append(_listed("kind", clauses.kinds))
-    if clauses.names is not None:
-        found.append(_names([short(name) for name in clauses.names]))
-    if clauses.rest is not None:
-        found += [_condition(part) for part in conjuncts(clauses.rest)]
-    if selection.ids is not None:
-        found.append(plural(len(selection.ids), "event"))
-    return ", ".join(found)
-
-
-def window_words(start_ns: int | None, end_ns: int | None) -> str:
-    """Return a window with as many digits as its length needs; empty if it is open."""
-    if start_ns is None:
-        return "" if end_ns is None else f"before {_instant(end_ns)}"
-    if end_ns is None:
-        return f"from {_instant(start_ns)} on"
-    if start_ns == end_ns:
-        return f"an empty window at {_instant(start_ns)}"
-    return _times([start_ns, end_ns], len(str(end_ns - start_ns)) - 2)
-
-
 class Overlapping:
     """Finds the events that overlap a window, among events sorted by start."""
 
@@ -475,85 +425,6 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))
-
-
-def _instant(time_ns: int) -> str:
-    return _times([time_ns], len(str(abs(time_ns))) - 3)
-
-
-def _times(times: Sequence[int], last_digit: int) -> str:
-    """Return times in one unit; `last_digit` is the power of ten that they are rounded to."""
-    most = max(abs(time) for time in times)
-    power, unit = next(entry for entry in _UNITS if most >= 10 ** entry[0] or entry[0] == 0)
-    last = min(max(last_digit, 0), power)
-    step = 10**last
-    rounded = [(abs(time) + step // 2) // step for time in times]
-    decimals = power - last
-    if all(value % 10**decimals == 0 for value in rounded):
-        rounded, decimals = [value // 10**decimals for value in rounded], 0
-    texts = [
-        (MINUS if time < 0 and value else "") + _decimal(value, decimals)
-        for time, value in zip(times, rounded, strict=True)
-    ]
-    return f"{'–'.join(texts)}{THIN}{unit}"
-
-
-def _decimal(value: int, decimals: int) -> str:
-    if not decimals or not value:
-        return count(value)
-    whole, part = divmod(value, 10**decimals)
-    return f"{count(whole)}.{part:0{decimals}d}"
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and runs[-1][1] + 1 == rank:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    if not runs:
-        return "no ranks"
-    if len(runs) > _MOST_RUNS:
-        return plural(len(ranks), "rank")
-    return "ranks " + _joined([str(a) if a == b else f"{a}–{b}" for a, b in runs])
-
-
-def _tracks(tracks: Sequence[str | tuple[int, str]]) -> str:
-    if len(tracks) != 1:
-        return plural(len(tracks), "track") if tracks else "no tracks"
-    track = tracks[0]
-    if isinstance(track, str):
-        return f"track {_cut(track)}"
-    return f"track {_cut(track[1])} of rank {track[0]}"
-
-
-def _names(names: Sequence[str]) -> str:
-    if len(names) > _MOST_NAMES:
-        return plural(len(names), "name")
-    return _listed("name", [_cut(name) for name in names])
-
-
-def _listed(noun: str, values: Sequence[str]) -> str:
-    if not values:
-        return f"no {noun}s"
-    return f"{noun}{'s' * (len(values) > 1)} {_joined(values)}"
-
-
-def _joined(texts: Sequence[str]) -> str:
-    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
-
-
-def _condition(text: str) -> str:
-    contains = _CONTAINS.fullmatch(text)
-    value = read_text(contains[1]) if contains else None
-    return text if value is None else f"name contains {_cut(value)}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:

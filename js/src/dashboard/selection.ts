@@ -291,8 +291,6 @@ export class Choosing {
 }
 
 // * A selection in words: `ranks 2–5, 12.3–18.9 ms, name contains nccl`.
-// `hta_widgets/trace/selection.py` says the same; both are tested with
-// `tests/vectors/words.json`.
 
 interface Phrase {
   part: Part;
