@@ -26,6 +26,9 @@ def pytest_collection_modifyitems(items):
     # What is quick comes first. And Playwright leaves its event loop running in this thread, which
     # other tests cannot share.
     items.sort(key=lambda item: "e2e" in item.path.parts)
+    for item in items:
+        if "screenshot" in item.fixturenames:
+            item.add_marker("screenshots")
 
 
 @pytest.fixture(scope="session")
@@ -76,3 +79,10 @@ def node() -> str:
     if path is None:
         pytest.skip("Node is not installed")
     return path
+
+
+@pytest.fixture(scope="session")
+def built(repo) -> None:
+    """Skip where the front end is not built."""
+    if not (repo / "hta_widgets/static/page.js").exists():
+        pytest.skip("the front end is not built (`make build` does it)")

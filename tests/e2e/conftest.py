@@ -7,6 +7,9 @@ from support import browser as hands, perfetto as ui
 from support.notebooks import Kernel, run_notebook, set_theme, write_notebook
 from support.servers import jupyterlab, static_files
 
+import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+
 _numbers = itertools.count(1)
 
 
@@ -45,6 +48,20 @@ def lab(tmp_path_factory):
     """A JupyterLab on loopback with empty folders of its own; its kernels are this Python."""
     with jupyterlab(tmp_path_factory.mktemp("lab")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """The files of a job of eight ranks, the sixth of them slow."""
+    path = tmp_path_factory.mktemp("job") / "demo"
+    write_demo(path, ranks=8, steps=3, seed=0)
+    return path
+
+
+@pytest.fixture(scope="session")
+def job(folder):
+    """The job of `folder`."""
+    return hw.load(folder, progress=False, cache=False)
 
 
 def _runner(lab, page, app):

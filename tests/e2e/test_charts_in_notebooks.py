@@ -1,21 +1,36 @@
-"""Charts that are the value of a cell are drawn below it, without any call for Bokeh."""
+"""Charts in JupyterLab and Notebook 7: drawn below their cells, without any call for Bokeh."""
 
 import pytest
 from playwright.sync_api import expect
 
 from hta_widgets.demo.job import write_demo
 
-
-@pytest.mark.parametrize("app", ["notebook", "notebook7"])
-def test_a_chart_is_drawn_below_its_cell(app, tmp_path, request, page):
-    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
-    request.getfixturevalue(app)(
-        "import hta_widgets as hw; from hta_widgets import analysis, charts\n"
-        f"traces = hw.load({str(tmp_path / 'job')!r}, progress=False)",
+#: Cells, and how many charts they draw.
+CELLS = {
+    "values of cells": (
+        "import hta_widgets as hw; from hta_widgets import analysis, charts",
+        "traces = hw.load({job!r}, progress=False)",
         "charts.temporal_breakdown(analysis.temporal_breakdown(traces))",
         "charts.launch_stats(analysis.launch_stats(traces))",
-    )
-    drawn = page.locator("[id^='hta-chart-']")
-    expect(drawn).to_have_count(2)
-    for place in range(2):
-        expect(drawn.nth(place).locator("canvas").first).to_be_visible(timeout=20_000)
+    ),
+    "TraceAnalysis": (
+        "from hta_widgets.compat.trace_analysis import TraceAnalysis",
+        "analyzer = TraceAnalysis(trace_dir={job!r})",
+        "analyzer.get_temporal_breakdown()",
+        "_ = analyzer.get_gpu_kernel_breakdown(image_renderer='jupyterlab')",
+        "_ = analyzer.get_cuda_kernel_launch_stats()",
+    ),
+}
+
+
+@pytest.mark.parametrize("app", ["notebook", "notebook7"])
+# Of the temporal breakdown; types, kernels, and kernels across ranks; launches.
+@pytest.mark.parametrize(("cells", "count"), [("values of cells", 2), ("TraceAnalysis", 5)])
+def test_charts_are_drawn_below_their_cells(app, cells, count, tmp_path, request, page):
+    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
+    job = str(tmp_path / "job")
+    request.getfixturevalue(app)(*(cell.format(job=job) for cell in CELLS[cells]))
+    charts = page.locator("[id^='hta-chart-']")
+    expect(charts).to_have_count(count)
+    for place in range(count):
+        expect(charts.nth(place).locator("canvas").first).to_be_visible(timeout=20_000)

@@ -1,4 +1,6 @@
-"""The dashboard in a real JupyterLab: what is brushed in one panel, all the others follow."""
+"""The dashboard in notebooks: panels follow each other and Python, with and without a kernel."""
+
+import io
 
 import pandas as pd
 import pytest
@@ -8,7 +10,6 @@ from support.dashboard import Dash
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.demo.job import write_demo
 
 #: Named columns of a panel that are the analysis' own, row by row.
 SAME = {
@@ -19,20 +20,18 @@ SAME = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("job") / "demo"
-    write_demo(path, ranks=8, steps=3, seed=0)
-    return path
-
-
-@pytest.fixture
-def dash(notebook, folder, page) -> Dash:
+def show(notebook, folder, page, job) -> Dash:
+    """Show the dashboard of the job in a notebook."""
     notebook(
         "import hta_widgets as hw",
         f"ts = hw.load({str(folder)!r}, progress=False); dash = hw.Dashboard(ts); dash",
     )
-    return Dash(page, hw.load(folder, progress=False, cache=False))
+    return Dash(page, job)
+
+
+@pytest.fixture
+def dash(notebook, folder, page, job) -> Dash:
+    return show(notebook, folder, page, job)
 
 
 def test_a_rank_then_a_window_then_back(dash, kernel, screenshot):
@@ -85,3 +84,54 @@ def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
     assert kernel.value("dash.selection.end_ns - dash.selection.start_ns") > 0
     dash.shows_ranks(3)
     dash.has_numbers_of(dash.selection, ("kernels", "steps"))
+
+
+def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
+    dash, kernel, job, page, lab, tmp_path, screenshot
+):
+    dash.click_bar("breakdown", 5)
+    kernel.wait_for("dash.selection.ranks == (5,)")
+    dash.shows_ranks(1)
+    frame = kernel.value("dash.frames['kernel_breakdown'].sum_ns.astype(int).tolist()")
+    assert frame == hw.analysis.kernel_breakdown(job, ranks=[5]).sum_ns.astype(int).tolist()
+    dash.has_numbers_of(dash.selection, ("kernels",))
+    table = pd.read_parquet(io.BytesIO(dash.saved("Top kernels: Parquet")))
+    assert table["sum_ns"].tolist() == frame
+    page.get_by_role("button", name="Save all this as one page").click()
+    form = dash.root.locator(".hta-save-form")
+    form.locator("input").fill(str(tmp_path / "saved.html"))
+    form.get_by_role("button", name="Write file").click()
+    expect(form).to_contain_text("Wrote", timeout=60_000)
+    assert "hta-dashboard.js" in (tmp_path / "saved.html").read_text("utf-8")
+    page.keyboard.press("Escape")
+
+    # From Python to the page, and back again.
+    middle = (job.start_ns + job.end_ns) // 2
+    kernel(f"dash.select(ts.select(start_ns={middle}, end_ns={middle + 10_000_000}))")
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    dash.has_numbers_of(job.select(start_ns=middle, end_ns=middle + 10_000_000))
+    screenshot(page, "dashboard_jupyterlab")
+    dash.undo()
+    dash.undo()
+    kernel.wait_for("dash.selection.is_everything")
+
+    # The status line shows it while the data for a dead kernel is on its way.
+    expect(dash.root).not_to_contain_text("page data", timeout=60_000)
+    lab.end_sessions()
+    dash.click_bar("breakdown", 3)
+    expect(dash.panel("selection")).to_contain_text("ranks=[3]")
+    dash.shows_ranks(1)
+    dash.has_numbers_of(job.select(ranks=[3]), ("breakdown", "kernels", "kernel_types"))
+    screenshot(page, "dashboard_without_kernel")
+
+
+def test_notebook_7_shows_and_brushes_it(notebook7, kernel, folder, job, page, screenshot):
+    dash = show(notebook7, folder, page, job)
+    dash.click_bar("breakdown", 5)
+    kernel.wait_for("dash.selection.ranks == (5,)")
+    dash.shows_ranks(1)
+    dash.has_numbers_of(dash.selection, ("kernels",))
+    dash.undo()
+    kernel.wait_for("dash.selection.is_everything")
+    dash.shows_ranks(8)
+    screenshot(page, "dashboard_notebook7")

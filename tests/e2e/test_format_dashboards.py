@@ -11,10 +11,8 @@ from hta_widgets.demo.mpi import write_mpi_job
 
 
 @pytest.fixture
-def opened(context, tmp_path, repo):
+def opened(context, tmp_path, built):
     """`opened(traces)` gives the dashboard of a page that stands alone."""
-    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
 
     def show(traces):
         path = hw.Dashboard(traces).save_html(tmp_path / "report.html")

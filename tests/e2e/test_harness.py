@@ -3,61 +3,8 @@
 import json
 
 import pytest
-from playwright.sync_api import Error, expect
-from support.browser import Guard, click, drag, is_local, wheel
-
-PAD = """
-import anywidget, traitlets
-class Pad(anywidget.AnyWidget):
-    _esm = '''
-    export default { render({ model, el }) {
-      const pad = document.createElement("div");
-      pad.className = "pad";
-      pad.style.cssText = "width: 300px; height: 100px; background: teal";
-      const say = text => { model.set("said", text); model.save_changes(); };
-      let from = null;
-      pad.addEventListener("pointerdown", e => { from = e.offsetX; });
-      pad.addEventListener("pointerup", e => say(`${from}-${e.offsetX} ${e.shiftKey}`));
-      const turn = e => { e.preventDefault(); say(`wheel ${e.deltaY} ${e.ctrlKey}`); };
-      pad.addEventListener("wheel", turn, { passive: false });
-      model.on("change:color", () => { pad.style.background = model.get("color"); });
-      el.append(pad);
-    } };
-    '''
-    said = traitlets.Unicode("").tag(sync=True)
-    color = traitlets.Unicode("teal").tag(sync=True)
-pad = Pad()
-pad
-"""
-
-
-@pytest.mark.parametrize("fixture", ["notebook", "notebook7"])
-def test_widget_and_kernel_talk(request, fixture, kernel):
-    page = request.getfixturevalue(fixture)(PAD)
-    pad = page.locator(".pad")
-    expect(pad).to_be_visible()
-
-    drag(pad, (20, 50), (120, 50), keys=["Shift"])
-    kernel.wait_for("pad.said == '20-120 true'")
-    wheel(pad, (50, 50), 120, keys=["Control"])
-    kernel.wait_for("pad.said == 'wheel 120 true'")
-    click(pad, (-10, 50))
-    kernel.wait_for("pad.said == '290-290 false'")
-
-    kernel("pad.color = 'rgb(1, 2, 3)'")
-    expect(pad).to_have_css("background-color", "rgb(1, 2, 3)")
-    assert kernel.value("[1, 'a', None]") == [1, "a", None]
-
-
-@pytest.mark.screenshots
-def test_theme_and_screenshot(notebook, theme, screenshot):
-    page = notebook("1 + 1")
-    shades = {}
-    for name in ("dark", "light"):
-        theme(name)
-        shades[name] = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert shades["dark"] != shades["light"]
-    assert screenshot(page, "harness").read_bytes().startswith(b"\x89PNG")
+from playwright.sync_api import Error
+from support.browser import Guard, is_local
 
 
 def test_errors_come_back(notebook, kernel):

@@ -5,9 +5,6 @@ from playwright.sync_api import expect
 from support.dashboard import Dash
 from support.servers import marimo_app
 
-import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
-
 APP = """
 import marimo
 
@@ -41,30 +38,22 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("job") / "demo"
-    write_demo(folder, ranks=8, steps=1, seed=0)
-    return hw.load(folder, progress=False, cache=False)
-
-
 def test_a_dashboard_renders_brushes_and_tells_python(
-    page, traces, tmp_path, tmp_path_factory, screenshot
+    page, folder, job, tmp_path_factory, screenshot
 ):
     pytest.importorskip("marimo", reason="marimo is not installed (the test extra has it)")
-    folder = str(next(iter(traces.values())).path).rpartition("/")[0]
     root = tmp_path_factory.mktemp("marimo")
-    with marimo_app(root, APP.format(folder=folder)) as url:
+    with marimo_app(root, APP.format(folder=str(folder))) as url:
         page.goto(url)
-        dash = Dash(page, traces)
-        dash.has_numbers_of(traces.select(), ("kernels",))
+        dash = Dash(page, job)
+        dash.has_numbers_of(job.select(), ("kernels",))
         dash.click_bar("breakdown", 5)
         dash.shows_ranks(1)
-        assert dash.selection == traces.select(ranks=[5])
+        assert dash.selection == job.select(ranks=[5])
         dash.has_numbers_of(dash.selection, ("kernels",))
         screenshot(page, "dashboard_marimo")
         page.get_by_role("button", name="tell").click()
-        events = len(traces.select(ranks=[5]).events())
+        events = len(job.select(ranks=[5]).events())
         said = page.get_by_text("Python has ranks")
         expect(said).to_contain_text("ranks (5,)")
         expect(said).to_contain_text(f"{events} events")

@@ -10,22 +10,12 @@ from support.dashboard import PANELS, Dash
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
-from hta_widgets.demo.job import write_demo
-
-
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("job") / "demo"
-    write_demo(folder, ranks=8, steps=2, seed=0)
-    return hw.load(folder, progress=False, cache=False)
 
 
 def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
-    context, traces, tmp_path, screenshot, repo
+    context, job, tmp_path, screenshot, built
 ):
-    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
-    path = hw.Dashboard(traces).save_html(tmp_path / "report.html")
+    path = hw.Dashboard(job).save_html(tmp_path / "report.html")
     context.set_offline(True)
     page = context.new_page()
     page.set_viewport_size({"width": 1440, "height": 1000})
@@ -33,19 +23,19 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda line: said.append(line.text))
     page.goto(f"file://{path}")
-    dash = Dash(page, traces)
+    dash = Dash(page, job)
     expect(dash.root).to_contain_text("rank 5")
-    whole = traces.select()
+    whole = job.select()
     dash.has_numbers_of(whole)
 
     dash.click_bar("breakdown", 5)
     expect(dash.panel("selection")).to_contain_text("rank 5")
-    assert dash.selection == traces.select(ranks=[5])
+    assert dash.selection == job.select(ranks=[5])
     dash.shows_ranks(1)
     dash.has_numbers_of(dash.selection, ("kernels", "operators", "breakdown"))
     screenshot(page, "dashboard_saved_rank_5")
 
-    middle = (traces.start_ns + traces.end_ns) // 2
+    middle = (job.start_ns + job.end_ns) // 2
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection
@@ -74,16 +64,14 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     }
 
 
-def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, traces, tmp_path, repo):
-    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
+def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, job, tmp_path, built):
     with pytest.warns(UserWarning, match="at least an overview"):
-        least = Path(hw.Dashboard(traces).save_html(tmp_path / "least.html", max_mb=0.1))
+        least = Path(hw.Dashboard(job).save_html(tmp_path / "least.html", max_mb=0.1))
     room = least.stat().st_size / 1e6 + 0.15
-    path = Path(hw.Dashboard(traces).save_html(tmp_path / "small.html", max_mb=room))
+    path = Path(hw.Dashboard(job).save_html(tmp_path / "small.html", max_mb=room))
     assert path.stat().st_size <= room * 1e6
     page.goto(path.as_uri())
-    dash = Dash(page, traces)
+    dash = Dash(page, job)
     expect(dash.root).to_contain_text("Others: overview only")
     for panel in ("breakdown", "kernels", "selection"):
         dash.ready(panel)
@@ -93,7 +81,7 @@ def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, traces, tmp_
     full = sorted(dash.numbers("breakdown")["rank"])
     assert 5 in full
     assert len(full) < 8
-    exact = dash.engine.frame("kernels", traces.select(ranks=full))
+    exact = dash.engine.frame("kernels", job.select(ranks=full))
     assert dash.numbers("kernels")["sum_ns"].tolist() == exact["sum_ns"].tolist()
 
 
@@ -128,9 +116,7 @@ ODD_JOBS = {
 }
 
 
-def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, repo, screenshot):
-    if not (repo / "hta_widgets" / "static" / "dashboard.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
+def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, screenshot):
     said = []
     page.on("console", lambda line: said.append(line.text))
     page.set_viewport_size({"width": 1300, "height": 1500})

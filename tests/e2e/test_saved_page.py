@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from support.browser import Guard, click, drag, wheel
+from support.browser import Guard, click, drag, wait_for_colors, wheel
 
 import hta_widgets as hw
 from hta_widgets.export.page import save_html
@@ -104,9 +104,7 @@ def engine(traces):
 
 
 @pytest.fixture
-def open_page(page, engine, tmp_path, repo):
-    if not (repo / "hta_widgets" / "static" / "page.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
+def open_page(page, engine, tmp_path, built):
     opened = []
 
     def save(of=engine, *, view=None, state=None, **options):
@@ -122,25 +120,6 @@ def open_page(page, engine, tmp_path, repo):
         assert one.console == []
         others = {url for url in one.requests if not url.startswith("blob:")}
         assert others == {one.path.as_uri()}
-
-
-_COLORS = """el => {
-  const seen = new Set();
-  for (const node of el.querySelectorAll("canvas")) {
-    const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
-    for (let i = 0; i < data.length; i += 4)
-      if (data[i + 3] === 255) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
-  }
-  return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
-}"""
-
-
-def wait_for_colors(stage: Locator, *colors: str) -> None:
-    stage.page.wait_for_function(
-        f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
-        " return wanted.every(color => seen.includes(color)); }",
-        arg=[stage.element_handle(), list(colors)],
-    )
 
 
 def test_the_page_paints_and_says_what_it_is(open_page, traces, screenshot):

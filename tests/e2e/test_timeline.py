@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
-from support.browser import click, drag, hover, wheel
+from playwright.sync_api import Page, expect
+from support.browser import click, colors_of, drag, hover, wait_for_colors, wheel
 
 from hta_widgets.demo.job import write_demo
 
@@ -18,7 +18,7 @@ NARROW = 900  # below, the gutter is slimmer and the margin gone
 class Screen:
     """Positions on a timeline as drawn."""
 
-    def __init__(self, page: Page, root: Locator, kernel) -> None:
+    def __init__(self, page: Page, root, kernel) -> None:
         self.page, self.root, self.kernel = page, root, kernel
         self.stage = root.locator(".hta-stage-frame")
 
@@ -69,33 +69,6 @@ def nccl(ddp) -> dict:
         ".to_dict('records')"
     )
     return rows[0]
-
-
-_COLORS = """el => {
-  const seen = new Set();
-  for (const node of el.querySelectorAll("canvas")) {
-    const g = node.getContext("2d");
-    if (!g || !node.width) continue;
-    const { data } = g.getImageData(0, 0, node.width, node.height);
-    for (let i = 0; i < data.length; i += 4)
-      if (data[i + 3] === 255) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
-  }
-  return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
-}"""
-
-
-def colors_of(stage: Locator) -> set[str]:
-    """The colours of a drawn stage, from its canvases' pixels."""
-    return set(stage.evaluate(_COLORS))
-
-
-def wait_for_colors(stage: Locator, *colors: str) -> None:
-    """Wait until all of these colours are drawn."""
-    stage.page.wait_for_function(
-        f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
-        " return wanted.every(color => seen.includes(color)); }",
-        arg=[stage.element_handle(), list(colors)],
-    )
 
 
 def test_first_paint_shows_every_rank_in_the_kinds_colours(ddp, screenshot, theme):

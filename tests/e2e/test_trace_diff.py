@@ -257,10 +257,8 @@ def is_of_one_pair_of_ranks_when_asked(seen, both):
 
 
 def test_a_saved_page_compares_without_kernel_or_network(
-    context, sides, folders, tmp_path, screenshot, repo, capsys
+    context, sides, folders, tmp_path, screenshot, built, capsys
 ):
-    if not (repo / "hta_widgets" / "static" / "diff.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
     path = tmp_path / "diff.html"
     assert cli.main(["diff", *map(str, folders), "-o", str(path)]) == 0
     assert "aten::gelu is slower" in capsys.readouterr().out
@@ -298,10 +296,8 @@ def test_a_saved_page_compares_without_kernel_or_network(
 
 
 def test_a_page_of_many_steps_says_which_can_be_chosen(
-    context, tmp_path, screenshot, repo, monkeypatch
+    context, tmp_path, screenshot, built, monkeypatch
 ):
-    if not (repo / "hta_widgets" / "static" / "diff.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
     sides = []
     for seed, word in enumerate(("before", "after")):
         write_demo(tmp_path / word, ranks=1, steps=14, seed=seed, straggler=None)

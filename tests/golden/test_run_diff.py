@@ -1,32 +1,33 @@
 """Comparisons of real runs: against sums made another way, and against themselves."""
 
 import gzip
+import itertools
 import json
 import re
 
 import pytest
-from support import golden
+from support import golden, recorded
 from support.turned import assert_mirrored
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
 
-pytestmark = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
+needs_golden = pytest.mark.skipif(not golden.GOLDEN.is_dir(), reason=golden.MISSING)
 
 #: Folders with nothing that can be read: files that were never flushed, a snapshot of memory.
-EMPTY = {"byteps__real_pslite_server_tiny", "hta_tests__memory_analysis"}
+EMPTY = {"byteps/real_pslite_server_tiny", "hta_tests/memory_analysis"}
 
 #: Every other folder: several ranks, AMD, MTIA, BytePS, MPI, without a device, without steps.
 TRACES = sorted(
-    f"{folder.parent.name}__{folder.name}"
-    for folder in (golden.SHARED / "traces").glob("*/*")
-    if folder.is_dir() and f"{folder.parent.name}__{folder.name}" not in EMPTY
+    f"{folder.parent.name}/{folder.name}"
+    for folder in recorded.SHARED.glob("*/*")
+    if folder.is_dir()
 )
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_a_run_differs_in_nothing_from_itself(name):
-    traces = golden.whole(name)
+@pytest.mark.parametrize("path", recorded.paths(*(name for name in TRACES if name not in EMPTY)))
+def test_a_run_differs_in_nothing_from_itself(path):
+    traces = hw.load(path, cache=False, progress=False)
     diff = hd.compare(traces, traces)
     assert diff.cautions == []
     assert hd.findings(diff) == []
@@ -52,6 +53,9 @@ def test_a_run_differs_in_nothing_from_itself(name):
         assert hd.align(diff, base).gaps.empty
 
 
+RECORDINGS = golden.GOLDEN / "efficiency/recorded"
+
+
 def moved(document, what):
     """A recording of the same program with its code elsewhere, in place."""
     for event in document["traceEvents"]:
@@ -71,19 +75,21 @@ def moved(document, what):
 
 
 @pytest.mark.parametrize(
-    ("recording", "what"),
+    ("name", "what"),
     [
-        ("mlp", "lines"),
-        ("mlp", "folder"),
-        ("mlp", "modules"),
+        *itertools.product(("", "mlp"), ("lines", "folder", "modules")),
         *((name, "lines, folder, modules") for name in ("conv", "decoder", "mlp_checkpoint")),
     ],
 )
-def test_code_that_moved_is_no_change(tmp_path, recording, what):
-    path = golden.GOLDEN / "efficiency" / "recorded" / f"{recording}.json.gz"
-    document = moved(json.loads(gzip.decompress(path.read_bytes())), what)
+def test_code_that_moved_is_no_change(tmp_path, name, what):
+    recording = RECORDINGS / f"{name}.json.gz" if name else recorded.DATA / "cpu_stacks.json.gz"
+    if not recording.exists():
+        pytest.skip(golden.MISSING)
+    document = moved(json.loads(gzip.decompress(recording.read_bytes())), what)
     (tmp_path / "moved.json").write_text(json.dumps(document), "utf-8")
-    sides = [hw.load(one, cache=False, progress=False) for one in (path, tmp_path / "moved.json")]
+    sides = [
+        hw.load(one, cache=False, progress=False) for one in (recording, tmp_path / "moved.json")
+    ]
     names = [side.events(columns=["name"])["name"].astype(str) for side in sides]
     assert (names[0] != names[1]).sum() > 10
     diff = hd.compare(*sides)
@@ -95,11 +101,11 @@ def test_code_that_moved_is_no_change(tmp_path, recording, what):
     assert hd.findings(diff) == []
 
 
+@needs_golden
 @pytest.mark.parametrize("recording", ["conv", "decoder", "mlp_checkpoint"])
 def test_with_and_without_stacks_the_operators_are_the_same(recording):
-    folder = golden.GOLDEN / "efficiency" / "recorded"
     names = (f"{recording}.json.gz", f"{recording}_no_stack.json.gz")
-    diff = hd.compare(*(hw.load(folder / name, cache=False, progress=False) for name in names))
+    diff = hd.compare(*(hw.load(RECORDINGS / name, cache=False, progress=False) for name in names))
     found = hd.pairs(diff)
     assert set(found["status"]) <= {"same", "changed"}
     assert len(found) > 400
@@ -112,6 +118,7 @@ def pair():
     return hd.compare(*sides)
 
 
+@needs_golden
 def test_steps_of_two_real_jobs(pair):
     # The ranges of the files, µs; nothing of them is ours.
     before = [75_473, 76_940, 76_212, 76_727, 78_473, 81_120]
@@ -154,6 +161,7 @@ def test_steps_of_two_real_jobs(pair):
     ]
 
 
+@needs_golden
 def test_turned_round_two_real_jobs_tell_the_same():
     sides = [golden.whole(f"hta_tests__trace_diff__{side}") for side in ("control", "test")]
     there, back = assert_mirrored(*sides)
@@ -165,6 +173,7 @@ def test_turned_round_two_real_jobs_tell_the_same():
     assert words[1].startswith("12 operators are faster alike, −37 % in the median: −4.96 ms")
 
 
+@needs_golden
 def test_names_of_two_real_jobs(pair):
     """Against pandas over the events that start within a step, or were launched there."""
     frame = hd.names(pair).set_index("name")
@@ -186,6 +195,7 @@ def test_names_of_two_real_jobs(pair):
         assert (mine[f"{word}_ns"] == sums["sum"].rename(index=str)[mine.index]).all()
 
 
+@needs_golden
 def test_ranks_and_steps_of_one_job():
     traces = golden.whole("made__ddp_8rank")
     # Rank 5 is slower by its factor, everywhere: this is reported once.
@@ -202,6 +212,7 @@ def test_ranks_and_steps_of_one_job():
     assert isinstance(hd.waterfall(means).attrs["before_ns"], int)
 
 
+@needs_golden
 @pytest.mark.parametrize(
     "name",
     [

@@ -13,14 +13,8 @@ def bundle(tmp_path_factory, repo):
     return tmp_path_factory.mktemp("page-engine") / "engine.mjs"
 
 
-@pytest.fixture(scope="session")
-def built_page(repo):
-    if not (repo / "hta_widgets" / "static" / "page.js").exists():
-        pytest.skip("the front end is not built (`make build` does it)")
-
-
 @pytest.fixture
-def saved(tmp_path, node, bundle, built_page):
+def saved(tmp_path, node, bundle, built):
     """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
     opened = []
 

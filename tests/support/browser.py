@@ -118,3 +118,30 @@ def click(
     _hold(page, keys, down=True)
     page.mouse.click(x, y, click_count=count)
     _hold(page, keys, down=False)
+
+
+_COLORS = """el => {
+  const seen = new Set();
+  for (const node of el.querySelectorAll("canvas")) {
+    const g = node.getContext("2d");
+    if (!g || !node.width) continue;
+    const { data } = g.getImageData(0, 0, node.width, node.height);
+    for (let i = 0; i < data.length; i += 4)
+      if (data[i + 3] === 255) seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+  }
+  return [...seen].map(c => "#" + c.toString(16).padStart(6, "0"));
+}"""
+
+
+def colors_of(stage: Locator) -> set[str]:
+    """The colours of a drawn stage, from its canvases' pixels."""
+    return set(stage.evaluate(_COLORS))
+
+
+def wait_for_colors(stage: Locator, *colors: str) -> None:
+    """Wait until all of these colours are drawn."""
+    stage.page.wait_for_function(
+        f"([el, wanted]) => {{ const seen = ({_COLORS})(el);"
+        " return wanted.every(color => seen.includes(color)); }",
+        arg=[stage.element_handle(), list(colors)],
+    )

@@ -25,7 +25,7 @@ from hta_widgets.tiles.cells import unpack
 def folders(tmp_path_factory):
     work = tmp_path_factory.mktemp("runs")
     write_demo(work / "a", ranks=2, steps=3, seed=0)
-    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy"])
+    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy", "slow_operator"])
     return work / "a", work / "b"
 
 
@@ -235,8 +235,6 @@ def test_a_page_without_room_holds_the_steps_that_changed_most(view):
 
 
 def test_mpi_profiles_are_compared_by_their_tables(tmp_path):
-    from hta_widgets.demo.mpi import write_mpi_job  # noqa: PLC0415
-
     for place, seed in (("a", 0), ("b", 1)):
         write_mpi_job(tmp_path / place, ranks=2, steps=2, seed=seed, hosts=1)
     sides = [
@@ -302,8 +300,6 @@ def test_a_timeline_of_one_run_follows_its_side(view, sides):
 
 
 def test_both_timelines_are_one_picture(view, tmp_path):
-    import xml.etree.ElementTree as ET  # noqa: PLC0415
-
     path = tmp_path / "both.svg"
     assert view.to_svg(path, width=900) == str(path)
     root = ET.fromstring(path.read_text("utf-8"))
@@ -358,16 +354,9 @@ def test_other_formats_have_their_own_words_for_kinds(view, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def changed_sides(tmp_path_factory):
-    work = tmp_path_factory.mktemp("classes")
-    write_demo(work / "a", ranks=2, steps=3, seed=0)
-    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy", "slow_operator"])
-    return [hw.load(work / side, cache=False, progress=False) for side in "ab"]
-
-
-@pytest.fixture(scope="module")
-def changed_view(changed_sides):
-    return hw.TraceDiff(*changed_sides)
+def shown(sides):
+    """A comparison that tests leave as it is."""
+    return hw.TraceDiff(*sides)
 
 
 def test_classes_say_by_how_much_the_longer_is_longer():
@@ -396,17 +385,17 @@ def test_classes_say_by_how_much_the_longer_is_longer():
     assert texts == [row[3] for row in rows]
 
 
-def test_every_event_of_a_tile_has_the_class_of_its_pair(changed_view):
-    pairs = changed_view.frames["pairs"]
+def test_every_event_of_a_tile_has_the_class_of_its_pair(shown):
+    pairs = shown.frames["pairs"]
     for side, word in enumerate(("before", "after")):
-        engine = changed_view.sides[side].engine
+        engine = shown.sides[side].engine
         lane = next(
             track["lane0"]
             for track in engine.scene()["ranks"][1]["tracks"]
             if track["role"] == "stream" and not track["communication"]
         )
         part = {"lanes": [lane], "first": 0, "last": 1 << 12}
-        reply, buffer = changed_view.answer(
+        reply, buffer = shown.answer(
             {"rpc": "1", "side": side, "op": "tiles", "level": 7, "parts": [part], "classed": True}
         )
         columns = unpack(reply["columns"], buffer)
@@ -420,19 +409,19 @@ def test_every_event_of_a_tile_has_the_class_of_its_pair(changed_view):
         }  # fmt: skip
         for event, status in zip(mine[f"{word}_id"], mine["status"], strict=True):
             assert CLASSES[of[event]] in expected[status]
-    counts = changed_view._answers.answer({"op": "classes"})[0]["counts"]
+    counts = shown._answers.answer({"op": "classes"})[0]["counts"]
     assert [sum(side) for side in counts] == [
-        sum(len(trace.table) for trace in side.traces.values()) for side in changed_view.sides
+        sum(len(trace.table) for trace in side.traces.values()) for side in shown.sides
     ]
 
 
-def test_events_of_one_pair_of_ranks_are_counted_by_themselves(changed_view):
-    reply = changed_view._answers.answer({"op": "classes"})[0]
-    pairs = changed_view.frames["pairs"]
+def test_events_of_one_pair_of_ranks_are_counted_by_themselves(shown):
+    reply = shown._answers.answer({"op": "classes"})[0]
+    pairs = shown.frames["pairs"]
     whole, by_pair = np.array(reply["counts"]), np.array(reply["pair_counts"])
     assert (by_pair.sum(axis=0) == whole).all()
     changed = [CLASSES.index(name) for name in CLASSES if name[-2] == "_"]
-    for pair, (before, after) in enumerate(changed_view._answers.both.rank_pairs):
+    for pair, (before, after) in enumerate(shown._answers.both.rank_pairs):
         mine = pairs[(pairs["before_rank"] == before) & (pairs["after_rank"] == after)]
         counts = by_pair[pair]
         assert counts[0, changed].sum() == counts[1, changed].sum()
@@ -441,8 +430,8 @@ def test_events_of_one_pair_of_ranks_are_counted_by_themselves(changed_view):
     assert (by_pair[0] != by_pair[1]).any()
 
 
-def test_a_change_marks_the_calls_that_it_is_about(changed_view):
-    changes, pairs = changed_view.frames["changes"], changed_view.frames["pairs"]
+def test_a_change_marks_the_calls_that_it_is_about(shown):
+    changes, pairs = shown.frames["changes"], shown.frames["pairs"]
     slower, added = changes.iloc[0], changes.iloc[1]
     assert [slower["change"], added["change"]] == ["slower", "added"]
     rows = pairs.iloc[rows_of_change(pairs, slower)]
@@ -453,13 +442,13 @@ def test_a_change_marks_the_calls_that_it_is_about(changed_view):
     rows = pairs.iloc[rows_of_change(pairs, added)]
     assert set(rows["status"]) == {"added"}
     assert "Memcpy DtoD (Device -> Device)" in set(rows["name"])
-    reply = changed_view._answers.answer({"op": "change_events", "row": 1})[0]
+    reply = shown._answers.answer({"op": "change_events", "row": 1})[0]
     assert reply["events"][0] == []
     assert len(reply["events"][1]) == len(rows)
 
 
-def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(changed_view):
-    answers, pairs = changed_view._answers, changed_view.frames["pairs"]
+def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(shown):
+    answers, pairs = shown._answers, shown.frames["pairs"]
     changes = answers.frame("changes@1")["columns"]
     row = changes["name"].index("aten::gelu")
     before, after = answers.answer({"op": "change_events", "row": row, "pair": 1})[0]["events"]
@@ -484,9 +473,9 @@ def test_changes_and_tree_of_one_pair_of_ranks_mark_its_calls_alone(changed_view
     assert len(turned) == len(answers.frame("findings@1")["columns"]["text"])
 
 
-def test_one_pair_of_ranks_has_its_own_figures(changed_view, changed_sides):
-    alone = diff.compare(*(side.select(ranks=[1]) for side in changed_sides))
-    answers = changed_view._answers
+def test_one_pair_of_ranks_has_its_own_figures(shown, sides):
+    alone = diff.compare(*(side.select(ranks=[1]) for side in sides))
+    answers = shown._answers
     for name, frame in (
         ("waterfall:kind@1", diff.waterfall(alone)),
         ("steps@1", diff.steps(alone)),
@@ -500,7 +489,7 @@ def test_one_pair_of_ranks_has_its_own_figures(changed_view, changed_sides):
     with pytest.raises(ValueError, match="no pair of ranks 2"):
         answers.frame("names@2")
     with pytest.raises(hw.TraceError, match="no pair of ranks 2"):
-        changed_view.pair = 2
+        shown.pair = 2
     # Lanes of all pairs are means: as much work as half of both together.
     parts = [sum(answers.frame(f"lanes@{pair}")["columns"]["busy_ns"]) for pair in (0, 1)]
     mean = sum(answers.frame("lanes")["columns"]["busy_ns"])
@@ -514,16 +503,8 @@ SLOWER = [looks("light")[CLASSES.index(f"slower_{size}")].colour for size in (1,
 COMPUTE = "#1f77c0"
 
 
-@pytest.fixture(scope="module")
-def drawn_view(tmp_path_factory):
-    work = tmp_path_factory.mktemp("pictures")
-    write_demo(work / "a", ranks=2, steps=3, seed=0)
-    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy", "slow_operator"])
-    return hw.TraceDiff(*(hw.load(work / side, cache=False, progress=False) for side in "ab"))
-
-
-def drawn(drawn_view, path, **options):
-    drawn_view.to_svg(path, **options)
+def drawn(shown, path, **options):
+    shown.to_svg(path, **options)
     text = path.read_text("utf-8")
     return ET.fromstring(text), text
 
@@ -534,8 +515,8 @@ def ink(root, fill):
     return sum(len(path) for path in paths)
 
 
-def test_a_picture_has_the_colours_that_the_page_has(drawn_view, tmp_path):
-    root, text = drawn(drawn_view, tmp_path / "change.svg")
+def test_a_picture_has_the_colours_that_the_page_has(shown, tmp_path):
+    root, text = drawn(shown, tmp_path / "change.svg")
     words = [one.text for one in root.iter(f"{SVG}text")]
     for name in ("slower", "only here", "same"):
         assert words.count(name) == 2, name
@@ -545,32 +526,32 @@ def test_a_picture_has_the_colours_that_the_page_has(drawn_view, tmp_path):
     by_change = ink(root, COMPUTE)
     assert "CPU" not in words[words.index("slower") : words.index("whole job")]
     try:
-        drawn_view.color = "kind"
-        root, text = drawn(drawn_view, tmp_path / "kind.svg")
+        shown.color = "kind"
+        root, text = drawn(shown, tmp_path / "kind.svg")
     finally:
-        drawn_view.color = "change"
+        shown.color = "change"
     assert ink(root, COMPUTE) > 10 * by_change
     assert not any(colour in text for colour in SLOWER)
 
 
-def test_of_one_pair_of_ranks_the_picture_has_these(drawn_view, tmp_path):
+def test_of_one_pair_of_ranks_the_picture_has_these(shown, tmp_path):
     try:
-        drawn_view.pair = 1
-        root, _ = drawn(drawn_view, tmp_path / "pair.svg")
+        shown.pair = 1
+        root, _ = drawn(shown, tmp_path / "pair.svg")
     finally:
-        drawn_view.pair = None
+        shown.pair = None
     words = [one.text for one in root.iter(f"{SVG}text")]
     assert sum(word.startswith("1 of 2 ranks") for word in words) == 2
 
 
-def test_pictures_lie_as_the_timelines_do(drawn_view, tmp_path):
-    stacked = drawn(drawn_view, tmp_path / "stacked.svg", width=1200)[0]
+def test_pictures_lie_as_the_timelines_do(shown, tmp_path):
+    stacked = drawn(shown, tmp_path / "stacked.svg", width=1200)[0]
     try:
-        drawn_view.arrange = "beside"
-        root, _ = drawn(drawn_view, tmp_path / "beside.svg", width=1200)
-        narrow = drawn(drawn_view, tmp_path / "narrow.svg", width=800)[0]
+        shown.arrange = "beside"
+        root, _ = drawn(shown, tmp_path / "beside.svg", width=1200)
+        narrow = drawn(shown, tmp_path / "narrow.svg", width=800)[0]
     finally:
-        drawn_view.arrange = "stacked"
+        shown.arrange = "stacked"
     assert root.get("width") == "1200"
     assert float(root.get("height")) < float(stacked.get("height"))
     [left, right] = root.findall(f"{SVG}svg")
@@ -579,13 +560,13 @@ def test_pictures_lie_as_the_timelines_do(drawn_view, tmp_path):
     assert [one.get("x") for one in narrow.findall(f"{SVG}svg")] == [None, None]
 
 
-def test_the_overview_holds_all_device_work_of_each_class(drawn_view):
-    overview = drawn_view._answers.overview
+def test_the_overview_holds_all_device_work_of_each_class(shown):
+    overview = shown._answers.overview
     kinds = ("compute", "communication", "memory")
     for side, word in enumerate(("before", "after")):
         found = {}
-        for rank, trace in drawn_view.sides[side].traces.items():
-            codes = drawn_view._answers.classes_of(side, rank)
+        for rank, trace in shown.sides[side].traces.items():
+            codes = shown._answers.classes_of(side, rank)
             events = trace.events
             device = events["kind"].isin(kinds).to_numpy()
             for code in np.unique(codes[device]).tolist():
