@@ -1,7 +1,6 @@
 """A saved page, opened from a disk: the notebook's gestures without a kernel or a network."""
 
 import base64
-import json
 import random
 import re
 
@@ -9,6 +8,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.browser import Guard, click, drag, wait_for_colors, wheel
+from support.collective_job import US, collective
+from support.small import EPOCH_NS, read, write
 
 import hta_widgets as hw
 from hta_widgets.export.page import save_html
@@ -52,14 +53,8 @@ def records(rank, steps, rng=None):
 
 
 def write_job(folder, ranks=3, steps=3, rng=None):
-    for rank in range(ranks):
-        document = {
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": list(records(rank, steps, rng)),
-        }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-    return hw.load(folder, progress=False, cache=False)
+    every = (list(records(rank, steps, rng)) for rank in range(ranks))
+    return read(write(folder, *every, base_ns=EPOCH_NS))
 
 
 class Saved:
@@ -409,32 +404,20 @@ SLOW = 2
 
 def collectives(folder, ranks=4, calls=6):
     """Write all-reduces at which one rank comes 2 ms after the others, and load them."""
-    for rank in range(ranks):
-        events = [complete("host", "cpu_op", 10, 100, 0, calls * STEP_US)]
+
+    def events(rank):
+        yield complete("host", "cpu_op", 10, 100, 0, calls * STEP_US)
+        late = 2000 if rank == SLOW else 0
         for call in range(calls):
-            at, end = call * STEP_US + 2000 + rank, call * STEP_US + 7000
-            late = 2000 if rank == SLOW else 0
-            stated = {
-                "Collective name": "allreduce",
-                "Process Group Name": "0",
-                "Process Group Ranks": json.dumps(list(range(ranks))),
-                "Group size": ranks,
-                "In msg nelems": 1 << 20,
-                "dtype": "Float",
-            }
-            step = f"ProfilerStep#{call}"
-            events += [
-                complete(step, "user_annotation", 10, 100, call * STEP_US, STEP_US),
-                complete(GEMM, "kernel", 0, 7, call * STEP_US, 1500 + late, stream=7),
-                complete(NCCL, "kernel", 0, 20, at + late, end - at - late, stream=20, **stated),
-            ]
-        document = {
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": events,
-        }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-    return hw.load(folder, progress=False, cache=False)
+            start = call * STEP_US
+            at, end = start + 2000 + rank + late, start + 7000
+            yield complete(f"ProfilerStep#{call}", "user_annotation", 10, 100, start, STEP_US)
+            yield complete(GEMM, "kernel", 0, 7, start, 1500 + late, stream=7)
+            yield collective(
+                at * US, end * US, kernel_name=NCCL, ranks=tuple(range(ranks)), elements=1 << 20
+            )
+
+    return read(write(folder, *(list(events(rank)) for rank in range(ranks)), base_ns=EPOCH_NS))
 
 
 def test_a_page_says_who_waits_for_whom(open_page, tmp_path, screenshot):

@@ -42,6 +42,9 @@ def call(start: int, end: int, launch=None, *, name="cudaLaunchKernel", tid=1, *
     return event("cuda_runtime", name, start, end, pid=10, tid=tid, **args)
 
 
+#: What times of jobs count from that state it.
+EPOCH_NS = 1_700_000_000_000_000_000
+
 #: A host event at the very start, so that times in frames are those written in the test.
 ORIGIN = event("cpu_op", "aten::origin", 0, 1, pid=10, tid=9)
 
@@ -49,10 +52,19 @@ ORIGIN = event("cpu_op", "aten::origin", 0, 1, pid=10, tid=9)
 def load(folder: Path, *ranks: list[dict]) -> hw.TraceSet:
     """Write one file per rank, into a new folder in `folder`, and load them."""
     folder = Path(tempfile.mkdtemp(dir=folder))
-    paths = {}
+    return read(write(folder, *([ORIGIN, *events] for events in ranks)))
+
+
+def write(folder: Path, *ranks: list[dict], base_ns: int | None = None) -> Path:
+    """Write ``rank-0.json`` … into a folder; times count from `base_ns`, if that is given."""
     for rank, events in enumerate(ranks):
-        path = folder / f"rank-{rank}.json"
-        document = {"distributedInfo": {"rank": rank}, "traceEvents": [ORIGIN, *events]}
-        path.write_text(json.dumps(document))
-        paths[rank] = str(path)
-    return hw.load(paths, cache=False, progress=False)
+        document: dict[str, Any] = {"distributedInfo": {"rank": rank}, "traceEvents": events}
+        if base_ns is not None:
+            document["baseTimeNanoseconds"] = base_ns
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    return folder
+
+
+def read(path: Path) -> hw.TraceSet:
+    """Load a trace from its files."""
+    return hw.load(path, cache=False, progress=False)

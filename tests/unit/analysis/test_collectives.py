@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from support.collective_job import US, collective
-from support.small import ORIGIN, call, event, kernel, load, nccl
+from support.collective_job import US, collective, collective as described
+from support.small import ORIGIN, call, event, kernel, load, nccl, read, write as write_ranks
 
 import hta_widgets as hw
 from hta_widgets.analysis import (
@@ -155,16 +155,12 @@ def test_long_lists_of_ranks_are_cut_short_and_completed_by_the_header(tmp_path)
 
 
 def test_runs_that_are_loaded_together_do_not_meet(tmp_path):
-    runs = []
     for run in range(2):
         (tmp_path / f"run{run}").mkdir()
-        for rank in range(2):
-            one = collective((10 * (run + 1) + rank) * US, 50 * US, seq=1)
-            document = {"distributedInfo": {"rank": rank}, "traceEvents": [ORIGIN, one]}
-            path = tmp_path / f"run{run}/rank-{rank}.json"
-            path.write_text(json.dumps(document))
-            runs.append(path)
-    traces = hw.load(runs, cache=False, progress=False)
+        start = 10 * (run + 1)
+        ranks = ([ORIGIN, collective((start + k) * US, 50 * US, seq=1)] for k in range(2))
+        write_ranks(tmp_path / f"run{run}", *ranks)
+    traces = read(sorted(tmp_path.glob("run*/*")))
     assert len(traces) == 4
     frame = collectives(traces)
     assert sorted(frame.groupby("collective").arrival_ns.agg(list)) == [
@@ -506,15 +502,10 @@ def test_a_kernel_without_length_has_no_share(tmp_path):
 
 
 def comm(start, end, name, group, ranks, *, collective="allreduce", count=4, **args):
-    return kernel(
-        start, end, name="ncclDevKernel_x", stream=20,
-        **{
-            "Collective name": collective, "Process Group Name": group,
-            "Process Group Description": name, "Process Group Ranks": str(list(ranks)),
-            "Group size": len(ranks), "In msg nelems": count, "Out msg nelems": count,
-            "dtype": "Float", **args,
-        },
-    )  # fmt: skip
+    args["Process Group Description"] = name
+    return described(
+        start, end, name=collective, group=group, ranks=tuple(ranks), elements=count, **args
+    )
 
 
 def write(folder, world, ranks):

@@ -1,25 +1,18 @@
 """Differences of operators and kernels, against cases counted by hand."""
 
-import json
-
 import pytest
-from support import recorded
+from support import recorded, small
 
 import hta_widgets as hw
 from hta_widgets.analysis.diff_ops import diff_ops
 
 
-def event(name, ts, dur, category="cpu_op", tid=1, **args):
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": 7 if "stream" not in args else 0,
-        "tid": args.get("stream", tid),
-        "ts": ts,
-        "dur": dur,
-        "args": args,
-    }
+def event(name, ts, dur, category="cpu_op", **args):
+    """An event whose times are in microseconds."""
+    start, end = round(ts * 1000), round((ts + dur) * 1000)
+    if "stream" in args:
+        return small.event(category, name, start, end, pid=0, tid=args["stream"], **args)
+    return small.event(category, name, start, end, pid=7, **args)
 
 
 def launched(name, ts, dur, correlation, stream=0, category="kernel"):
@@ -36,15 +29,11 @@ def step(number, ts, dur):
 
 @pytest.fixture
 def load(tmp_path):
-    def write(name, *ranks):
-        folder = tmp_path / name
-        folder.mkdir()
-        for rank, records in enumerate(ranks):
-            document = {"distributedInfo": {"rank": rank}, "traceEvents": records}
-            (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-        return hw.load(folder, cache=False, progress=False)
+    def load(name, *ranks):
+        (tmp_path / name).mkdir()
+        return small.read(small.write(tmp_path / name, *ranks))
 
-    return write
+    return load
 
 
 @pytest.fixture

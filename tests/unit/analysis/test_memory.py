@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from support import recorded
+from support.small import read, write as write_ranks
 
 import hta_widgets as hw
 from hta_widgets.analysis.memory import MEMORY_CATEGORIES, memory_events, memory_timeline
@@ -164,15 +165,7 @@ def operator(name, ts, dur, tid=1):
 
 def memory(ts, amount, tid=1, **args):
     args = {"Bytes": amount, "Device Type": 0, "Device Id": -1} | args
-    return {
-        "ph": "i",
-        "s": "t",
-        "name": "[memory]",
-        "pid": 7,
-        "tid": tid,
-        "ts": ts,
-        "args": args,
-    }
+    return {"ph": "i", "s": "t", "name": "[memory]", "pid": 7, "tid": tid, "ts": ts, "args": args}
 
 
 GPU = {"Device Type": 1, "Device Id": 2}
@@ -194,10 +187,7 @@ def job(tmp_path):
         ],
         [operator("aten::add", 0, 20), memory(3, 1), memory(50, 7)],
     ]
-    for rank, records in enumerate(ranks):
-        document = {"distributedInfo": {"rank": rank}, "traceEvents": records}
-        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(document))
-    return hw.load(tmp_path, cache=False, progress=False)
+    return read(write_ranks(tmp_path, *ranks))
 
 
 def test_events_of_traces(job):

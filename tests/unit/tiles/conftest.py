@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from support import small
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"
+REDUCE_ARGS = {"In msg nelems": 12345678901234567890, "ratio": 1.50, "note": 'say "a"'}
+AC2G = {"cat": "ac2g", "name": "ac2g", "bp": "e"}
 
 
 def event(name, cat, tid, ts, dur, *, pid=10, **args):
@@ -42,46 +44,17 @@ def rank_events(late=0):
         event(KERNEL, "kernel", 7, 30, 20, pid=0, stream=7, correlation=1, grid=[8, 1, 1]),
         event(KERNEL, "kernel", 7, 60, 10, pid=0, stream=7, correlation=3),
         event("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", 7, 75, 10, pid=0, stream=7),
-        event(
-            REDUCE,
-            "kernel",
-            40,
-            40,
-            25,
-            pid=0,
-            stream=40,
-            correlation=2,
-            **{
-                "In msg nelems": 12345678901234567890,
-                "ratio": 1.50,
-                "note": 'say "a"',
-            },
-        ),
+        event(REDUCE, "kernel", 40, 40, 25, pid=0, stream=40, correlation=2, **REDUCE_ARGS),
         event("## forward ##", "gpu_user_annotation", 7, 30, 20, pid=0, stream=7),
     ]
     flows = [
-        {"ph": "s", "id": 1, "pid": 10, "tid": 100, "ts": 15, "cat": "ac2g", "name": "ac2g"},
-        {
-            "ph": "f",
-            "id": 1,
-            "pid": 0,
-            "tid": 7,
-            "ts": 30,
-            "cat": "ac2g",
-            "name": "ac2g",
-            "bp": "e",
-        },
-        {"ph": "s", "id": 2, "pid": 10, "tid": 100, "ts": 22, "cat": "ac2g", "name": "ac2g"},
-        {
-            "ph": "f",
-            "id": 2,
-            "pid": 0,
-            "tid": 40,
-            "ts": 40,
-            "cat": "ac2g",
-            "name": "ac2g",
-            "bp": "e",
-        },
+        {"ph": phase, "id": number, "pid": pid, "tid": tid, "ts": ts, **AC2G}
+        for phase, number, pid, tid, ts in (
+            ("s", 1, 10, 100, 15),
+            ("f", 1, 0, 7, 30),
+            ("s", 2, 10, 100, 22),
+            ("f", 2, 0, 40, 40),
+        )
     ]
     side = [
         {"ph": "C", "name": "memory (MB)", "pid": 10, "ts": 10, "args": {"used": 5}},
@@ -110,15 +83,7 @@ def rank_events(late=0):
 
 
 def _write_job(folder, lates=(0, 3)):
-    for rank, late in enumerate(lates):
-        trace = {
-            "schemaVersion": 1,
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": rank_events(late),
-        }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(trace))
-    return load(folder, cache=False, progress=False)
+    return small.read(small.write(folder, *map(rank_events, lates), base_ns=small.EPOCH_NS))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import small
+from support.collective_job import collective
 
 from hta_widgets import analysis
 from hta_widgets.live.job import TileEngine
@@ -28,23 +29,11 @@ ENDS = (60, 1100)
 
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("collectives")
-    for rank, arrivals in ARRIVALS.items():
-        events = [
-            {
-                "ph": "X", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "cat": "kernel",
-                "pid": 0, "tid": 20, "ts": arrival / 1000, "dur": (end - arrival) / 1000,
-                "args": {"stream": 20},
-            }
-            for arrival, end in zip(arrivals, ENDS, strict=True)
-        ]  # fmt: skip
-        document = {
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": events,
-        }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-    return load(folder, cache=False, progress=False)
+    ranks = (
+        [small.nccl(arrival, end) for arrival, end in zip(arrivals, ENDS, strict=True)]
+        for arrivals in ARRIVALS.values()
+    )
+    return small.read(small.write(tmp_path_factory.mktemp("collectives"), *ranks))
 
 
 @pytest.fixture(scope="module")
@@ -152,28 +141,23 @@ STREAMS = {"A": 20, "B": 24}
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("two-at-once")
-    for rank, calls in TWO.items():
-        events = [
-            {
-                "ph": "X", "name": f"ncclDevKernel_AllReduce_{call}", "cat": "kernel",
-                "pid": 0, "tid": STREAMS[call], "ts": start / 1000, "dur": (end - start) / 1000,
-                "args": {
-                    "stream": STREAMS[call], "Collective name": "allreduce", "dtype": "Float",
-                    "Process Group Name": call, "Process Group Ranks": "[0, 1]", "Group size": 2,
-                    "In msg nelems": 250, "Out msg nelems": 250,
-                },
-            }
-            for call, (start, end) in calls.items()
-        ]  # fmt: skip
-        document = {
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": [{"ph": "X", "name": "all", "cat": "cpu_op", "pid": 1, "tid": 1,
-                             "ts": 0, "dur": 8}, *events],
-        }  # fmt: skip
-        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-    return TileEngine(load(folder, cache=False, progress=False))
+    ranks = (
+        [
+            small.event("cpu_op", "all", 0, 8000, pid=1),
+            *(
+                collective(
+                    *times,
+                    group=call,
+                    elements=250,
+                    stream=STREAMS[call],
+                    kernel_name=f"ncclDevKernel_AllReduce_{call}",
+                )
+                for call, times in calls.items()
+            ),
+        ]
+        for calls in TWO.values()
+    )
+    return TileEngine(small.read(small.write(tmp_path_factory.mktemp("two-at-once"), *ranks)))
 
 
 def slices(engine, lane):

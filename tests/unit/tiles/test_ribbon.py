@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from support import small
 
-from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness, Ribbon
 
@@ -23,20 +23,13 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def lateness(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ribbon")
     rows = []
     ids = dict.fromkeys(range(4), 0)
     events = {rank: [] for rank in ids}
     for call, (name, arrivals) in enumerate(CALLS):
         last = max(arrivals.values())
         for rank, arrival in arrivals.items():
-            events[rank].append(
-                {
-                    "ph": "X", "name": f"ncclKernel_{name}_RING", "cat": "kernel", "pid": 0,
-                    "tid": 20, "ts": arrival / 1000, "dur": (last + 10 - arrival) / 1000,
-                    "args": {"stream": 20},
-                }
-            )  # fmt: skip
+            events[rank].append(small.nccl(arrival, last + 10))
             rows.append(
                 {
                     "collective": call, "name": name, "group": "all", "size_bytes": 4096,
@@ -46,14 +39,7 @@ def lateness(tmp_path_factory):
                 }
             )  # fmt: skip
             ids[rank] += 1
-    for rank, mine in events.items():
-        document = {
-            "distributedInfo": {"rank": rank},
-            "baseTimeNanoseconds": 1_700_000_000_000_000_000,
-            "traceEvents": mine,
-        }
-        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
-    traces = load(folder, cache=False, progress=False)
+    traces = small.read(small.write(tmp_path_factory.mktemp("ribbon"), *events.values()))
     return Lateness(traces, pd.DataFrame(rows), {})
 
 

@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from support import small
 
 import hta_widgets as hw
 import hta_widgets.analysis
@@ -93,15 +94,14 @@ def test_range_and_steps(scene):
 
 
 def test_the_median_rank_shows_its_steps(tmp_path):
-    for rank, durs in enumerate([(90, 10), (30, 31), (20, 20)]):
-        events = [
-            {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 1, "tid": 1}
-            | {"ts": 1000 * n, "dur": dur}
+    ranks = (
+        [
+            small.event("user_annotation", f"ProfilerStep#{n}", 10**6 * n, 10**6 * n + dur)
             for n, dur in enumerate(durs)
         ]
-        document = {"distributedInfo": {"rank": rank}, "traceEvents": events}
-        (tmp_path / f"{rank}.json").write_text(json.dumps(document))
-    scene = TileEngine(load(tmp_path, cache=False, progress=False)).scene()
+        for durs in ((90_000, 10_000), (30_000, 31_000), (20_000, 20_000))
+    )
+    scene = TileEngine(small.read(small.write(tmp_path, *ranks))).scene()
     assert scene["steps_rank"] == 1
     assert [step["dur"] for step in scene["steps"]] == [30_000, 31_000]
 
