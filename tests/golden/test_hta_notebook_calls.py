@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import golden
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.compat.analyzers.counters_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
@@ -303,19 +303,19 @@ def _loaded(files):
 
 # --- on every trace, nothing raises ---------------------------------------------------------------
 
-TRACES = [
-    *(f"hta_tests__{path.name}" for path in sorted((golden.SHARED / "traces/hta_tests").glob("*"))),
-    *(f"kineto__{path.name}" for path in sorted((golden.SHARED / "traces/kineto").glob("*"))),
-]
+SHARED = (
+    str(path.relative_to(recorded.SHARED))
+    for folder in ("hta_tests", "kineto")
+    for path in sorted((recorded.SHARED / folder).glob("*"))
+    if path.name != "memory_analysis"
+)
 
 
-@pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 @pytest.mark.parametrize("include_last", [False, True])
-@pytest.mark.parametrize("name", [name for name in TRACES if "memory_analysis" not in name])
-def test_no_call_fails(name, include_last, tmp_path):
-    analyzer = TraceAnalysis(
-        trace_dir=golden.trace_path(name), include_last_profiler_step=include_last
-    )
+@pytest.mark.parametrize("path", recorded.paths(*SHARED))
+def test_no_call_fails(path, include_last, tmp_path):
+    where = {"trace_dir": path} if path.is_dir() else {"trace_files": [str(path)]}
+    analyzer = TraceAnalysis(**where, include_last_profiler_step=include_last)
     t = analyzer.t
     rank = t.ranks[0]
     series = analyzer.get_queue_length_time_series(t.ranks)

@@ -132,19 +132,16 @@ MEMORY = [
 ]
 
 
-@pytest.mark.parametrize("name", COMMUNICATION)
-def test_communication_by_name(name):
-    assert taxonomy.kind_of("kernel", name) == "communication"
-
-
-@pytest.mark.parametrize("name", COMPUTE)
-def test_compute_is_what_is_left(name):
-    assert taxonomy.kind_of("kernel", name) == "compute"
-
-
-@pytest.mark.parametrize("name", MEMORY)
-def test_copies_by_name(name):
-    assert taxonomy.kind_of("kernel", name) == "memory"
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("communication", name) for name in COMMUNICATION),
+        *(("compute", name) for name in COMPUTE),
+        *(("memory", name) for name in MEMORY),
+    ],
+)
+def test_kernels_by_name(kind, name):
+    assert taxonomy.kind_of("kernel", name) == kind
 
 
 @pytest.mark.parametrize(
