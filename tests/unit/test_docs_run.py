@@ -12,18 +12,21 @@ from support.chart_reading import words_of
 
 import hta_widgets as hw
 from hta_widgets import analysis, taxonomy
+from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.panels.headline import headline, text_of
 
 PAGES = [
     "README.md",
     "docs/analyses.md",
+    "docs/byteps.md",
     "docs/cluster.md",
     "docs/concepts.md",
     "docs/dashboard.md",
     "docs/diff.md",
     "docs/many-ranks.md",
     "docs/moving-from-hta.md",
+    "docs/mpi.md",
     "docs/store.md",
 ]
 
@@ -57,7 +60,8 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, repo, job, tmp_path, m
         shutil.copytree(job, tmp_path / folder)
     with gzip.open("memory.raw.json.gz", "wt") as file:
         json.dump(MEMORY, file)
-    names = {"__name__": "page"}
+    write_byteps_job("runs/byteps", steps=1, gradients=2)
+    names = {"__name__": "page", "hw": hw, "analysis": analysis}
     found = blocks(repo / page)
     assert found
     try:

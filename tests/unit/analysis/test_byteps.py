@@ -1,7 +1,6 @@
 """BytePS analyses on cases small enough to work out by hand, and on nothing."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -149,13 +148,3 @@ def test_selections_choose_requests_and_stages(job):
     assert set(requests["op"]) == {"push"}
     stages = analysis.byteps_stages(job, selection=job.select("kind == 'memory'"))
     assert set(stages["stage"].astype(str)) == {"COPYD2H", "COPYH2D"}
-
-
-def test_the_code_of_the_page_on_byteps_runs(repo, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_byteps_job("runs/byteps", steps=1, gradients=2)
-    text = (repo / "docs/byteps.md").read_text("utf-8")
-    names = {"hw": hw, "analysis": analysis}
-    for code in re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        exec(compile(code, "docs/byteps.md", "exec"), names)
-    assert (tmp_path / "byteps-demo.truth.json").exists()

@@ -1,7 +1,6 @@
 """MPI demo jobs: reproducible bytes, and documentation that runs on them."""
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -73,15 +72,3 @@ def test_the_command_line_writes_one(tmp_path, capsys):
     assert cli.main(arguments) == 0
     assert "3 ranks" in capsys.readouterr().out
     assert (folder / "90001.trc").exists()
-
-
-def test_the_page_on_mpi_runs(repo, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (repo / "docs/mpi.md").read_text("utf-8")
-    names = {"__name__": "page"}
-    found = list(re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
-    assert len(found) > 5
-    for block in found:
-        line = text.count("\n", 0, block.start(1))
-        exec(compile("\n" * line + block[1], "docs/mpi.md", "exec"), names)
-    assert "Rank 3 has the least time in MPI" in names["uneven"].explanation[0]
