@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import functools
+import glob
 import gzip
+import io
 import os
+import platform
+import secrets
 import shutil
 import sys
 import tempfile
+import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import pandas as pd
+import pyarrow as pa
 
 from hta_widgets.errors import TraceError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _of_caller: ContextVar[str | None] = ContextVar("cache folder of the caller", default=None)
 
@@ -63,35 +76,126 @@ def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
     return release, tuple(states)
 
 
-@contextlib.contextmanager
-def written_whole(
-    target: Path, refused: Callable[[OSError], Exception] | None = None
-) -> Iterator[IO[bytes]]:
+def target_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file or folder to write."""
+    try:
+        target = Path(os.fsdecode(path)).expanduser()
+    except (TypeError, RuntimeError) as cause:
+        raise TraceError(f"{path!r} cannot be a path: {cause}") from None
+    if "\0" in str(target):
+        raise TraceError("a path has no zero bytes", path=repr(path))
+    return target
+
+
+@contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of this block into a `TraceError` about `path`."""
+    try:
+        yield
+    except OSError as cause:
+        full = cause.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise TraceError(
+            f"cannot be written: {cause.strerror or cause}",
+            path=path,
+            remedy="Nothing was changed there. "
+            + ("Free some space." if full else "Is the folder there, and may you write to it?"),
+        ) from None
+
+
+@contextmanager
+def written_whole(target: Path) -> Iterator[IO[bytes]]:
     """Write a temporary file that replaces `target` if the block succeeds.
 
-    `refused` returns the error to raise if the folder is not writable.
+    A link at `target` is replaced, and not followed.
     """
+    with write_errors(target):
+        if target.exists() and not target.is_file():
+            raise TraceError("is not a file", path=target, remedy="Choose another name.")
+        with new_part(target) as part:
+            with part.open("wb") as file:
+                yield file
+            part.replace(target)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> str:
+    """Write a text file, and return its path; invalid Unicode becomes question marks."""
+    target = target_path(path)
+    with written_whole(target) as file:
+        file.write(text.encode("utf-8", "replace"))
+    return str(target)
+
+
+_PART = ".part"
+#: Locks may not work across machines that share a disk, so each removes only its own parts.
+_OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
+#: An older part was left by a killed process, on any machine.
+_LONGEST_WRITE_S = 86_400
+
+
+@contextmanager
+def new_part(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
+    """Create a hidden file or folder next to `path`, locked while this process uses it.
+
+    What killed processes left of writes to `path` is removed.
+    """
+    _clear_old_parts(path)
+    handle = None
+    while True:
+        # The system applies the user's mask, which a process can read only by changing it.
+        part = path.parent / f".{path.name}.{secrets.token_hex(4)}{_OWN_PART}"
+        if is_folder:
+            part.mkdir()
+        else:
+            part.touch(exist_ok=False)
+        handle = locked(part, wait=True)
+        if part.exists():
+            break
+        # Another process removed it before it was locked.
+        if handle is not None:
+            os.close(handle)
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
-    except OSError as cause:
-        if refused is None:
-            raise
-        raise refused(cause) from None
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        # Temporary files are private; give this one the rights of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        part.chmod(0o666 & ~mask)
-        part.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
+        yield part
+    finally:
+        _remove(part)
+        if handle is not None:
+            os.close(handle)
+
+
+def _remove(part: Path) -> None:
+    if part.is_dir() and not part.is_symlink():
+        shutil.rmtree(part, ignore_errors=True)
+    else:
+        with suppress(OSError):
             part.unlink()
-        raise
+
+
+def _clear_old_parts(path: Path) -> None:
+    """Remove what killed processes left of writes to `path`."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
+        with suppress(OSError):
+            if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
+                _remove(part)
+            elif part.name.endswith(_OWN_PART):
+                handle = locked(part, wait=False)
+                if handle is not None:
+                    _remove(part)
+                    os.close(handle)
+
+
+def locked(path: Path, *, wait: bool) -> int | None:
+    """Return a handle that holds the lock of a path; None if it is held, or cannot be locked."""
+    if fcntl is None:
+        return None
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held by another, or one of the network file systems that have no locks
+        os.close(handle)
+        return None
+    return handle
 
 
 _BUFFER_BYTES = 1 << 20
@@ -134,50 +238,55 @@ class Target:
     written_bytes: int = 0
 
     @classmethod
-    def of(cls, path: str | Path) -> Target:
+    def of(cls, path: str | os.PathLike[str]) -> Target:
         """Check a path and decide whether it is a file or a directory."""
-        path = Path(path).expanduser()
+        path = target_path(path)
         suffixes = "".join(path.suffixes[-2:]).lower()
         is_file = suffixes.endswith((".json", ".json.gz", ".gz"))
-        if path.suffix and not is_file and not path.is_dir():
-            raise TraceError(
-                f"a trace cannot be written as {path.suffix!r}",
-                path=path,
-                remedy="End the name with .json or .json.gz, or with neither for a directory.",
-            )
-        if is_file and path.is_dir():
-            raise TraceError(
-                "is a directory", path=path, remedy="Choose another name for the file."
-            )
-        if not is_file and path.exists() and not path.is_dir():
-            raise TraceError(
-                "is a file", path=path, remedy="End the name with .json or .json.gz to replace one."
-            )
-        if not path.parent.is_dir():
-            raise TraceError(
-                "the folder does not exist", path=path.parent, remedy="Create it first."
-            )
+        with write_errors(path):
+            if path.suffix and not is_file and not path.is_dir():
+                raise TraceError(
+                    f"a trace cannot be written as {path.suffix!r}",
+                    path=path,
+                    remedy="End the name with .json or .json.gz, or with neither for a directory.",
+                )
+            if is_file and path.is_dir():
+                raise TraceError(
+                    "is a directory", path=path, remedy="Choose another name for the file."
+                )
+            if not is_file and (path.is_symlink() or (path.exists() and not path.is_dir())):
+                raise TraceError(
+                    "is a link" if path.is_symlink() else "is a file",
+                    path=path,
+                    remedy="End the name with .json or .json.gz to replace it.",
+                )
+            if not path.parent.is_dir():
+                raise TraceError(
+                    "the folder does not exist", path=path.parent, remedy="Create it first."
+                )
         return cls(path, not is_file)
 
     @contextmanager
-    def file(self, name: str | None = None) -> Iterator[Output]:
-        """Open the file, or the one of that name in the directory.
-
-        It is replaced only if the block succeeds.
-        """
-        target = self.path if name is None else self.path / name
-        with _in_place(target) as output:
-            yield output
-        self.written_bytes += target.stat().st_size
+    def file(self) -> Iterator[Output]:
+        """Open the file, which is replaced only if the block succeeds."""
+        with written_whole(self.path) as raw:
+            yield from _output(raw, self.path.name)
+        self.written_bytes = self.path.stat().st_size
 
     @contextmanager
-    def directory(self, names: Iterable[str]) -> Iterator[None]:
-        """Create the directory of files with `names`; remove it again if the block fails."""
+    def directory(
+        self, names: Iterable[str]
+    ) -> Iterator[Callable[[str], AbstractContextManager[Output]]]:
+        """Yield a function that opens a file of that name, one of `names`, in the directory.
+
+        The files come into the directory only if the block succeeds.
+        """
         kept = set(names)
-        if self.path.is_dir():
+        with write_errors(self.path):
+            existed = self.path.is_dir()
             others = sorted(
                 entry.name
-                for entry in self.path.iterdir()
+                for entry in (self.path.iterdir() if existed else ())
                 if entry.name.endswith((".json", ".gz")) and entry.name not in kept
             )
             if others:
@@ -186,47 +295,31 @@ class Target:
                     path=self.path,
                     remedy="Choose a new directory, so that the ranks do not mix.",
                 )
-            yield
-            return
-        _create(self.path)
-        try:
-            yield
-        except BaseException:
-            for name in kept:
-                (self.path / name).unlink(missing_ok=True)
-            with suppress(OSError):
-                self.path.rmdir()
-            raise
+            with new_part(self.path, is_folder=True) as part:
+
+                @contextmanager
+                def opened(name: str) -> Iterator[Output]:
+                    with (part / name).open("wb") as raw:
+                        yield from _output(raw, name)
+
+                yield opened
+                written = list(part.iterdir())
+                self.written_bytes = sum(file.stat().st_size for file in written)
+                if existed:
+                    for file in written:
+                        file.replace(self.path / file.name)
+                else:
+                    part.rename(self.path)
 
 
-def _create(path: Path) -> None:
-    try:
-        path.mkdir()
-    except OSError as cause:
-        raise TraceError(
-            f"cannot be created: {cause.strerror}", path=path, remedy="Choose another place."
-        ) from None
-
-
-@contextmanager
-def _in_place(target: Path) -> Iterator[Output]:
-    def refused(cause: OSError) -> TraceError:
-        return TraceError(
-            f"cannot be written: {cause.strerror}", path=target, remedy="Choose another place."
-        )
-
-    with written_whole(target, refused) as raw:
-        if target.suffix.lower() == ".gz":
-            with gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
-                yield from _output(cast("IO[bytes]", packed))
-        else:
-            yield from _output(raw)
-
-
-def _output(file: IO[bytes]) -> Iterator[Output]:
-    output = Output(file)
-    yield output
-    output.flush()
+def _output(raw: IO[bytes], name: str) -> Iterator[Output]:
+    with contextlib.ExitStack() as opened:
+        if name.lower().endswith(".gz"):
+            packed = opened.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
+            raw = cast("IO[bytes]", packed)
+        output = Output(raw)
+        yield output
+        output.flush()
 
 
 @functools.cache
@@ -237,40 +330,50 @@ def scratch() -> Path:
     return Path(folder)
 
 
+#: Programs for tables take a cell that begins so for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
 def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name in the protocol
     """Return a frame as the bytes of a ``csv`` or ``parquet`` file."""
-    if format == "csv":
-        return frame.to_csv(index=False).encode("utf-8", "replace")
-    if format == "parquet":
-        return bytes(_plain(frame).to_parquet(index=False))
-    raise ValueError(f"no kind of table is called {format!r}; there are csv and parquet")
+    file = io.BytesIO()
+    _write_table(frame, file, f".{format}")
+    return file.getvalue()
 
 
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Drop the attributes of a frame, which Parquet cannot store."""
-    plain = frame.copy(deep=False)
-    plain.attrs = {}
-    return plain
-
-
-def write_table(frame: pd.DataFrame, path: Path) -> str:
+def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
     """Write a frame by the suffix of `path`: ``.csv``, ``.csv.gz`` or ``.parquet``."""
-    name = path.name.lower()
-    try:
-        if name.endswith((".csv", ".csv.gz")):
-            frame.to_csv(path, index=False)
-        elif name.endswith(".parquet"):
-            _plain(frame).to_parquet(path, index=False)
-        else:
-            raise TraceError(
-                f"no kind of table has the suffix {path.suffix!r}",
-                path=str(path),
-                remedy="Name it .csv, .csv.gz or .parquet.",
-            )
-    except OSError as cause:
+    target = target_path(path)
+    suffix = "".join(target.suffixes[-2:] if target.suffix == ".gz" else target.suffixes[-1:])
+    if suffix.lower() not in {".csv", ".csv.gz", ".parquet"}:
         raise TraceError(
-            f"cannot be written ({cause.strerror or cause})",
-            path=str(path),
-            remedy="Is the folder there, and may you write to it?",
-        ) from None
-    return str(path)
+            f"no kind of table has the suffix {target.suffix!r}",
+            path=target,
+            remedy="Name it .csv, .csv.gz or .parquet.",
+        )
+    with written_whole(target) as file:
+        _write_table(frame, file, suffix.lower())
+    return str(target)
+
+
+def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
+    plain = frame.copy(deep=False)
+    if suffix == ".parquet":
+        plain.attrs = {}  # Parquet cannot store them
+        try:
+            plain.to_parquet(file, index=False)
+        except (TypeError, ValueError, pa.ArrowException) as cause:
+            raise TraceError(f"Parquet cannot hold this table: {cause}") from None
+        return
+    for place, kind in enumerate(plain.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            cells: Any = plain.iloc[:, place].map(_harmless)
+            plain.isetitem(place, cells)
+    packing: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
+    # With this end of line, texts that contain one are quoted, as they are in a page's tables.
+    plain.to_csv(file, index=False, compression=packing, errors="replace", lineterminator="\r\n")
+
+
+def _harmless(value: object) -> object:
+    """Return the value of a cell; an apostrophe marks text that would be taken for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

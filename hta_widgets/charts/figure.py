@@ -15,6 +15,7 @@ import pandas as pd
 
 from hta_widgets.charts.data import listed
 from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.files import write_text
 from hta_widgets.text import count
 
 
@@ -557,9 +558,7 @@ def to_html(
     colors = theme_of(theme)
     page = embed.file_html(chart, resources.INLINE, html.escape(title or "Chart"))
     ground = f"<style>html,body{{background:{colors.bg};margin:0;padding:8px}}</style>"
-    target = Path(path)
-    target.write_text(page.replace("</head>", f"{ground}</head>", 1), encoding="utf-8")
-    return target
+    return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
 # Only the browser knows how much time a pixel is, and it changes with width and zoom. A browser

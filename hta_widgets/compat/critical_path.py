@@ -38,6 +38,7 @@ from hta_widgets.compat.frames import (
 from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import write_overlay
+from hta_widgets.files import target_path, write_errors, written_whole
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.traceset import TraceSet
 
@@ -443,15 +444,16 @@ class CPGraph(_Base):  # type: ignore[misc]
 
         It contains the request, the edges and their weights; the events stay in the trace.
         """
-        target = Path(f"{out_dir}.zip")
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target = target_path(f"{out_dir}.zip")
+        with write_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
         edges, arrays = self.path.edges, io.BytesIO()
         np.savez_compressed(
             arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
         )
         asked = dict(zip(("annotation", "instance_id"), self._asked, strict=True))
         asked |= {"rank": self.rank, "data_load_events": self.data_load_events}
-        with zipfile.ZipFile(target, "w") as out:
+        with written_whole(target) as file, zipfile.ZipFile(file, "w") as out:
             out.writestr("asked.json", json.dumps(asked))
             out.writestr("edges.npz", arrays.getvalue())
         return str(target)

@@ -25,6 +25,7 @@ from hta_widgets.compat.frames import (
     symbols_of,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.files import target_path, write_errors, written_whole
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
 from hta_widgets.readers.load import load
@@ -325,8 +326,9 @@ class Trace(TraceSet):
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
         """Write a JSON value to a gzip file."""
-        with gzip.open(output_file, "wt", encoding="utf-8") as file:
-            json.dump(trace_contents, file, indent=2)
+        text = json.dumps(trace_contents, indent=2).encode()
+        with written_whole(target_path(output_file)) as file:
+            file.write(gzip.compress(text))
 
     def convert_time_series_to_events(
         self, series: pd.DataFrame, counter_name: str, counter_col: str
@@ -576,10 +578,12 @@ def read_trace(file_path: str) -> dict[str, Any]:
 
 def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
     """Write a JSON value to a file, compressed if its name ends in ``.gz``."""
-    path = Path(file_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = target_path(file_path)
     text = json.dumps(trace_data).encode("utf-8")
-    path.write_bytes(gzip.compress(text, 6) if path.suffix == ".gz" else text)
+    with write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as file:
+        file.write(gzip.compress(text, 6) if path.suffix == ".gz" else text)
 
 
 def update_trace_rank(file_path: str, rank: int) -> None:

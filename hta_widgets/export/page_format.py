@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.files import written_whole
+from hta_widgets.files import target_path, written_whole
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lanes import RankIndex
@@ -212,7 +212,7 @@ def save_page(
     """
     if not max_mb >= least_mb:
         raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
-    target = Path(os.fspath(path)).expanduser()
+    target = target_path(path)
     host = _host_script()
     blocks = [*(packed(name, asset(name).encode()) for name in code), *more_code]
     code_bytes = len(host) + sum(block.size_bytes for block in blocks)
@@ -225,15 +225,7 @@ def save_page(
     sizes.append(("code", code_bytes))
     footer = _footer_text(saved_at, source_files(*engines), sizes, made.words)
     parts = _page_parts(title, footer, host, [document, *blocks, *made.blocks])
-
-    def refused(cause: OSError) -> TraceError:
-        return TraceError(
-            f"cannot be written ({cause.strerror})",
-            path=str(target),
-            remedy="Is the folder there, and may you write to it?",
-        )
-
-    with written_whole(target, refused) as file:
+    with written_whole(target) as file:
         file.writelines(map(str.encode, parts))
     written = target.stat().st_size
     if written > max_mb * 1e6:

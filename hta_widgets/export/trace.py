@@ -199,9 +199,9 @@ def export_trace(
         )
     if target.is_directory:
         names = {f"rank-{members.trace.rank}.json.gz": members for members in ranks}
-        with target.directory(names):
+        with target.directory(names) as opened:
             for name, members in names.items():
-                with target.file(name) as out:
+                with opened(name) as out:
                     _write_rank(out, members, options, several=len(ranks) > 1)
     else:
         with target.file() as out:

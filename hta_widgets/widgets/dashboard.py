@@ -76,7 +76,7 @@ def figure_items(panel: str) -> dict[str, Any]:
         text = json.dumps(panel_items(panel), separators=(",", ":"))
     except ValueError:
         return {}
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, TraceError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with written_whole(path) as file:
             file.write(text.encode())
@@ -281,7 +281,7 @@ class Dashboard(LinkedView):
         TraceError
             If the suffix is unknown, or the file cannot be written.
         """
-        return write_table(self.frames[name], Path(path))
+        return write_table(self.frames[name], path)
 
     def _dashboard_part(self) -> DashboardPart:
         self._figures = self._drawn(

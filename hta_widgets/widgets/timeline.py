@@ -12,6 +12,7 @@ import traitlets as t
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.picture import timeline_svg
+from hta_widgets.files import write_text
 from hta_widgets.live.job import TileEngine
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.selection import Selection
@@ -22,7 +23,6 @@ from hta_widgets.widgets.view import (
     LinkedView,
     State,
     as_traces,
-    write_text,
 )
 
 

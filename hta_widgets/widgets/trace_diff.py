@@ -24,6 +24,7 @@ from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
 from hta_widgets.export.trace import ExportReport, export_pair
+from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, answer_ahead
 from hta_widgets.live.operations import Answer, answer, serve
@@ -37,7 +38,6 @@ from hta_widgets.widgets.view import (
     LinkedView,
     known_or_loaded,
     shown_window,
-    write_text,
 )
 
 SideName = Literal["before", "after"]

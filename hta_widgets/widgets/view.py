@@ -81,20 +81,6 @@ def bokeh_asset() -> BokehAsset:
     return _one
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> str:
-    """Write a file, and return its path."""
-    target = Path(os.fspath(path)).expanduser()
-    try:
-        target.write_text(text, "utf-8")
-    except OSError as error:
-        raise TraceError(
-            f"cannot be written ({error.strerror})",
-            path=str(target),
-            remedy="Is the folder there, and may you write to it?",
-        ) from None
-    return str(target)
-
-
 class State(anywidget.AnyWidget):
     """The shared state of linked views, a widget without a view.
 

@@ -222,8 +222,8 @@ describe("questions", () => {
 });
 
 test("a table as CSV keeps what its cells hold", () => {
-  const columns = { name: ['a "b", c', "d\ne"], count: [1, null] };
-  expect(csvOf({ rows: 2, columns, attrs: {} })).toBe(
-    'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n',
+  const columns = { name: ['a "b", c', "d\ne", "=1+1", "-a"], count: [1, null, -1, 0] };
+  expect(csvOf({ rows: 4, columns, attrs: {} })).toBe(
+    'name,count\r\n"a ""b"", c",1\r\n"d\ne",\r\n\'=1+1,-1\r\n\'-a,0\r\n',
   );
 });

@@ -208,7 +208,9 @@ export function csvOf(frame: PanelFrame): string {
 }
 
 function quoted(value: Value): string {
-  const text = String(value);
+  // Programs for tables take such a cell for a formula; an apostrophe marks text.
+  const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
+  const text = isFormula ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -14,7 +14,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.store import saving
+from hta_widgets import files
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -174,7 +174,7 @@ def test_what_others_may_be_saving_stays(traces, tmp_path):
     (tmp_path / ".a.store.mine.part").mkdir()
     elsewhere = tmp_path / ".a.store.word.0badcafe.part"
     elsewhere.mkdir()
-    at_work = tmp_path / f".a.store.word{saving._OWN_PART}"
+    at_work = tmp_path / f".a.store.word{files._OWN_PART}"
     at_work.mkdir()
     kept = sorted(tmp_path.iterdir())
     handle = os.open(at_work, os.O_RDONLY)

@@ -228,7 +228,7 @@ except hw.TraceError as error:
 def test_what_cannot_be_written_leaves_the_old(traces, store, job):
     with run(LIMITED, job, store, stdout=subprocess.PIPE, text=True) as process:
         said = process.communicate()[0]
-    assert "cannot be saved" in said
+    assert "cannot be written" in said
     assert "Nothing was changed there." in said
     assert_same(traces, hw.load(store))
     assert names(store.parent) == [store.name]
