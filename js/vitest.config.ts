@@ -46,6 +46,7 @@ export default defineConfig({
           testTimeout: 30_000,
           // Not an import: Vite serves no file that a link puts outside of the checkout.
           provide: { bokeh: bokeh() },
+          expect: { poll: { timeout: 8_000 } },
           setupFiles: [`${root}js/test/patience.ts`],
           include: ["js/{src,test}/**/*.browser.test.ts"],
           browser: {

@@ -1,20 +1,21 @@
-/** A whole view in a real browser on a made-up job, and hands to use it; for tests. */
+/** A whole view in a real browser on the recorded job, and hands to use it; for tests. */
 
 import { afterEach, beforeEach, expect } from "vitest";
-import { freshState, type LooseModel } from "../dev/app_harness";
-import { AppSource } from "../dev/app_source";
-import { type FakeJob, fakeJob } from "../dev/fake_job";
-import type { Span } from "../src/protocol/source";
+import type { PageDocument } from "../src/engine/document";
+import type { Scene, Span } from "../src/protocol/source";
 import { createStage } from "../src/stage/stage";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/timeline.css";
+import { freshState, type LooseModel } from "./model";
+import { named, openPage, recordedPage } from "./recorded";
+import { Watched } from "./watched";
 
 export interface View {
   root: HTMLElement;
   stage: HTMLElement;
   state: LooseModel;
-  source: AppSource;
-  job: FakeJob;
+  source: Watched;
+  scene: Scene;
   app: TimelineApp;
   end: AbortController;
   find(selector: string): HTMLElement;
@@ -34,12 +35,13 @@ afterEach(() => {
 const CODES: Record<string, string> = { "/": "Slash", " ": "Space" };
 
 export function mount(
-  make: (job: FakeJob, source: AppSource) => void = () => {},
+  change: (page: PageDocument, source: Watched) => void = () => {},
   place: ParentNode = document.body,
 ): View {
-  const job = fakeJob(3, 1);
-  const source = new AppSource(job);
-  make(job, source);
+  const page = recordedPage();
+  const { scene } = page;
+  const source = new Watched(openPage(page));
+  change(page, source);
   const state = freshState();
   const end = new AbortController();
   ends.push(end);
@@ -47,7 +49,7 @@ export function mount(
   box.style.width = "1100px";
   place.append(box);
   const app = new TimelineApp(box, {
-    scene: job.scene,
+    scene,
     source,
     state,
     height: 400,
@@ -65,7 +67,7 @@ export function mount(
     stage: find(".hta-stage"),
     state,
     source,
-    job,
+    scene,
     app,
     end,
     find,
@@ -124,6 +126,6 @@ export async function ready(view: View): Promise<void> {
 }
 
 export function pick(view: View, name: string): void {
-  const brief = view.source.first(name);
-  view.state.set("selected_event", [brief.rank, brief.id]);
+  const { rank, id } = named(name);
+  view.state.set("selected_event", [rank, id]);
 }

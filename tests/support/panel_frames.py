@@ -1,18 +1,10 @@
-"""Frames of the dashboard's panels as the page gets them: of a real job, and made up."""
+"""Frames of the dashboard's panels as the page gets them, made up."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from support.golden import SHARED
-
-import hta_widgets as hw
-from hta_widgets.analysis import rank_time_heatmap
-from hta_widgets.live.job import PanelEngine
-
-JOB = SHARED / "traces/made/ddp_8rank"
-PANELS = ("breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps")
 
 
 def plain(frame: pd.DataFrame) -> dict[str, Any]:
@@ -29,21 +21,8 @@ def plain(frame: pd.DataFrame) -> dict[str, Any]:
     return {"rows": len(frame), "columns": columns, "attrs": dict(frame.attrs)}
 
 
-def job_frames() -> dict[str, Any]:
-    """Return the frames of eight ranks that train together; one of them is slow."""
-    engine = PanelEngine(hw.load(JOB, progress=False))
-    heatmap = rank_time_heatmap(engine.traces, metric="waiting", bins=142)
-    frames = {panel: plain(engine.frame(panel, None)) for panel in PANELS}
-    return {**frames, "heatmap": plain(heatmap)}
-
-
-def made_frames(ranks: int) -> dict[str, Any]:
-    """Return the frames of `ranks` ranks; the others wait for the last but three."""
-    return {panel: plain(frame) for panel, frame in made(ranks).items()}
-
-
 def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
-    """As `made_frames`, but frames."""
+    """Return frames of `ranks` ranks by panel; the others wait for the last but three."""
     draw = np.random.default_rng(7)
     slow = max(0, ranks - 3)
     rank = np.arange(ranks)

@@ -1,11 +1,9 @@
 import { describe, expect, test } from "vitest";
 import statsVectors from "../../../tests/vectors/stats.json";
+import { rankOf } from "../../test/lane";
 import { decodeMinimap } from "../protocol/decode";
 import type { Scene } from "../protocol/source";
 import { DeviceTime, minimap, stats } from "./busy";
-import { Columns, Names } from "./columns";
-import type { FullHeader, PageDocument } from "./document";
-import { Rank } from "./rank";
 
 interface StatsCase {
   name: string;
@@ -16,38 +14,10 @@ interface StatsCase {
 
 const cases = (statsVectors as unknown as { cases: StatsCase[] }).cases;
 
-/** Columns of plain doubles, as no writer writes them. */
-function plainColumns(values: Record<string, number[]>): Columns {
-  class Plain extends Columns {
-    override has = (name: string): boolean => name in values;
-    override f64 = (name: string): Float64Array => Float64Array.from(values[name] ?? []);
-    override i32 = (name: string): Int32Array => Int32Array.from(values[name] ?? []);
-    override u8 = (name: string): Uint8Array => Uint8Array.from(values[name] ?? []);
-  }
-  return new Plain(new Uint8Array(0), {});
-}
-
-function rankOf({ rank, range, device }: StatsCase["ranks"][number]): Rank {
-  const header = {
-    rank,
-    range,
-    lane0: 0,
-    lanes: 1,
-    types: [0, 1, 2, 3, 4, 5, 6].map((kind) => [0, 0, kind]),
-    tracks: [{ key: "s", role: "stream", lane0: 0, lanes: 1, nested: 1, stream: 7 }],
-    summary: [],
-  } as unknown as FullHeader;
-  const columns = plainColumns({
-    events_start: device.map(([start]) => start),
-    events_dur: device.map(([, dur]) => dur),
-    events_type: device.map(([, , kind]) => kind),
-    events_lane: device.map(() => 0),
-  });
-  return new Rank(header, columns, new Names({} as PageDocument));
-}
-
 describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
-  const devices = ranks.map((one) => new DeviceTime(rankOf(one), one.range));
+  const devices = ranks.map(
+    (one) => new DeviceTime(rankOf(one.device, one.rank, one.range), one.range),
+  );
 
   test.each(windows)("$start … $end", ({ start, end, ...answer }) => {
     const { reply } = stats(devices, start, end);

@@ -1,10 +1,11 @@
 /** The widget as notebooks run it: the real anywidget runtime, models, and messages. */
 
 import { afterEach, expect, test } from "vitest";
-import { freshState } from "../../dev/app_harness";
-import { AppSource } from "../../dev/app_source";
-import { fakeJob } from "../../dev/fake_job";
 import { type Live, WidgetPage } from "../../test/manager";
+import { freshState } from "../../test/model";
+import { recordedScene } from "../../test/recorded";
+import { Watched } from "../../test/watched";
+import type { Operation } from "../protocol/source";
 import state from "./state";
 import timeline from "./timeline";
 
@@ -18,19 +19,18 @@ interface Notebook {
   page: WidgetPage;
   state: Live;
   widget: Live;
-  source: AppSource;
+  source: Watched;
 }
 
-/** A notebook whose kernel answers from a made-up job. */
+/** A notebook whose kernel answers from the recorded job. */
 async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook> {
   const page = new WidgetPage();
-  const job = fakeJob(2, 1);
-  const source = new AppSource(job);
+  const source = new Watched();
   const values = freshState().values;
   const shared = await page.make("state", "export default {}", values);
   await page.make("other", "export default {}", { ...values, search: "other" });
   const widget = await page.make("timeline", ESM, {
-    _scene: job.scene,
+    _scene: recordedScene(),
     state: "anywidget:state",
     height: 320,
     ...traits,
@@ -38,8 +38,8 @@ async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook>
   const push = page.sent.push.bind(page.sent);
   page.sent.push = (...messages) => {
     for (const { content } of messages) {
-      const { rpc, op, ...request } = content as { rpc: string; op: string };
-      source.ask(op, request).then(
+      const { rpc, op, ...request } = content as { rpc: string; op: Operation };
+      source.ask(op, request as never).then(
         ({ reply, buffer }) =>
           widget.receive({ rpc, ok: true, reply }, buffer === null ? [] : [new DataView(buffer)]),
         (error: unknown) =>
@@ -117,7 +117,7 @@ test("another state, height and scene take effect in the open view", async () =>
   widget.model.set("height", 500);
   const frame = el.querySelector<HTMLElement>(".hta-stage-frame");
   expect(frame?.style.height).toBe("500px");
-  const next = fakeJob(2, 1).scene;
+  const next = recordedScene();
   widget.model.set("_scene", { ...next, title: "another job" });
   expect(el.querySelector(".hta-title")?.textContent).toBe("another job");
 });

@@ -1,17 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { type FakeEvent, fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
-import { decodeTiles } from "../protocol/decode";
-import type { Kind, Scene } from "../protocol/source";
+import { type Given, shownLane } from "../../test/lane";
+import { recordedScene } from "../../test/recorded";
+import type { Kind } from "../protocol/source";
 import { THEMES } from "../ui/theme";
-import { LaneWindow } from "./lane_window";
 import { drawBeyond, drawLane } from "./lanes";
 import { mix, pack, paintsOf, rgb } from "./paints";
 import { Raster } from "./raster";
 import type { Form } from "./rows";
-import { levelOf, tilesOf, TileStore } from "./tile_store";
 
-const KINDS = fakeJob(1, 1, 0.01).scene.kinds;
+const KINDS = recordedScene().kinds;
 const theme = THEMES.light;
 const paints = paintsOf(theme, KINDS, new Set());
 const LANE = pack(rgb(theme.lane));
@@ -34,20 +31,11 @@ interface Drawing {
 }
 
 /** Draw a lane of `events` and give back its pixels. */
-async function draw(events: FakeEvent[], given: Drawing = {}) {
+async function draw(events: Given[], given: Drawing = {}) {
   const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
   const job = given.job ?? [0, 1e6];
-  const lane = { lane: 0, rank: 0, events, slices: true };
-  const source = new FakeSource({ scene: { ranks: [] } as unknown as Scene, lanes: [lane] });
-  const store = new TileStore(1);
+  const shown = await shownLane(events, { ...given, view, width, job });
   const resolution = (view[1] - view[0]) / width;
-  const level = given.loaded ?? levelOf(resolution);
-  const { first, last } = tilesOf(view, level, job);
-  const parts = [{ lanes: [0], first, last }];
-  store.add(parts, decodeTiles(await source.ask("tiles", { level, parts })));
-  const shown = new LaneWindow(0);
-  const wanted = tilesOf(view, levelOf(resolution), job);
-  shown.update(store, levelOf(resolution), wanted.first, wanted.last);
   const raster = new Raster(width, height);
   raster.clear(pack(rgb(theme.bg)));
   const place = {
@@ -95,12 +83,7 @@ function coverage(pixel: number): number {
   return (lane - (pixel & 255)) / (lane - kernel);
 }
 
-const event = (start: number, dur: number, kind = COMPUTE_CODE): FakeEvent => ({
-  start,
-  dur,
-  kind,
-  name: "kernel",
-});
+const event = (start: number, dur: number, kind = COMPUTE_CODE): Given => [start, dur, kind];
 
 /** Events of `dur` every `period`: none long enough for a rectangle. */
 const field = (dur: number, period: number) =>
@@ -255,7 +238,7 @@ describe("unknown time", () => {
   });
 
   test("cells of a coarser level are drawn at 55 %, rectangles as usual", async () => {
-    const small = field(50, 100).filter(({ start }) => start < 400_000);
+    const small = field(50, 100).filter(([start]) => start < 400_000);
     const big = event(600_000, 300_000);
     const drawn = await draw([...small, big], { loaded: 14, height: 40 });
     const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));

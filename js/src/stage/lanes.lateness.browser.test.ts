@@ -1,18 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { type FakeEvent, fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
-import { decodeTiles } from "../protocol/decode";
-import type { Scene } from "../protocol/source";
+import { type Given, shownLane } from "../../test/lane";
+import { recordedScene } from "../../test/recorded";
 import { THEMES } from "../ui/theme";
-import { LaneWindow } from "./lane_window";
 import { drawLane, drawLate, drawWaits, type LanePlace } from "./lanes";
 import { pack, paintsOf, rgb } from "./paints";
 import { Raster } from "./raster";
-import { levelOf, tilesOf, TileStore } from "./tile_store";
 
 const theme = THEMES.light;
-const KINDS = fakeJob(1, 1, 0.01).scene.kinds;
-const paints = paintsOf(theme, KINDS, new Set());
+const paints = paintsOf(theme, recordedScene().kinds, new Set());
 const BACK = pack(rgb(theme.bg));
 const EVENT = pack(rgb(theme.kind.communication));
 const COMMUNICATION = 1;
@@ -21,25 +16,8 @@ const WIDTH = 200;
 // 5 000 ns per pixel
 const HEIGHT = 20;
 
-const piece = (start: number, dur: number): FakeEvent => ({
-  start,
-  dur,
-  kind: COMMUNICATION,
-  name: "AllReduce",
-});
-
-async function windowOf(events: FakeEvent[]): Promise<LaneWindow> {
-  const lane = { lane: 0, rank: 0, events, slices: true };
-  const source = new FakeSource({ scene: { ranks: [] } as unknown as Scene, lanes: [lane] });
-  const store = new TileStore(1);
-  const level = levelOf((VIEW[1] - VIEW[0]) / WIDTH);
-  const { first, last } = tilesOf(VIEW, level, VIEW);
-  const parts = [{ lanes: [0], first, last }];
-  store.add(parts, decodeTiles(await source.ask("tiles", { level, parts })));
-  const shown = new LaneWindow(0);
-  shown.update(store, level, first, last);
-  return shown;
-}
+const piece = (start: number, dur: number): Given => [start, dur, COMMUNICATION];
+const windowOf = (events: Given[]) => shownLane(events, { view: VIEW, width: WIDTH });
 
 const place = (dpr = 1): LanePlace => ({
   form: "solid",
@@ -73,7 +51,7 @@ const between = (from: number, to: number): number[] =>
   Array.from({ length: to - from }, (_, i) => from + i);
 
 describe("waiting", () => {
-  const draw = async (events: FakeEvent[], dpr = 1) => {
+  const draw = async (events: Given[], dpr = 1) => {
     const lane = await windowOf(events);
     return pixels((raster) => drawWaits(raster, place(dpr), lane, paints));
   };
@@ -121,7 +99,7 @@ describe("waiting", () => {
 });
 
 describe("coming late", () => {
-  const draw = async (events: FakeEvent[], named = true) => {
+  const draw = async (events: Given[], named = true) => {
     const lane = await windowOf(events);
     return pixels((raster) => drawLate(raster, place(), lane, paints, named));
   };
@@ -148,7 +126,7 @@ describe("coming late", () => {
 });
 
 describe("a lane of communication", () => {
-  const draw = async (wait: FakeEvent[] | null, late: FakeEvent[] | null) => {
+  const draw = async (wait: Given[] | null, late: Given[] | null) => {
     const lane = await windowOf([piece(300_000, 300_000)]);
     const over = {
       wait: wait === null ? null : await windowOf(wait),

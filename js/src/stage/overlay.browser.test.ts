@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
+import { sceneOf } from "../../test/recorded";
 import type { Brief, Overlay, RowState } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { geometryOf, xAtTime } from "./camera";
@@ -10,7 +10,7 @@ import { layoutRows, placeRows } from "./rows";
 import { Sightings } from "./rows_view";
 import type { PlacedMarks } from "./tile_loader";
 
-const job = fakeJob(4, 1, 0.05);
+const scene = sceneOf(4);
 const theme = THEMES.light;
 const VIEW: [number, number] = [0, 2e8];
 function draw(
@@ -25,9 +25,9 @@ function draw(
   const ctx = canvas.getContext("2d", { willReadFrequently: true })!;
   const geometry = geometryOf(1100, 500, 1, 2);
   const state = { open: new Set<number>(), pinned: [], filter: "", ...rows };
-  const layout = layoutRows(job.scene, state, geometry.rowsHeight);
+  const layout = layoutRows(scene, state, geometry.rowsHeight);
   const sight = new Sightings(placeRows(layout, scroll, geometry.rowsTop, geometry.rowsHeight));
-  const scene: OverlayScene = {
+  const drawn: OverlayScene = {
     geometry,
     theme,
     view: VIEW,
@@ -36,7 +36,7 @@ function draw(
     searched,
     chosen: null,
   };
-  drawOverlay(new Pen(ctx, 1), scene);
+  drawOverlay(new Pen(ctx, 1), drawn);
   const { data } = ctx.getImageData(0, 0, 1100, 500);
   const at = (x: number, y: number) => [
     ...data.slice(
@@ -67,8 +67,9 @@ function brief(rank: number, lane: number, start: number, dur: number, kind: Bri
   return { rank, table: "events", id: 0, lane, name: "n", short: "n", kind, start, dur };
 }
 
-const streamOf = (rank: number) => job.scene.ranks[rank]!.tracks[2]!.lane0;
-const threadOf = (rank: number) => job.scene.ranks[rank]!.tracks[0]!.lane0;
+const streamOf = (rank: number) =>
+  scene.ranks[rank]!.tracks.find(({ role }) => role === "stream")!.lane0;
+const threadOf = (rank: number) => scene.ranks[rank]!.tracks[0]!.lane0;
 
 test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);
@@ -125,7 +126,7 @@ test.each([
   "in a folded rank %s is outlined on the lane that stands for it",
   (_, lane, kind, at) => {
     const { box, sight } = draw({ selected: brief(1, lane, 5e7, 2e7, kind) });
-    const spot = sight.lane(job.scene.ranks[1]!.summary[at]!.lane)!;
+    const spot = sight.lane(scene.ranks[1]!.summary[at]!.lane)!;
     expect(box().top).toBeGreaterThanOrEqual(Math.floor(spot.y) - 4);
     expect(box().bottom).toBeLessThanOrEqual(Math.ceil(spot.y + spot.band.height) + 4);
   },
@@ -161,17 +162,17 @@ test("ends that are near are joined by a curve that bows out to the left", () =>
 
 test("an arrow to a folded rank ends at its lane, to one out of sight there is none", () => {
   const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
-  const far = brief(3, streamOf(3), 1.2e8, 1e7, "compute");
+  const far = brief(0, streamOf(0), 1.2e8, 1e7, "compute");
   const flows = [{ kind: "launch", from: launch, to: far }];
   const drawn = draw({ flows }, { open: new Set([1]) });
-  const spot = drawn.sight.lane(job.scene.ranks[3]!.summary[0]!.lane)!;
-  expect(Math.abs(drawn.box().bottom - (spot.top + spot.bottom) / 2)).toBeLessThanOrEqual(6);
+  const spot = drawn.sight.lane(scene.ranks[0]!.summary[0]!.lane)!;
+  expect(Math.abs(drawn.box().top - (spot.top + spot.bottom) / 2)).toBeLessThanOrEqual(6);
   const filtered = draw({ flows }, { open: new Set([1]), filter: "^rank 1$" });
   expect(filtered.box().right).toBe(-1);
 });
 
 test("marks are above their lane at any distance, in the colour of hits", () => {
-  const lane = job.scene.ranks[2]!.summary[0]!.lane;
+  const lane = scene.ranks[2]!.summary[0]!.lane;
   const bins = 808;
   const marks = {
     lane: Uint32Array.from([lane, lane, lane, lane]),

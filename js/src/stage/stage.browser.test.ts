@@ -1,23 +1,30 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
-import type { FrameStats, Stage } from "../protocol/source";
+import {
+  eventsOf,
+  LATE,
+  openPage,
+  recordedPage,
+  recordedScene,
+  sceneOf,
+} from "../../test/recorded";
+import { Watched } from "../../test/watched";
+import type { Brief, FrameStats, Stage } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { rgb } from "./paints";
 import { createStage } from "./stage";
 
-const job = fakeJob(8, 2, 0.3);
+const scene = recordedScene();
 let stage: Stage;
-let source: FakeSource;
+let source: Watched;
 let frames: FrameStats[];
 let box: HTMLElement;
 
-function mount(width = 1100, height = 445, one = job): void {
+function mount(width = 1100, height = 445, page = recordedPage()): void {
   box = document.createElement("div");
   box.style.cssText = `position:fixed;left:0;top:0;width:${width}px;height:${height}px`;
   document.body.append(box);
-  source = new FakeSource(one);
-  stage = createStage(one.scene, source);
+  source = new Watched(openPage(page));
+  stage = createStage(page.scene, source);
   frames = [];
   stage.onFrame((stats) => frames.push(stats));
   box.append(stage.el);
@@ -67,12 +74,20 @@ const colour = (hex: string) => {
   return [r, g, b, 255];
 };
 
+interface Lane {
+  lane: number;
+  events: Brief[];
+}
+
 const laneTop = (rank: number, role: string) => {
   const row = stage.rows().find((one) => one.rank === rank && one.track === null)!;
-  return row.top + (role === "gpu" ? 3 : 20);
+  return row.top + (role === "gpu" ? 3 : 28);
 };
 
-const nccl = job.lanes.find(({ lane }) => lane === job.scene.ranks[2]!.summary[1]!.lane)!;
+const [gpu, nccl] = scene.ranks[LATE]!.summary.map(({ lane }) => ({
+  lane,
+  events: eventsOf(lane),
+})) as [Lane, Lane];
 
 describe("drawing", () => {
   test("a communication kernel is drawn at its time, in its colour", async () => {
@@ -80,8 +95,8 @@ describe("drawing", () => {
     await drawn();
     const event = nccl.events[2]!;
     // Next to the middle, which a grid line may cover.
-    const x = stage.xOf(event.start + event.dur / 2) + 3;
-    const y = laneTop(2, "comm") + 1;
+    const x = stage.xOf(event.start + event.dur / 2) - 4;
+    const y = laneTop(LATE, "comm") + 1;
     expect(pixel(base(), x, y)).toEqual(colour(THEMES.light.kind.communication));
     stage.setTheme("dark");
     await drawn(frames.length);
@@ -105,7 +120,7 @@ describe("drawing", () => {
     // Browsers report visibility once a frame.
     for (let i = 0; i < 4; i += 1) await new Promise((done) => requestAnimationFrame(done));
     const [asked, painted] = [source.asked.length, frames.length];
-    const [start, end] = job.scene.range;
+    const [start, end] = scene.range;
     const view = [start + (end - start) * 0.4, start + (end - start) * 0.41] as const;
     stage.setView(view, 200);
     expect(stage.view()).toEqual(view);
@@ -125,7 +140,7 @@ describe("drawing", () => {
     stage.setOverlay({ hover: { lane: nccl.lane, start: event.start, dur: event.dur } });
     await vi.waitFor(() => expect(frames.length).toBeGreaterThan(before));
     expect(frames.slice(before).map(({ lanes }) => lanes)).toEqual([0]);
-    const y = laneTop(2, "comm") - 1;
+    const y = laneTop(LATE, "comm") - 1;
     expect(pixel(over(), stage.xOf(event.start + event.dur / 2), y)[3]).toBeGreaterThan(100);
   });
 
@@ -156,10 +171,10 @@ describe("the view", () => {
     mount();
     const heard: [number, number, boolean][] = [];
     stage.onView(([start, end], done) => heard.push([start, end, done]));
-    stage.setView([1e8, 2e8]);
-    expect(heard).toEqual([[1e8, 2e8, true]]);
-    stage.setView([1.2e8, 1.3e8], 60);
-    await vi.waitFor(() => expect(heard.at(-1)).toEqual([1.2e8, 1.3e8, true]));
+    stage.setView([1e7, 2e7]);
+    expect(heard).toEqual([[1e7, 2e7, true]]);
+    stage.setView([1.2e7, 1.3e7], 60);
+    await vi.waitFor(() => expect(heard.at(-1)).toEqual([1.2e7, 1.3e7, true]));
     expect(heard.length).toBeGreaterThan(2);
     expect(heard.slice(1, -1).every(([, , done]) => !done)).toBe(true);
   });
@@ -170,7 +185,7 @@ describe("the view", () => {
     stage.onView((_, done) => heard.push(done));
     const frame = vi.spyOn(window, "requestAnimationFrame").mockReturnValue(1);
     const clock = vi.spyOn(performance, "now").mockReturnValue(0);
-    stage.setView([1.2e8, 1.3e8], 60);
+    stage.setView([1.2e7, 1.3e7], 60);
     const draw = frame.mock.lastCall![0];
     draw(60 - 1e-9);
     frame.mock.lastCall![0](61);
@@ -183,13 +198,13 @@ describe("the view", () => {
     mount();
     await drawn();
     const before = source.asked.length;
-    stage.setView([1.2e8, 1.3e8], 100);
-    await vi.waitFor(() => expect(stage.view()).toEqual([1.2e8, 1.3e8]));
+    stage.setView([1.2e7, 1.3e7], 100);
+    await vi.waitFor(() => expect(stage.view()).toEqual([1.2e7, 1.3e7]));
     const levels = source.asked
       .slice(before)
       .filter(({ op }) => op === "tiles")
       .map(({ request }) => request.level as number);
-    expect(levels[0]).toBe(Math.floor(Math.log2(1e7 / 808)));
+    expect(levels[0]).toBe(Math.floor(Math.log2(1e6 / 808)));
   });
 
   test("one request of tiles at a time, the newest view wins", async () => {
@@ -198,9 +213,9 @@ describe("the view", () => {
     source.held = [];
     const before = source.asked.length;
     const views: [number, number][] = [
-      [1e8, 1.1e8],
-      [2e8, 2.01e8],
-      [3e8, 3.0001e8],
+      [1e7, 1.1e7],
+      [2e7, 2.01e7],
+      [3e7, 3.001e7],
     ];
     for (const view of views) {
       stage.setView(view);
@@ -218,15 +233,15 @@ describe("the hit under the pointer", () => {
   test("a rectangle, with all known fields", async () => {
     mount();
     await drawn();
-    const event = nccl.events[4]!;
-    const hit = stage.hit(stage.xOf(event.start + event.dur / 2), laneTop(2, "comm") + 5);
+    const event = nccl.events[5]!;
+    const hit = stage.hit(stage.xOf(event.start + event.dur / 2), laneTop(LATE, "comm") + 5);
     expect(hit.region).toBe("lanes");
     expect(hit.lane).toBe(nccl.lane);
-    expect(hit.row?.rank).toBe(2);
+    expect(hit.row?.rank).toBe(LATE);
     expect(hit.slice).toEqual({
       lane: nccl.lane,
-      id: 4,
-      name: event.name,
+      id: event.id,
+      name: event.short,
       kind: "communication",
       start: event.start,
       dur: event.dur,
@@ -238,15 +253,13 @@ describe("the hit under the pointer", () => {
   test("a cell, with its exact window and count", async () => {
     mount();
     await drawn();
-    const lane = job.scene.ranks[2]!.summary[0]!.lane;
-    const { events } = job.lanes.find((one) => one.lane === lane)!;
-    const y = laneTop(2, "gpu") + 5;
+    const y = laneTop(LATE, "gpu") + 5;
     const cells = Array.from({ length: 800 }, (_, i) => stage.hit(170 + i, y).cell).filter(
       (cell) => cell !== null,
     );
     expect(cells.length).toBeGreaterThan(100);
     for (const { start, end, busy, count } of cells.slice(0, 40)) {
-      const inside = events.filter((e) => e.start < end && e.start + e.dur > start);
+      const inside = gpu.events.filter((e) => e.start < end && e.start + e.dur > start);
       const covered = inside.reduce(
         (sum, e) => sum + Math.min(e.start + e.dur, end) - Math.max(e.start, start),
         0,
@@ -267,29 +280,29 @@ describe("the hit under the pointer", () => {
     expect(region(50, 200)).toBe("gutter");
     expect(region(1050, 200)).toBe("margin");
     expect(region(-1, 200)).toBe("none");
-    expect(stage.hit(stage.xOf(3e8), 64).step?.name).toBe("ProfilerStep#5");
+    expect(stage.hit(stage.xOf(3e7), 64).step?.name).toBe("ProfilerStep#2");
     expect(stage.hit(400, 15).time).toBeCloseTo(
-      ((400 - 164) / 808) * (job.scene.range[1] - job.scene.range[0]),
+      ((400 - 164) / 808) * (scene.range[1] - scene.range[0]),
       0,
     );
   });
 
   test("slices of a lane are limited to the view", async () => {
     mount();
-    stage.setView([0, 1e8]);
+    stage.setView([0, 1e7]);
     await drawn();
-    const expected = nccl.events.filter((e) => e.start < 1e8).map(({ start }) => start);
+    const expected = nccl.events.filter((e) => e.start < 1e7).map(({ start }) => start);
     expect(stage.slices(nccl.lane).map(({ start }) => start)).toEqual(expected);
   });
 });
 
 describe("rows", () => {
-  const open = { open: new Set([3]), pinned: [], filter: "" };
+  const open = { open: new Set([1]), pinned: [], filter: "" };
 
   test("a lane of an opened rank can be brought into sight", async () => {
     mount(1100, 300);
     await drawn();
-    const lane = job.scene.ranks[3]!.tracks[3]!.lane0;
+    const lane = scene.ranks[1]!.tracks.find(({ communication }) => communication)!.lane0;
     expect(stage.reveal(lane)).toBe(false);
     stage.setRows(open);
     expect(stage.reveal(lane)).toBe(true);
@@ -314,25 +327,23 @@ describe("rows", () => {
     await drawn();
     const bar = stage.el.querySelector<HTMLElement>(".hta-scrollbar")!;
     expect(bar.style.display).toBe("none");
-    box.style.height = "250px";
+    box.style.height = "200px";
     await vi.waitFor(() => expect(bar.style.display).toBe("block"));
   });
 
   test("the height that it would like to have", () => {
     mount();
     stage.invalidate();
-    expect(stage.contentHeight()).toBe(90 + 8 * 44);
+    expect(stage.contentHeight()).toBe(106 + 3 * 44);
   });
 });
 
 describe("names from a trace", () => {
   test("are text, whatever they contain", async () => {
-    const evil = fakeJob(1, 1, 0.05);
-    for (const lane of evil.lanes) {
-      for (const event of lane.events) event.name = "<img src=x onerror=alert(1)>";
-    }
-    evil.scene.ranks[0]!.label = "<b>rank</b>";
-    mount(1100, 445, evil);
+    const page = recordedPage();
+    page.shorts = page.shorts.map(() => "<img src=x onerror=alert(1)>");
+    page.scene.ranks[0]!.label = "<b>rank</b>";
+    mount(1100, 445, page);
     await drawn();
     expect(stage.el.querySelectorAll("img, b")).toHaveLength(0);
   });
@@ -341,15 +352,15 @@ describe("names from a trace", () => {
 test("marks are requested for the lanes in sight, and drawn above them", async () => {
   mount();
   await drawn();
-  stage.setOverlay({ search: "AllReduce" });
+  stage.setOverlay({ search: "AllReduce_Sum" });
   await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "marks")).toBe(true));
   const { request } = source.asked.find(({ op }) => op === "marks")!;
-  expect(request.text).toBe("AllReduce");
+  expect(request.text).toBe("AllReduce_Sum");
   expect(request.lanes).toContain(nccl.lane);
   const x = stage.xOf(nccl.events[3]!.start);
   const near = () =>
     [-2, -1, 0, 1, 2].some((dx) => {
-      const [r, g, b] = pixel(over(), x + dx, laneTop(2, "comm") - 1);
+      const [r, g, b] = pixel(over(), x + dx, laneTop(LATE, "comm") - 1);
       return r === 255 && g === 214 && b === 10;
     });
   await vi.waitFor(() => expect(near()).toBe(true));
@@ -358,12 +369,11 @@ test("marks are requested for the lanes in sight, and drawn above them", async (
 test("another scene replaces the first", async () => {
   mount();
   await drawn();
-  const other = fakeJob(2, 1, 0.1);
-  for (const lane of other.lanes) source.adopt(lane);
-  stage.setScene(other.scene);
+  const other = { ...sceneOf(2), range: [0, 4e7] as [number, number] };
+  stage.setScene(other);
   await drawn(frames.length);
   expect(stage.rows()).toHaveLength(2);
-  expect(stage.view()).toEqual(other.scene.range);
+  expect(stage.view()).toEqual(other.range);
 });
 
 test("a hundred stages are created and removed without a leak", async () => {
@@ -381,9 +391,9 @@ test("a hundred stages are created and removed without a leak", async () => {
   mount();
   const elements = document.querySelectorAll("*").length;
   for (let i = 0; i < 100; i += 1) {
-    const one = createStage(job.scene, source);
+    const one = createStage(scene, source);
     document.body.append(one.el);
-    one.setView([1e8, 2e8], 100);
+    one.setView([1e7, 2e7], 100);
     one.destroy();
   }
   expect(document.querySelectorAll("*")).toHaveLength(elements);
@@ -411,7 +421,7 @@ test("while the kernel is busy, figures of another view are not shown as this on
   };
   await vi.waitFor(() => expect(words()).toBe(true));
   source.held = [];
-  stage.setView([1e8, 1.5e8]);
+  stage.setView([1e7, 1.5e7]);
   source.become("busy");
   await vi.waitFor(() => expect(words()).toBe(false));
   source.become("live");

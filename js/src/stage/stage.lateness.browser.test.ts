@@ -1,28 +1,31 @@
-import { afterEach, expect, test, vi } from "vitest";
-import { type FakeJob, fakeJob } from "../../dev/fake_job";
-import { FakeSource } from "../../dev/fake_source";
-import { addWaits } from "../../dev/fake_waits";
-import type { Stage } from "../protocol/source";
+/** Late arrivals as drawn: waits, the late rank's row, ribbons, and hits on them. */
+
+import { afterEach, describe, expect, test } from "vitest";
+import { eventsOf, LATE, recordedScene } from "../../test/recorded";
+import { Watched } from "../../test/watched";
+import type { Brief, Scene, Stage, ThemeName } from "../protocol/source";
+import { type Collective, readCollective } from "../timeline/text";
 import { THEMES } from "../ui/theme";
 import { mix, rgb } from "./paints";
 import { createStage } from "./stage";
 
-const SLOW = 2;
+const scene = recordedScene();
+/** Rank 0 waits about 2 ms at this collective, the sixth of twelve. */
+const CALL = 5;
+const commOf = (rank: number) => scene.ranks[rank]!.summary[1]!;
+const eventOf = (rank: number, call = CALL): Brief => eventsOf(commOf(rank).lane)[call]!;
+
 let stage: Stage;
 let box: HTMLElement;
+let source: Watched;
 
-function mount(change: (job: FakeJob, source: FakeSource) => void = () => {}) {
-  const job = fakeJob(4, 2, 0.1, SLOW);
-  const source = new FakeSource(job);
-  const calls = addWaits(job, source);
-  change(job, source);
+function mount(theme: ThemeName = "light", of: Scene = scene): void {
+  source = new Watched();
   box = document.createElement("div");
   box.style.cssText = "position:fixed;left:0;top:0;width:1100px;height:445px";
   document.body.append(box);
-  stage = createStage(job.scene, source);
+  stage = createStage(of, source, theme);
   box.append(stage.el);
-  const comm = (rank: number) => job.scene.ranks[rank]!.summary[1]!;
-  return { job, source, calls, comm };
 }
 
 afterEach(() => {
@@ -30,96 +33,149 @@ afterEach(() => {
   box.remove();
 });
 
-function pixel(x: number, y: number): number[] {
+async function collective(call = CALL): Promise<Collective> {
+  return readCollective(await source.ask("collective", eventOf(0, call)))!;
+}
+
+const ops = () => source.asked.map(({ op }) => op);
+const colour = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b].join();
+const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
+
+function pixel(x: number, y: number): string {
   const canvas = stage.el.querySelectorAll("canvas")[0]!;
   const scale = canvas.width / stage.el.clientWidth;
   const context = canvas.getContext("2d")!;
-  return [...context.getImageData(Math.floor(x * scale), Math.floor(y * scale), 1, 1).data];
+  const { data } = context.getImageData(Math.floor(x * scale), Math.floor(y * scale), 1, 1);
+  return [...data.slice(0, 3)].join();
 }
 
-const colour = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b, 255];
-const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
-
 /** Whether one of the pixels of a row at this time has a colour. */
-function seen(rank: number, time: number, wanted: number[]): boolean {
+function seen(rank: number, time: number, wanted: string): boolean {
   const { top, height } = rowOf(rank);
   const x = stage.xOf(time);
   for (let y = top; y < top + height; y += 1) {
-    for (let dx = 0; dx < 6; dx += 1) {
-      if (pixel(x + dx, y).join() === wanted.join()) return true;
-    }
+    for (let dx = 0; dx < 6; dx += 1) if (pixel(x + dx, y) === wanted) return true;
   }
   return false;
 }
 
-test("waits are requested after the events, and drawn over them", async () => {
-  const { source, calls, comm } = mount();
-  const [rank, call] = [0, 3];
-  const { event, wait } = calls[call]![rank]!;
-  const lanes = () =>
-    source.asked
-      .filter(({ op }) => op === "tiles")
-      .map(({ request }) => (request.parts as { lanes: number[] }[]).flatMap((one) => one.lanes));
-  await vi.waitFor(() => expect(lanes().flat()).toContain(comm(rank).wait));
-  expect(lanes()[0]).not.toContain(comm(rank).wait);
-  const ops = source.asked.map(({ op }) => op);
-  expect(ops.indexOf("lateness")).toBeGreaterThan(ops.indexOf("stats"));
-  stage.setView([event.start - 5e6, event.start + event.dur + 5e6]);
-  const hatch = colour(rgb(THEMES.light.waitFill));
-  await vi.waitFor(() => expect(seen(rank, event.start + wait / 2, hatch)).toBe(true));
-  expect(seen(rank, event.start + wait + 5e5, hatch)).toBe(false);
+describe("waits", () => {
+  test("are requested after the events, and drawn over them", async () => {
+    mount();
+    const lanes = () =>
+      source.asked
+        .filter(({ op }) => op === "tiles")
+        .map(({ request }) => (request.parts as { lanes: number[] }[]).flatMap((one) => one.lanes));
+    await expect.poll(() => lanes().flat()).toContain(commOf(0).wait);
+    expect(lanes()[0]).not.toContain(commOf(0).wait);
+    expect(ops().indexOf("lateness")).toBeGreaterThan(ops().indexOf("stats"));
+    const { wait } = (await collective()).ranks[0]!;
+    const { start, dur } = eventOf(0);
+    stage.setView([start - 5e5, start + dur + 5e5]);
+    const hatch = colour(rgb(THEMES.light.waitFill));
+    await expect.poll(() => seen(0, start + wait / 2, hatch)).toBe(true);
+    expect(seen(0, start + wait + 1e5, hatch)).toBe(false);
+  });
+
+  test("a hit on a collective returns its waiting part", async () => {
+    mount();
+    const { ranks } = await collective();
+    const hit = (rank: number) => {
+      const { start, dur } = eventOf(rank);
+      return stage.hit(stage.xOf(start + 0.8 * dur), rowOf(rank).top + 34);
+    };
+    await expect.poll(() => hit(0).slice?.wait).toBe(ranks[0]!.wait);
+    const { start, dur } = eventOf(0);
+    expect(hit(0)).toMatchObject({ lane: commOf(0).lane, slice: { start, dur } });
+    expect(hit(LATE).slice).toMatchObject({ start: eventOf(LATE).start });
+    expect(hit(LATE).slice?.wait).toBeUndefined();
+  });
+
+  test("a job without lanes of waits gets no request for lateness", async () => {
+    const bare = recordedScene();
+    for (const { summary, tracks } of bare.ranks) {
+      for (const row of [...summary, ...tracks]) {
+        delete row.wait;
+        delete row.late;
+      }
+    }
+    mount("light", bare);
+    await expect.poll(ops).toContain("stats");
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    expect(ops()).not.toContain("lateness");
+  });
 });
 
 test("the row of the rank that comes last is tinted, and its late time outlined", async () => {
-  const { calls } = mount();
+  mount();
   const ground = colour(mix(rgb(THEMES.light.late), rgb(THEMES.light.bg), 0.07));
-  const { event, late } = calls[3]![SLOW]!;
-  expect(late).toBeGreaterThan(1e6);
-  stage.setView([event.start - 2 * late, event.start + event.dur + 5e6]);
-  // Before statistics of at least four collectives are known, no rank is late.
-  expect(seen(SLOW, event.start - 1.5 * late, ground)).toBe(false);
-  stage.setView([0, 2.6e8]);
-  await vi.waitFor(() => expect(seen(SLOW, 2e6, ground)).toBe(true));
-  expect(seen(1, 2e6, ground)).toBe(false);
   const line = colour(rgb(THEMES.light.late));
-  stage.setView([event.start - 2 * late, event.start + event.dur + 5e6]);
-  await vi.waitFor(() => expect(seen(SLOW, event.start - late / 2, line)).toBe(true));
-  expect(seen(1, event.start - late / 2, line)).toBe(false);
+  const { late } = await collective();
+  const { start, dur } = eventOf(LATE);
+  await expect.poll(() => seen(LATE, 2e5, ground)).toBe(true);
+  expect(seen(1, 2e5, ground)).toBe(false);
+  stage.setView([start - 2 * late, start + dur + 5e5]);
+  await expect.poll(() => seen(LATE, start - late / 2, line)).toBe(true);
+  expect(seen(1, start - late / 2, line)).toBe(false);
 });
 
-test("a hit on a collective returns its waiting part", async () => {
-  const { source, calls, comm } = mount((job, own) => {
-    // On rank 1 another collective transfers for 2 ms of every wait.
-    const lane = job.lanes.find((one) => one.lane === job.scene.ranks[1]!.summary[1]!.wait)!;
-    const cut = lane.events.flatMap((event) => [
-      { ...event, dur: 4e6 },
-      { ...event, start: event.start + 6e6, dur: event.dur - 6e6 },
-    ]);
-    own.adopt({ ...lane, events: cut });
+describe("the ribbon", () => {
+  /** Heights of a rank's row that contain its ribbon. */
+  function ribbonOf(rank: number, time: number): number[] {
+    const { top, height } = rowOf(rank);
+    const x = stage.xOf(time) + 1;
+    return Array.from({ length: height }, (_, y) => top + y).filter(
+      (y) => stage.hit(x, y).arrival?.rank === rank,
+    );
+  }
+
+  test.each(["light", "dark"] as const)(
+    "the latest arrival has the end of the ramp, one on time the lane's colour, %s",
+    async (theme) => {
+      mount(theme);
+      const calls = await Promise.all(Array.from({ length: 12 }, (_, call) => collective(call)));
+      const lates = calls.map(({ late }) => late);
+      const latest = lates.indexOf(Math.max(...lates));
+      const { start } = eventOf(LATE, latest);
+      await expect.poll(() => ribbonOf(LATE, start)).toHaveLength(5);
+      const { waiting } = THEMES[theme];
+      const at = (rank: number, time: number): string =>
+        pixel(stage.xOf(time) + 0.5, ribbonOf(rank, time)[0]! + 2);
+      await expect.poll(() => at(LATE, start)).toBe(colour(rgb(waiting.at(-1)!)));
+      // The first of all to arrive.
+      const first = calls[latest]!.ranks.find(({ arrival }) => arrival === 0)!;
+      expect(at(first.rank, eventOf(first.rank, latest).start)).toBe(colour(rgb(waiting[0]!)));
+    },
+  );
+
+  test("is requested with one bin per pixel, for ranks in sight", async () => {
+    mount();
+    const asked = () => source.asked.filter(({ op }) => op === "ribbon").at(-1)?.request;
+    await expect.poll(asked).toMatchObject({ bins: 1100 - 164 - 128, ranks: [0, 1, 2] });
   });
-  await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "lateness")).toBe(true));
-  const hit = (rank: number, call: number) => {
-    const { event } = calls[call]![rank]!;
-    const { top } = rowOf(rank);
-    return stage.hit(stage.xOf(event.start + 0.7 * event.dur), top + 34);
-  };
-  const { event, wait } = calls[4]![0]!;
-  await vi.waitFor(() => expect(hit(0, 4).slice?.wait).toBe(wait));
-  expect(hit(0, 4).lane).toBe(comm(0).lane);
-  expect(hit(0, 4).slice).toMatchObject({ start: event.start, dur: event.dur });
-  expect(hit(1, 4).slice?.wait).toBe(calls[4]![1]!.wait - 2e6);
-  expect(hit(SLOW, 4).slice?.wait).toBeUndefined();
-});
 
-test("a job without such lanes gets no request for lateness", async () => {
-  const job = fakeJob(1, 1, 0.05);
-  const source = new FakeSource(job);
-  box = document.createElement("div");
-  box.style.cssText = "position:fixed;left:0;top:0;width:900px;height:300px";
-  document.body.append(box);
-  stage = createStage(job.scene, source);
-  box.append(stage.el);
-  await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "stats")).toBe(true));
-  await new Promise((resolve) => setTimeout(resolve, 250));
-  expect(source.asked.some(({ op }) => op === "lateness")).toBe(false);
+  test("of the job names the last rank and its cost", async () => {
+    mount();
+    const { ranks } = await collective(0);
+    const { start } = eventOf(LATE, 0);
+    const y = 35 + 1 + 20 + 2 * 16 + 8;
+    await expect.poll(() => stage.hit(stage.xOf(start), y).arrival?.rank).toBe(LATE);
+    const { arrival } = stage.hit(stage.xOf(start), y);
+    expect(arrival).toMatchObject({ call: 1, of: 12, ofJob: true });
+    const waits = ranks.reduce((sum, { wait }) => sum + wait, 0);
+    expect(arrival!.ns).toBeCloseTo(waits / 2, -1);
+    const steps = stage.hit(stage.xOf(2e7), y - 32);
+    expect(steps.arrival).toBeUndefined();
+    expect(steps.step?.name).toContain("Step");
+  });
+
+  test("is in saved pages too", async () => {
+    mount();
+    await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
+    source.become("none");
+    stage.destroy();
+    stage = createStage(scene, source);
+    box.replaceChildren(stage.el);
+    await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
+  });
 });

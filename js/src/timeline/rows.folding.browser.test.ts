@@ -1,22 +1,15 @@
 /** Folding of similar ranks in a whole view: toolbar, keys, badge, search, events, texts. */
 
 import { expect, test } from "vitest";
-import { mount, pick, pointer, ready, type View } from "../../test/app_view";
-
-const CLUSTERS = {
-  clusters: [{ representative: 0, ranks: [0, 2], why: "" }],
-  outliers: [{ rank: 1, why: "computes 25 % longer" }],
-  note: "",
-};
+import { mount, pointer, ready, type View } from "../../test/app_view";
+import { eventsOf } from "../../test/recorded";
 
 async function folded(): Promise<View> {
-  const view = mount((_, source) => {
-    source.clusters = CLUSTERS;
-  });
+  const view = mount();
   await ready(view);
   view.root.focus();
   view.press("u");
-  await expect.poll(() => rows(view)).toEqual(["ranks 0, 2, folded into rank 0", "rank 1"]);
+  await expect.poll(() => rows(view)).toEqual(["ranks 0, 1, folded into rank 0", "rank 2"]);
   return view;
 }
 
@@ -40,9 +33,7 @@ test("U and the button fold and unfold, and the line below counts the shown rank
 });
 
 test("the line below says that similar ranks are being looked for", async () => {
-  const view = mount((_, source) => {
-    source.clusters = CLUSTERS;
-  });
+  const view = mount();
   await ready(view);
   view.source.held = [];
   view.app.setFolded(true);
@@ -59,12 +50,12 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
     pointer(view, "pointerdown", x, y);
     pointer(view, "pointerup", x, y);
   };
-  click(16, 100);
+  click(16, 116);
   await expect.poll(() => rows(view)).toEqual(["rank 0, like ranks unfolded", "rank 1", "rank 2"]);
-  click(16, 100);
+  click(16, 116);
   await expect.poll(() => rows(view)).toHaveLength(2);
   // Beside the badge, the row opens its tracks as ever.
-  click(60, 100);
+  click(60, 116);
   await expect.poll(() => rows(view).length).toBeGreaterThan(2);
 });
 
@@ -72,7 +63,7 @@ test("Shift U unfolds the row under the pointer, or asks to point at one", async
   const view = await folded();
   view.press("U", { shiftKey: true });
   expect(said(view)).toContain("Point at a row of several ranks");
-  pointer(view, "pointermove", 300, 100);
+  pointer(view, "pointermove", 60, 116);
   await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(false);
   view.press("U", { shiftKey: true });
   await expect.poll(() => rows(view)).toHaveLength(3);
@@ -80,23 +71,21 @@ test("Shift U unfolds the row under the pointer, or asks to point at one", async
 
 test("an event of a folded rank brings its rank out for as long as it is selected", async () => {
   const view = await folded();
-  view.state.set("search", "AllReduce");
-  await expect.poll(() => view.text(".hta-count")).toBe("27");
-  const hits = view.source.asked.length;
-  expect(hits).toBeGreaterThan(0);
-  pick(view, "AllReduce");
+  view.state.set("search", "AllReduce_Sum");
+  await expect.poll(() => view.text(".hta-count")).toBe("36");
+  const [first] = eventsOf(view.scene.ranks[2]!.summary[1]!.lane);
+  view.state.set("selected_event", [2, first!.id]);
+  await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
   view.press("Enter", { shiftKey: true });
-  // One before the first hit is the last one, on rank 2.
-  await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 2 });
+  // One before the first hit on rank 2 is the last one on rank 1.
+  await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 1 });
   await expect.poll(() => rows(view)).toEqual(["rank 0", "rank 1", "rank 2"]);
   view.state.set("selected_event", null);
   await expect.poll(() => rows(view)).toHaveLength(2);
 });
 
 test("ranks are folded from the start if there are many or Python requests it", async () => {
-  const view = mount((_, source) => {
-    source.clusters = CLUSTERS;
-  });
+  const view = mount();
   await ready(view);
   view.app.setFolded(true);
   await expect.poll(() => rows(view)).toHaveLength(2);
@@ -105,7 +94,10 @@ test("ranks are folded from the start if there are many or Python requests it", 
 });
 
 test("a page without data on similar ranks does not offer to fold them", async () => {
-  const view = mount((_, source) => source.become("none"));
+  const view = mount((page, source) => {
+    page.alike = null;
+    source.become("none");
+  });
   await ready(view);
   await expect.poll(() => view.source.asked.some(({ op }) => op === "clusters")).toBe(true);
   await expect.poll(() => view.find(".hta-fold").hidden).toBe(true);

@@ -1,10 +1,10 @@
 /** The whole view in a real browser: texts, linked state, refusals, and clean-up. */
 
 import { describe, expect, test, vi } from "vitest";
-import { freshState, withProblems } from "../../dev/app_harness";
-import { AppSource } from "../../dev/app_source";
-import { fakeJob } from "../../dev/fake_job";
 import { drag, length, mount, pick, pointer, ready, viewOf } from "../../test/app_view";
+import { freshState } from "../../test/model";
+import { recordedScene } from "../../test/recorded";
+import { Watched } from "../../test/watched";
 import { createStage } from "../stage/stage";
 import { TimelineApp } from "./view";
 
@@ -12,9 +12,9 @@ describe("what is said", () => {
   test("the view in words, the job in the toolbar, the truth on the badge", async () => {
     const view = mount();
     await ready(view);
-    expect(view.text(".hta-said")).toMatch(/^Whole job, \d+ ms\. GPUs compute \d+ %/);
-    expect(view.text(".hta-name")).toContain("made-up job3 ranks · ");
-    expect(view.text(".hta-badge .hta-if-wide")).toBe("made up");
+    expect(view.text(".hta-said")).toMatch(/^Whole job, [\d.]+ ms\. .*GPUs compute \d+ %/);
+    expect(view.text(".hta-name")).toContain("demo-job3 ranks · ");
+    expect(view.text(".hta-badge .hta-if-wide")).toBe("exact: 6 496 events, 0 dropped");
     const share = view.text(".hta-chips .hta-chip .hta-share");
     expect(share).toMatch(/^\d/);
   });
@@ -34,7 +34,7 @@ describe("the state", () => {
     view.press("w");
     await expect.poll(() => viewOf(view)).not.toBeNull();
     await expect
-      .poll(() => length(viewOf(view)) / length(view.job.scene.range))
+      .poll(() => length(viewOf(view)) / length(view.scene.range))
       .toBeCloseTo(1 / 1.35, 2);
     expect(viewOf(view).every(Number.isInteger)).toBe(true);
     await expect
@@ -53,9 +53,9 @@ describe("the state", () => {
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
     view.state.set("color", "name");
     expect(view.find(".hta-color").getAttribute("aria-pressed")).toBe("true");
-    view.state.set("search", "AllReduce");
-    await expect.poll(() => view.text(".hta-count")).toBe("27");
-    expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce");
+    view.state.set("search", "AllReduce_Sum");
+    await expect.poll(() => view.text(".hta-count")).toBe("36");
+    expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce_Sum");
     expect(view.state.saves).toBe(saves);
     expect(view.state.get("view")).toEqual([10_000_000, 20_000_000]);
   });
@@ -66,7 +66,7 @@ describe("the state", () => {
     view.root.focus();
     view.state.set("view", [10_000_000, 30_000_000]);
     view.press("z");
-    await expect.poll(() => viewOf(view)).toEqual(view.job.scene.range);
+    await expect.poll(() => viewOf(view)).toEqual(view.scene.range);
     await expect.poll(() => view.text(".hta-said")).toContain("Whole job");
   });
 
@@ -112,7 +112,7 @@ describe("failures", () => {
   test("a broken search expression marks the field", async () => {
     const view = mount();
     await ready(view);
-    view.state.set("search", "/(");
+    view.state.set("search", "/(/");
     await expect.poll(() => view.text(".hta-count")).toBe("not searchable");
     expect(view.find(".hta-search input").getAttribute("aria-invalid")).toBe("true");
   });
@@ -122,11 +122,11 @@ describe("failures", () => {
     await ready(view);
     view.root.focus();
     view.press("x");
-    expect((view.find(".hta-path") as HTMLInputElement).value).toBe("made-up-job-window.json.gz");
+    expect((view.find(".hta-path") as HTMLInputElement).value).toBe("demo-job-window.json.gz");
     view.find(".hta-primary").click();
     await expect
       .poll(() => view.text(".hta-result"))
-      .toContain("Wrote made-up-job-window.json.gz: 1 234 events");
+      .toMatch(/^Wrote demo-job-window.json.gz: [1-9][\d ]+ events/);
     view.source.broken.set("export", "No space left on device");
     view.find(".hta-primary").click();
     await expect.poll(() => view.text(".hta-result")).toBe("No space left on device");
@@ -150,17 +150,19 @@ describe("failures", () => {
 
 test("no name in a trace becomes markup", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
-  const view = mount((job, source) => {
-    source.rename = (name) => `${name} ${evil}`;
-    Object.assign(job.scene, withProblems(job.scene), { title: evil });
-    job.scene.truth = {
+  const view = mount((page) => {
+    const { scene } = page;
+    page.shorts = page.shorts.map((name) => `${name} ${evil}`);
+    page.names = page.names.map((name) => `${name} ${evil}`);
+    scene.title = evil;
+    scene.truth = {
       level: "warn",
       text: evil,
       problems: [{ kind: evil, count: 1, detail: evil, rank: 0, file: evil }],
     };
-    job.scene.ranks.forEach((rank) => Object.assign(rank, { label: evil, host: evil, file: evil }));
-    job.scene.ranks[0]!.truncated = evil;
-    for (const track of job.scene.ranks.flatMap((rank) => rank.tracks)) {
+    scene.ranks.forEach((rank) => Object.assign(rank, { label: evil, host: evil, file: evil }));
+    scene.ranks[0]!.truncated = evil;
+    for (const track of scene.ranks.flatMap((rank) => rank.tracks)) {
       Object.assign(track, { label: evil, process: evil });
     }
   });
@@ -279,15 +281,15 @@ test("a hundred mounts leave nothing behind", async () => {
     if (outside(this) && record !== undefined) kept.splice(kept.indexOf(record), 1);
     remove.call(this, type, listener, options);
   });
-  const job = fakeJob(1, 1);
-  const source = new AppSource(job);
+  const scene = recordedScene();
+  const source = new Watched();
   const state = freshState();
   try {
     for (let at = 0; at < 100; at += 1) {
       const end = new AbortController();
       const box = document.body.appendChild(document.createElement("div"));
       new TimelineApp(box, {
-        scene: job.scene,
+        scene,
         source,
         state,
         height: 300,

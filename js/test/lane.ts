@@ -1,0 +1,70 @@
+/** Lanes of given events as the page's engine answers for them; for tests. */
+
+import { Columns, Names } from "../src/engine/columns";
+import type { FullHeader, PageDocument } from "../src/engine/document";
+import type { Job } from "../src/engine/job";
+import { Rank } from "../src/engine/rank";
+import { answerTiles } from "../src/engine/tiles";
+import { decodeTiles } from "../src/protocol/decode";
+import type { Span } from "../src/protocol/source";
+import { LaneWindow } from "../src/stage/lane_window";
+import { levelOf, tilesOf, TileStore } from "../src/stage/tile_store";
+
+/** The kind is a code: 0 compute, 1 communication, 2 memory, 3 sync, 4 cpu. */
+export type Given = readonly [start: number, dur: number, kind: number];
+
+/** Columns of plain doubles, as no writer writes them. */
+function plainColumns(values: Record<string, number[]>): Columns {
+  class Plain extends Columns {
+    override has = (name: string): boolean => name in values;
+    override f64 = (name: string): Float64Array => Float64Array.from(values[name] ?? []);
+    override i32 = (name: string): Int32Array => Int32Array.from(values[name] ?? []);
+    override u8 = (name: string): Uint8Array => Uint8Array.from(values[name] ?? []);
+  }
+  return new Plain(new Uint8Array(0), {});
+}
+
+/** A rank with one stream, whose lane is 0. */
+export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0]): Rank {
+  const header = {
+    rank,
+    range,
+    lane0: 0,
+    lanes: 1,
+    types: [0, 1, 2, 3, 4, 5, 6].map((kind) => [0, 0, kind]),
+    tracks: [{ key: "s", role: "stream", lane0: 0, lanes: 1, nested: 1, stream: 7 }],
+    summary: [],
+  } as unknown as FullHeader;
+  const columns = plainColumns({
+    events_start: events.map(([start]) => start),
+    events_dur: events.map(([, dur]) => dur),
+    events_type: events.map(([, , kind]) => kind),
+    events_lane: events.map(() => 0),
+  });
+  return new Rank(header, columns, new Names({} as PageDocument));
+}
+
+/** A lane of events as the stage holds it for a view, or with tiles of another level. */
+export async function shownLane(
+  events: readonly Given[],
+  { view, width, job = view, loaded }: { view: Span; width: number; job?: Span; loaded?: number },
+): Promise<LaneWindow> {
+  const rank = rankOf(events);
+  const names = new Names({ names: ["kernel"], shorts: ["kernel"], short_of: [0] } as never);
+  const made = {
+    names,
+    overlayAt: () => null,
+    rankOfLane: () => 0,
+    rank: async () => rank,
+    classes: null,
+  };
+  const right = levelOf((view[1] - view[0]) / width);
+  const level = loaded ?? right;
+  const parts = [{ lanes: [0], ...tilesOf(view, level, job) }];
+  const store = new TileStore(1);
+  store.add(parts, decodeTiles(await answerTiles(made as unknown as Job, { level, parts })));
+  const shown = new LaneWindow(0);
+  const { first, last } = tilesOf(view, right, job);
+  shown.update(store, right, first, last);
+  return shown;
+}
