@@ -383,8 +383,8 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     track_lane0 = np.zeros(len(table.tracks), np.int64)
     lane = lane0 + len(summary)
     for row in (
-        *(_track_row(counts, at, label) for at, label in threads.items()),
         *(_track_row(counts, at) for at in _streams(counts)),
+        *(_track_row(counts, at, label) for at, label in threads.items()),
         *_counter_rows(trace.counter_table, process),
         *_with_asyncs(
             [
@@ -504,7 +504,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
 
 
 def _streams(counts: _Counts) -> list[int]:
-    """Return device streams by device and number, communication last, after their annotations."""
+    """Return by device its streams, those that communicate, and annotations of both."""
     tracks = counts.tracks
     devices: dict[str, int] = {}
     for track in sorted(tracks, key=lambda track: track.sort[0]):
@@ -516,8 +516,8 @@ def _streams(counts: _Counts) -> list[int]:
 
     def order(at: int) -> tuple[object, ...]:
         track = tracks[at]
-        last = communication.get((track.pid, track.stream), False)
-        return devices[track.pid], last, track.stream, track.role == "stream", track.sort
+        communicates = communication.get((track.pid, track.stream), False)
+        return devices[track.pid], track.role != "stream", communicates, track.stream, track.sort
 
     return sorted(counts.with_role("stream", "annotation"), key=order)
 

@@ -33,12 +33,12 @@ def test_it_is_json(scene):
 
 def test_order_of_tracks(scene):
     assert list(tracks(scene)) == [
+        "stream 7",
+        "stream 40",
+        "stream 7 annotations",
         "main thread",
         "autograd thread",
         "thread 300",
-        "stream 7 annotations",
-        "stream 7",
-        "stream 40",
         "memory (MB) used",
         "io",
         "instants",
