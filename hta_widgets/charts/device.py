@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.idle import IDLE_CATEGORIES
 from hta_widgets.charts.data import (
     draws,
-    fact_ranks,
-    late_ranks,
-    median_of,
     require,
     spread_over_ranks,
     told_apart,
     top_rows,
 )
+from hta_widgets.charts.defined import definition, draw
 from hta_widgets.charts.figure import (
     add_tooltip,
     blank,
     keep_fitting,
-    mixed,
     models,
     new_figure,
     sentences,
@@ -35,19 +30,16 @@ from hta_widgets.charts.figure import (
 from hta_widgets.charts.rows import (
     Bars,
     Column,
-    Dots,
     Tooltip,
     Whiskers,
     brush,
     extremes,
-    is_sheet,
-    nice_ticks,
     rows_chart,
     time_ticks,
 )
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.facts import facts
-from hta_widgets.text import count, duration, plural, share, share_delta, value
+from hta_widgets.text import count, duration, plural, share
 from hta_widgets.trace.names import short_name
 
 Floats = npt.NDArray[np.float64]
@@ -85,118 +77,7 @@ def temporal_breakdown(
     --------
     >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    needed = ("rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns")
-    require(frame, "temporal_breakdown", *needed)
-    data = frame.reset_index(drop=True)
-    span = data["span_ns"].to_numpy(float)
-    data["row"] = np.arange(len(data))
-    pieces = _pieces(data, colors)
-    marks, rows = [], []
-    left = np.zeros(len(data))
-    for number, piece in enumerate(pieces):
-        size = np.divide(piece.ns, span, out=np.zeros(len(data)), where=span > 0)
-        # Outlines of nothing would be seen.
-        hidden = (size <= 0) & (piece.bars.line is not None)
-        data[f"left_{number}"] = np.where(hidden, np.nan, left)
-        data[f"right_{number}"] = np.where(hidden, np.nan, left + size)
-        data[f"text_{number}"] = [share(each) for each in size]
-        data[f"time_{number}"] = [duration(each) for each in piece.ns]
-        marks.append(
-            replace(
-                piece.bars,
-                left=f"left_{number}",
-                right=f"right_{number}",
-                # Hatched bars carry no number: it could not be read.
-                text=f"text_{number}" if piece.bars.hatch is None else "",
-            )
-        )
-        rows.append((piece.bars.name, f"@{{time_{number}}} · @{{text_{number}}}"))
-        left = left + size
-    data["span_ns_text"] = [duration(each) for each in span]
-    names = [f"rank {rank}" for rank in data["rank"]]
-    idle = data["idle_ns"] / np.maximum(span, 1)
-    return rows_chart(
-        data,
-        names,
-        marks,
-        x_end=1.0,
-        title=title,
-        subtitle=sentences(
-            "share of each rank's GPU span, from its first device event to its last",
-            "communication and waiting: only what no compute hides",
-            _prefixed("idle ", extremes(names, idle, share)),
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        columns=[Column("span", list(data["span_ns_text"]), 420)],
-        tooltip=Tooltip("rank @{rank}", [*rows, ("span", "@{span_ns_text}")]),
-    )
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """One part of a bar: how it looks, and its time on each rank."""
-
-    bars: Bars
-    ns: Floats
-
-
-def _waits(data: pd.DataFrame) -> bool:
-    return "exposed_wait_ns" in data and bool(data["exposed_wait_ns"].notna().any())
-
-
-def _pieces(data: pd.DataFrame, colors: Theme) -> list[_Piece]:
-    """Return the parts of the bars, without those that are 0 on every rank.
-
-    Sheets have them all, since what a selection has is not known when they are made.
-    """
-
-    def piece(name: str, kind: str, ns: Any) -> _Piece:
-        bars = Bars("", "", colors.kind[kind], name, text_color=colors.on_kind[kind])
-        return _Piece(bars, np.asarray(ns, dtype=float))
-
-    whole = data["idle_ns"]
-    idle = _Piece(Bars("", "", colors.idle, "idle", text_color=colors.ink2), whole.to_numpy(float))
-    if not {"exposed_communication_ns", "exposed_memory_ns"} <= set(data.columns):
-        return [
-            piece("compute", "compute", data["compute_ns"]),
-            piece("communication and copies", "other", data["non_compute_ns"]),
-            idle,
-        ]
-    exposed = data["exposed_communication_ns"].to_numpy(float)
-    wait = np.zeros(len(data))
-    if _waits(data):
-        wait = np.clip(data["exposed_wait_ns"].fillna(0).to_numpy(float), 0, exposed)
-    rest = data["non_compute_ns"] - exposed - data["exposed_memory_ns"]
-    hatched = Bars(
-        "",
-        "",
-        colors.wait_fill,
-        _WAIT,
-        line=colors.wait_line,
-        hatch="/",
-        hatch_color=colors.wait_line,
-        text_color=colors.ink,
-    )
-    known = _waits(data) or is_sheet()
-    found = [
-        piece("compute", "compute", data["compute_ns"]),
-        piece("transfer" if known else "communication", "communication", exposed - wait),
-        _Piece(hatched, wait),
-        piece("copies" if known else "memory", "memory", data["exposed_memory_ns"]),
-        piece("other work", "other", rest),
-        idle,
-    ]
-    optional = (_WAIT, "other work")
-    return [
-        each
-        for each in found
-        if is_sheet() or each.bars.name not in optional or (each.ns > 0).any()
-    ]
+    return draw("breakdown", frame, width=width, theme=theme, title=title)
 
 
 @draws("kernel_type_breakdown")
@@ -216,60 +97,14 @@ def kernel_type_breakdown(
     --------
     >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "kernel_type_breakdown", "kernel_type", "sum_ns")
-    if "rank" not in frame:
-        require(frame, "kernel_type_breakdown", "share")
-    data = frame.reset_index(drop=True)
-    ranks = ""
-    if "rank" in data:
-        ranks = "all ranks together"
-        sums = data.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
+    if "rank" in frame:
+        require(frame, "kernel_type_breakdown", "kernel_type", "sum_ns")
+        sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
         data = sums.sort_values(ascending=False, kind="stable").reset_index()
         data["share"] = data["sum_ns"] / max(1, data["sum_ns"].sum())
-    kinds = [_kinds_of(str(label)) for label in data["kernel_type"]]
-    data["row"] = np.arange(len(data))
-    data["fill"] = [colors.kind[each[0]] for each in kinds]
-    data["hatch"] = ["/" if len(each) > 1 else " " for each in kinds]
-    data["hatch_color"] = [colors.kind[each[1]] if len(each) > 1 else colors.bg for each in kinds]
-    data["sum_ns_text"] = [duration(each) for each in data["sum_ns"]]
-    data["share_text"] = [share(each) for each in data["share"]]
-    most = float(data["share"].max()) or 1.0
-    return rows_chart(
-        data,
-        [_words_of(each) for each in kinds],
-        [
-            Bars(
-                0.0,
-                "share",
-                "@fill",
-                hatch="@hatch",
-                hatch_color="@hatch_color",
-                hatch_weight=3,
-                hatch_scale=12,
-            )
-        ],
-        x_end=most,
-        title=title,
-        subtitle=sentences(
-            "busy device time, every moment counted once",
-            "hatched: two kinds at once",
-            ranks,
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head="kind",
-        columns=[
-            Column("share", list(data["share_text"])),
-            Column("total", list(data["sum_ns_text"]), 420),
-        ],
-        tooltip=Tooltip(
-            "@{kernel_type}", [("total", "@{sum_ns_text}"), ("of busy time", "@{share_text}")]
-        ),
-    )
+        data.attrs = {**frame.attrs, "together": 1}
+        frame = data
+    return draw("kernel_types", frame, width=width, theme=theme, title=title)
 
 
 @draws("comm_comp_overlap")
@@ -289,74 +124,7 @@ def comm_comp_overlap(
     --------
     >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if len(frame):
-        needed = ("rank", "communication_ns", "overlapped_ns", "overlap_share")
-        require(frame, "comm_comp_overlap", *needed)
-    total = frame["communication_ns"].sum() if len(frame) else 0
-    if not total:
-        none = "no communication kernels matched, so overlap is not shown (not 0 %)"
-        return blank(frame, title, colors, width, note=str(frame.attrs.get("note", none)))
-    data = frame.reset_index(drop=True)
-    data["row"] = np.arange(len(data))
-    data["exposed_end"] = data["communication_ns"]
-    exposed = data["communication_ns"] - data["overlapped_ns"]
-    data["hidden_text"] = [share(each) for each in data["overlap_share"]]
-    data["communication_ns_text"] = [duration(each) for each in data["communication_ns"]]
-    data["overlapped_ns_text"] = [duration(each) for each in data["overlapped_ns"]]
-    data["exposed_ns_text"] = [duration(each) for each in exposed]
-    names = [f"rank {rank}" for rank in data["rank"]]
-    orange = colors.kind["communication"]
-    most = float(data["communication_ns"].max())
-    hidden = float(data["overlapped_ns"].sum() / total)
-    return rows_chart(
-        data,
-        names,
-        [
-            Bars(0.0, "overlapped_ns", orange, "behind compute"),
-            Bars("overlapped_ns", "exposed_end", orange, "exposed", line=orange, alpha=0.25),
-        ],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
-            "time in which any communication kernel runs, waiting included",
-            f"{share(hidden)} of it hidden",
-            _prefixed("hidden ", extremes(names, data["overlap_share"], share)),
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=time_ticks(most),
-        columns=[
-            Column("hidden", list(data["hidden_text"])),
-            Column("total", list(data["communication_ns_text"]), 420),
-        ],
-        tooltip=Tooltip(
-            "rank @{rank}",
-            [
-                ("communication", "@{communication_ns_text}"),
-                ("behind compute", "@{overlapped_ns_text} · @{hidden_text}"),
-                ("exposed", "@{exposed_ns_text}"),
-            ],
-        ),
-    )
-
-
-def _prefixed(word: str, text: str) -> str:
-    return word + text if text else ""
-
-
-_KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
-
-
-def _kinds_of(label: str) -> list[str]:
-    words = label.split(" overlapping ")
-    return [_KINDS.get(word.strip().upper(), "other") for word in words]
-
-
-def _words_of(kinds: list[str]) -> str:
-    return " + ".join(kinds)
+    return draw("overlap", frame, width=width, theme=theme, title=title)
 
 
 @draws("idle_time_breakdown")
@@ -387,8 +155,7 @@ def idle_time_breakdown(
     --------
     >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
-    said = "gaps between a stream's kernels, each counted for one cause"
-    return _idle(frame, ["rank", "stream"], said, title, theme_of(theme), width)
+    return draw("idle_streams", frame, width=width, theme=theme, title=title)
 
 
 @draws("device_idle_breakdown")
@@ -408,96 +175,7 @@ def device_idle_breakdown(
     --------
     >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
-    said = "time in which no stream of the device works, split by what it waits for"
-    return _idle(frame, ["rank"], said, title, theme_of(theme), width)
-
-
-def _idle(
-    frame: pd.DataFrame,
-    keys: Sequence[str],
-    said: str,
-    title: str,
-    colors: Theme,
-    width: int | None,
-) -> Any:
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    name = "idle_time_breakdown" if "stream" in keys else "device_idle_breakdown"
-    require(frame, name, *keys, "idle_category", "idle_ns", "idle_share")
-    if not (frame["idle_ns"] > 0).any():
-        return blank(frame, title, colors, width, note="never idle")
-    data = frame.reset_index(drop=True)
-    data["idle_category"] = data["idle_category"].astype(str)
-    group = data.groupby(list(keys), sort=False)["idle_ns"]
-    data["row"] = group.ngroup()
-    size = data["idle_ns"].clip(lower=0)
-    data["right"] = size.groupby(data["row"]).cumsum().astype(float)
-    data["left"] = data["right"] - size
-    # Outlines of nothing would be seen.
-    data.loc[size == 0, ["left", "right"]] = np.nan
-    total = size.groupby(data["row"]).sum().to_numpy()
-    styles = _styles(data["idle_category"], colors)
-    data["idle_ns_text"] = [duration(each) for each in data["idle_ns"]]
-    data["idle_share_text"] = [share(each) for each in data["idle_share"]]
-    data["inside"] = ["" if each <= 0 else share(each) for each in data["idle_share"].fillna(0)]
-    data["category_text"] = data["idle_category"].map(idle_words)
-    heads = data.drop_duplicates("row")
-    if "stream" in keys:
-        several = len(heads["rank"].unique()) > 1
-        names = [
-            f"rank {rank} · stream {stream}" if several else f"stream {stream}"
-            for rank, stream in zip(heads["rank"], heads["stream"], strict=True)
-        ]
-    else:
-        names = [f"rank {rank}" for rank in heads["rank"]]
-    most = float(total.max()) or 1.0
-    marks = [
-        Bars(
-            "left",
-            "right",
-            style["fill"],
-            idle_words(name),
-            line=style["line"],
-            hatch=style["hatch"],
-            hatch_color=style["hatch_color"],
-            # Hatched bars carry no number: it could not be read.
-            text="inside" if style["hatch"] is None else "",
-            text_color=style["ink"],
-            only=("idle_category", name),
-        )
-        for name, style in styles.items()
-        if is_sheet() or size[data["idle_category"] == name].any()
-    ]
-    where = "@{name_of_row}"
-    data["name_of_row"] = [names[row] for row in data["row"]]
-    return rows_chart(
-        data,
-        names,
-        marks,
-        x_end=most * 1.01,
-        title=title,
-        subtitle=sentences(
-            said,
-            *_meanings(data.loc[size > 0, "idle_category"]),
-            extremes(names, total, duration),
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=time_ticks(most),
-        columns=[Column("idle", [duration(each) for each in total])],
-        tooltip=Tooltip(
-            where + " · @{category_text}",
-            [("idle", "@{idle_ns_text}"), ("of all idle time", "@{idle_share_text}")]
-            + ([("gaps", "@{gaps}")] if "gaps" in data else []),
-        ),
-    )
-
-
-def _meanings(categories: pd.Series) -> list[str]:
-    kept = list(dict.fromkeys(categories))
-    return [_MEANING[name] for name in kept if name in _MEANING] if len(kept) <= 3 else []
+    return draw("idle", frame, width=width, theme=theme, title=title)
 
 
 def idle_words(category: str) -> str:
@@ -506,57 +184,6 @@ def idle_words(category: str) -> str:
     return label
 
 
-_MEANING = {
-    "host_wait": "host wait: the launch came after the previous kernel's end",
-    "kernel_wait": "kernel wait: launched in time, a short gap",
-}
-
-
-def _styles(categories: pd.Series, colors: Theme) -> dict[str, dict[str, Any]]:
-    """Return how each cause is drawn: the host's are dark, the device's pale, unknown is flat."""
-
-    def style(
-        fill: str,
-        ink: str,
-        hatch: str | None = None,
-        hatch_color: str | None = None,
-        line: str | None = None,
-    ) -> dict[str, Any]:
-        return {
-            "fill": fill,
-            "ink": ink,
-            "hatch": hatch,
-            "line": line or fill,
-            "hatch_color": hatch_color or fill,
-        }
-
-    cpu, sync, on = colors.kind["cpu"], colors.kind["sync"], colors.on_kind
-    tints = [mixed(cpu, colors.bg, part) for part in (0.7, 0.48, 0.28)]
-    unknown = style(colors.idle, colors.ink2, line=colors.idle_line)
-    known = {
-        "sync_wait": style(sync, on["sync"]),
-        "host_wait": style(cpu, on["cpu"]),
-        "host_data_loading": style(cpu, on["cpu"]),
-        "host_operator": style(tints[0], colors.ink),
-        "host_python": style(tints[1], colors.ink),
-        "host_nothing": style(tints[2], colors.ink),
-        "launch_call": style(cpu, "", "\\", colors.bg),
-        "launch_latency": style(colors.idle, "", "|", colors.rule_strong, colors.idle_line),
-        "kernel_wait": style(colors.idle, "", "/", colors.idle_line, colors.idle_line),
-        "stream_wait": style(colors.wait_fill, "", "/", colors.wait_line, colors.wait_line),
-        "blocked": style(colors.wait_fill, "", "x", colors.wait_line, colors.wait_line),
-    }
-    names = IDLE_CATEGORIES if is_sheet() else dict.fromkeys(categories)
-    return {name: known.get(name, unknown) for name in names}
-
-
-#: A few per cent are what any two GPUs of one kind differ by.
-_APART = 0.05
-#: Of a rank's time for the kernels that are drawn: what is less stands out in per cent only.
-_OF_WORK = 0.01
-#: The scale goes at least and at most this far from the median.
-_NEAREST, _FARTHEST = 0.1, 1.0
-_DRAWN = ("count", "mean_ns", "min_ns", "max_ns")
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 
 
@@ -700,19 +327,28 @@ def kernel_duration_by_rank(
     >>> frame = analysis.kernel_duration_by_rank(traces)  # doctest: +SKIP
     >>> charts.kernel_duration_by_rank(frame)  # doctest: +SKIP
     """
-    colors = theme_of(theme)
     given = title or ("Kernel durations over ranks" if name is None else short_name(name))
     if not frame.empty:
-        require(frame, "kernel_duration_by_rank", "rank", "name", *_DRAWN)
+        needed = definition("kernel_durations")["needs"]
+        require(frame, "kernel_duration_by_rank", *needed)
     chosen = frame if name is None else frame[frame["name"].astype(str) == name]
     if chosen.empty:
         note = "" if frame.empty else "no kernel has this name"
-        return blank(frame, given, colors, width, note=note)
-    if not is_sheet() and (name is not None or len(chosen["rank"].unique()) == 1):
-        return _means(chosen, frame, name, top, given, colors, width)
-    return _against_median(
-        chosen, top, late_ranks(frame, late), fact_ranks(frame), given, colors, width
-    )
+        return blank(frame, given, theme_of(theme), width, note=note)
+    if name is not None or len(chosen["rank"].unique()) == 1:
+        return _means(chosen, frame, name, top, given, theme_of(theme), width)
+    data = frame.assign(kind=frame["kind"].astype(str) if "kind" in frame else "")
+    data["name"] = data["name"].astype(str)
+    of = data.groupby(["name", "kind"], sort=False).ngroup()
+    total = (data["mean_ns"] * data["count"]).groupby(of).sum()
+    order = total.sort_values(ascending=False, kind="stable").index
+    place = of.map({number: row for row, number in enumerate(order[:top])})
+    data = data[place.notna()].iloc[place.dropna().argsort(kind="stable")]
+    if "short" not in data:
+        data["short"] = _shorts(list(data["name"]))
+    data.attrs = {**frame.attrs, "drawn": top, "others": max(0, len(total) - top)}
+    data.attrs |= {} if late is None else {"late_ranks": list(late)}
+    return draw("kernel_durations", data, width=width, theme=theme, title=given)
 
 
 def _means(
@@ -789,96 +425,6 @@ def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
     if "kind" not in data:
         return [colors.kind["compute"]] * len(data)
     return [colors.kind.get(str(kind), colors.kind["other"]) for kind in data["kind"]]
-
-
-def _against_median(
-    frame: pd.DataFrame,
-    top: int,
-    late: list[int],
-    facts: list[int],
-    title: str,
-    colors: Theme,
-    width: int | None,
-) -> Any:
-    data = frame.reset_index(drop=True)
-    data["name"] = data["name"].astype(str)
-    data["kind"] = data["kind"].astype(str) if "kind" in data else ""
-    data["of"] = data.groupby(["name", "kind"], sort=False).ngroup()
-    data["spent_ns"] = data["mean_ns"] * data["count"]
-    total = data.groupby("of")["spent_ns"].sum()
-    if not is_sheet():
-        total = total.sort_values(ascending=False, kind="stable")
-    data["row"] = data["of"].map({of: row for row, of in enumerate(total.index[:top])})
-    data = data[data["row"].notna()].astype({"row": int}).reset_index(drop=True)
-    alone = len(data["rank"].unique()) == 1
-    heads = data.drop_duplicates("row").sort_values("row")
-    median = pd.Series(median_of(data["mean_ns"], data["row"]))
-    data["against"] = np.where(median > 0, data["mean_ns"] / median.where(median > 0, 1) - 1, 0.0)
-    apart = data["against"].abs()
-    waits = data["kind"] == "communication"
-    reach = min(max(float(apart[~waits | bool(waits.all())].max()), _NEAREST), _FARTHEST)
-    beyond = apart > reach
-    furthest = data.index.isin(apart.groupby(data["row"]).idxmax())
-    whole = float(data.groupby("rank")["spent_ns"].sum().median())
-    matters = (data["mean_ns"] - median).abs() * data["count"] >= _OF_WORK * whole
-    is_late = data["rank"].isin(late)
-    is_odd = (furthest & ~waits & matters & (apart >= _APART)) | data["rank"].isin(facts)
-    data["ink"] = np.select(
-        [is_late, is_odd], [colors.late, colors.ink], default=colors.rule_strong
-    )
-    data["at"] = np.nan if alone else data["against"].clip(-reach, reach)
-    data["marker"] = np.where(beyond, "triangle", "circle")
-    data["size"] = np.where(beyond, 11, 8)
-    data["angle"] = np.where(beyond, -np.sign(data["against"]) * np.pi / 2, 0.0)
-    data["end"] = data["mean_ns"] if alone else np.nan
-    data["fill"] = _fills(data, colors)
-    data["against_text"] = [share_delta(each) for each in data["against"]]
-    for each in ("mean_ns", "min_ns", "max_ns"):
-        data[f"{each}_text"] = [duration(value) for value in data[each]]
-    data["count_text"] = [count(each) for each in data["count"]]
-    far = data[furthest].sort_values("row")
-    words = [
-        f"rank {rank} {share_delta(each)}" if abs(each) >= _APART else "within ±5\u2009%"
-        for rank, each in zip(far["rank"], far["against"], strict=True)
-    ]
-    # Marked rows are drawn last, over the others.
-    data["order"] = np.select([is_late, is_odd], [2, 1], default=0)
-    data = data.sort_values("order", kind="stable").reset_index(drop=True)
-    names = [str(each) for each in heads["name"]]
-    labels = [str(each) for each in heads["short"]] if "short" in heads else _shorts(names)
-    ticks = nice_ticks(reach, 1 if reach < 0.15 else 2, -reach)
-    marked = [(at, "median" if at == 0 else share_delta(at)) for at in ticks]
-    most = float(data["mean_ns"].max()) or 1.0
-    middle = median[heads.index]
-    return rows_chart(
-        data,
-        told_apart(labels, names),
-        [Bars(0.0, "end", "@fill"), Dots("at", "@ink", "size", marker="marker", angle="angle")],
-        x_start=0.0 if alone else -reach * 1.04,
-        x_end=most * 1.02 if alone else reach * 1.04,
-        title=title,
-        subtitle=sentences(
-            "mean duration, by name with most time"
-            if alone
-            else "one dot per rank: its mean duration against the median rank's",
-            "" if alone else "communication includes waiting: who waits less is not faster",
-            "arrow: beyond the scale" if beyond.any() and not alone else "",
-            _most(len(total), top),
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head="kernel",
-        zero_line=not alone,
-        ticks=time_ticks(most) if alone else marked,
-        columns=[
-            *([] if alone else [Column("farthest", words)]),
-            Column("mean" if alone else "median", [duration(each) for each in middle], 480),
-        ],
-        tooltip=Tooltip(
-            _DURATIONS.heading, [*_DURATIONS.rows, ("against the median", "@{against_text}")]
-        ),
-    )
 
 
 #: Bars a decade.
@@ -1100,10 +646,6 @@ def _power(power: int) -> str:
     return f"{10 ** (power - scale)}\u2009{unit}"
 
 
-#: More queues than this are drawn as one a rank.
-_MOST = 48
-
-
 @draws("queue_length_summary")
 def queue_length_summary(
     frame: pd.DataFrame,
@@ -1132,66 +674,4 @@ def queue_length_summary(
     --------
     >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if len(frame):
-        require(frame, "queue_length_summary", "rank", "stream", "time_weighted_mean", "max")
-    known = frame[frame["max"].notna()] if len(frame) else frame
-    if known.empty:
-        return blank(frame, title, colors, width)
-    data = known.reset_index(drop=True)
-    said = ""
-    if len(data) > _MOST and data["rank"].duplicated().any():
-        longest = data.sort_values(
-            ["rank", "time_weighted_mean"], ascending=[True, False], kind="stable"
-        )
-        data = longest.drop_duplicates("rank").reset_index(drop=True)
-        said = "of each rank the stream with the longest queue"
-    data["row"] = np.arange(len(data))
-    data["mean"] = data["time_weighted_mean"].fillna(0.0)
-    several = bool((data["rank"] != data["rank"].iloc[0]).any())
-    names = [
-        f"rank {rank} · stream {stream}" if several else f"stream {stream}"
-        for rank, stream in zip(data["rank"], data["stream"], strict=True)
-    ]
-    data["name_of_row"] = names
-    data["mean_text"] = [_length(each) for each in data["time_weighted_mean"]]
-    data["max_text"] = [value(each) for each in data["max"]]
-    data["count_text"] = [count(each) for each in data["count"]] if "count" in data else ""
-    most = float(data["max"].max()) or 1.0
-    ticks = [at for at in nice_ticks(most, 3) if at == int(at)]
-    ink = colors.kind["cpu"]
-    return rows_chart(
-        data,
-        names,
-        [
-            Bars(0.0, "max", ink, "most", line=ink, alpha=0.2),
-            Bars(0.0, "mean", ink, "mean over time"),
-        ],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
-            "kernels and copies in a stream's queue",
-            "a short queue: the GPU waits for launches",
-            said,
-            unmatched(frame, ("launched",)),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=[(at, count(at)) for at in ticks],
-        columns=[Column("mean", list(data["mean_text"])), Column("most", list(data["max_text"]))],
-        tooltip=Tooltip(
-            "@{name_of_row}",
-            [("mean over time", "@{mean_text}"), ("most", "@{max_text}")]
-            + ([("changes", "@{count_text}")] if "count" in data else []),
-        ),
-    )
-
-
-def _length(mean: float) -> str:
-    """Two digits tell short queues apart, and more say nothing."""
-    if not np.isfinite(mean):
-        return value(None)
-    if 0 < mean < 0.01:
-        return "<0.01"
-    return value(round(mean)) if mean >= 10 else value(float(f"{mean:.2g}"))
+    return draw("queue", frame, width=width, theme=theme, title=title)

@@ -8,79 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from hta_widgets.analysis.idle import IDLE_CATEGORIES
-from hta_widgets.charts.device import (
-    comm_comp_overlap,
-    device_idle_breakdown,
-    kernel_duration_by_rank,
-    kernel_type_breakdown,
-    queue_length_summary,
-    temporal_breakdown,
-)
+from hta_widgets.charts.defined import draw, sheet
 from hta_widgets.charts.figure import embed
 from hta_widgets.charts.ranks import rank_time_heatmap
 from hta_widgets.charts.rows import inks_sheet, laid_out_by_the_page
-from hta_widgets.charts.steps import step_phases
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.panels.catalog import own_panels
 
 Draw = Callable[..., Any]
-
-
-def _breakdown() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": [0],
-            "span_ns": [1],
-            "idle_ns": [0],
-            "compute_ns": [1],
-            "non_compute_ns": [0],
-            "exposed_communication_ns": [0],
-            "exposed_memory_ns": [0],
-            "exposed_wait_ns": [0],
-        }
-    )
-
-
-def _overlap() -> pd.DataFrame:
-    return pd.DataFrame(
-        {"rank": [0], "communication_ns": [1], "overlapped_ns": [0], "overlap_share": [0.0]}
-    )
-
-
-def _idle() -> pd.DataFrame:
-    causes = list(IDLE_CATEGORIES)
-    return pd.DataFrame(
-        {"rank": 0, "idle_category": causes, "idle_ns": 1, "gaps": 1, "idle_share": 0.0}
-    )
-
-
-def _queue() -> pd.DataFrame:
-    return pd.DataFrame(
-        {"rank": [0], "stream": [7], "count": [1], "time_weighted_mean": [1.0], "max": [1.0]}
-    )
-
-
-def _kernel_types() -> pd.DataFrame:
-    return pd.DataFrame({"kernel_type": ["COMPUTATION"], "sum_ns": [1], "share": [1.0]})
-
-
-def _kernel_durations() -> pd.DataFrame:
-    name = {"name": ["k"], "short": ["k"], "kind": ["compute"], "rank": [0], "count": [1]}
-    return pd.DataFrame({**name, "mean_ns": [1.0], "min_ns": [1], "max_ns": [1]})
-
-
-def _steps() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "phase": ["step", "step"],
-            "step": [0, 0],
-            "rank": [0, 1],
-            "start_ns": [0, 0],
-            "dur_ns": [1, 1],
-            "deviation_share": [0.0, 0.0],
-        }
-    )
 
 
 def _heatmap() -> pd.DataFrame:
@@ -88,20 +23,13 @@ def _heatmap() -> pd.DataFrame:
     return pd.DataFrame({**cell, "share": [0.0]})
 
 
-#: How each panel is drawn, and a frame that has all the marks it may ever need.
-_PANELS: dict[str, tuple[Draw, Callable[[], pd.DataFrame]]] = {
-    "breakdown": (temporal_breakdown, _breakdown),
-    "overlap": (comm_comp_overlap, _overlap),
-    "idle": (device_idle_breakdown, _idle),
-    "queue": (queue_length_summary, _queue),
-    "kernel_types": (kernel_type_breakdown, _kernel_types),
-    "kernel_durations": (kernel_duration_by_rank, _kernel_durations),
-    "steps": (step_phases, _steps),
-    "heatmap": (rank_time_heatmap, _heatmap),
-}
+#: Panels whose charts stand in ``definitions``.
+DEFINED = (
+    "breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps",
+)  # fmt: skip
 
 #: Panels that are charts with a sheet of their own, by id.
-CHART_PANELS: tuple[str, ...] = tuple(_PANELS)
+CHART_PANELS: tuple[str, ...] = (*DEFINED, "heatmap")
 
 
 def panel_figure(
@@ -112,15 +40,13 @@ def panel_figure(
     A sheet has marks and no layout: the page places its words and sets its scale
     (``js/src/charts``). For a chart that stands alone take the function of its analysis.
     """
-    if panel not in _PANELS:
-        raise ValueError(f"no chart {panel!r}: there are {', '.join(_PANELS)}")
-    draw, sample = _PANELS[panel]
+    if panel not in CHART_PANELS:
+        raise ValueError(f"no chart {panel!r}: there are {', '.join(CHART_PANELS)}")
     with laid_out_by_the_page():
-        figure = draw(sample() if frame is None else frame, theme=theme)
-    if frame is None:
-        rows = figure.select_one({"name": "rows"})
-        if rows is not None:
-            rows.data = {name: [] for name in rows.data}
+        if panel == "heatmap":
+            figure = rank_time_heatmap(_heatmap() if frame is None else frame, theme=theme)
+        else:
+            figure = sheet(panel, theme) if frame is None else draw(panel, frame, theme=theme)
     _lean(figure)
     return figure
 

@@ -312,9 +312,9 @@ def sheet_rows(
     title: str,
     subtitle: str,
     theme: Theme,
-    columns: Sequence[Column],
-    ticks: Sequence[tuple[float, str]],
-    head: str,
+    columns: Sequence[Column] = (),
+    ticks: Sequence[tuple[float, str]] = (),
+    head: str = "",
 ) -> Any:
     """Return what `rows_chart` draws as a sheet; see there for the parameters.
 
@@ -332,11 +332,11 @@ def sheet_rows(
         "ticks": [list(tick) for tick in ticks],
         "columns": [{"head": each.head, "texts": list(each.texts)} for each in columns],
         "head": head,
-        "data": {name: list(whole[name]) for name in used},
+        "data": {name: list(whole.get(name, ())) for name in used},
     }
     figure = new_sheet(theme, content)
     add_rules(figure)
-    source = models.ColumnDataSource({name: whole[name] for name in used}, name="rows")
+    source = models.ColumnDataSource({name: whole.get(name, []) for name in used}, name="rows")
     for number, mark in enumerate(marks):
         renderer = draw_mark(figure, mark, source, theme, profile=False)
         renderer.name = f"mark{number}"

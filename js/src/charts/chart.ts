@@ -20,7 +20,8 @@ import { placeTip } from "../ui/tooltip";
 import { type Bokeh, Sheet } from "./bokeh";
 import style from "./charts.css?raw";
 import type { Box, Drawing, Picked, Spot } from "./content";
-import { causeWords, kindWords } from "./device";
+import { causeWords } from "./defined";
+import { kindWords } from "./language";
 import { watchGestures } from "./gestures";
 
 export type Items = Readonly<Record<ThemeName, unknown>>;

@@ -6,10 +6,8 @@ import type { PanelFrame } from "../protocol/source";
 import { unmatched } from "../ui/text";
 import { THEMES } from "../ui/theme";
 import { fillTable } from "./chart";
-import type { MakeRows } from "./content";
-import { breakdown, idle, kernelTypes, overlap, queue } from "./device";
+import { contentOf, DEFINITIONS } from "./defined";
 import { heatmapContent } from "./grid";
-import { kernelDurations, steps } from "./times";
 
 interface Expected {
   title: string;
@@ -33,16 +31,6 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-const ROWS: Record<string, MakeRows> = {
-  breakdown,
-  overlap,
-  idle,
-  queue,
-  kernel_types: kernelTypes,
-  kernel_durations: kernelDurations,
-  steps,
-};
-
 /** Equal, numbers but for the last digits. */
 function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string): void {
   const all = Array.from(found);
@@ -62,28 +50,31 @@ function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string
 }
 
 describe("rows", () => {
-  test.each(CASES.filter(({ panel }) => panel in ROWS))("$name", ({ panel, frame, content }) => {
-    const found = ROWS[panel]!(frame, THEMES.light);
-    if (typeof found === "string") throw new Error(found);
-    expect(found.title).toBe(content.title);
-    expect(found.subtitle).toBe(content.subtitle);
-    expect(found.names).toEqual(content.names);
-    same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
-    same(
-      found.ticks.map(([at]) => at),
-      content.ticks.map(([at]) => at),
-      "ticks",
-    );
-    expect(found.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
-    for (const column of content.columns) {
-      const mine = found.columns.find(({ head }) => head === column.head);
-      if (mine !== undefined) expect(mine.texts, column.head).toEqual(column.texts);
-    }
-    expect(Object.keys(found.data).sort()).toEqual(Object.keys(content.data).sort());
-    for (const [name, values] of Object.entries(content.data)) {
-      same(found.data[name]!, values, name);
-    }
-  });
+  test.each(CASES.filter(({ panel }) => panel in DEFINITIONS))(
+    "$name",
+    ({ panel, frame, content }) => {
+      const found = contentOf(DEFINITIONS[panel]!, frame, THEMES.light);
+      if (typeof found === "string") throw new Error(found);
+      expect(found.title).toBe(content.title);
+      expect(found.subtitle).toBe(content.subtitle);
+      expect(found.names).toEqual(content.names);
+      same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
+      same(
+        found.ticks.map(([at]) => at),
+        content.ticks.map(([at]) => at),
+        "ticks",
+      );
+      expect(found.ticks.map(([, text]) => text)).toEqual(content.ticks.map(([, text]) => text));
+      for (const column of content.columns) {
+        const mine = found.columns.find(({ head }) => head === column.head);
+        if (mine !== undefined) expect(mine.texts, column.head).toEqual(column.texts);
+      }
+      expect(Object.keys(found.data).sort()).toEqual(Object.keys(content.data).sort());
+      for (const [name, values] of Object.entries(content.data)) {
+        same(found.data[name]!, values, name);
+      }
+    },
+  );
 });
 
 describe("heatmap", () => {
@@ -102,13 +93,14 @@ describe("heatmap", () => {
 
 test("every panel has vectors", () => {
   expect(new Set(CASES.map(({ panel }) => panel))).toEqual(
-    new Set([...Object.keys(ROWS), "heatmap"]),
+    new Set([...Object.keys(DEFINITIONS), "heatmap"]),
   );
 });
 
 test("a rank stated as a fact has its row in ink, and no row is red", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
-  const found = breakdown(
+  const found = contentOf(
+    DEFINITIONS.breakdown!,
     { ...frame, attrs: { ...frame.attrs, late_ranks: [], fact_ranks: [3] } },
     THEMES.light,
   );

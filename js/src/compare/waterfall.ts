@@ -1,6 +1,6 @@
 /** The waterfall of the step time's difference, by kind and by cause. */
 
-import { causeWords } from "../charts/device";
+import { causeWords } from "../charts/defined";
 import { asError, type Frame, isAbort } from "../protocol/source";
 import { failure } from "../ui/controls";
 import { fill, h } from "../ui/dom";

@@ -3,10 +3,9 @@
 import type { Bokeh } from "../charts/bokeh";
 import { ChartFrame, type Items, type Make } from "../charts/chart";
 import type { MakeRows } from "../charts/content";
-import { breakdown, idle, kernelTypes, overlap, queue } from "../charts/device";
+import { contentOf, DEFINITIONS } from "../charts/defined";
 import { heatmapContent, HeatmapDrawing } from "../charts/grid";
 import { type Dimension, RowsDrawing, WindowDrawing } from "../charts/rows";
-import { kernelDurations, steps } from "../charts/times";
 import {
   blameChart,
   clockChart,
@@ -36,13 +35,14 @@ function rows(title: string, dimension: Dimension | "window", content: MakeRows)
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
-  breakdown: rows("Where GPU time goes", "ranks", breakdown),
-  overlap: rows("Communication, and how much compute hides", "ranks", overlap),
-  idle: rows("Why devices are idle", "ranks", idle),
-  queue: rows("Launched and not yet started", "ranks", queue),
-  kernel_types: rows("Kinds of GPU work", "kinds", kernelTypes),
-  kernel_durations: rows("Kernel durations over ranks", "names", kernelDurations),
-  steps: rows("Step and phase times", "ranks", steps),
+  ...Object.fromEntries(
+    Object.entries(DEFINITIONS).map(([id, look]): [string, Kind] => [
+      id,
+      rows(look.short ?? look.title, look.rows.selects, (frame, theme) =>
+        contentOf(look, frame, theme),
+      ),
+    ]),
+  ),
   heatmap: {
     title: "Rank × time",
     make: (frame, theme) => {

@@ -65,6 +65,8 @@ function compile(node: Expression, columnOf: ColumnOf): Evaluate {
     }
     case "call":
       return call(node, columnOf);
+    default:
+      throw new Error(`${node.type} is not known here`);
   }
 }
 

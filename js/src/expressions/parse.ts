@@ -19,6 +19,15 @@ export type Expression =
       method: string;
       given: Expression[];
       named: Record<string, Expression>;
+    }
+  // In definitions of charts only.
+  | { type: "if"; test: Expression; yes: Expression; no: Expression }
+  | { type: "at"; of: Expression; index: Expression }
+  | {
+      type: "function";
+      name: string;
+      given: Expression[];
+      named: Record<string, Expression>;
     };
 
 interface Token {
@@ -44,8 +53,17 @@ const ESCAPES: Record<string, string> = {
 };
 
 export function parseQuery(query: string): Expression {
-  const parser = new Parser(tokens(query));
-  const found = parser.either();
+  return parsed(query, false);
+}
+
+/** Reads an expression of a chart's definition, which may call functions as well. */
+export function parseExpression(text: string): Expression {
+  return parsed(text, true);
+}
+
+function parsed(text: string, calls: boolean): Expression {
+  const parser = new Parser(tokens(text), calls);
+  const found = parser.whole();
   parser.expect("end", "");
   return found;
 }
@@ -91,9 +109,20 @@ function unescaped(text: string): string {
 class Parser {
   private at = 0;
 
-  constructor(private readonly tokens: Token[]) {}
+  constructor(
+    private readonly tokens: Token[],
+    private readonly calls: boolean,
+  ) {}
 
-  either(): Expression {
+  whole(): Expression {
+    const yes = this.either();
+    if (!this.calls || !this.take("name", "if")) return yes;
+    const test = this.either();
+    this.expect("name", "else");
+    return { type: "if", test, yes, no: this.whole() };
+  }
+
+  private either(): Expression {
     return this.both("or", "|", () => this.all());
   }
 
@@ -160,6 +189,10 @@ class Parser {
 
   private postfix(): Expression {
     let of = this.atom();
+    while (this.calls && this.take("sign", "[")) {
+      of = { type: "at", of, index: this.whole() };
+      this.expect("sign", "]");
+    }
     while (this.take("sign", ".")) {
       let method = this.expect("name").text;
       const strings = method === "str";
@@ -180,9 +213,9 @@ class Parser {
       const [name, next] = [this.tokens[this.at]!, this.tokens[this.at + 1]!];
       if (name.sort === "name" && next.text === "=") {
         this.at += 2;
-        named[name.text] = this.either();
+        named[name.text] = this.whole();
       } else {
-        given.push(this.either());
+        given.push(this.whole());
       }
       if (!this.take("sign", ",")) {
         this.expect("sign", ")");
@@ -200,6 +233,9 @@ class Parser {
     }
     if (token.sort === "name") {
       if (token.text in WORDS) return { type: "literal", value: WORDS[token.text]! };
+      if (this.calls && this.take("sign", "(")) {
+        return { type: "function", name: token.text, ...this.callArguments() };
+      }
       return { type: "name", name: token.text };
     }
     if (token.text === "(" || token.text === "[") return this.bracketed(token.text);
@@ -211,7 +247,7 @@ class Parser {
     const items: Expression[] = [];
     let list = open === "[";
     while (!this.take("sign", close)) {
-      items.push(this.either());
+      items.push(this.whole());
       if (!this.take("sign", ",")) {
         this.expect("sign", close);
         break;

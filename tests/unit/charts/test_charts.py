@@ -186,15 +186,13 @@ def test_temporal_breakdown_stacks_shares_to_the_whole():
     figure = charts.temporal_breakdown(frames.temporal())
     data = data_of(figure, "rank", "compute_ns", "span_ns")
     assert data["compute_ns"].tolist() == [500_000_000] * 2
-    edges = data[
-        ["left_0", "right_0", "left_1", "right_1", "left_2", "right_2", "left_3", "right_3"]
-    ]
+    edges = data[[f"{side}_{part}" for part in (0, 1, 3, 5) for side in ("left", "right")]]
     np.testing.assert_allclose(edges.iloc[0], [0, 0.5, 0.5, 0.75, 0.75, 0.8, 0.8, 1.0])
     legend = next(each for each in figure.above if each.__class__.__name__ == "Legend")
     assert [item.label.value for item in legend.items] == [
         "compute",
         "communication",
-        "memory",
+        "copies",
         "idle",
     ]
     fills = [bar.glyph.fill_color for bar in bars_of(figure)[:4]]
@@ -205,7 +203,7 @@ def test_temporal_breakdown_stacks_shares_to_the_whole():
 def test_temporal_breakdown_of_the_contracts_columns_alone():
     frame = frames.temporal().drop(columns=["exposed_communication_ns", "exposed_memory_ns"])
     data = data_of(charts.temporal_breakdown(frame), "rank", "non_compute_ns")
-    np.testing.assert_allclose(data["right_1"], [0.8, 0.8])
+    np.testing.assert_allclose(data["right_4"], [0.8, 0.8])
 
 
 def test_kernel_types_are_drawn_in_the_colours_of_both_kinds():
@@ -282,7 +280,7 @@ def test_kernel_durations_stand_against_the_median_rank():
          "min_ns": 90, "max_ns": 130}
     )  # fmt: skip
     figure = charts.kernel_duration_by_rank(frame)
-    assert data_of(figure, "against")["against"].tolist() == [0, 0, 0.25]
+    assert data_of(figure, "at")["at"].tolist() == [0, 0, 0.25]
     assert right_of(figure)[1] == "rank 2 +25 %"
     named = charts.kernel_duration_by_rank(frame, name="k")
     assert data_of(named, "mean_ns", "min_ns", "max_ns")["mean_ns"].tolist() == [100, 100, 125]

@@ -1,0 +1,366 @@
+"""Charts of rows as Bokeh figures, drawn from the JSON files in ``definitions``.
+
+``js/src/charts/defined.ts`` reads the same files for dashboards; docs/architecture.md describes
+their format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.charts.data import ramp, require, require_panel
+from hta_widgets.charts.figure import blank, mixed, sentences, unmatched
+from hta_widgets.charts.language import Scope, codes, column, evaluate, fill, is_rows
+from hta_widgets.charts.rows import (
+    Bars,
+    Column,
+    Dots,
+    Tooltip,
+    Whiskers,
+    is_sheet,
+    nice_ticks,
+    rows_chart,
+    sheet_rows,
+)
+from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.facts import facts
+from hta_widgets.text import axis_time, count, duration, share, share_delta
+
+FOLDER = Path(__file__).with_name("definitions")
+KINDS = ("compute", "communication", "memory")
+
+Definition = Mapping[str, Any]
+
+
+@cache
+def definition(name: str) -> Definition:
+    """Return a file of `FOLDER`; one that extends another has its keys as well."""
+    found = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
+    return {**definition(found["extends"]), **found} if "extends" in found else found
+
+
+def draw(
+    name: str,
+    frame: pd.DataFrame,
+    *,
+    width: int | None = None,
+    theme: str | Theme = "light",
+    title: str = "",
+) -> Any:
+    """Draw a frame by the definition of this name."""
+    look, colors = definition(name), theme_of(theme)
+    if len(frame) and "analysis" in look:
+        require(frame, look["analysis"], *look["needs"])
+    elif len(frame):
+        require_panel(frame, name, *look["needs"])
+    plain = title or look.get("short", look["title"])
+    if frame.empty:
+        return blank(frame, plain, colors, width)
+    scope, frame = _scope(look, frame)
+    said = str(frame.attrs.get("note", ""))
+    if frame.empty:
+        return blank(frame, plain, colors, width)
+    for each in _shown([look["empty"]] if "empty" in look else [], scope):
+        return blank(frame, plain, colors, width, note=said or each["text"])
+    data: dict[str, Any] = {"row": scope["row"]}
+    marks, parts = _stack(look, scope, data, colors)
+    marks += [
+        _mark(mark, scope, data, colors)
+        for mark in look.get("marks", [])
+        if is_sheet() or _holds(mark, scope)
+    ]
+    scale, rows = look["scale"], look["rows"]
+    columns = [
+        Column(each.get("head", ""), _texts(each["text"], scope), each.get("from", 0))
+        for each in (*_shown(look.get("columns", []), scope), rows.get("ends"), rows.get("second"))
+        if each is not None
+    ]
+    tooltip = _tooltip(look, scope, data, parts)
+    if "place" in look:
+        data["row"] = evaluate(look["place"], scope)
+    whole = frame.reset_index(drop=True).assign(**data)
+    if "order" in look:
+        whole = whole.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
+    kinds = look.get("unmatched", KINDS)
+    return rows_chart(
+        whole.reset_index(drop=True),
+        list(scope["names"]),
+        marks,
+        x_start=float(evaluate(scale.get("from", 0), scope)),
+        x_end=float(evaluate(scale["to"], scope)) or 1.0,
+        title=title or fill(look["title"], scope),
+        subtitle=sentences(*_sentences(look["subtitle"], scope), unmatched(frame, kinds)),
+        theme=colors,
+        width=width,
+        head=rows.get("head", ""),
+        ticks=_ticks(scale, scope),
+        zero_line=bool(evaluate(scale.get("zero_line", 0), scope)),
+        pitch=rows.get("pitch"),
+        columns=columns,
+        tooltip=tooltip,
+    )
+
+
+def sheet(name: str, theme: str | Theme) -> Any:
+    """Return the sheet of a definition: all its marks, and no rows."""
+    look, colors = definition(name), theme_of(theme)
+    marks: list[Any] = [bars for _, bars in _parts(look, colors)]
+    marks += [_mark(mark, None, {}, colors) for mark in look.get("marks", [])]
+    return sheet_rows({}, [], marks, x_start=0, x_end=1, title="", subtitle="", theme=colors)
+
+
+def _scope(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
+    """Return the values that texts and marks may name, and the rows that are drawn."""
+    scope: Scope = {"nan": np.nan}
+    for name, least in look.get("attrs", {}).items():
+        scope[name] = frame.attrs.get(name, least)
+    for name in ("late_ranks", "fact_ranks"):
+        scope[name] = list(frame.attrs.get(name, ()))
+    for name in (*look["needs"], *look.get("uses", ())):
+        scope[name] = column(frame[name]) if name in frame else np.full(len(frame), np.nan)
+    if "from" in look:
+        before = look["from"]
+        for name, code in before.get("let", {}).items():
+            scope[name] = evaluate(code, scope)
+        if "sort" in before:
+            keys = [evaluate(code, scope) for code in before["sort"]]
+            order = np.lexsort([codes_of(key) for key in reversed(keys)])
+        else:
+            order = np.arange(len(frame))
+        if "keep" in before:
+            order = order[np.asarray(evaluate(before["keep"], scope), bool)[order]]
+        attrs, frame = frame.attrs, frame.iloc[order]
+        frame.attrs = attrs
+        scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
+    if frame.empty:
+        return scope, frame
+    group = [scope[name] for name in look.get("group", ())]
+    scope["row"] = codes(group) if group else np.arange(len(frame))
+    for name, code in look.get("let", {}).items():
+        scope[name] = evaluate(code, scope)
+    scope["names"] = fill(look["rows"]["name"], scope)
+    return scope, frame
+
+
+def codes_of(values: Any) -> Any:
+    """Return the place of each value among all in order."""
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _holds(each: Any, scope: Scope) -> bool:
+    return not isinstance(each, dict) or bool(evaluate(each.get("when", 1), scope))
+
+
+def _shown(several: Sequence[Any], scope: Scope) -> Iterator[Any]:
+    for each in several:
+        if _holds(each, scope):
+            yield each
+
+
+def _sentences(said: Sequence[Any], scope: Scope) -> list[str]:
+    shown = (each["text"] if isinstance(each, dict) else each for each in _shown(said, scope))
+    return [str(fill(each, scope)) for each in shown]
+
+
+def _texts(template: str, scope: Scope) -> list[str]:
+    found = fill(template, scope)
+    return list(found) if is_rows(found) else [found] * len(scope["names"])
+
+
+def ink_of(token: str, colors: Theme) -> str:
+    """Return a colour: ``late``, ``kind.compute``, or ``busy 0.3`` for a place in a ramp."""
+    name, _, part = token.partition(" ")
+    if part:
+        names = name.split(">")
+        stops = [ink_of(stop, colors) for stop in names] if names[1:] else getattr(colors, name)
+        shades = ramp(stops, 32)
+        return shades[int(np.ceil(float(part) * 31))]
+    name, _, kind = name.partition(".")
+    found = getattr(colors, name)
+    return str(found.get(kind, found["other"]) if kind else found)
+
+
+def _bars(ink: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
+    style = definition("inks")[ink]
+    fill = ink_of(style["fill"], colors)
+    line = ink_of(style["line"], colors) if "line" in style else None
+    return Bars(
+        left,
+        right,
+        fill,
+        name,
+        line=mixed(fill, colors.bg, style["alpha"]) if "outlined" in style else line,
+        hatch=style.get("hatch"),
+        hatch_color=ink_of(style["hatch_ink"], colors) if "hatch" in style else None,
+        alpha=style.get("alpha", 1.0),
+        text_color=ink_of(style.get("on", "ink"), colors),
+    )
+
+
+def _labels(stack: Mapping[str, Any]) -> dict[str, str]:
+    return {name: each["label"] for name, each in facts(stack["labels"]).items()}
+
+
+def _parts(look: Definition, colors: Theme) -> list[tuple[Any, Bars]]:
+    """Return the bars of a stack, each with its part or category."""
+    stack = look.get("stack", {})
+    if "by" in stack:
+        return [
+            (name, replace(_bars(name, "left", "right", said, colors), only=(stack["by"], name)))
+            for name, said in _labels(stack).items()
+        ]
+    return [
+        (part, _bars(part["ink"], f"left_{at}", f"right_{at}", part["name"], colors))
+        for at, part in enumerate(stack.get("parts", ()))
+    ]
+
+
+def _stack(
+    look: Definition, scope: Scope, data: dict[str, Any], colors: Theme
+) -> tuple[list[Any], list[tuple[str, str]]]:
+    """Add the columns of stacked bars; return their marks, and lines of the tooltip."""
+    stack, lines, said, kept = look.get("stack"), [], [], []
+    if stack is None:
+        return [], []
+    rows = len(scope["names"])
+    if "by" in stack:
+        size = np.maximum(evaluate(stack["value"], scope), 0)
+        right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
+        data["left"] = np.where(size > 0, right - size, np.nan)
+        data["right"] = np.where(size > 0, right, np.nan)
+        data["part"] = [_labels(stack).get(each, each) for each in scope[stack["by"]]]
+        data["part_text"] = _texts(stack["text"], scope)
+        shares = scope[stack["share"]]
+        data["inside"] = [share(each) if each > 0 else "" for each in shares]
+        for name, bars in _parts(look, colors):
+            of = size[scope[stack["by"]] == name].sum()
+            if of > 0:
+                said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
+            if of > 0 or is_sheet():
+                writes = "on" in definition("inks")[name]
+                kept.append(replace(bars, text="inside" if writes else ""))
+        lines = [("@{part}", "@{part_text}")]
+    else:
+        whole = evaluate(stack["of"], scope) if "of" in stack else None
+        left = np.zeros(rows)
+        for at, (part, bars) in enumerate(_parts(look, colors)):
+            ns = np.nan_to_num(np.broadcast_to(evaluate(part["ns"], scope), rows).astype(float))
+            of = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
+            # Outlines of nothing would be seen.
+            shown = (of > 0) | (bars.line is None)
+            data[f"left_{at}"] = np.where(shown, left, np.nan)
+            data[f"right_{at}"] = np.where(shown, left + of, np.nan)
+            left = left + of
+            name = str(fill(part["name"], scope))
+            if (ns > 0).any() or is_sheet():
+                text = f"text_{at}" if whole is not None and bars.hatch is None else ""
+                kept.append(replace(bars, name=name, text=text))
+            if whole is not None and (ns > 0).any():
+                said.append(f"{name} {share(ns.sum() / max(whole.sum(), 1))}")
+                data[f"text_{at}"] = [share(each) for each in of]
+                data[f"time_{at}"] = [duration(each) for each in ns]
+                lines.append((name, f"@{{time_{at}}} · @{{text_{at}}}"))
+        scope["ends"] = left
+    scope["parts"] = ", ".join(said)
+    return kept, lines
+
+
+def _mark(
+    mark: Mapping[str, Any], scope: Scope | None, data: dict[str, Any], colors: Theme
+) -> Bars | Dots | Whiskers:
+    """Return a mark; without a scope it is of a sheet, and no columns are added."""
+
+    def place(code: Any, *, ink: bool = False) -> Any:
+        if not isinstance(code, str):
+            return code
+        if scope is not None:
+            values = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
+            data[code] = [ink_of(each, colors) for each in values] if ink else values
+        return code
+
+    def color(ink: str) -> str:
+        if not ink.startswith("@"):
+            return ink_of(ink, colors)
+        place(ink[1:], ink=True)
+        return ink
+
+    if "dot" in mark:
+        places = [place(mark.get(key, "")) if key in mark else "" for key in ("marker", "angle")]
+        return Dots(
+            place(mark["dot"]),
+            color(mark["ink"]),
+            place(mark["size"]),
+            marker=places[0],
+            angle=places[1],
+        )
+    left, right = (place(end) for end in mark.get("bar", mark.get("line")))
+    if "line" in mark:
+        return Whiskers(left, right, color(mark["ink"]))
+    name = mark.get("name", "")
+    if not mark["ink"].startswith("@"):
+        return _bars(
+            mark["ink"], float(left) if not isinstance(left, str) else left, right, name, colors
+        )
+    bars = Bars(float(left) if not isinstance(left, str) else left, right, color(mark["ink"]), name)
+    if "hatch" not in mark:
+        return bars
+    place(mark["hatch"])
+    hatch, of_hatch = f"@{mark['hatch']}", color(mark["hatch_ink"])
+    return replace(bars, hatch=hatch, hatch_color=of_hatch, hatch_weight=3, hatch_scale=12)
+
+
+def _ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:
+    for each in _shown(scale.get("ticks", []), scope):
+        if "at" in each:
+            texts = fill(each["text"], scope)
+            return list(zip(evaluate(each["at"], scope).tolist(), texts, strict=True))
+        end, start, most = (
+            float(evaluate(each.get(key, 0), scope)) for key in ("to", "from", "most")
+        )
+        at = nice_ticks(end, int(most), start)
+        step = at[1] - at[0] if len(at) > 1 else max(end, 1.0)
+        return [
+            (here, each["zero"] if here == 0 and "zero" in each else _tick(each["as"], here, step))
+            for here in at
+            if each["as"] != "count" or here == int(here)
+        ]
+    return []
+
+
+def _tick(how: str, at: float, step: float) -> str:
+    if how in ("share_delta", "count"):
+        return share_delta(at) if how == "share_delta" else count(at)
+    return ("+" if how == "duration_delta" and at > 0 else "") + axis_time(at, step)
+
+
+def _tooltip(
+    look: Definition, scope: Scope, data: dict[str, Any], parts: list[tuple[str, str]]
+) -> Tooltip:
+    """Return the tooltip, and add the columns with its texts."""
+    of_item = next((mark["tip"] for mark in look.get("marks", []) if "tip" in mark), None)
+    tip = of_item or look["tip"]
+
+    def place(template: str, name: str) -> str:
+        texts = fill(template, scope)
+        if not is_rows(texts):
+            return str(texts)
+        # The source may have several items for a row of the chart.
+        data[name] = texts if len(texts) == len(scope["row"]) else texts[scope["row"]]
+        return f"@{{{name}}}"
+
+    lines: list[tuple[str, str]] = []
+    for at, line in enumerate(_shown(tip["lines"], scope)):
+        what, template = line["of"] if isinstance(line, dict) else line
+        if what == "{parts}":
+            lines += parts
+        else:
+            lines.append((place(what, f"tip_name_{at}"), place(template, f"tip_{at}")))
+    return Tooltip(place(tip["heading"], "tip_heading"), lines)

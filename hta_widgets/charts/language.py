@@ -1,0 +1,268 @@
+"""Evaluate expressions of chart definitions over columns, and fill texts with ``{holes}``.
+
+Expressions have Python's syntax. A value is a single one or an array: with one element for each
+item of the frame, or for each row of the chart. ``js/src/charts/language.ts`` does the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import text
+from hta_widgets.charts.data import told_apart
+from hta_widgets.charts.rows import extremes
+from hta_widgets.errors import TraceError
+
+Scope = dict[str, Any]
+
+
+def queue_length(mean: float) -> str:
+    """Return a mean with two digits, which are enough to compare short queues."""
+    if not np.isfinite(mean):
+        return text.value(None)
+    if 0 < mean < 0.01:
+        return "<0.01"
+    return text.value(round(mean)) if mean >= 10 else text.value(float(f"{mean:.2g}"))
+
+
+#: Formats of holes; any other word is a noun, as in ``{steps:step}``.
+FORMATS: dict[str, Callable[[Any], str]] = {
+    "duration": text.duration,
+    "duration_delta": text.duration_delta,
+    "share": text.share,
+    "delta": text.share_delta,
+    "count": text.count,
+    "value": text.value,
+    "size": text.size,
+    "length": queue_length,
+    "tenths": lambda number: f"{number:.1f}",
+    "hundredths": lambda number: f"{number:.2f}",
+}
+_HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
+_FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
+
+
+def is_rows(value: Any) -> bool:
+    """Whether there is one value for each item or row."""
+    return isinstance(value, np.ndarray) and value.ndim > 0
+
+
+def column(values: pd.Series) -> np.ndarray:
+    """Return a frame's column as numbers, flags or texts; unknown numbers are NaN."""
+    if pd.api.types.is_numeric_dtype(values.dtype):
+        whole = values.dtype.kind in "iub"
+        return values.to_numpy(values.dtype.name.lower() if whole and not values.hasnans else float)
+    known = values[values.notna()]
+    if len(known) and all(isinstance(each, bool | np.bool_) for each in known):
+        return values.fillna(value=False).to_numpy(bool)
+    if all(isinstance(each, float | int | np.number) for each in known):
+        return values.to_numpy(float, na_value=np.nan)
+    return np.array(["" if pd.isna(each) else str(each) for each in values], object)
+
+
+def codes(columns: list[Any]) -> np.ndarray:
+    """Return the number of each item's combination of values, in the order they first occur."""
+    frame = pd.DataFrame(dict(enumerate(columns)))
+    return frame.groupby(list(frame), sort=False).ngroup().to_numpy()
+
+
+def _known(value: Any) -> Any:
+    return value != "" if np.asarray(value).dtype.kind in "OU" else np.isfinite(value)
+
+
+def _over(a: Any, b: Any) -> Any:
+    a, b = np.broadcast_arrays(np.asarray(a, float), np.asarray(b, float))
+    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
+
+
+def _each(work: Callable[..., Any]) -> Callable[..., Any]:
+    def run(values: Any, *rest: Any) -> Any:
+        if not is_rows(values):
+            return work(values, *rest)
+        found = np.empty(len(values), object)
+        found[:] = [work(each, *rest) for each in values]
+        return found
+
+    return run
+
+
+def _part(value: str, separator: str, place: int) -> str:
+    parts = value.split(separator)
+    return parts[place] if place < len(parts) else ""
+
+
+_KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": "memory"}
+
+
+def _kinds(label: str) -> str:
+    """``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
+    names = label.split(" overlapping ")
+    return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
+
+
+#: Functions of values; `max` and `min` of several values are cell by cell.
+CELLS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "known": _known,
+    "default": lambda value, other: np.where(np.isfinite(value), value, other),
+    "clip": lambda value, low, high: np.minimum(np.maximum(value, low), high),
+    "ratio": _over,
+    "order": lambda values: np.unique(values, return_inverse=True)[1],
+    "codes": lambda *columns: codes(list(columns)),
+    "once": lambda keys: ~pd.Series(keys).duplicated().to_numpy(),
+    "told_apart": lambda short, name: np.array(told_apart(list(short), list(name)), object),
+    "extremes": lambda names, values, how: extremes(list(names), values, FORMATS[how]),
+    "listed": lambda texts, between=", ": between.join(each for each in texts if each),
+    "part": _each(_part),
+    "split": _each(lambda value, separator: value.split(separator) if value else []),
+    "replace": _each(lambda value, old, new: value.replace(old, new)),
+    "kinds_of": _each(_kinds),
+    "numbers": _each(lambda values: [int(each) for each in values]),
+    "size_range": lambda low, high: np.array(
+        [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
+    ),
+    "binary_size": _each(lambda size: text.binary_size(int(size))),
+}
+#: Functions of columns: of all, of each group (`by`, `each`), and of those that count (`where`).
+COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
+           "pick", "is_most")  # fmt: skip
+_NAMES = {"count": "size", "distinct": "nunique"}
+_NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True, "first": ""}
+
+
+def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
+    values = np.asarray(given[0])
+    length = len(values)
+    chosen = np.broadcast_to(named.get("where", True), length).astype(bool)
+    keys = named.get("each", named.get("by", np.zeros(length, int)))
+    groups = range(int(keys.max(initial=0)) + 1)
+    if name in ("pick", "is_most"):
+        scores = pd.Series(np.asarray(given[-1], float))[chosen].dropna()
+        most = scores.groupby(keys[scores.index]).idxmax()
+        if name == "is_most":
+            return np.isin(np.arange(length), most)
+        places = most.reindex(groups, fill_value=-1).to_numpy()
+        found = values[np.maximum(places, 0)]
+        if (places < 0).any():
+            found = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, found)
+    else:
+        grouped = pd.Series(values)[chosen].groupby(keys[chosen]).agg(_NAMES.get(name, name))
+        none: Any = _NONE.get(name, np.nan)
+        found = grouped.reindex(groups, fill_value=none).to_numpy()
+    if "each" in named:
+        return found[keys]
+    return found if "by" in named else found[0]
+
+
+@cache
+def parsed(code: str) -> ast.expr:
+    """Return the tree of an expression."""
+    return ast.parse(code.strip(), mode="eval").body
+
+
+def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
+    """Return the value of an expression in `scope`."""
+    return _run(parsed(code), scope) if isinstance(code, str) else code
+
+
+_SIGNS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: np.divide, ast.Mod: operator.mod,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.In: np.isin, ast.NotIn: lambda a, b: ~np.isin(a, b),
+}  # fmt: skip
+
+
+def _run(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name) if name in scope:
+            return scope[name]
+        case ast.UnaryOp(op=ast.Not(), operand=of):
+            return np.logical_not(_run(of, scope))
+        case ast.UnaryOp(op=ast.USub(), operand=of):
+            return np.negative(_run(of, scope))
+        case ast.BoolOp(op=op, values=parts):
+            work = np.logical_and if isinstance(op, ast.And) else np.logical_or
+            return work.reduce(np.broadcast_arrays(*(_run(one, scope) for one in parts)))
+        case (
+            ast.Compare(left=left, ops=[op], comparators=[right])
+            | ast.BinOp(left=left, op=op, right=right)
+        ):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return _SIGNS[type(op)](_run(left, scope), _run(right, scope))
+        case ast.Subscript(value=of, slice=at):
+            return _run(of, scope)[_run(at, scope)]
+        case ast.IfExp(test=test, body=yes, orelse=no):
+            holds = _run(test, scope)
+            if not is_rows(holds):
+                return _run(yes if holds else no, scope)
+            return np.where(holds, _run(yes, scope), _run(no, scope))
+        case ast.Call(func=ast.Name(id="text"), args=[ast.Constant(value=value)]):
+            return fill(str(value), scope)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
+            given = [_run(one, scope) for one in args]
+            if name in ("max", "min") and len(given) > 1:
+                return (np.maximum if name == "max" else np.minimum)(*given)
+            if name in CELLS:
+                return CELLS[name](*given)
+            if name in COLUMNS:
+                named = {str(one.arg): _run(one.value, scope) for one in keywords}
+                return _of_groups(name, given, named)
+    raise TraceError(
+        f"{ast.unparse(node)} is not known in a chart's definition",
+        remedy="Name columns of the frame, earlier names, or functions of charts/language.py.",
+    )
+
+
+def words(value: Any, how: str = "") -> str:
+    """Return a value as text; "" if it is not known and no format is given."""
+    if how in FORMATS:
+        return FORMATS[how](value)
+    if isinstance(value, float) and not np.isfinite(value):
+        return ""
+    whole = isinstance(value, float) and value == int(value)
+    return text.plural(int(value), how) if how else str(int(value) if whole else value)
+
+
+def holes(template: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the texts around the holes of a template, and each hole's code and format."""
+    pieces, found, last = [], [], 0
+    for hole in _HOLE.finditer(template):
+        pieces.append(template[last : hole.start()])
+        code, how = _FORMAT.match(hole[1]).groups(default="")  # type: ignore[union-attr]
+        found.append((code, how))
+        last = hole.end()
+    return [*pieces, template[last:]], found
+
+
+def fill(template: str, scope: Mapping[str, Any]) -> Any:
+    """Fill the holes of a text, for each row if a hole has rows; "" if a hole is empty."""
+    pieces, found = holes(template)
+    values = [(evaluate(code, scope), how) for code, how in found]
+    length = next((len(value) for value, _ in values if is_rows(value)), None)
+    columns = [
+        [words(each, how) for each in value.tolist()]
+        if is_rows(value)
+        else [words(value.item() if isinstance(value, np.generic) else value, how)] * (length or 1)
+        for value, how in values
+    ]
+    if not columns:
+        return template
+    rows = [
+        "" if "" in row else "".join(a + b for a, b in zip(pieces, row, strict=False)) + pieces[-1]
+        for row in zip(*columns, strict=True)
+    ]
+    return rows[0] if length is None else np.array(rows, object)

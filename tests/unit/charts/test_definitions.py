@@ -1,0 +1,118 @@
+"""The language of chart definitions, and the names that definitions use."""
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hta_widgets.charts import defined, language
+from hta_widgets.charts.panels import DEFINED
+from hta_widgets.charts.theme import LIGHT
+from hta_widgets.errors import TraceError
+
+VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
+CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
+NAMES = sorted(path.stem for path in defined.FOLDER.glob("*.json") if path.stem != "inks")
+GIVEN = {"nan", "late_ranks", "fact_ranks"}
+SPOKEN = {"subtitle", "finding", "text", "name", "heading", "lines"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.get("code", case.get("text")) for case in CASES])
+def test_values_are_those_of_the_vectors(case):
+    scope = {name: language.column(pd.Series(each)) for name, each in case["columns"].items()}
+    scope |= {"late_ranks": [3], "fact_ranks": []}
+    found = (
+        language.evaluate(case["code"], scope)
+        if "code" in case
+        else language.fill(case["text"], scope)
+    )
+    if isinstance(found, np.ndarray | np.generic):
+        found = found.tolist()
+    said = json.dumps(found, ensure_ascii=False).replace("\u2009", " ")
+    assert json.loads(said) == case["is"]
+
+
+def test_what_is_not_known_is_named():
+    with pytest.raises(TraceError, match="lenght"):
+        language.evaluate("lenght + 1", {"length": 1})
+
+
+def names_in(code, known):
+    """Return the names in an expression that nothing defines."""
+    unknown = []
+    for node in ast.walk(language.parsed(code)):
+        if isinstance(node, ast.Call):
+            assert node.func.id in {*language.CELLS, *language.COLUMNS, "text"}, code
+            if node.func.id == "text":
+                unknown += names_in_text(node.args[0].value, known)
+        elif isinstance(node, ast.Name) and node.id not in known:
+            unknown.append(node.id)
+    functions = {*language.CELLS, *language.COLUMNS, "text"}
+    return [name for name in unknown if name not in functions]
+
+
+def names_in_text(template, known):
+    unknown = []
+    for code, how in language.holes(template)[1]:
+        assert how in language.FORMATS or how == "" or how.replace(" ", "").isalpha()
+        unknown += names_in(code, known)
+    return unknown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
+    look = defined.definition(name)
+    known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
+    before = look.get("from", {})
+    for one, code in before.get("let", {}).items():
+        assert names_in(code, known) == [], one
+        known.add(one)
+    for code in (*before.get("sort", ()), before.get("keep", "nan")):
+        assert names_in(code, known) == []
+    assert set(look.get("group", ())) <= known
+    known.add("row")
+    for one, code in look.get("let", {}).items():
+        assert names_in(code, known) == [], one
+        known.add(one)
+    known |= {"names", "parts", "ends"}
+
+    def check(value, key=""):
+        if isinstance(value, dict) and key not in {"let", "from", "attrs", "names"}:
+            for inner, each in value.items():
+                check(each, inner)
+        elif isinstance(value, list) and key not in {"needs", "uses", "group", "unmatched"}:
+            for each in value:
+                check(each, "lines" if key in {"lines", "of"} and isinstance(each, str) else key)
+        elif isinstance(value, str) and key in {
+            "subtitle",
+            "finding",
+            "text",
+            "name",
+            "heading",
+            "lines",
+        }:
+            assert names_in_text(value, known) == [], value
+        elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
+            token = value.removeprefix("@")
+            assert token in known if value[0] == "@" else token in defined.definition("inks")
+        elif isinstance(value, str) and key in {
+            "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
+            "rank", "late", "strong", "bar", "line", "dot", "size", "marker", "angle", "hatch",
+            "keys", "at", "window",
+        }:  # fmt: skip
+            assert names_in(value, known) == [], value
+
+    check(look)
+
+
+def test_inks_name_colours_of_both_themes():
+    for style in defined.definition("inks").values():
+        for key in ("fill", "line", "hatch_ink", "on"):
+            assert defined.ink_of(style.get(key, "bg"), LIGHT).startswith("#")
+
+
+def test_every_panel_of_a_definition_has_its_file():
+    assert set(DEFINED) <= set(NAMES)
