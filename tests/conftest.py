@@ -1,7 +1,9 @@
 """Fixtures of all tests: paths to shared data, and markers for tests that need it."""
 
+import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import hypothesis
@@ -61,6 +63,20 @@ def hta_python(repo) -> Path:
     if not python.exists():
         pytest.skip(f"HTA is not installed: no {python} (`make interop` makes it)")
     return python
+
+
+@pytest.fixture(scope="session")
+def ask_hta(hta_python):
+    """`ask_hta(script, *arguments)` runs a script with HTA; gives the JSON after its "RESULT"."""
+
+    def ask(script, *arguments):
+        command = [hta_python, "-c", script, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT")), None)
+        assert line is not None, f"HTA did not get through:\n{done.stderr[-3000:]}"
+        return json.loads(line.removeprefix("RESULT"))
+
+    return ask
 
 
 @pytest.fixture(scope="session")

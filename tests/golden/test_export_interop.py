@@ -1,7 +1,7 @@
 """HTA opens what we export, and finds in it what we know to be there."""
 
 import json
-import subprocess
+from functools import partial
 
 import pytest
 
@@ -35,22 +35,9 @@ print("RESULT" + json.dumps({"ranks": found, "breakdown": breakdown}))
 
 
 @pytest.fixture
-def hta(hta_python):
+def hta(ask_hta):
     """`hta(directory)` gives what HTA finds in a directory of traces."""
-
-    def ask(directory, *more):
-        done = subprocess.run(
-            [hta_python, "-c", _SCRIPT, directory, *more],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT")), None)
-        assert line is not None, f"HTA did not get through:\n{done.stderr[-3000:]}"
-        return json.loads(line.removeprefix("RESULT"))
-
-    return ask
+    return partial(ask_hta, _SCRIPT)
 
 
 def _known(traces, selection):

@@ -7,9 +7,7 @@ tables here.
 
 import functools
 import itertools
-import json
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -280,19 +278,6 @@ print("RESULT" + json.dumps({rank: len(frame) for rank, frame in analysis.t.trac
 """
 
 
-def ask_hta(python, *arguments):
-    done = subprocess.run(
-        [python, "-c", _SCRIPT, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    line = next((x for x in done.stdout.splitlines() if x.startswith("RESULT")), None)
-    assert line is not None, f"HTA did not get through:\n{done.stderr[-3000:]}"
-    return json.loads(line.removeprefix("RESULT"))
-
-
 def samples(path):
     """By counter, id and time: the last value in the file."""
     opened = hw.load(path, cache=False, progress=False)
@@ -305,11 +290,11 @@ def samples(path):
 
 
 @pytest.mark.parametrize("name", ["critical_path__alexnet", "with_gpu_user_annotation"])
-def test_counters_are_those_that_hta_adds(hta_python, shared, tmp_path, name):
+def test_counters_are_those_that_hta_adds(ask_hta, shared, tmp_path, name):
     source = shared / "traces/hta_tests" / name
     given, theirs = tmp_path / "given", tmp_path / "theirs"
     shutil.copytree(source, given)
-    before = ask_hta(hta_python, given, "counters")
+    before = ask_hta(_SCRIPT, given, "counters")
     theirs.mkdir()
     (written,) = given.glob("*_with_counters.json*")
     written.rename(theirs / written.name)
@@ -319,4 +304,4 @@ def test_counters_are_those_that_hta_adds(hta_python, shared, tmp_path, name):
     expected, got = samples(theirs), samples(ours)
     assert got.keys() == expected.keys()
     assert [got[key] for key in expected] == pytest.approx(list(expected.values()), abs=1e-9)
-    assert ask_hta(hta_python, ours) == before, "HTA finds the same events in ours"
+    assert ask_hta(_SCRIPT, ours) == before, "HTA finds the same events in ours"

@@ -51,6 +51,22 @@ def _settings(config: Path) -> None:
 
 
 @contextmanager
+def _running(command: list[str], env: dict[str, str], log: Path) -> Iterator[subprocess.Popen]:
+    """Run a server whose output goes into `log`, and end it afterwards."""
+    with log.open("w") as stream:
+        server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, cwd=log.parent)
+        try:
+            yield server
+        finally:
+            server.terminate()
+            try:
+                server.wait(20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+@contextmanager
 def jupyterlab(root: Path) -> Iterator[Lab]:
     """Run JupyterLab with all of its folders under `root` and kernels of this interpreter."""
     folder = root / "notebooks"
@@ -73,17 +89,8 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
         *("--expose-app-in-browser", "--JupyterNotebookApp.expose_app_in_browser=True"),
         *("--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={folder}"),
     ]
-    with log.open("w") as stream:
-        server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream)
-        try:
-            yield Lab(_address(server, runtime, log), folder)
-        finally:
-            server.terminate()
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+    with _running(command, env, log) as server:
+        yield Lab(_address(server, runtime, log), folder)
 
 
 def _address(server: subprocess.Popen, runtime: Path, log: Path) -> str:
@@ -120,19 +127,10 @@ def marimo_app(root: Path, app: str) -> Iterator[str]:
         *(sys.executable, "-m", "marimo", "run", "--headless", "--no-token", "--no-check"),
         *("--host", "127.0.0.1", "--port", str(port), str(path)),
     ]
-    with log.open("w") as stream:
-        server = subprocess.Popen(command, env=env, stdout=stream, stderr=stream, cwd=root)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            _wait_for(f"{url}/health", server, log)
-            yield url
-        finally:
-            server.terminate()
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
+    with _running(command, env, log) as server:
+        url = f"http://127.0.0.1:{port}"
+        _wait_for(f"{url}/health", server, log)
+        yield url
 
 
 def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import diff
-from hta_widgets.demo.job import write_demo
 from hta_widgets.live import comparison as answers_module, comparison as diff_ahead
 from hta_widgets.live.comparison import first_answers
 
@@ -15,19 +14,6 @@ FIRST = (
     "segments:steps", "slots:steps", "waterfall:kind", "steps", "lanes", "names", "changes",
     "findings", "icicle",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def sides(tmp_path_factory):
-    work = tmp_path_factory.mktemp("runs")
-    write_demo(work / "a", ranks=2, steps=2, seed=0)
-    write_demo(work / "b", ranks=2, steps=2, seed=1, changes=["extra_copy"])
-    return [hw.load(work / name, cache=False, progress=False) for name in "ab"]
-
-
-@pytest.fixture
-def view(sides):
-    return hw.TraceDiff(*sides)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import traitlets
 from support.random_job import write_job
 
 import hta_widgets as hw
+from hta_widgets.widgets.timeline import MOST_UNFOLDED
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +126,30 @@ def test_the_page_gets_what_a_panel_shows_as_files(traces):
     assert pd.read_csv(io.BytesIO(text))["count"].tolist() == expected["count"].tolist()
     with pytest.raises(ValueError, match="Invalid enum value 'xls'"):
         dash.answer({"op": "table", "panel": "kernels", "format": "xls"})
+
+
+# --- folding similar ranks ------------------------------------------------------------------------
+
+
+def test_few_ranks_are_not_folded_unless_asked_for(traces):
+    assert hw.Timeline(traces).folded is False
+    assert hw.Timeline(traces, folded=True).folded is True
+
+
+def test_many_ranks_are_folded_unless_refused(traces, monkeypatch):
+    monkeypatch.setattr(type(traces), "__len__", lambda _: MOST_UNFOLDED + 1)
+    assert hw.Timeline(traces).folded is True
+    assert hw.Timeline(traces, folded=False).folded is False
+    monkeypatch.setattr(type(traces), "__len__", lambda _: MOST_UNFOLDED)
+    assert hw.Timeline(traces).folded is False
+
+
+def test_the_page_hears_of_it_and_linked_timelines_keep_their_own(traces):
+    timeline = hw.Timeline(traces)
+    assert "folded" in timeline.keys
+    other = hw.Timeline(traces)
+    timeline.link(other)
+    timeline.folded = True
+    assert other.folded is False
+    timeline.undo()
+    assert timeline.folded is True

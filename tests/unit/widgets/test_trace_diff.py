@@ -21,24 +21,6 @@ from hta_widgets.live.event_classes import CLASSES, classes_of_pairs, rows_of_ch
 from hta_widgets.tiles.cells import unpack
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    work = tmp_path_factory.mktemp("runs")
-    write_demo(work / "a", ranks=2, steps=3, seed=0)
-    write_demo(work / "b", ranks=2, steps=3, seed=1, changes=["extra_copy", "slow_operator"])
-    return work / "a", work / "b"
-
-
-@pytest.fixture(scope="module")
-def sides(folders):
-    return [hw.load(folder, cache=False, progress=False) for folder in folders]
-
-
-@pytest.fixture
-def view(sides):
-    return hw.TraceDiff(*sides)
-
-
 def test_its_numbers_are_those_of_the_comparison(view, sides):
     both = diff.compare(*(side.select() for side in sides))
     assert view.table.equals(diff.names(both))
