@@ -21,12 +21,13 @@ from hta_widgets.analysis.critical.nodes import (
 )
 from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
 from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
-from hta_widgets.analysis.matching import Matching, matching
+from hta_widgets.analysis.matching import Matching, counted, matching
 from hta_widgets.analysis.scope import Window, categorical, result
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window
 from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -108,7 +109,7 @@ def job_critical_path(
         walk.run(span)
     return result(
         _columns(match, walk.finished()),
-        matched=match.counts,
+        matched=counted(match, Selection())[1],
         note=_note(traces, match, span, annotation),
         clock="fitted",
         residual_ns=int(fit.residual_ns.max(initial=-1)),

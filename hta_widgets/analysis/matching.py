@@ -56,7 +56,6 @@ class Matching:
     starts: Ints
     expected: Ints
     groups: list[Group]
-    counts: dict[str, int]
     matched_by: dict[str, int]
     missing_ranks: int
     lacking: list[bool]
@@ -189,34 +188,24 @@ def _matched(of: TraceSet) -> Matching:
         table[name].to_numpy()[order] for name in ("trace", "place", "lane", "group")
     )
     starts = np.flatnonzero(np.diff(slot.to_numpy()[order], prepend=-1))
-    sizes = np.diff(np.append(starts, len(order)))
-    expected = whole[order[starts]]
-    complete = (expected <= 0) | (sizes >= expected)
     by_number = int(is_numbered.to_numpy()[order[starts]].sum())
     return Matching(
-        traces,
-        events,
-        np.repeat(np.arange(len(starts)), sizes),
-        trace,
-        place,
-        lane,
-        group,
-        split(trace, len(traces)),
-        starts,
-        expected,
-        groups,
-        {
-            "communication": len(table),
-            "matched": int(complete.sum()),
-            "partly_matched": int((~complete).sum()),
-            "unmatched": int((~kept & (whole != 1)).sum()),
-            "alone": int((~kept & (whole == 1)).sum()),
-        },
-        {"sequence_number": by_number, "order_and_time": len(starts) - by_number},
-        missing_ranks(traces, groups, headers),
-        lacking(traces, groups, keys),
-        headers,
-        steps,
+        traces=traces,
+        events=events,
+        collective=np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(order)))),
+        trace=trace,
+        place=place,
+        lane=lane,
+        group=group,
+        of_trace=split(trace, len(traces)),
+        starts=starts,
+        expected=whole[order[starts]],
+        groups=groups,
+        matched_by={"sequence_number": by_number, "order_and_time": len(starts) - by_number},
+        missing_ranks=missing_ranks(traces, groups, headers),
+        lacking=lacking(traces, groups, keys),
+        headers=headers,
+        steps=steps,
     )
 
 

@@ -18,10 +18,9 @@ from hta_widgets.formats.mpi.model import (
     ROOT_RECEIVES,
     ROOT_SENDS,
     ROUTINES,
+    CallRow,
     MpiProfile,
     RankRow,
-    RoutineRow,
-    SizeRow,
     Summary,
     bin_bounds,
 )
@@ -367,20 +366,20 @@ def _profiles(
         )
 
 
-def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[RoutineRow, ...], tuple[SizeRow, ...]]:
+def _tables(calls: _Calls, spent_s: Floats) -> tuple[tuple[CallRow, ...], tuple[CallRow, ...]]:
     """Return one rank's calls by routine, and by bin of size for routines that move bytes."""
     size = calls.size_bytes
     high = np.array([bin_bounds(one)[1] for one in size.tolist()])
-    routines: list[RoutineRow] = []
-    sizes: list[SizeRow] = []
+    routines: list[CallRow] = []
+    sizes: list[CallRow] = []
     for number in np.unique(calls.routine).tolist():
         own = calls.routine == number
         name, count, total = ROUTINES[number], int(own.sum()), int(size[own].clip(0).sum())
-        routines.append(RoutineRow(name, count, total / count, float(spent_s[own].sum())))
+        routines.append(CallRow(name, count, total / count, float(spent_s[own].sum())))
         for edge in np.unique(high[own]).tolist() if total else ():
             part = own & (high == edge)
             mean = int(size[part].sum()) / int(part.sum())
-            sizes.append(SizeRow(name, int(part.sum()), mean, float(spent_s[part].sum())))
+            sizes.append(CallRow(name, int(part.sum()), mean, float(spent_s[part].sum())))
     return tuple(routines), tuple(sizes)
 
 

@@ -16,7 +16,7 @@ from hta_widgets.diff.pairs import KIND_OF, moments
 from hta_widgets.diff.statistics import either_test, mean_parts
 from hta_widgets.diff.trees import aligned_places
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, union
 
@@ -75,6 +75,16 @@ class TimeMap:
         start, end = self.common_end[:-1], self.common_start[1:]
         lasting = end > start
         return start[lasting], end[lasting]
+
+    def in_gap(self, time_ns: npt.ArrayLike) -> Bools:
+        """Return which times of the common axis are in a gap."""
+        start, end = self.gaps()
+        time = np.asarray(time_ns, dtype=np.int64)
+        if not len(start):
+            return np.zeros(time.shape, dtype=bool)
+        at = np.searchsorted(start, time, side="right") - 1
+        found: Bools = (at >= 0) & (time < end[np.maximum(at, 0)])
+        return found
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""

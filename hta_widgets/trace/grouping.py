@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 
@@ -46,6 +47,11 @@ def sums(group: Array, values: Array, groups: int) -> Ints:
     found = np.zeros(groups, dtype=np.int64)
     np.add.at(found, group, values)
     return found
+
+
+def number_in_group(group: Ints) -> Ints:
+    """Return the number of earlier entries of the same group for each entry."""
+    return np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64)
 
 
 def stable_order(key: Ints) -> Rows:

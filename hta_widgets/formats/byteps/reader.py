@@ -20,7 +20,6 @@ from hta_widgets.formats.byteps.rows import (
     is_key,
     last_push_end,
     node_label,
-    number_in_group,
     requests_of,
     servers_of_keys,
     stage_of,
@@ -30,6 +29,7 @@ from hta_widgets.readers.discovery import natural_key
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
+from hta_widgets.trace.grouping import number_in_group
 from hta_widgets.trace.names import IDENTITY, MARK
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace

@@ -36,11 +36,6 @@ _RAW_KEYS = 1 << 32
 _MOST_SERVERS = 4096
 
 
-def number_in_group(group: Ints) -> Ints:
-    """Return the number of earlier entries of the same group for each entry."""
-    return np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64)
-
-
 # --- workers --------------------------------------------------------------------------------------
 
 

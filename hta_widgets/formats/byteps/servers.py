@@ -47,9 +47,7 @@ def _server_parts(traces: TraceSet, **scope: Unpack[Scope]) -> list[tuple[Part, 
         if part.trace.format != "byteps-server":
             continue
         requests = requests_of(part.trace)
-        chosen = np.zeros(len(part.trace) + 1, np.bool_)
-        chosen[part.rows] = True
-        picked = chosen[requests.row]  # row -1 is the last entry: not chosen
+        picked = requests.closed & part.has(requests.row)
         if len(part.rows) == len(part.trace) or (part.low, part.high) != (None, None):
             picked |= ~requests.closed & part.in_window(requests.start_ns)
         found.append((part, requests, picked))

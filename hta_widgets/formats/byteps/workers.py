@@ -20,7 +20,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 
@@ -31,21 +31,19 @@ NO_WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 
 def _worker_parts(
     traces: TraceSet, **scope: Unpack[Scope]
-) -> list[tuple[Part, WorkerRows, Bools, dict[str, Any]]]:
-    """Return the workers' GPUs: part, rows, flags of the selected events, and numbers."""
+) -> list[tuple[Part, WorkerRows, dict[str, Any]]]:
+    """Return the workers' GPUs: selected events, rows, and numbers."""
     found = []
     for part in parts(traces, **scope):
         trace = part.trace
         if trace.format == "byteps":
-            chosen = np.zeros(len(trace), np.bool_)
-            chosen[part.rows] = True
             numbers = {
                 "rank": part.rank,
                 "worker": trace.worker,
                 "local_rank": trace.local_rank,
                 "job": trace.job,
             }
-            found.append((part, worker_rows(trace), chosen, numbers))
+            found.append((part, worker_rows(trace), numbers))
     return found
 
 
@@ -93,12 +91,12 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     blocks: list[dict[str, Any]] = []
     matched = {"totals": 0, "stages": 0}
     unfinished = incomplete = 0
-    for part, rows, chosen, numbers in found:
+    for part, rows, numbers in found:
         totals = rows.totals
-        kept = chosen[totals.row] & (totals.dur_ns > 0)
-        unfinished += int((chosen[totals.row] & (totals.dur_ns == 0)).sum())
+        kept = part.has(totals.row) & (totals.dur_ns > 0)
+        unfinished += int((part.has(totals.row) & (totals.dur_ns == 0)).sum())
         matched["totals"] += int(kept.sum())
-        matched["stages"] += int(chosen[rows.parts.row].sum())
+        matched["stages"] += int(part.has(rows.parts.row).sum())
         own = np.flatnonzero(kept)
         own = own[np.lexsort((totals.tensor[own], totals.start_ns[own], totals.step[own]))]
         critical = {name: values[own] for name, values in _critical(rows).items()}
@@ -193,10 +191,10 @@ def byteps_gradient_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataF
     """
     found = _worker_parts(traces, **scope)
     gradients = byteps_gradients(traces, **scope)
-    tensors = list(dict.fromkeys(name for _, rows, _, _ in found for name in rows.tensors))
-    stages = list(dict.fromkeys(name for _, rows, _, _ in found for name in rows.stages))
+    tensors = list(dict.fromkeys(name for _, rows, _ in found for name in rows.tensors))
+    stages = list(dict.fromkeys(name for _, rows, _ in found for name in rows.stages))
     blocks: list[dict[str, Any]] = []
-    for part, rows, _, numbers in found:
+    for part, rows, numbers in found:
         own = gradients[(gradients["rank"] == part.rank) & (gradients["critical_partition"] >= 0)]
         of = rows.parts
         steps = int(of.step.max(initial=0)) + 1
@@ -286,9 +284,9 @@ def byteps_pulls(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """
     found = _worker_parts(traces, **scope)
     blocks: list[dict[str, Any]] = []
-    for part, rows, chosen, numbers in found:
+    for part, rows, numbers in found:
         of = rows.parts
-        at = np.flatnonzero((of.stage == rows.stages.index("PULL")) & chosen[of.row])
+        at = np.flatnonzero((of.stage == rows.stages.index("PULL")) & part.has(of.row))
         blocks.append(
             {
                 **numbers,
@@ -356,15 +354,15 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """
     found = _worker_parts(traces, **scope)
     order = list(STAGES)
-    for _, rows, _, _ in found:
+    for _, rows, _ in found:
         order = _merged(order, rows.stages)
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(STAGES, 0)
     others = 0
-    for part, rows, chosen, numbers in found:
+    for part, rows, numbers in found:
         others += rows.others
         for code, name in enumerate(rows.stages):
-            at = np.flatnonzero((rows.parts.stage == code) & chosen[rows.parts.row])
+            at = np.flatnonzero((rows.parts.stage == code) & part.has(rows.parts.row))
             matched[name] = matched.get(name, 0) + len(at)
             if not len(at):
                 continue
@@ -464,11 +462,11 @@ def byteps_bandwidth(
     lines: list[tuple[object, ...]] = []
     matched = dict.fromkeys(stages, 0)
     found = _worker_parts(traces, **scope)
-    for _, rows, chosen, numbers in found:
+    for part, rows, numbers in found:
         of = rows.parts
         known = np.array([int(sizes.get(key, -1)) for key in of.key.tolist()], np.int64)
         for code, stage in enumerate(stages):
-            at = (of.stage == rows.stages.index(stage)) & chosen[of.row]
+            at = (of.stage == rows.stages.index(stage)) & part.has(of.row)
             matched[stage] += int(at.sum())
             sized = at & (known >= 0)
             if not sized.any():

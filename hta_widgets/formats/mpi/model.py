@@ -98,17 +98,11 @@ _NAN = float("nan")
 _DTYPES: dict[type, Any] = {int: np.int64, float: np.float64, str: object}
 
 
-class RoutineRow(NamedTuple):
-    """A routine's calls; `avg_bytes` is NaN in call stacks, which print none."""
+class CallRow(NamedTuple):
+    """A routine's calls, all or those of one bin of message sizes.
 
-    routine: str
-    calls: int
-    avg_bytes: float
-    time_s: float
-
-
-class SizeRow(NamedTuple):
-    """A routine's calls of one bin of message sizes."""
+    `avg_bytes` is NaN in call stacks, which print none.
+    """
 
     routine: str
     calls: int
@@ -148,8 +142,8 @@ class Context:
     call_count: int
     comm_s: float = _NAN
     elapsed_s: float = _NAN
-    routines: tuple[RoutineRow, ...] = ()
-    sizes: tuple[SizeRow, ...] = ()
+    routines: tuple[CallRow, ...] = ()
+    sizes: tuple[CallRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +154,7 @@ class CommunicatorBin:
     size_hi: int
     mean_size: float
     time_s: float = _NAN
-    routines: tuple[RoutineRow, ...] = ()
+    routines: tuple[CallRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +164,7 @@ class CallStack:
     index: int
     time_s: float
     frames: tuple[StackFrame, ...] = ()
-    routines: tuple[RoutineRow, ...] = ()
+    routines: tuple[CallRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +199,8 @@ class MpiProfile:
     user_s: float = _NAN
     system_s: float = _NAN
     rss_mib: float = _NAN
-    routine_rows: tuple[RoutineRow, ...] = ()
-    size_rows: tuple[SizeRow, ...] = ()
+    routine_rows: tuple[CallRow, ...] = ()
+    size_rows: tuple[CallRow, ...] = ()
     contexts: tuple[Context, ...] = ()
     communicator_bins: tuple[CommunicatorBin, ...] = ()
     call_stacks: tuple[CallStack, ...] = ()
@@ -216,7 +210,7 @@ class MpiProfile:
     @property
     def routines(self) -> pd.DataFrame:
         """The table of routines: ``routine, calls, avg_bytes, time_s``."""
-        return _frame(RoutineRow, self.routine_rows)
+        return _frame(CallRow, self.routine_rows)
 
     @property
     def sizes(self) -> pd.DataFrame:
@@ -224,7 +218,7 @@ class MpiProfile:
 
         Bounds are not printed; they are those of the bin that the average lies in.
         """
-        frame = _frame(SizeRow, self.size_rows)
+        frame = _frame(CallRow, self.size_rows)
         bounds = [bin_bounds(row.avg_bytes) for row in self.size_rows]
         low, high = np.array(bounds, dtype=np.int64).reshape(-1, 2).T
         frame.insert(1, "size_lo", low)

@@ -12,13 +12,12 @@ import numpy as np
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
+    CallRow,
     CallStack,
     CommunicatorBin,
     Context,
     MpiProfile,
     RankRow,
-    RoutineRow,
-    SizeRow,
     StackFrame,
     Summary,
     is_stale,
@@ -162,8 +161,8 @@ class _Block:
     head: Any = None
     values: dict[str, float] = field(default_factory=dict)
     frames: list[StackFrame] = field(default_factory=list)
-    routines: list[RoutineRow] = field(default_factory=list)
-    sizes: list[SizeRow] = field(default_factory=list)
+    routines: list[CallRow] = field(default_factory=list)
+    sizes: list[CallRow] = field(default_factory=list)
 
     def finished(self, *values: str, **more: Any) -> Any:
         """Return the head with its values and rows."""
@@ -257,7 +256,7 @@ class _Parser:
     def _routine_line(self, line: str, block: _Block | None = None) -> bool:
         row = _ROUTINE.match(line)
         if row is not None:
-            routine = RoutineRow(row[1], int(row[2]), _number(row[3]), _number(row[4]))
+            routine = CallRow(row[1], int(row[2]), _number(row[3]), _number(row[4]))
             (block or self.block).routines.append(routine)
         return row is not None
 
@@ -265,7 +264,7 @@ class _Parser:
         if head := _SIZE_HEAD.match(line):
             self._routine = head[1]
         elif self._routine and (row := _BIN.match(line)):
-            size = SizeRow(self._routine, int(row[1]), _number(row[2]), _number(row[3]))
+            size = CallRow(self._routine, int(row[1]), _number(row[2]), _number(row[3]))
             self.block.sizes.append(size)
         else:
             return False
@@ -297,7 +296,7 @@ class _Parser:
         elif frames and (translated := _TRANSLATED.match(line)):
             frames[-1] = frames[-1]._replace(**{translated[1]: translated[2]})
         elif bare := _STACK_ROUTINE.match(line):
-            stack.routines.append(RoutineRow(bare[1], int(bare[2]), _NAN, _number(bare[3])))
+            stack.routines.append(CallRow(bare[1], int(bare[2]), _NAN, _number(bare[3])))
         else:
             return self._routine_line(line, stack)
         return True

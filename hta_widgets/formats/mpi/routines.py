@@ -14,10 +14,9 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
     ROUTINES,
+    CallRow,
     MpiJob,
     MpiProfile,
-    RoutineRow,
-    SizeRow,
     StackFrame,
     bin_bounds,
     is_io,
@@ -46,8 +45,8 @@ class MpiRank:
     is_profile: bool
     comm_s: float
     elapsed_s: float
-    routines: tuple[RoutineRow, ...]
-    sizes: tuple[SizeRow, ...]
+    routines: tuple[CallRow, ...]
+    sizes: tuple[CallRow, ...]
 
     @property
     def source(self) -> str:
@@ -137,15 +136,15 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
     spent = part.durations(rows)
     size = numbers_of(event_args(trace, rows, ("bytes",))["bytes"])
     order = {name: number for number, name in enumerate(ROUTINES)}
-    routines: list[RoutineRow] = []
-    sizes: list[SizeRow] = []
+    routines: list[CallRow] = []
+    sizes: list[CallRow] = []
     codes = np.unique(table.name[rows]).tolist()
     for code in sorted(codes, key=lambda code: order.get(table.names[code], len(order))):
         own = table.name[rows] == code
         name, calls = table.names[code], int(own.sum())
         sized = own & (size >= 0)
         total = int(size[sized].sum())
-        routines.append(RoutineRow(name, calls, total / calls, int(spent[own].sum()) / 1e9))
+        routines.append(CallRow(name, calls, total / calls, int(spent[own].sum()) / 1e9))
         if total:
             sizes += _bins(name, size[sized], spent[sized])
     # Time lines count from MPI_Init, which is before the first call.
@@ -166,12 +165,12 @@ def _of_line(part: Part, job: MpiJob) -> MpiRank:
     )
 
 
-def _bins(name: str, size: Ints, spent: Ints) -> list[SizeRow]:
+def _bins(name: str, size: Ints, spent: Ints) -> list[CallRow]:
     sizes, place = np.unique(size, return_inverse=True)
     high = np.array([bin_bounds(one)[1] for one in sizes.tolist()], dtype=np.int64)[place]
     sums = pd.DataFrame({"size": size, "time": spent}).groupby(high, sort=True)
     return [
-        SizeRow(name, calls, total / calls, time / 1e9)
+        CallRow(name, calls, total / calls, time / 1e9)
         for total, time, calls in sums.sum().assign(calls=sums.size()).to_numpy().tolist()
     ]
 
@@ -223,7 +222,7 @@ def mpi_routines(
     rows: list[tuple[object, ...]] = []
     tables = 0
     for rank in found.ranks:
-        sections: list[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]] = [((), rank.routines)]
+        sections: list[tuple[tuple[Any, ...], tuple[CallRow, ...]]] = [((), rank.routines)]
         if by is not None:
             profile = traces[rank.key].profile if rank.is_profile else None
             sections = [] if profile is None else _sections(profile, by)
@@ -260,7 +259,7 @@ _LABELS: dict[str | None, str] = {
 }
 
 
-def _sections(profile: MpiProfile, by: str) -> list[tuple[tuple[Any, ...], tuple[RoutineRow, ...]]]:
+def _sections(profile: MpiProfile, by: str) -> list[tuple[tuple[Any, ...], tuple[CallRow, ...]]]:
     if by == "context":
         return [((one.name, one.call_count), one.routines) for one in profile.contexts]
     bins = profile.communicator_bins
@@ -328,7 +327,7 @@ def mpi_message_sizes(
     )
 
 
-def _sums(bins: Iterable[SizeRow], *routines: str, most: float = np.inf) -> tuple[float, ...]:
+def _sums(bins: Iterable[CallRow], *routines: str, most: float = np.inf) -> tuple[float, ...]:
     """Return calls, bytes and seconds of the bins of some routines of up to `most` bytes."""
     chosen = [one for one in bins if one.routine in routines and one.avg_bytes <= most]
     return (

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from hta_widgets.analysis.comm_events import OPERATIONS, CommEvents, GroupName, coded
 from hta_widgets.errors import TraceError
@@ -32,6 +31,7 @@ from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
 from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.grouping import number_in_group
 from hta_widgets.trace.memo import memoized, walked
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
@@ -161,7 +161,7 @@ def _events(calls: _Calls, group: Ints, groups: list[GroupName]) -> CommEvents:
         size_bytes=calls.sizes,
         content=content,
         content_code=content_code,
-        sequence=np.asarray(pd.Series(group).groupby(group).cumcount(), np.int64),
+        sequence=number_in_group(group),
         source=nothing,
         target=nothing,
         early=np.array([routine in _ROOTED for routine in calls.routines], dtype=np.int64),

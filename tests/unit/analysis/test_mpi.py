@@ -19,7 +19,7 @@ from hta_widgets.analysis import (
     stragglers,
 )
 from hta_widgets.demo.mpi import profile_text, write_mpi_job
-from hta_widgets.formats.mpi.model import MpiProfile, RankRow, RoutineRow, SizeRow, Summary
+from hta_widgets.formats.mpi.model import CallRow, MpiProfile, RankRow, Summary
 
 BARRIER, ALLREDUCE, BCAST, GATHER = 35, 39, 33, 45
 NAMES = [name for name in analysis.__all__ if name.startswith("mpi_")]
@@ -41,15 +41,15 @@ def profiles(folder, comm, elapsed=10.0, hosts=("a",), job=1):
         str(job), 0, len(comm), ("MPI_Init()", "MPI_Finalize()"), (), comm[0],
         elapsed_s=elapsed, user_s=1, system_s=1, rss_mib=100,
         routine_rows=(
-            RoutineRow("MPI_Barrier", 4, 0.0, comm[0] / 4),
-            RoutineRow("MPI_Allreduce", 10, 52.8, comm[0] / 2),
-            RoutineRow("MPI_Gather", 2, 4.0, comm[0] / 4),
-            RoutineRow("MPI_File_open", 1, 0.0, 3.0),
+            CallRow("MPI_Barrier", 4, 0.0, comm[0] / 4),
+            CallRow("MPI_Allreduce", 10, 52.8, comm[0] / 2),
+            CallRow("MPI_Gather", 2, 4.0, comm[0] / 4),
+            CallRow("MPI_File_open", 1, 0.0, 3.0),
         ),
         size_rows=(
-            SizeRow("MPI_Allreduce", 6, 8.0, comm[0] / 8),
-            SizeRow("MPI_Allreduce", 4, 120.0, comm[0] * 3 / 8),
-            SizeRow("MPI_Gather", 2, 4.0, comm[0] / 4),
+            CallRow("MPI_Allreduce", 6, 8.0, comm[0] / 8),
+            CallRow("MPI_Allreduce", 4, 120.0, comm[0] * 3 / 8),
+            CallRow("MPI_Gather", 2, 4.0, comm[0] / 4),
         ),
         summary=Summary(tuple(rows), (), (), extremes, (100.0, 0), (elapsed, 0)),
     )  # fmt: skip
