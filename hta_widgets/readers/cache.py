@@ -1,7 +1,7 @@
 """Cache of loaded traces: one small store per trace file, whose columns are mapped.
 
-An entry is named by the file's real path, size and modification time, and by the code that wrote
-it. Entries appear by renaming; a damaged one is replaced from its trace file.
+An entry is named by the file's real path, inode, size and times, and by the code that wrote it.
+Entries appear by renaming; a damaged one is replaced from its trace file.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
             part.rename(copy)
             _room.took(copy, size)
         found = _opened(copy, path, format)
-    except (OSError, TraceError, TypeError):
+    except Exception:  # noqa: BLE001 - without an entry the next load takes longer, no more
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
             _remove(part)
@@ -203,8 +203,9 @@ def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A
 def _copy_of(path: str, format: str) -> Path | None:  # noqa: A002 - as in `load`
     try:
         state = Path(path).stat()
-        identity = (os.path.realpath(path), path, state.st_size, state.st_mtime_ns, _code(), format)
-    except OSError:
+        now = (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+        identity = (os.path.realpath(path), path, *now, _code(), format)
+    except (OSError, ValueError):
         return None
     return folder() / (hashlib.sha256(repr(identity).encode()).hexdigest()[:40] + _SUFFIX)
 

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,6 +28,8 @@ from hta_widgets.readers.formats import (
     remedy_for,
     sniff,
 )
+from hta_widgets.readers.ranks import LAST_RANK, is_rank
+from hta_widgets.readers.streams import open_stream
 from hta_widgets.store.files import MANIFEST, begins_manifest
 from hta_widgets.store.ranks import open_store
 from hta_widgets.trace.problems import Problems
@@ -38,9 +40,9 @@ def manifest_in(folder: str | Path) -> str | None:
     """Return the manifest that makes a folder a store, or None."""
     path = Path(folder, MANIFEST)
     try:
-        with path.open("rb") as file:
-            return str(path) if begins_manifest(file.read(64)) else None
-    except OSError:
+        with open_stream(path) as stream:
+            return str(path) if begins_manifest(stream.read(64)) else None
+    except TraceError:
         return None
 
 
@@ -68,7 +70,9 @@ _DIGITS = re.compile(r"(\d+)")
 
 def natural_key(path: str) -> list[tuple[int, int, str]]:
     """Sort ``rank-10`` behind ``rank-9``."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(path)]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(path)
+    ]
 
 
 _MOST_FOREIGN_ROWS = 50
@@ -103,7 +107,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     TraceError
         If the source has no trace file.
     """
-    found = list(_named(source))
+    found = list(_Search().named(source))
     sole = len(found) == 1 and found[0].named
     readable: list[Found] = []
     aside: list[tuple[Found, str]] = []
@@ -171,75 +175,131 @@ def _why_empty(path: str) -> str:
     return "the file is empty"
 
 
-def _named(source: Any) -> Iterable[Found]:
-    if isinstance(source, (str, os.PathLike)):
-        yield from _from_path(os.fspath(source))
-    elif isinstance(source, Mapping):
-        for rank, path in source.items():
-            if isinstance(rank, bool) or not hasattr(rank, "__index__"):
-                raise TraceError(
-                    f"{rank!r} is not a rank", remedy="Give a mapping of int ranks to paths."
-                )
-            if Path(path).is_dir():
-                raise TraceError(
-                    "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
-                )
-            yield Found(os.fspath(path), rank.__index__())
-    elif isinstance(source, Iterable):
-        for part in source:
-            yield from _from_path(os.fspath(part))
-    else:
+@dataclass(slots=True)
+class _Search:
+    """Finds the files of a source; what is reached twice, by links or patterns, counts once."""
+
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def named(self, source: Any) -> Iterator[Found]:
+        """Yield the files that a source names, with their ranks if it is a mapping."""
+        if isinstance(source, (str, bytes, os.PathLike)):
+            yield from self._at(_text(source))
+        elif isinstance(source, Mapping):
+            for rank, name in source.items():
+                if not is_rank(rank):
+                    raise TraceError(
+                        f"{rank!r} is not a rank",
+                        remedy=f"Give a mapping of int ranks, 0 to {LAST_RANK:,}, to paths.",
+                    )
+                if Path(path := _text(name)).is_dir():
+                    raise TraceError(
+                        "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
+                    )
+                yield Found(path, rank.__index__())
+        elif isinstance(source, Iterable):
+            for part in source:
+                yield from self._at(_text(part))
+        else:
+            _text(source)
+
+    def _at(self, path: str) -> Iterator[Found]:
+        if (manifest := manifest_in(path)) is not None:
+            yield from self._new([manifest], named=True)
+        elif Path(path).is_dir():
+            yield from self._below(path)
+        elif Path(path).exists() or not glob.has_magic(path):
+            yield from self._new([path], named=True)
+        else:
+            matches = sorted(_matching(path), key=natural_key)
+            if not matches:
+                raise TraceError("matches no files", path=path, remedy="Check the pattern.")
+            for match in matches:
+                yield from self._below(match) if Path(match).is_dir() else self._new([match])
+
+    def _below(self, directory: str) -> Iterator[Found]:
+        names = []
+        for folder, below, files in self.folders(directory):
+            if (manifest := manifest_in(folder)) is not None:
+                names.append(manifest)
+                below.clear()
+                continue
+            paths = [str(Path(folder, name)) for name in files if not name.startswith(".")]
+            names += filter(os.path.isfile, paths)
+        yield from self._new(sorted(names, key=natural_key))
+
+    def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
+        """Walk the folders below a directory, hidden ones left out, as `os.walk` does."""
+
+        def fail(cause: OSError) -> None:
+            raise TraceError(
+                f"cannot be listed: {cause.strerror or cause}",
+                path=cause.filename or directory,
+                remedy="Check its permissions.",
+            )
+
+        for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
+            if self._is_new(folder):
+                # Links come last, so that a folder goes by its own name.
+                shown = [name for name in below if not name.startswith(".")]
+                below[:] = sorted(shown, key=lambda name: Path(folder, name).is_symlink())
+                yield folder, below, files
+            else:
+                below.clear()
+
+    def _new(self, paths: list[str], *, named: bool = False) -> Iterator[Found]:
+        links_last = sorted(paths, key=lambda path: Path(path).is_symlink())
+        new = {path for path in links_last if self._is_new(path)}
+        yield from (Found(path, named=named) for path in paths if path in new)
+
+    def _is_new(self, path: str) -> bool:
+        try:
+            state = Path(path).stat()
+        except OSError:
+            return True  # who opens it reports why it cannot be read
+        key = (state.st_dev, state.st_ino)
+        known = key in self._seen and bool(state.st_ino)
+        self._seen.add(key)
+        return not known
+
+
+def _text(path: Any) -> str:
+    """Return a path as text; refuse what cannot be one."""
+    try:
+        text = os.fsdecode(path)
+        if text and "\0" not in text:
+            text = str(Path(text).expanduser())
+            Path(text).is_dir()  # raises if the name is too long
+            return text
         raise TraceError(
-            f"cannot load a {type(source).__name__}",
+            "the path contains a NUL byte" if text else "the path is empty",
+            remedy="Load a trace file or a directory of them.",
+        )
+    except TypeError:
+        raise TraceError(
+            f"cannot load a {type(path).__name__}",
             remedy="Give a path, a directory, a glob pattern, a list, a {rank: path} mapping, "
             "or a torch.profiler.profile.",
-        )
-
-
-def _from_path(path: str | bytes) -> Iterable[Found]:
-    if not path:
-        raise TraceError("the path is empty", remedy="Load a trace file or a directory of them.")
-    path = str(Path(os.fsdecode(path)).expanduser())
-    if (manifest := manifest_in(path)) is not None:
-        yield Found(manifest)
-    elif Path(path).is_dir():
-        yield from (Found(name, named=False) for name in _files_below(path))
-    elif Path(path).exists() or not glob.has_magic(path):
-        yield Found(path)
-    else:
-        matches = sorted(glob.glob(path, recursive=True), key=natural_key)  # noqa: PTH207
-        if not matches:
-            raise TraceError("matches no files", path=path, remedy="Check the pattern.")
-        for match in matches:
-            if Path(match).is_dir():
-                yield from (Found(name, named=False) for name in _files_below(match))
-            else:
-                yield Found(match, named=False)
-
-
-def _files_below(directory: str) -> list[str]:
-    """List the files below a directory, hidden ones left out, in natural order."""
-
-    def fail(cause: OSError) -> None:
+        ) from None
+    except (OSError, RuntimeError) as cause:
         raise TraceError(
-            f"cannot be listed: {cause.strerror or cause}",
-            path=cause.filename or directory,
-            remedy="Check its permissions.",
-        )
+            f"cannot be opened: {getattr(cause, 'strerror', None) or cause}",
+            path=os.fsdecode(path),
+            remedy="Check the path.",
+        ) from None
 
-    names = []
-    for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
-        below[:] = [name for name in below if not name.startswith(".")]
-        if (manifest := manifest_in(folder)) is not None:
-            names.append(manifest)
-            below.clear()
-            continue
-        names += [
-            str(Path(folder, name))
-            for name in files
-            if not name.startswith(".") and Path(folder, name).is_file()
-        ]
-    return sorted(names, key=natural_key)
+
+def _matching(pattern: str) -> set[str]:
+    """Expand a glob pattern; ``**`` enters each folder once, whatever links there are."""
+    parts = Path(pattern).parts
+    if "**" not in parts:
+        return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
+    at = parts.index("**")
+    found: set[str] = set()
+    for base in _matching(str(Path(*parts[:at]))):
+        for folder, _, _ in _Search().folders(base):
+            found |= _matching(str(Path(glob.escape(folder), *parts[at + 1 :])))
+    return found
 
 
 def _listed(foreign: list[tuple[str, str]], problems: Problems) -> str:

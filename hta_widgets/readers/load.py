@@ -243,20 +243,25 @@ def read_trace(
         outcome: Outcome = referred(format_named(format).read)(
             path, advance=advance, keepalive=keepalive
         )
-    except TraceError as error:
-        return Outcome((), Problems(), error)
-    if format == "store":
-        return outcome
-    try:
-        if cache and not taxonomy.version():
+        kept = None
+        if cache and format != "store" and not taxonomy.version():
             with stage("cache"):
                 kept = columnar.keep(path, outcome, format)
-            if kept is not None:
-                return kept
-        return outcome if aside is None else columnar.set_aside(outcome, aside, path, format)
-    finally:
+        if kept is None and aside is not None and format != "store":
+            kept = columnar.set_aside(outcome, aside, path, format)
         if decompressed_size(path) >= _GIVEN_BACK_BYTES:
             give_back()
+    except TraceError as error:
+        return Outcome((), Problems(), error)
+    except Exception as cause:  # noqa: BLE001 - one file must not cost the others
+        unexpected = TraceError(
+            f"cannot be read ({type(cause).__name__}: {cause})",
+            path=path,
+            remedy="This is an error of hta_widgets: please report it.",
+        )
+        unexpected.__cause__ = cause
+        return Outcome((), Problems(), unexpected)
+    return outcome if kept is None else kept
 
 
 def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:

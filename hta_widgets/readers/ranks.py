@@ -55,14 +55,31 @@ _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_]?(\d+)(?!\d)")
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
 
-def stated_rank(metadata: Mapping[str, Any]) -> int | None:
-    """Return the rank that a file's metadata state."""
+#: Ranks go from 0 to this.
+LAST_RANK = (1 << 31) - 1
+
+
+def is_rank(value: Any) -> bool:
+    """Whether a value is a whole number that can be a rank."""
+    return (
+        hasattr(value, "__index__")
+        and not isinstance(value, bool)
+        and 0 <= value.__index__() <= LAST_RANK
+    )
+
+
+def stated_rank(
+    metadata: Mapping[str, Any], problems: Problems | None = None, file: str | None = None
+) -> int | None:
+    """Return the rank that a file's metadata state; report one that is too large."""
     for holder in (metadata.get("distributedInfo"), metadata):
         rank = holder.get("rank") if isinstance(holder, Mapping) else None
-        if isinstance(rank, str) and rank.isdigit():
-            rank = int(rank)
-        if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
+        if isinstance(rank, str) and rank.isdecimal():
+            rank = int(rank[:20])
+        if is_rank(rank):
             return rank
+        if problems is not None and isinstance(rank, int) and rank > LAST_RANK:
+            problems.add("repaired", 1, f"a rank beyond {LAST_RANK:,}, taken as none", file=file)
     return None
 
 
@@ -160,7 +177,7 @@ def _last_number(pattern: re.Pattern[str], path: str) -> int | None:
     for part in reversed(PurePath(path).parts):
         matches = pattern.findall(part)
         if matches:
-            return int(matches[-1])
+            return int(matches[-1]) if int(matches[-1]) <= LAST_RANK else None
     return None
 
 

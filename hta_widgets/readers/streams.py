@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,6 +84,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
+#: Traces compress 35 to 1 at most; what expands further than this is refused.
+_MOST_EXPANSION = 200
+_LEAST_EXPANDED = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,22 @@ class Checkpoints:
             self.spacing *= 2
 
 
-def open_file(path: str | Path) -> BinaryIO:
+_SPECIAL = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def _open_file(path: str | Path) -> BinaryIO:
     """Open a file for reading; raise a `TraceError` that explains a failure."""
     try:
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
+            kind = next((kind for is_one, kind in _SPECIAL if is_one(mode)), "a device")
+            raise TraceError(
+                f"is {kind}, not a file", path=path, remedy="Copy the trace to a file, and load it."
+            )
         return Path(path).open("rb")
     except FileNotFoundError:
         remedy = "Check the path."
@@ -138,9 +155,11 @@ def open_file(path: str | Path) -> BinaryIO:
         raise TraceError(
             "may not be read by this user", path=path, remedy="Check its permissions."
         ) from None
-    except OSError as cause:
+    except (OSError, ValueError) as cause:
+        if isinstance(cause, TraceError):
+            raise
         raise TraceError(
-            f"cannot be opened: {cause.strerror or cause}",
+            f"cannot be opened: {getattr(cause, 'strerror', None) or cause}",
             path=path,
             remedy="Check the file and the disk.",
         ) from None
@@ -153,7 +172,7 @@ class Stream:
         self.path = str(path)
         self.offset = offset
         self.fault: Fault | None = None
-        self._file = open_file(path)
+        self._file = _open_file(path)
         self._file.seek(offset)
 
     @property
@@ -161,10 +180,21 @@ class Stream:
         """Number of bytes of the file that were read."""
         return self.offset
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return os.fstat(self._file.fileno()).st_size
+
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes; none at the end."""
+        block = self._raw(size)
+        self.offset += len(block)
+        return block
+
+    def _raw(self, size: int) -> bytes:
+        """Return up to `size` of the file's own bytes."""
         try:
-            block = self._file.read(size)
+            return self._file.read(size)
         except OSError as cause:
             raise TraceError(
                 f"cannot be read: {cause.strerror or cause}",
@@ -172,8 +202,6 @@ class Stream:
                 place=f"byte {self.offset:,}",
                 remedy="Check the disk, or copy the file again.",
             ) from None
-        self.offset += len(block)
-        return block
 
     def exactly(self, size: int) -> bytes:
         """Return `size` bytes, fewer only at the end."""
@@ -222,7 +250,7 @@ class _GzipStream(Stream):
             if self._inflate.eof and not self._next_member():
                 break
             if not self._input and not self._input_ended:
-                self._input = self._file.read(_INPUT_BYTES)
+                self._input = self._raw(_INPUT_BYTES)
                 self._input_ended = not self._input
             before = self._inflate.copy()
             try:
@@ -232,6 +260,8 @@ class _GzipStream(Stream):
             self._input = self._inflate.unconsumed_tail or self._inflate.unused_data
             if block:
                 self.offset += len(block)
+                if self.offset > _most_bytes(self.read_bytes):
+                    raise self._bomb()
                 if not self._inflate.eof:
                     self._checkpoints.offer(
                         self.offset, self._file.tell() - len(self._input), self._inflate
@@ -241,9 +271,17 @@ class _GzipStream(Stream):
                 self.fault = Fault(True, "the gzip data end too early")
         return b""
 
+    def _bomb(self) -> TraceError:
+        return TraceError(
+            f"expands to more than {_MOST_EXPANSION} times its size, as no trace does",
+            path=self.path,
+            place=f"byte {self.offset:,} of the decompressed text",
+            remedy="Decompress it yourself, if it is a trace after all.",
+        )
+
     def _next_member(self) -> bool:
         rest = self._input.lstrip(b"\0")
-        while len(rest) < 2 and (more := self._file.read(_INPUT_BYTES)):
+        while len(rest) < 2 and (more := self._raw(_INPUT_BYTES)):
             rest = (rest + more).lstrip(b"\0")
         if rest.startswith(GZIP_MAGIC):
             self._input = rest
@@ -276,23 +314,28 @@ class _GzipStream(Stream):
         return block
 
 
+def _most_bytes(packed: int) -> int:
+    """Return the size up to which this many compressed bytes are decompressed."""
+    return _LEAST_EXPANDED + _MOST_EXPANSION * packed
+
+
 def decompressed_size(path: str | Path) -> int:
     """Return the approximate decompressed size of a file."""
-    with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if file.read(2) != GZIP_MAGIC or size < 18:
+    with Stream(path) as start:
+        size = start.size_bytes
+        if start.read(2) != GZIP_MAGIC or size < 18:
             return size
-        # Size of the last member modulo 2**32: right for most files.
-        file.seek(-4, os.SEEK_END)
-        return max(int.from_bytes(file.read(4), "little"), size)
+    # Size of the last member modulo 2**32: right for most files.
+    with Stream(path, size - 4) as end:
+        return min(max(int.from_bytes(end.read(4), "little"), size), _most_bytes(size))
 
 
 def open_stream(
     path: str | Path, offset: int = 0, checkpoints: Checkpoints | None = None
 ) -> Stream:
     """Open a plain or gzip file at an offset in its decompressed bytes."""
-    with open_file(path) as file:
-        is_gzip = file.read(2) == GZIP_MAGIC
+    with Stream(path) as start:
+        is_gzip = start.read(2) == GZIP_MAGIC
     return _GzipStream(path, offset, checkpoints) if is_gzip else Stream(path, offset)
 
 

@@ -306,7 +306,7 @@ def decode_fields(text: bytes) -> Fields | None:
     """Return the members of a JSON object; None for anything else."""
     try:
         return {key: bytes(raw) for key, raw in _decode(text).items()}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -137,11 +137,11 @@ def _decoder(keys: Sequence[str]) -> msgspec.json.Decoder[Any]:
 def _args(body: bytes, keys: Sequence[str], decoder: msgspec.json.Decoder[Any]) -> list[Any]:
     try:
         args = decoder.decode(body).args
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # The strict decoder refuses control characters, and args that are not an object.
         try:
             event = json.loads(body.decode("utf-8", "replace"), strict=False)
-        except ValueError:
+        except (ValueError, RecursionError):
             return [None] * len(keys)
         loose = event.get("args") if isinstance(event, dict) else None
         return [loose.get(key) if isinstance(loose, dict) else None for key in keys]

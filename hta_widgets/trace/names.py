@@ -321,7 +321,8 @@ PID_STRIDE = 100_000
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
 
-_LARGEST = 1 << 53
+#: Ids of ranks that begin here or later are texts, since doubles do not hold them exactly.
+LARGEST_ID = 1 << 53
 
 
 def scoped_id(raw: bytes, rank: int) -> bytes:
@@ -332,14 +333,14 @@ def scoped_id(raw: bytes, rank: int) -> bytes:
     """
     if raw[:1] == b"-" or raw == b"null":
         return raw
-    if raw.isdigit() and len(raw) <= 12 and (rank + 1) * ID_STRIDE < _LARGEST:
+    if raw.isdigit() and len(raw) <= 12 and (rank + 1) * ID_STRIDE < LARGEST_ID:
         return str(rank * ID_STRIDE + int(raw)).encode()
     return json.dumps(f"{rank}:{raw.decode()}", ensure_ascii=False).encode()
 
 
 def original_id(raw: bytes, rank: int) -> bytes:
     """Undo `scoped_id`; anything that it did not write is returned as it is."""
-    if raw.isdigit():
+    if raw.isdigit() and len(raw) <= 18:
         number = int(raw) - rank * ID_STRIDE
         return str(number).encode() if 0 <= number < ID_STRIDE else raw
     if raw[:1] == b'"':
@@ -380,5 +381,7 @@ def part_of(entry: object) -> ExportPart | None:
         part = ExportPart(**entry) if isinstance(entry, Mapping) else None
     except TypeError:
         return None
-    known = part is not None and all(isinstance(value, int) for value in asdict(part).values())
+    known = part is not None and all(
+        isinstance(value, int) and abs(value) <= 1 << 62 for value in asdict(part).values()
+    )
     return part if known else None

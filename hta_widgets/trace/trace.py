@@ -386,7 +386,7 @@ class Trace:
         """Number of ranks of the job as stated in the file; 0 if it is not stated."""
         info = self.metadata.get("distributedInfo")
         size = info.get("world_size") if isinstance(info, dict) else None
-        return size if type(size) is int else 0
+        return size if type(size) is int and 0 < size < 1 << 31 else 0
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
@@ -527,7 +527,7 @@ class Trace:
         text = source.record(record).decode("utf-8", "replace")
         try:
             event = json.loads(text, strict=False)
-        except ValueError as cause:
+        except (ValueError, RecursionError) as cause:
             raise TraceError(
                 f"the record cannot be decoded ({cause})",
                 path=self.path,

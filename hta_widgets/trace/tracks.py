@@ -296,7 +296,7 @@ def _spill(
         lanes[track] += used
 
 
-_STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)\s*", re.IGNORECASE)
+_STREAM_TID = re.compile(r"(?:stream\s*)?(\d{1,18})\s*", re.IGNORECASE)
 _SPANS = {"Spans", "Traces"}
 
 #: Order of processes if a file gives none: programs, devices, the profiler's own spans.
@@ -475,7 +475,7 @@ def _track(
     thread_sort = names.thread_sort.get((pid, tid))
     if thread_sort is None:
         number = _STREAM_TID.fullmatch(tid)
-        thread_sort = min(int(number[1]), 1 << 62) if number else 0
+        thread_sort = int(number[1]) if number else 0
     return Track(
         pid=pid,
         tid=tid,

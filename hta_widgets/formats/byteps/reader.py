@@ -26,6 +26,7 @@ from hta_widgets.formats.byteps.rows import (
     worker_rows,
 )
 from hta_widgets.readers.discovery import natural_key
+from hta_widgets.readers.ranks import is_rank
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
@@ -111,7 +112,7 @@ def _identity(trace: Trace) -> dict[str, Any]:
     found: dict[str, Any] = {
         name: number
         for name in ("worker", "local_rank", "server")
-        if isinstance(number := stated.get(name), int) and number >= 0
+        if is_rank(number := stated.get(name))
     }
     job = stated.get("job")
     return found | ({"job": job} if isinstance(job, str) else {})

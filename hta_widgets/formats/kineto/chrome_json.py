@@ -82,7 +82,7 @@ def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
             with stage("model"):
                 merged.append(_builder(part.columns)(*part, path, problems))
         return Outcome(tuple(merged), problems)
-    stated, found = stated_rank(contents.metadata), Problems()
+    stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
     for problem in found:  # the rank may become another one

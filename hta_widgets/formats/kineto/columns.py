@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from hta_widgets.formats.kineto.records import Args, Record, loads_loosely
+from hta_widgets.formats.kineto.records import Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
     OK,
@@ -27,12 +28,15 @@ from hta_widgets.formats.kineto.times import (
     plain_integers,
     resolution,
 )
+from hta_widgets.formats.kineto.tolerant import tidied, understood
 from hta_widgets.readers.ranks import Notes
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import CopyTable, Pool, RankColumns
 from hta_widgets.trace.problems import ProblemKind
 
 _INT64 = 1 << 63
+#: Times of events: 36 years before 0 to 109 years after it, so that no difference of two overflows.
+FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
 
 
 class Copies:
@@ -294,12 +298,9 @@ def _of_value(value: Any) -> dict[str, Any]:
 def _understood(text: bytes) -> Any:
     """Decode JSON of any kind, or what comes near to it."""
     try:
-        return json.loads(text)
-    except ValueError:
-        try:
-            return json.loads(text.decode("utf-8", "replace"), strict=False)
-        except ValueError:
-            return loads_loosely(text)
+        return json.loads(tidied(text))
+    except (ValueError, RecursionError):
+        return understood(text)
 
 
 _M, _C = ord("M"), ord("C")
@@ -319,6 +320,7 @@ _THREAD_SCOPE = frozenset({None, "", "t"})
 _INT64_MAX = (1 << 63) - 1
 #: Records per batch: single slices are too small for the cost of NumPy calls.
 _BATCH_RECORDS = 1 << 14
+_FAR = "records that begin or end more than 2**60 ns before 0 or 3 * 2**60 ns after it"
 _PARTS = ("phase", "name", "category", "pid", "tid", "stream", "correlation", "record")
 
 #: Times of a slice: converted, or as texts (`joined_texts`) with their number.
@@ -500,19 +502,16 @@ class Columns:
         self._flush()
         start = self._columns["start_ns"].filled(self._based)
         self._based = self.rows
-        if not base_ns or not len(start):
-            return
-        if not (
-            int(start.min()) + base_ns >= -_INT64_MAX and int(start.max()) + base_ns <= _INT64_MAX
-        ):
-            self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
-            return
-        start += base_ns
+        if base_ns and len(start):
+            # What is cut here stays too far away, and is excluded later.
+            np.clip(start, -_INT64_MAX - min(base_ns, 0), _INT64_MAX - max(base_ns, 0), out=start)
+            start += base_ns
 
     def finish(self) -> RankColumns:
         """Return the columns."""
         self._flush()
         columns = {name: column.filled() for name, column in self._columns.items()}
+        self._exclude_far(columns)
         columns["flow"], flow_ids = self._flow_ids.finish(columns["flow"])
         self._columns = {}
         return RankColumns(
@@ -529,6 +528,23 @@ class Columns:
             scope=self._scope,
             copies=self._copies.finish(),
         )
+
+    def _exclude_far(self, columns: dict[str, npt.NDArray[Any]]) -> None:
+        """Drop the records that start or end so far away that sums of their times overflow."""
+        start, dur = columns["start_ns"], columns["dur_ns"]
+        far = (start < FIRST_NS) | (start > LAST_NS)
+        far |= dur > LAST_NS - np.clip(start, FIRST_NS, LAST_NS)
+        far &= columns["phase"] != _M
+        if not far.any():
+            return
+        self.notes.add("overflow", _FAR, None, int(far.sum()))
+        row_of = np.where(far, -1, np.cumsum(~far) - 1)
+        for name, values in columns.items():
+            columns[name] = values[~far]
+        self._ends_at_next = [int(row_of[row]) for row in self._ends_at_next if row_of[row] >= 0]
+        self._scope = {
+            int(row_of[row]): scope for row, scope in self._scope.items() if row_of[row] >= 0
+        }
 
     def _keep_small_args(self, batch: _Batch, rows: npt.NDArray[np.intp], numbers: Ints) -> None:
         slice_of = np.searchsorted(batch.first_rows, rows, side="right") - 1
@@ -613,6 +629,9 @@ def _phases(records: Sequence[Record]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(text.encode(), np.uint8)[::2]
 
 
+_SCOPED = re.compile(r"[0-9]{4,10}:([0-9]{1,18})")
+
+
 def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
     try:
         return np.fromiter(values, dtype, len(values))
@@ -621,9 +640,13 @@ def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
 
 
 def _wrapped(value: Any, dtype: Any) -> int:
-    """Return an integer wrapped to `dtype`; -1 for other values."""
+    """Return an integer wrapped to `dtype`; -1 for other values.
+
+    Of the id of a merged file with high ranks, such as ``"10000:7"``, it is the rank's own part.
+    """
     try:
-        number = int(value)
+        own = _SCOPED.fullmatch(value) if isinstance(value, str) else None
+        number = int(value if own is None else own[1])
     except (TypeError, ValueError):
         return -1
     bits = 8 * np.dtype(dtype).itemsize

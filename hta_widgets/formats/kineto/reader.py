@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Raw
 
 from hta_widgets.errors import TraceError
-from hta_widgets.formats.kineto.columns import Columns, SliceTimes
+from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS, Columns, SliceTimes
 from hta_widgets.formats.kineto.record_source import FileRecords, FileState, SliceIndex
 from hta_widgets.formats.kineto.records import (
     NO_INTEGER,
@@ -138,7 +138,7 @@ def read_tail(
         values, end = _strict_object(b"{" + trimmed)
         if values is not None:
             return values, text, trimmed_size + end - 1
-        block = more(len(text))
+        block = more(len(text)) if len(text) < _LONGEST_HEAD else b""
         if not block:
             loose = read_top_level(text, trimmed_size)
             return loose.values, text, loose.end if loose.complete else None
@@ -180,6 +180,8 @@ _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
 #: A list without a trace record in this many entries is not a trace.
 _ENOUGH_ENTRIES = 1000
+#: Of this many entries in a row, one in a thousand is a trace record, or the list is given up.
+_CHECKED_ENTRIES = 1 << 18
 #: After more slices whose times cannot be decoded as numbers, times are decoded as text.
 _ENOUGH_FAILURES = 3
 
@@ -199,6 +201,7 @@ class RecordList:
         self.enclosed = False
         self._timed_decoder: Callable[[bytes], list[Any]] | Literal["unknown"] | None = "unknown"
         self._timed_failures = 0
+        self._checked = (0, 0)
         self._size_bytes = decompressed_size(window.stream.path)
 
     def read(self, *, enclosed: bool) -> bool:
@@ -216,6 +219,7 @@ class RecordList:
                 if self.window.offset == before:
                     wanted = 2 * self.window.left + self.window.block_bytes
                 self._refuse_other_lists()
+            self._refuse_long_lists_of_nothing()
             if closed and self._drop_stray_bracket():
                 continue
             if closed or (self.window.ended and self.window.at >= len(self.window.text)):
@@ -245,6 +249,20 @@ class RecordList:
             raise TraceError(
                 f"none of its first {self.entries:,} entries is a trace event",
                 path=self.window.stream.path,
+                remedy="Is the file a trace?",
+            )
+
+    def _refuse_long_lists_of_nothing(self) -> None:
+        entries, rows = self._checked
+        if self.entries < entries + _CHECKED_ENTRIES:
+            return
+        self._checked = self.entries, self.columns.rows
+        if self._checked[1] - rows < (self.entries - entries) / 1000:
+            raise TraceError(
+                f"of {self.entries - entries:,} entries of its list in a row, fewer than one in a"
+                " thousand is a trace event",
+                path=self.window.stream.path,
+                place=f"byte {self.window.offset:,}",
                 remedy="Is the file a trace?",
             )
 
@@ -452,7 +470,7 @@ def read_file(
     source = FileRecords(
         path, records.index, records.entries, values, state, checkpoints, keepalive
     )
-    return FileContents(columns, decode_values(values), source, problems)
+    return FileContents(columns, decode_values(source.metadata_text), source, problems)
 
 
 @contextmanager
@@ -478,6 +496,9 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes
     )
 
 
+_MOST_DOCUMENTS = 1000
+
+
 class _Documents:
     """The JSON documents of a file: one, or several that were concatenated by mistake."""
 
@@ -490,9 +511,13 @@ class _Documents:
     def read(self) -> dict[str, bytes]:
         """Read all of them into one list; return the top-level values."""
         values = self._read_document()
+        documents = 1
         while self.window.skip(b" \t\r\n\0,"):
             start = self.window.offset
+            documents += 1
             try:
+                if documents > _MOST_DOCUMENTS:
+                    raise TraceError("more documents than any file has")  # noqa: TRY301
                 further = self._read_document()
             except TraceError:
                 self.notes.add("skipped", "text after the end of the trace", start)
@@ -517,15 +542,20 @@ class _Documents:
             if end is None:
                 notes.add("truncated", "what follows the list of events is cut off", None)
             window.replace_rest(text, len(text) if end is None else end)
-        self.list.columns.add_base(_base_ns(values))
+        self.list.columns.add_base(self._base_ns(values))
         return values
 
-
-def _base_ns(values: dict[str, bytes]) -> int:
-    text = values.get("baseTimeNanoseconds")
-    try:
-        return int(Decimal(text.decode().strip('"'))) if text else 0
-    except (InvalidOperation, ValueError, OverflowError):
+    def _base_ns(self, values: dict[str, bytes]) -> int:
+        text = values.get("baseTimeNanoseconds", b"null")
+        if text == b"null":
+            return 0
+        try:
+            base = Decimal(text.decode().strip('"'))
+            if FIRST_NS <= base <= LAST_NS:
+                return int(base)
+            self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
+        except (InvalidOperation, ValueError):
+            self.notes.add("repaired", "baseTimeNanoseconds is not a number and was left out", None)
         return 0
 
 

@@ -7,15 +7,16 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct, ValidationError, convert
 
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
+from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import Kept
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import (
@@ -32,6 +33,7 @@ from hta_widgets.trace.names import (
     ID_ARGS,
     ID_FIELDS,
     ID_STRIDE,
+    LARGEST_ID,
     MARK,
     PID_STRIDE,
     original_id,
@@ -53,6 +55,18 @@ class Part(NamedTuple):
     source: MergedRecords
 
 
+class _Entry(Struct):
+    """What a merged file states about one of its ranks."""
+
+    rank: Annotated[int, Meta(ge=0, le=LAST_RANK)]
+    metadata: dict[str, Any]
+    shift_ns: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] = 0
+
+
+class _Head(Struct):
+    ranks: Annotated[list[_Entry], Meta(min_length=1)]
+
+
 def split_merged(
     columns: RankColumns,
     metadata: Mapping[str, Any],
@@ -70,6 +84,12 @@ def split_merged(
             path=path,
             remedy=f"This version of hta_widgets reads version {_VERSION}; install a newer one.",
         )
+    try:
+        entries = convert(head, _Head).ranks
+    except ValidationError as error:
+        detail = f"its list of merged ranks is damaged ({error}); read as one rank"
+        problems.add("repaired", 1, detail, file=path)
+        return None
     told, generated = _introductions(columns)
     rank_of_pid = np.array(
         [
@@ -82,15 +102,15 @@ def split_merged(
     ours = np.ones(len(rank_of_row), np.bool_)
     ours[generated] = False
     parts = []
-    for entry in head.get("ranks", []):
-        rank = int(entry["rank"])
+    for entry in entries:
+        rank = entry.rank
         rows = np.flatnonzero(ours & (rank_of_row == rank))
         pids = {columns.pids[code]: pid for code, (owner, pid) in told.items() if owner == rank}
         records = MergedRecords(
-            source, columns.record[rows], rank, int(entry.get("shift_ns", 0)), pids,
-            {key: json.dumps(value).encode() for key, value in entry["metadata"].items()},
+            source, columns.record[rows], rank, entry.shift_ns, pids,
+            {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
-        parts.append(Part(rank, _own(columns, rows, rank, pids), entry["metadata"], records))
+        parts.append(Part(rank, _own(columns, rows, rank, pids), entry.metadata, records))
         ours[rows] = False
     problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
     return parts
@@ -102,9 +122,9 @@ def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], 
     generated: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():
         args = columns.small_args.get(int(columns.record[row]), {})
-        if columns.names[columns.name[row]] == MARK and "rank" in args:
+        if columns.names[columns.name[row]] == MARK and is_rank(args.get("rank")):
             pid = json.dumps(args["pid"]).encode() if "pid" in args else b""
-            stated[int(columns.pid[row])] = (int(args["rank"]), pid)
+            stated[int(columns.pid[row])] = (args["rank"], pid)
             generated.append(row)
         elif MARK in args and args[MARK] is None:
             generated.append(row)
@@ -113,7 +133,8 @@ def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], 
 
 def _rank_of(pid: str) -> int:
     """Return the rank encoded in a process number, or -1."""
-    return (int(pid) - 1) // PID_STRIDE if pid.isdecimal() and int(pid) else -1
+    known = pid.isdecimal() and len(pid) <= 18 and int(pid)
+    return (int(pid) - 1) // PID_STRIDE if known else -1
 
 
 def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]) -> RankColumns:
@@ -122,6 +143,8 @@ def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes])
     names = [_pid_text(columns.pids[code], pids) for code in codes]
     low = rank * ID_STRIDE
     correlation = columns.correlation[rows].astype(np.int64)
+    if low + ID_STRIDE >= LARGEST_ID:  # the ids of such ranks are texts
+        low = 0
     scoped = (correlation >= low) & (correlation < low + ID_STRIDE)
     numbers = columns.record[rows].tolist()
     small_args = {
@@ -167,7 +190,7 @@ def _pid_text(pid: str, pids: Mapping[str, bytes]) -> str:
 
 
 def _own_args(args: dict[str, Any], rank: int) -> dict[str, Any]:
-    if MARK in args:
+    if isinstance(args.get(MARK), dict):
         return dict(args[MARK])
     return {
         key: json.loads(original_id(json.dumps(value).encode(), rank)) if key in ID_ARGS else value
@@ -420,7 +443,7 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return _encodable(str(value))
+        return encodable(str(value))
     return bytes(_json_text(value)).decode()
 
 
@@ -437,9 +460,9 @@ def _encodable_value(value: Any) -> Any:
     if isinstance(value, _Number):
         return str(value) if value.lstrip("-") in {"NaN", "Infinity"} else Raw(value.encode())
     if isinstance(value, str):
-        return _encodable(value)
+        return encodable(value)
     if isinstance(value, dict):
-        return {_encodable(key): _encodable_value(item) for key, item in value.items()}
+        return {encodable(key): _encodable_value(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_encodable_value(item) for item in value]
     return value
@@ -453,7 +476,7 @@ def _integer(value: Any) -> int:
     return number if -_INT64 <= number < 2 * _INT64 else -1
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Replace halves of surrogate pairs, which no other program would accept."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from hta_widgets.formats.kineto.records import (
     Record,
+    encodable,
     loads_loosely,
     plain_json,
     record_of,
@@ -30,6 +31,7 @@ _decode_record = msgspec.json.Decoder(Record).decode
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
+_COMMAS = re.compile(r"[, \t\r\n]+")
 _START = r'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp|tts|sf|cname)"\s*:'
 _RECORD = re.compile(_START)
 _LIST_END = re.compile(r"\}\s*(?=\])")
@@ -110,7 +112,7 @@ class _Walk:
                 return reading
             if chars[position] == ",":
                 self._note("repaired", "commas without a record", position)
-                position += 1
+                position = _COMMAS.match(chars, position).end()  # type: ignore[union-attr]
                 continue
             if chars[position] == "[" and _RECORD.match(chars, self._skip(position + 1)):
                 self._note("repaired", "brackets between records", position)
@@ -245,7 +247,7 @@ class _Walk:
             except (msgspec.DecodeError, RecursionError):
                 record = None
         if record is None:
-            value = _understood(body)
+            value = understood(body)
             if not isinstance(value, dict):
                 broken = (
                     "records too broken to be read" if not whole else "entries that are not records"
@@ -254,7 +256,11 @@ class _Walk:
                 return
             if not is_clean(body):
                 self._note("repaired", "records that are not valid JSON", start)
-            record = record_of(value)
+            try:
+                record = record_of(value)
+            except RecursionError:
+                self._note("skipped", "records too deep to be read", start)
+                return
         reading.records.append(record)
         reading.spans.append((start, end))
         reading.places.append(place)
@@ -290,7 +296,7 @@ def read_top_level(text: bytes, at: int) -> TopLevel:
             start = skip(start + 1)
             _, end = _scan(chars, start)
             position = good = skip(end)
-            values[key] = text[start:end]
+            values[encodable(key)] = text[start:end]
     except (*_UNREADABLE, IndexError):
         return TopLevel(values, good, complete=False)
     return TopLevel(values, position + 1, complete=True)
@@ -323,10 +329,18 @@ def is_clean(body: bytes) -> bool:
 
 def tidied(body: bytes) -> bytes:
     """Return valid JSON unchanged, else repaired."""
-    return body if is_clean(body) else plain_json(_understood(body))
+    return body if is_clean(body) else _plain(body)
 
 
-def _understood(body: bytes) -> Any:
+def _plain(body: bytes) -> bytes:
+    try:
+        return plain_json(understood(body))
+    except RecursionError:
+        return b"null"
+
+
+def understood(body: bytes) -> Any:
+    """Decode JSON of any kind, or what comes near to it; None for anything else."""
     for attempt in (body, with_backslashes_escaped(body)):
         try:
             return loads_loosely(attempt)

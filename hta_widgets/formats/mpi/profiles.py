@@ -40,6 +40,8 @@ _NAN = float("nan")
 #: A number; the decimal mark is a comma if the program set such a locale.
 _N = r"([-+]?(?:\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?|nan|inf))"
 
+#: A count that no program reaches; sums of such counts overflow.
+_HUGE = re.compile(r"(?<![\w.,])\d{16,}(?![\w.,])")
 _HEAD = re.compile(r"Data for MPI rank (\d+) of (\d+):\s*(?:\((all communicators)\))?\s*$")
 _REGION = re.compile(r"Times(?: and statistics)? from (.+?) to (.+?)\.?\s*$")
 _ROUTINE = re.compile(rf"\s*(MPI_\w+)\s+(\d+)\s+{_N}\s+{_N}\s*$")
@@ -145,7 +147,7 @@ def parse_profiles(text: str, job: str) -> list[tuple[MpiProfile, Problems]]:
     found: list[_Parser] = []
     for place, line in enumerate(text.splitlines(), 1):
         head = _HEAD.match(line)
-        if head is not None:
+        if head is not None and max(len(head[1]), len(head[2])) < 10:
             found.append(_Parser(job, int(head[1]), int(head[2])))
         elif found:
             found[-1].take(line, place)
@@ -213,6 +215,9 @@ class _Parser:
     def take(self, line: str, place: int) -> None:
         """Parse one line."""
         self._last_blank = not line.strip()
+        if _HUGE.search(line):
+            self.unread.append(place)
+            return
         if self._last_blank or self._opens(line) or self._readers[self._section](line):
             return
         if not (self._value(line) or _NOTHING.match(line) or self._largest(line)):

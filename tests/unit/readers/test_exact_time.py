@@ -1,6 +1,5 @@
 """Exact values of the fast scanner: times, args of counters and metadata, and copies."""
 
-import json
 import math
 import pickle
 from decimal import ROUND_HALF_EVEN, Decimal
@@ -188,7 +187,7 @@ BODIES = {
 SAID = {
     3: {"Total": 1.5, "n": 7},
     9: {"b": 123456789012345678901234567890},
-    11: {"name": "café \ud800"},
+    11: {"name": "café \ufffd"},
     20: {"name": "a\tb"},
 }
 
@@ -204,7 +203,7 @@ def args():
 def test_each_by_its_number(args):
     assert {number: args[number] for number in SAID} == SAID
     assert set(args) == {*SAID, 12}
-    assert json.dumps(args[12]) == '{"bad": NaN}'
+    assert args[12] == {"bad": "NaN"}
     for number in (0, 4, 5, 6, 8, 21):
         assert number not in args
         assert args.get(number) is None
