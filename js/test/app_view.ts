@@ -1,6 +1,7 @@
 /** A whole view in a real browser on the recorded job, and hands to use it; for tests. */
 
 import { afterEach, beforeEach, expect } from "vitest";
+import { type Locator, page } from "vitest/browser";
 import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { createStage } from "../src/stage/stage";
@@ -19,6 +20,8 @@ export interface View {
   app: TimelineApp;
   end: AbortController;
   find(selector: string): HTMLElement;
+  /** By role and accessible name, or a part of it. */
+  by(role: Parameters<Locator["getByRole"]>[0], name: string): HTMLElement;
   text(selector: string): string;
   press(key: string, more?: KeyboardEventInit): KeyboardEvent;
 }
@@ -38,10 +41,10 @@ export function mount(
   change: (page: PageDocument, source: Watched) => void = () => {},
   place: ParentNode = document.body,
 ): View {
-  const page = recordedPage();
-  const { scene } = page;
-  const source = new Watched(openPage(page));
-  change(page, source);
+  const recorded = recordedPage();
+  const { scene } = recorded;
+  const source = new Watched(openPage(recorded));
+  change(recorded, source);
   const state = freshState();
   const end = new AbortController();
   ends.push(end);
@@ -65,6 +68,8 @@ export function mount(
   return {
     root,
     stage: find(".hta-stage"),
+    by: (role, name) =>
+      page.elementLocator(root).getByRole(role, { name }).element() as HTMLElement,
     state,
     source,
     scene,

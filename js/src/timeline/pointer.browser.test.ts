@@ -13,70 +13,22 @@ import {
   viewOf,
 } from "../../test/app_view";
 import { named } from "../../test/recorded";
-import type { SelectionJson, Span } from "../protocol/source";
+import type { SelectionJson } from "../protocol/source";
 
-describe("the wheel", () => {
-  const wheel = (view: View, init: WheelEventInit): WheelEvent => {
-    const event = new WheelEvent("wheel", {
-      bubbles: true,
-      cancelable: true,
-      ...client(view, 500, 150),
-      ...init,
-    });
-    view.stage.dispatchEvent(event);
-    return event;
-  };
-
-  test("plain it belongs to the page and names the way to zoom", async () => {
-    const view = mount();
-    await ready(view);
-    expect(wheel(view, { deltaY: 120 }).defaultPrevented).toBe(false);
-    expect(view.text(".hta-said")).toBe("Ctrl + scroll to zoom");
-    expect(view.state.get("view")).toBeNull();
-  });
-
-  test("with Ctrl it zooms and the time under the pointer stays", async () => {
-    const view = mount();
-    await ready(view);
-    const x = 500;
-    const box = { left: 164, width: 1098 - 164 - 128 };
-    const timeAt = (span: Span): number => span[0] + ((x - box.left) / box.width) * length(span);
-    const before = timeAt(view.scene.range);
-    expect(wheel(view, { deltaY: -200, ctrlKey: true }).defaultPrevented).toBe(true);
-    await expect.poll(() => viewOf(view)).not.toBeNull();
-    expect(length(viewOf(view))).toBeLessThan(length(view.scene.range));
-    expect(Math.abs(timeAt(viewOf(view)) - before) / length(viewOf(view))).toBeLessThan(0.005);
-  });
-
-  test("with Shift it pans", async () => {
-    const view = mount();
-    await ready(view);
-    view.state.set("view", [10e6, 20e6]);
-    await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0");
-    expect(wheel(view, { deltaY: 80, shiftKey: true }).defaultPrevented).toBe(true);
-    expect(viewOf(view)[0]).toBeGreaterThan(10e6);
-    expect(Math.abs(length(viewOf(view)) - 10e6)).toBeLessThanOrEqual(1);
-  });
+test("the wheel pans with Shift", async () => {
+  const view = mount();
+  await ready(view);
+  view.state.set("view", [10e6, 20e6]);
+  await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0");
+  const init = { bubbles: true, cancelable: true, ...client(view, 500, 150) };
+  const wheel = new WheelEvent("wheel", { ...init, deltaY: 80, shiftKey: true });
+  view.stage.dispatchEvent(wheel);
+  expect(wheel.defaultPrevented).toBe(true);
+  expect(viewOf(view)[0]).toBeGreaterThan(10e6);
+  expect(Math.abs(length(viewOf(view)) - 10e6)).toBeLessThanOrEqual(1);
 });
 
 describe("the pointer", () => {
-  test("a drag selects a window on the rows that it crosses, and sums it up", async () => {
-    const view = mount();
-    await ready(view);
-    drag(view, [300, 120], [600, 200], { altKey: true });
-    const selection = view.state.get("selection") as SelectionJson;
-    expect(selection.ranks).toEqual([0, 1]);
-    expect(selection.tracks).toBeNull();
-    expect(Number.isInteger(selection.start_ns)).toBe(true);
-    expect(selection.end_ns).toBeGreaterThan(selection.start_ns ?? 0);
-    await expect
-      .poll(() => view.text(".hta-area-head"))
-      .toMatch(/^Selection .* events · ranks 0, 1/);
-    const [asked] = view.source.asked.filter(({ op }) => op === "totals");
-    expect(asked?.request.selection).toEqual(selection);
-    expect(view.root.querySelectorAll(".hta-table-kinds tbody tr").length).toBeGreaterThan(2);
-  });
-
   test("a drag on the axis zooms, a Shift-drag pans, Escape calls a drag off", async () => {
     const view = mount();
     await ready(view);
@@ -280,8 +232,8 @@ describe("more of the pointer", () => {
   test("the tooltip of a counter shows its range", async () => {
     const view = mount();
     await ready(view);
-    view.find('button[aria-label="Filter tracks"]').click();
-    const input = view.find(".hta-filter input") as HTMLInputElement;
+    view.by("button", "Filter tracks").click();
+    const input = view.by("textbox", "Show only tracks that match") as HTMLInputElement;
     input.value = "allocated";
     input.dispatchEvent(new Event("input", { bubbles: true }));
     await expect

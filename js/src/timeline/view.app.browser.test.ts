@@ -52,7 +52,7 @@ describe("the state", () => {
     view.state.set("view", [10_000_000, 20_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
     view.state.set("color", "name");
-    expect(view.find(".hta-color").getAttribute("aria-pressed")).toBe("true");
+    expect(view.by("button", "Colour by kind").getAttribute("aria-pressed")).toBe("true");
     view.state.set("search", "AllReduce_Sum");
     await expect.poll(() => view.text(".hta-count")).toBe("36");
     expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce_Sum");
@@ -96,7 +96,7 @@ describe("failures", () => {
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-failure")).toContain("byte 12: gzip stream is cut off");
     view.source.broken.clear();
-    view.find(".hta-failure button").click();
+    view.by("button", "Try again").click();
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
   });
 
@@ -104,7 +104,7 @@ describe("failures", () => {
     const view = mount((_, source) => source.broken.set("stats", "rank-3.json.gz was replaced"));
     await expect.poll(() => view.text(".hta-error-strip")).toContain("rank-3.json.gz was replaced");
     view.source.broken.clear();
-    [...view.root.querySelectorAll<HTMLElement>(".hta-error-strip button")][0]?.click();
+    view.by("button", "Try again").click();
     await ready(view);
     expect(view.find(".hta-error-strip").hidden).toBe(true);
   });
@@ -122,13 +122,15 @@ describe("failures", () => {
     await ready(view);
     view.root.focus();
     view.press("x");
-    expect((view.find(".hta-path") as HTMLInputElement).value).toBe("demo-job-window.json.gz");
-    view.find(".hta-primary").click();
+    expect((view.by("textbox", "File to write") as HTMLInputElement).value).toBe(
+      "demo-job-window.json.gz",
+    );
+    view.by("button", "Write file").click();
     await expect
       .poll(() => view.text(".hta-result"))
       .toMatch(/^Wrote demo-job-window.json.gz: [1-9][\d ]+ events/);
     view.source.broken.set("export", "No space left on device");
-    view.find(".hta-primary").click();
+    view.by("button", "Write file").click();
     await expect.poll(() => view.text(".hta-result")).toBe("No space left on device");
     const [first] = view.source.asked.filter(({ op }) => op === "export");
     expect(first?.request).toMatchObject({ clip: false, counters: false, scrub: false });
@@ -138,8 +140,8 @@ describe("failures", () => {
   test("no track left is said, with the way back", async () => {
     const view = mount();
     await ready(view);
-    view.find('button[aria-label="Filter tracks"]').click();
-    const input = view.find(".hta-filter input") as HTMLInputElement;
+    view.by("button", "Filter tracks").click();
+    const input = view.by("textbox", "Show only tracks that match") as HTMLInputElement;
     input.value = "tpu";
     input.dispatchEvent(new Event("input", { bubbles: true }));
     expect(view.text(".hta-card")).toContain("No track matches");
