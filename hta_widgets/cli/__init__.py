@@ -72,8 +72,7 @@ def parse_ranks(text: str) -> list[int]:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of command lines."""
     whole = argparse.ArgumentParser(
-        prog="hta-widgets",
-        description="Look at, cut and make traces of distributed training.",
+        prog="hta-widgets", description="Look at, cut and make traces of distributed training."
     )
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")

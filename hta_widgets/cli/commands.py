@@ -239,8 +239,7 @@ def demo(options: argparse.Namespace) -> None:
     """Write a made-up job."""
     if options.changes and options.format != "kineto":
         raise TraceError(
-            f"a job of the format {options.format} has no --changes",
-            remedy="Leave --format away.",
+            f"a job of the format {options.format} has no --changes", remedy="Leave --format away."
         )
     common = {"steps": options.steps, "seed": options.seed}
     slow = None if options.healthy else options.straggler

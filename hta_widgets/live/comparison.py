@@ -24,7 +24,6 @@ from hta_widgets.live import operations
 from hta_widgets.live.event_classes import (
     CLASSES,
     DEVICE,
-    Codes,
     EventClasses,
     classes_of_pairs,
     rows_of_change,
@@ -33,9 +32,9 @@ from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
+from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.names import short_name
 
-Ints = npt.NDArray[np.int64]
 Ranks = tuple[int, int]  # before and after
 
 BINS = 600  # of the overview; a minimap has about as many px
@@ -171,7 +170,7 @@ class PairTable:
         return {"events": found}
 
     @property
-    def is_device(self) -> npt.NDArray[np.bool_]:
+    def is_device(self) -> Bools:
         """Whether each pair is device work."""
         return np.isin(self.kind, _DEVICE)
 

@@ -6,14 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.facts import facts
-
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.intp]
-Codes = npt.NDArray[np.uint8]
+from hta_widgets.trace.arrays import Bools, Codes, Rows
 
 #: By code. Numbers of slower and faster: less than a third longer than the other, less than twice
 #: as long, longer.
@@ -24,7 +20,7 @@ _BETWEEN = " > "
 DEVICE = ("compute", "communication", "memory")
 
 
-def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Ints:
+def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
     These are the changed operators of its name with their device work: all work below for added,
@@ -50,11 +46,11 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Ints:
     return np.flatnonzero((status == word) & (named & ~device | below & device))
 
 
-def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Flags:
+def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
     """Return which rows have a category for which `holds` is true."""
     # The last entry is for missing values, -1.
     flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
-    found: Flags = flags[column.cat.codes.to_numpy()]
+    found: Bools = flags[column.cat.codes.to_numpy()]
     return found
 
 
@@ -64,7 +60,7 @@ class EventClasses:
     def __init__(
         self,
         of_pairs: Codes,
-        rows: Sequence[Mapping[int, Ints]],
+        rows: Sequence[Mapping[int, Rows]],
         rank_pairs: Sequence[tuple[int, int]],
     ) -> None:
         self.of_pairs = of_pairs

@@ -23,7 +23,7 @@ from hta_widgets.tiles.lanes import (
     RankIndex,
 )
 from hta_widgets.tiles.layout import LaneRef
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array, Codes, Ints
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.names import short_name
 
@@ -258,10 +258,10 @@ def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLik
     return made
 
 
-def _nibbles(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _nibbles(kind: Codes) -> Codes:
     """Two cells in a byte, the first one in the lower half; 15 stands for no kind."""
     codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
-    halves: npt.NDArray[np.uint8] = codes[0::2] | (codes[1::2] << np.uint8(4))
+    halves: Codes = codes[0::2] | (codes[1::2] << np.uint8(4))
     return halves
 
 
@@ -288,16 +288,16 @@ class NameKeys:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
         #: By pool: key of each code, -1 if not used yet.
-        self._of_pool: dict[int, tuple[Pool, npt.NDArray[np.int64]]] = {}
+        self._of_pool: dict[int, tuple[Pool, Ints]] = {}
 
-    def keys(self, pool: Pool, codes: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def keys(self, pool: Pool, codes: Array) -> Ints:
         """Return the keys of names that a rank knows by its own codes."""
         known = self._of_pool.get(id(pool))
         if known is None or len(known[1]) < len(pool):
             known = (pool, np.full(len(pool), -1, np.int64))
             self._of_pool[id(pool)] = known
         table = known[1]
-        found: npt.NDArray[np.int64] = table[codes]
+        found: Ints = table[codes]
         if (found < 0).any():
             for code in np.unique(codes[found < 0]).tolist():
                 table[code] = self._key(short_name(pool[code]))
@@ -310,7 +310,7 @@ class NameKeys:
             self._texts.append(text)
         return key
 
-    def texts(self, keys: npt.NDArray[np.int64]) -> dict[str, str]:
+    def texts(self, keys: Ints) -> dict[str, str]:
         """Return the short names of some keys, as they travel."""
         return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
 
@@ -343,7 +343,7 @@ def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, byte
     return header, b"".join(parts)
 
 
-def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, npt.NDArray[Any]]:
+def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
     """Return the columns that `pack` wrote, as views of the buffer."""
     return {
         name: np.frombuffer(buffer, DTYPES[dtype], length, offset)
@@ -363,7 +363,7 @@ GZIP_WINDOW = 31
 
 Answer = tuple[dict[str, Any], bytes | None]
 OpColumns = dict[str, tuple[str, npt.ArrayLike]]
-OpSlices = dict[str, npt.NDArray[Any]]
+OpSlices = dict[str, Array]
 
 
 class TilesRequest(Protocol):
@@ -465,7 +465,7 @@ def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: Na
 
 def _cell_classes(
     index: RankIndex, number: int, level: int, made: Tiles, classes: Classes | None
-) -> npt.NDArray[np.uint8]:
+) -> Codes:
     """Return the class with the most time in each cell."""
     lane = None if classes is None else index.classed(number, classes)
     if lane is None:
@@ -473,7 +473,7 @@ def _cell_classes(
     return kinds_of_tiles(lane, level, made.index, index.rank.shift_ns)
 
 
-def _slice_classes(rows: npt.NDArray[Any], classes: Classes | None) -> npt.NDArray[np.uint8]:
+def _slice_classes(rows: Array, classes: Classes | None) -> Codes:
     return np.full(len(rows), NO_KIND, np.uint8) if classes is None else classes[rows]
 
 
@@ -482,12 +482,12 @@ class _Basket:
     """Collects the tiles of one answer."""
 
     classed: bool = False
-    classes: list[npt.NDArray[Any]] = field(default_factory=list)
-    lanes: list[npt.NDArray[Any]] = field(default_factory=list)
+    classes: list[Array] = field(default_factory=list)
+    lanes: list[Array] = field(default_factory=list)
     tiles: list[Tiles] = field(default_factory=list)
-    slice_counts: list[npt.NDArray[Any]] = field(default_factory=list)
+    slice_counts: list[Array] = field(default_factory=list)
     slices: list[OpSlices] = field(default_factory=list)
-    counter_lanes: list[npt.NDArray[Any]] = field(default_factory=list)
+    counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     total: int = 0
     #: Number of requested lanes, and the approximate size of the reply.
@@ -549,9 +549,9 @@ class _Basket:
             ),
         }
 
-    def of_slices(self, column: str) -> npt.NDArray[Any]:
+    def of_slices(self, column: str) -> Array:
         return _joined([part[column] for part in self.slices])
 
 
-def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _joined(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
 from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex, Rows
 from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.names import short_name
 
 
@@ -116,7 +116,7 @@ MAX_HISTOGRAM_BINS = 40
 _LOG_FROM = 20
 
 
-def duration_figures(durs: npt.NDArray[np.int64]) -> dict[str, Any]:
+def duration_figures(durs: Ints) -> dict[str, Any]:
     """Return count, sum, mean, median, min, max and a histogram of durations, which are not none.
 
     The histogram has about as many bins as Sturges' rule asks for, doubled, and no bin narrower
@@ -138,7 +138,7 @@ def duration_figures(durs: npt.NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-def _edges(low: int, high: int, count: int) -> tuple[npt.NDArray[np.float64], str]:
+def _edges(low: int, high: int, count: int) -> tuple[Floats, str]:
     if low == high:
         return np.array((low, low + 1), np.float64), "linear"
     wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))

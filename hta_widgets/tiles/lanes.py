@@ -18,7 +18,7 @@ from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.layout import LaneRef, Rank, folded
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints
 from hta_widgets.trace.columns import AsyncTable, EventTable, InstantTable, Pool
 from hta_widgets.trace.intervals import Cover, Spans, cover_of, spans_of
 from hta_widgets.trace.memo import LRU
@@ -30,7 +30,6 @@ BLOCK = 64
 KEEPS_NO_ROWS = "this lane sends no slices and keeps no rows"
 EventRows = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.intp]
-Codes = npt.NDArray[np.uint8]
 FOLDED_ROLES = ("gpu", "comm", "cpu")
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
@@ -46,7 +45,6 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
 }
 _NS, _ROWS, _KINDS = _COLUMNS
 _NONE = -1
-Array = npt.NDArray[Any]
 #: A number of a stored lane, or a column and the array that goes into it.
 Item = int | tuple[str, Array | None]
 _OTHER = KINDS.index("other")
@@ -138,13 +136,13 @@ class Lane:
         kept: Positions = at[(durs >= at_least) & (begins[at] + durs > start)]
         return kept
 
-    def overlapped(self, at: Positions) -> npt.NDArray[np.bool_]:
+    def overlapped(self, at: Positions) -> Bools:
         """Return which of the events at these positions begin before an earlier one ended."""
         if self.spans.disjoint:
             return np.zeros(len(at), np.bool_)
         begins, pieces = self.spans.begins, self.spans.cover.starts
         piece = pieces.searchsorted(begins[at], "right") - 1
-        late: npt.NDArray[np.bool_] = begins.searchsorted(pieces[piece]) != at
+        late: Bools = begins.searchsorted(pieces[piece]) != at
         return late
 
 
@@ -153,7 +151,7 @@ class CounterLane:
     """Samples of one counter, a step function of time until `end`, the end of the rank's data."""
 
     times: Ints
-    values: npt.NDArray[np.float64]
+    values: Floats
     end: int
 
     @property
@@ -161,7 +159,7 @@ class CounterLane:
         """Memory of its arrays."""
         return self.times.nbytes + self.values.nbytes
 
-    def measure(self, edges: Ints) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def measure(self, edges: Ints) -> tuple[Floats, Floats]:
         """Return the smallest and largest value held between neighbouring `edges`; NaN for none."""
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
@@ -180,10 +178,7 @@ class CounterLane:
 
 
 def index_lane(
-    starts: Ints,
-    durs: Ints,
-    kinds: Codes,
-    rows: npt.NDArray[np.integer] | None,
+    starts: Ints, durs: Ints, kinds: Codes, rows: npt.NDArray[np.integer] | None
 ) -> Lane:
     """Index the events of a lane, in lane order: by start, then longest first.
 
@@ -205,7 +200,7 @@ def index_lane(
     return Lane(spans, major, mixed, kept, longest, own)
 
 
-def index_counter(times: Ints, values: npt.NDArray[np.float64], end: int) -> CounterLane:
+def index_counter(times: Ints, values: Floats, end: int) -> CounterLane:
     """Index the samples of one series, sorted by time; `end` is the end of the rank's data."""
     return CounterLane(times, values, max(end, int(times[-1]) + 1 if len(times) else end))
 
@@ -229,7 +224,7 @@ class Rows:
     dur_ns: Ints
     name: npt.NDArray[np.integer]
     category: npt.NDArray[np.integer]
-    kind: npt.NDArray[np.uint8]
+    kind: Codes
     record: Ints
     names: Pool
     categories: Pool
@@ -239,7 +234,7 @@ class Named(NamedTuple):
     """Name and kind of the events of a rank."""
 
     name: npt.NDArray[np.integer]
-    kind: npt.NDArray[np.uint8]
+    kind: Codes
     names: Pool
 
 
@@ -520,7 +515,7 @@ def device_rows(table: EventTable) -> RowIds:
 def folded_rows(table: EventTable, ref: LaneRef, device: RowIds) -> RowIds:
     """Return the rows of a lane of a folded rank, in lane order; `device` is `device_rows`."""
     if ref.role == "cpu":
-        member: npt.NDArray[np.bool_] = np.isin(np.arange(len(table.tracks)), ref.sources)
+        member: Bools = np.isin(np.arange(len(table.tracks)), ref.sources)
         member = member.take(table.track)
         return np.flatnonzero(member if ref.annotations else member & (table.kind != _ANNOTATION))
     communicates = table.kind.take(device) == _COMMUNICATION

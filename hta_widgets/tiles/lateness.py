@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.tiles.cells import pack
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
 from hta_widgets.trace.traceset import TraceSet
 
@@ -59,7 +59,7 @@ class Pieces:
     dur: Ints
     row: Ints
 
-    def of_rows(self, member: npt.NDArray[np.bool_]) -> Pieces:
+    def of_rows(self, member: Bools) -> Pieces:
         """Return the pieces of events for which `member`, by row, is true."""
         kept = member[self.row]
         return Pieces(self.start[kept], self.dur[kept], self.row[kept])
@@ -305,7 +305,7 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         low = first[several] + (size[several] - 2) // 2
         high = first[several] + (size[several] - 1) // 2
         median = (sorted_arrival[low] + sorted_arrival[high]) // 2
-        alone: npt.NDArray[np.bool_] = sorted_arrival[last] > sorted_arrival[last - 1]
+        alone: Bools = sorted_arrival[last] > sorted_arrival[last - 1]
         total = np.add.reduceat(wait[order], first)[several]
         # Positive for a rank that alone arrives last, so 0 means that there is none.
         late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS, MPI_CATEGORY
+from hta_widgets.trace.arrays import Codes, Ints
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, Pool, Track
 from hta_widgets.trace.trace import Trace
 
 #: Maximum lanes of a group of async intervals; the last one takes the overflow.
 MAX_LAYERS = 32
-Ints = npt.NDArray[np.int64]
 SummaryRole = Literal["gpu", "comm", "cpu"]
 LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant", "wait", "late"]
 _COMMUNICATION = KINDS.index("communication")
@@ -52,7 +52,7 @@ class AsyncGroup:
     pid: str
     category: str
     rows: npt.NDArray[np.intp]
-    layer: npt.NDArray[np.uint8]  # of each of `rows`
+    layer: Codes  # of each of `rows`
 
     @property
     def layers(self) -> int:
@@ -135,7 +135,7 @@ class Rank:
     async_groups: list[AsyncGroup]
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.
-    track_lane0: npt.NDArray[np.int64]
+    track_lane0: Ints
     #: Lanes of waits, after the tracks; drawn over lanes of communication.
     overlays: list[LaneRef]
     _starts: list[int] = field(init=False)
@@ -312,7 +312,7 @@ def job_title(paths: Sequence[str]) -> str:
         return "job"
 
 
-def _layers(starts: Ints, durs: Ints) -> npt.NDArray[np.uint8]:
+def _layers(starts: Ints, durs: Ints) -> Codes:
     """Put each interval on the first layer that is free when it starts."""
     layer = np.zeros(len(starts), np.uint8)
     ends = starts + durs
@@ -345,7 +345,7 @@ class _Counts:
     """Events of a rank by (track, kind, flag of the name)."""
 
     tracks: list[Track]
-    events: npt.NDArray[np.int64]
+    events: Ints
     #: label of rows of communication
     library: str
 

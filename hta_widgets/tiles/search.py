@@ -17,7 +17,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import brief
 from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.memo import LRU, stop_if_cancelled
 
@@ -181,8 +181,6 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
 _KEPT_TEXTS = 4
 TABLES = ("events", "asyncs", "instants")
 
-Bools = npt.NDArray[np.bool_]
-
 
 class RankHits:
     """The matches of one rank."""
@@ -208,7 +206,7 @@ class RankHits:
         return found
 
     @cached_property
-    def ordered(self) -> tuple[Ints, npt.NDArray[np.uint8], Ints]:
+    def ordered(self) -> tuple[Ints, Codes, Ints]:
         """Start, position in `TABLES` and row of all matches, in the order of stepping."""
         parts = [self.rows(table) for table in TABLES]
         start = np.concatenate(
@@ -277,7 +275,7 @@ class Search:
         return Hits(ranks, int((lookup & self._names_used()).sum()), error)
 
     @cached_property
-    def _names(self) -> tuple[list[str], dict[int, npt.NDArray[np.int64]]]:
+    def _names(self) -> tuple[list[str], dict[int, Ints]]:
         """All distinct names, and by pool the position of each of its codes among them."""
         pool, codes = Pool(), {}
         for index in self._indices:

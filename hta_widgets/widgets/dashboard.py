@@ -20,13 +20,7 @@ from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import DashboardPart, OfflineData
 from hta_widgets.export.page_format import asset
-from hta_widgets.files import (
-    cache_folder,
-    code_stamp,
-    table_bytes,
-    write_table,
-    written_whole,
-)
+from hta_widgets.files import cache_folder, code_stamp, table_bytes, write_table, written_whole
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine

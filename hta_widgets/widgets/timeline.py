@@ -18,12 +18,7 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.view import (
-    MOST_UNFOLDED,
-    LinkedView,
-    State,
-    as_traces,
-)
+from hta_widgets.widgets.view import MOST_UNFOLDED, LinkedView, State, as_traces
 
 
 class Timeline(LinkedView):

@@ -34,11 +34,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.view import (
-    LinkedView,
-    known_or_loaded,
-    shown_window,
-)
+from hta_widgets.widgets.view import LinkedView, known_or_loaded, shown_window
 
 SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
