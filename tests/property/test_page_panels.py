@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from support import page_engine, recorded, small
+from support.brushes import BINS, EVERYTHING, IDS, brushes
 from support.page_engine import NO_STATE
 from support.random_job import write_job
 
@@ -14,16 +15,6 @@ import hta_widgets as hw
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.panels.catalog import panels as known_panels
-
-#: Those of jobs with devices.
-IDS = [
-    name
-    for name in known_panels()
-    if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))
-]
-EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
-BINS = 37
 
 #: Floats, as far as the order of sums may tell.
 agree = partial(page_engine.agree, rel=1e-9)
@@ -58,73 +49,10 @@ class Pair:
         return ours
 
 
-def brushes(rng, pair, *, count):
-    """Yield selections as a dashboard makes them: everything, single parts, parts together."""
-    traces, low, high = pair.traces, pair.low, pair.high
-    names = sorted({name for trace in traces.values() for name in trace.table.names.values})
-    work = [
-        name
-        for name in sorted(set().union(*(set(frame_names(trace)) for trace in traces.values())))
-        if name.isprintable()
-    ] or names[:1]
-    tracks = sorted({track.key for trace in traces.values() for track in trace.table.tracks})
-
-    def window():
-        start = rng.randrange(low - high // 20, high)
-        return {"start_ns": start, "end_ns": start + rng.choice((0, 1, high // 50, high // 3))}
-
-    def edge():
-        # Edges that coincide with edges of events.
-        trace = rng.choice(list(traces.values()))
-        if not len(trace):
-            return {}
-        starts = trace.table.start_ns + trace.shift_ns
-        start = int(rng.choice(starts.tolist()))
-        return {"start_ns": start, "end_ns": int(rng.choice([start, start + 1, high]))}
-
-    def ranks():
-        return {"ranks": rng.sample(traces.ranks, rng.randrange(1, len(traces) + 1))}
-
-    def clauses():
-        some = rng.sample(work, min(len(work), rng.randrange(1, 4)))
-        kinds = rng.sample(("compute", "communication", "memory", "cpu"), rng.randrange(1, 3))
-        rest = rng.choice(("dur_ns > 5000", "category != 'kernel'", "stream == 7 or dur_ns < 900"))
-        parts = {
-            f"name in {some!r}",
-            f"kind in {kinds!r}",
-        }
-        chosen = rng.sample(sorted(parts), rng.randrange(1, 3))
-        return {"query": " and ".join([*rng.sample([f"({rest})"], rng.randrange(2)), *chosen])}
-
-    def on_tracks():
-        some = rng.sample(tracks, min(len(tracks), 2))
-        return {"tracks": [key if rng.random() < 0.5 else [traces.ranks[0], key] for key in some]}
-
-    def ids():
-        rank = rng.choice(traces.ranks)
-        size = max(len(traces[rank]), 1)
-        return {"ids": [[rank, rng.randrange(size)] for _ in range(20)]}
-
-    makers = (window, window, edge, ranks, clauses, clauses, on_tracks, ids)
-    yield EVERYTHING
-    for maker in dict.fromkeys(makers):
-        yield {**EVERYTHING, **maker()}
-    for _ in range(count):
-        chosen = rng.sample(makers, rng.randrange(1, 4))
-        yield {**EVERYTHING, **{key: value for make in chosen for key, value in make().items()}}
-    yield {**EVERYTHING, "end_ns": rng.randrange(low, high), "query": "dur_ns >= 0"}
-
-
-def frame_names(trace):
-    """Names of device work."""
-    table = trace.table
-    return [table.names[code] for code in np.unique(table.name[table.kind < 3]).tolist()]
-
-
 def compared(pair, seed, count):
     rng = random.Random(seed)
     rows = dict.fromkeys(IDS, 0)
-    for number, selection in enumerate(brushes(rng, pair, count=count)):
+    for number, selection in enumerate(brushes(rng, pair.traces, count=count)):
         frames = pair.same(selection, top=rng.choice((None, 3)))
         for panel, frame in frames.items():
             rows[panel] += frame["rows"]

@@ -1,0 +1,121 @@
+"""Pages of small jobs, and what Python's analyses state of them, as vectors for the page's engine.
+
+Run ``python tests/support/panel_vectors.py`` after a change of the panels or of the page's format;
+a test checks that the file is what this writes.
+"""
+
+import base64
+import gzip
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+from support.brushes import BINS, IDS, brushes  # noqa: E402
+from support.random_job import write_job  # noqa: E402
+
+import hta_widgets as hw  # noqa: E402
+from hta_widgets.analysis.clusters import HEATMAP_METRICS  # noqa: E402
+from hta_widgets.demo.job import write_demo  # noqa: E402
+from hta_widgets.export.page import embed, job_document  # noqa: E402
+from hta_widgets.export.page_format import ascii_json  # noqa: E402
+from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
+
+PATH = ROOT / "tests/vectors/panels.json"
+TOP = 4
+DOCUMENT = ("scene", "names", "shorts", "short_of", "categories", "ranks", "collectives", "phases")
+SCENE = ("kinds", "ranks", "range", "part")
+
+
+def _demo(folder: Path) -> None:
+    write_demo(folder, ranks=3, steps=2, events_per_step=150, straggler=1)
+
+
+def _random(seed: int, ranks: int, folder: Path) -> None:
+    write_job(folder, seed, ranks=ranks, events=60, calls=10)
+
+
+JOBS = {
+    "demo": _demo,
+    "random 2": lambda folder: _random(2, 3, folder),
+    "random 5": lambda folder: _random(5, 2, folder),
+}
+
+
+def _case(name: str, folder: Path) -> dict[str, Any]:
+    """Return a job's page, selections, and the answers of Python's engine."""
+    traces = hw.load(folder, progress=False, cache=False)
+    engine = PanelEngine(traces)
+    rng = random.Random(name)
+    low, high = int(traces.start_ns), int(traces.end_ns)
+    metrics = sorted(HEATMAP_METRICS)
+    asked = []
+    for number, selection in enumerate(brushes(rng, traces, count=8)):
+        given = {key: value for key, value in selection.items() if value is not None}
+        frames = {"panels": IDS, "selection": given, "top": TOP}
+        start = rng.randrange(low, (low + high) // 2)
+        heatmap = {
+            "metric": metrics[number % len(metrics)],
+            "selection": given,
+            "start": start,
+            "end": rng.randrange(start + BINS, high + BINS),
+            "bins": BINS,
+        }
+        reply, buffer = engine.answer({"op": "heatmap", **heatmap})
+        asked.append(
+            {
+                "selection": given,
+                "panels": engine.answer({"op": "panels", **frames})[0]["panels"],
+                "heatmap": {
+                    **{key: heatmap[key] for key in ("metric", "start", "end")},
+                    "reply": reply,
+                    "values": np.frombuffer(buffer, "<f8").astype(int).tolist(),
+                },
+            }
+        )
+    return {"name": name, **_page(TileEngine(traces)), "asked": asked}
+
+
+def _page(engine: TileEngine) -> dict[str, Any]:
+    """Return the parts of a saved page that panels are computed from."""
+    embedded = embed(engine, engine.scene(), {}, 1e8)
+    document = json.loads(ascii_json(job_document(engine, embedded, {})))
+    document = {name: document[name] for name in DOCUMENT}
+    document["scene"] = {name: document["scene"].get(name) for name in SCENE}
+    blocks = [block for block in embedded.blocks if not block.name.startswith("args-")]
+    return {"document": document, "blocks": {block.name: block.text for block in blocks}}
+
+
+def vectors() -> dict[str, Any]:
+    """Return the file's content."""
+    cases = []
+    for name, write in JOBS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder))
+            cases.append(_case(name, Path(folder)))
+    return json.loads(json.dumps({"bins": BINS, "top": TOP, "cases": cases}))
+
+
+def unpacked(document: dict[str, Any]) -> dict[str, Any]:
+    """Return vectors with the bytes of blocks, which compressors pack differently."""
+    for case in document["cases"]:
+        for name, text in case["blocks"].items():
+            case["blocks"][name] = gzip.decompress(base64.b64decode(text))
+    return document
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """Return JSON with one request per line."""
+    text = json.dumps(document, ensure_ascii=True, separators=(",", ":"))
+    return text.replace('},{"selection"', '},\n{"selection"') + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(text_of(vectors()), encoding="utf-8")
