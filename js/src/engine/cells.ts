@@ -1,7 +1,7 @@
 /** One indexed lane: cells at any zoom, their cover and counts. */
 
 import { countBelow, walkBelow } from "./columns";
-import { type Cover, pieceAt, Spans } from "./spans";
+import { pieceAt, Spans } from "./spans";
 
 const BLOCK = 64;
 export const NO_KIND = 255;
@@ -162,11 +162,6 @@ function blockMaxima(durs: Float64Array): Float64Array {
     if (durs[i]! > out[block]!) out[block] = durs[i]!;
   }
   return out;
-}
-
-/** Union of intervals given in order of their starts, as a cover alone. */
-export function coverOf(starts: Float64Array, durs: Float64Array): Cover {
-  return Spans.of(starts, durs).cover;
 }
 
 // Tiles: cells of a lane as they travel.

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/lateness.json";
 import {
-  beyond,
   delaysOf,
   lateness,
   type Part,
@@ -12,6 +11,7 @@ import {
   waitsWithoutTransfers,
 } from "./collectives";
 import { Cover } from "./spans";
+import { Sweep } from "./sweep";
 
 type Piece = [start: number, dur: number, id: number];
 type Field = "start" | "dur" | "wait" | "late" | "imposed" | "last_alone";
@@ -66,8 +66,9 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
 
   const figures = ranks.map((rank) => {
     const part = partOf(rank);
-    const exposed = beyond(waitedOf(part), coverOf(rank.compute));
-    return new RankLateness(rank.rank, part, (time) => exposed.before(time), false);
+    const sweep = Sweep.of([waitedOf(part), coverOf(rank.compute)]);
+    const exposed = (from: number, to: number): number => sweep.within(from, to)[1]!;
+    return new RankLateness(rank.rank, part, exposed, false);
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
@@ -81,7 +82,7 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
 
 test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
   const part = partOf(cases[0]!.ranks[0]!);
-  const coarse = new RankLateness(4, part, (time) => time / 3, true);
+  const coarse = new RankLateness(4, part, (from, to) => (to - from) / 3, true);
   expect(lateness([coarse], 0, 100, { late: [], note: "" })).toMatchObject({
     exposed_wait: [33],
     approximate: [4],

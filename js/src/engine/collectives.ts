@@ -308,17 +308,6 @@ export function waitedOf(part: Part): Cover {
   return Spans.of(start, dur).cover;
 }
 
-/** Time covered by the first set and not by the second. */
-export function beyond(cover: Cover, other: Cover): Cover {
-  const starts: number[] = [];
-  const ends: number[] = [];
-  cover.eachBeyond(other, (start, end) => {
-    starts.push(start);
-    ends.push(end);
-  });
-  return Cover.of(Float64Array.from(starts), Float64Array.from(ends));
-}
-
 function transfersOf({ start, dur, wait }: Part): Cover {
   const moved = inOrder(
     start.map((time, i) => time + wait[i]!),
@@ -347,11 +336,11 @@ export class RankLateness {
   /** Cover by late ranks; these rarely change with the window. */
   private readonly waitedFor = new Map<string, Cover>();
 
-  /** `exposed`: its wait that is not under compute, before any instant. */
+  /** `exposed`: its wait that is not under compute, within a window. */
   constructor(
     readonly rank: number,
     private readonly part: Part,
-    private readonly exposed: (time: number) => number,
+    private readonly exposed: (from: number, to: number) => number,
     /** Whether exposed time within a cell of an overview is a mean. */
     readonly approximate: boolean,
   ) {
@@ -368,7 +357,7 @@ export class RankLateness {
       out.imposed += imposed[i]!;
     }
     out.wait = this.waited.within(from, to);
-    out.exposed_wait = this.exposed(to) - this.exposed(from);
+    out.exposed_wait = this.exposed(from, to);
     if (this.approximate) out.exposed_wait = Math.round(out.exposed_wait);
     return out;
   }

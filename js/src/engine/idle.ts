@@ -1,10 +1,11 @@
-/** Causes of a device's idle gaps, and launches of kernels. */
+/** Causes of a device's idle gaps. */
 
 import { CAUSES } from "../facts/panels";
-import { busyTimes, ofAllTimes, type Part, spanOf, type Work } from "./busy";
-import { countBelow, countUpTo, type Pacer, positions } from "./columns";
-import type { PanelRank } from "./panel_rank";
+import { countBelow, countUpTo } from "./columns";
+import { deviceTimes, spanOf } from "./device";
+import { isChosen, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
 import { Cover } from "./spans";
+import { Sweep } from "./sweep";
 
 /**
  * The first entries are a thread's activities before it launches; the earlier entry has priority.
@@ -32,10 +33,11 @@ interface Idle {
 }
 
 export function idle(part: Part): Idle {
-  const { rank } = part;
-  const gaps =
-    part.mask === null ? rank.gaps : rank.once("gaps", ofAllTimes(part), (all) => new Gaps(all));
-  return rank.once("idle", part, (one) => withBeyond(one, gaps.within(one)));
+  return part.rank.once("idle", part, (one) => withBeyond(one, gapsOf(one).within(one)));
+}
+
+export function gapsOf(part: Part): Gaps {
+  return part.rank.once("gaps", ofAllTimes(part), (all) => new Gaps(all));
 }
 
 /**
@@ -43,7 +45,7 @@ export function idle(part: Part): Idle {
  */
 function withBeyond(part: Part, found: Idle): Idle {
   const [low, high] = spanOf(part) ?? [0, 0];
-  const { start, end } = busyTimes(ofAllTimes(part));
+  const { start, end } = deviceTimes(ofAllTimes(part));
   const first = Math.min(start, high);
   for (const time of [first - low, high - Math.max(end, low, first)]) {
     if (!(time > 0)) continue;
@@ -54,7 +56,7 @@ function withBeyond(part: Part, found: Idle): Idle {
 }
 
 /** All gaps between chosen work of a rank, added up once: any window is a few look-ups. */
-export class Gaps {
+class Gaps {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
   /** The work that ends each gap. */
@@ -68,7 +70,7 @@ export class Gaps {
   /** Build the gaps of a part whose window is open. */
   constructor(part: Part) {
     this.rank = part.rank;
-    this.host = hostTime(part.rank);
+    this.host = this.rank.once("host", this.rank.all, ({ rank }) => new HostTime(rank));
     const size = CAUSES.length;
     // Each gap ends with the start of other work.
     const most = part.rank.work.row.length + 1;
@@ -132,7 +134,7 @@ export class Gaps {
     const left = clamped(returned, began, end);
     if (began > start) {
       const spent = this.host.between(call[next]!, start, began);
-      spent.forEach((time, activity) => put(activity, time));
+      spent.subarray(1).forEach((time, activity) => put(activity, time));
       put(NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
     }
     put(CALL, left - began);
@@ -143,12 +145,10 @@ export class Gaps {
 }
 
 /** Look at all gaps between chosen work one after the other: start, end and the work that ends it. */
-function walk(
-  { rank, mask }: Part,
-  heard: (start: number, end: number, next: number) => void,
-): void {
+function walk(part: Part, heard: (start: number, end: number, next: number) => void): void {
+  const { rank } = part;
   const { work } = rank;
-  const member = (i: number): boolean => mask === null || mask[work.row[i]!] === 1;
+  const member = (i: number): boolean => isChosen(part, work.row[i]!);
   let reached = -Infinity;
   let latest = -Infinity;
   for (let i = 0; i < work.row.length; i += 1) {
@@ -185,8 +185,8 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
 
 /** Activities of the threads that launch work. */
 class HostTime {
-  /** Covers by thread. Each level adds its own activities to the level before; the last has all. */
-  private readonly levels = new Map<string, Cover[]>();
+  /** By thread: time of its own activities, and of those of all threads while it has none. */
+  private readonly activities = new Map<string, Sweep>();
   /** Calls that launch the first work of their thread after a stream was made to wait. */
   private readonly behind = new Set<number>();
 
@@ -228,11 +228,7 @@ class HostTime {
       );
     const shared = all.map(covered);
     for (const [thread, lists] of rows) {
-      const levels: Cover[] = [];
-      for (const cover of [...lists.map(covered), ...shared]) {
-        levels.push(levels.length === 0 ? cover : levels.at(-1)!.with(cover));
-      }
-      this.levels.set(thread, levels);
+      this.activities.set(thread, Sweep.of([...lists.map(covered), ...shared], firstActivity));
     }
     for (const [thread, some] of waitsOf) {
       const own = callsOf.get(thread)!;
@@ -271,21 +267,19 @@ class HostTime {
     );
   }
 
-  /** Time that the thread of a call spends in each activity between two instants. */
-  between(call: number, start: number, end: number): number[] {
-    const spent = new Array<number>(ACTIVITIES).fill(0);
-    let below = 0;
-    this.levels.get(this.threadOf(call))?.forEach((cover, level) => {
-      const reached = cover.within(start, end);
-      spent[level % ACTIVITIES]! += reached - below;
-      below = reached;
-    });
-    return spent;
+  /** Time that the thread of a call spends in each activity, counted from 1, in a window. */
+  between(call: number, start: number, end: number): Float64Array {
+    return this.activities.get(this.threadOf(call))!.within(start, end);
   }
 
   isBehindWait(call: number): boolean {
     return this.behind.has(call);
   }
+}
+
+/** The activity of the first cover of a set, counted from 1; 0 for none. */
+function firstActivity(set: number): number {
+  return set === 0 ? 0 : ((31 - Math.clz32(set & -set)) % ACTIVITIES) + 1;
 }
 
 function fourLists(): number[][] {
@@ -298,186 +292,7 @@ function put(lists: Map<string, number[]>, key: string, value: number): void {
   else known.push(value);
 }
 
-const KNOWN = new WeakMap<PanelRank, HostTime>();
-
-function hostTime(rank: PanelRank): HostTime {
-  let found = KNOWN.get(rank);
-  if (found === undefined) {
-    found = new HostTime(rank);
-    KNOWN.set(rank, found);
-  }
-  return found;
-}
-
 /** Clip as numpy does: the upper edge wins. */
 function clamped(value: number, low: number, high: number): number {
   return Math.min(Math.max(value, low), high);
-}
-
-// Number of launched operations that wait on each stream of a rank: every change of every queue.
-
-/** Figures of one stream's queue. */
-interface Queue {
-  stream: number;
-  /** Changes within the window, and the longest after one of them. */
-  count: number;
-  max: number | null;
-  mean: number | null;
-  span: number;
-}
-
-interface Queues {
-  queues: Queue[];
-  /** Work that was launched. */
-  launched: number;
-}
-
-/** Changes of one stream by time; at the same instant, work enters before other work leaves. */
-class Changes {
-  readonly time: Float64Array;
-  /** Row of the work behind each change. */
-  private readonly row: Int32Array;
-  /** 1 if work enters the queue, -1 if it leaves. */
-  private readonly step: Int8Array;
-  /** After each change. */
-  private readonly length: Int32Array;
-  /** Length times time before each change. */
-  private readonly area: Float64Array;
-
-  /** `own`: places of the stream's work. */
-  constructor(
-    readonly stream: number,
-    work: Work,
-    own: Int32Array,
-  ) {
-    const size = 2 * own.length;
-    this.time = new Float64Array(size);
-    this.row = new Int32Array(size);
-    this.step = new Int8Array(size);
-    this.length = new Int32Array(size);
-    this.area = new Float64Array(size);
-    const enters = new Float64Array(own.length);
-    const leaves = new Float64Array(own.length);
-    for (let k = 0; k < own.length; k += 1) {
-      const [called, started] = [work.callStart[own[k]!]!, work.start[own[k]!]!];
-      enters[k] = called;
-      leaves[k] = called > started ? called : started;
-    }
-    const [entering, leaving] = [orderOf(enters), orderOf(leaves)];
-    let [a, b, length, before, area] = [0, 0, 0, 0, 0];
-    for (let at = 0; at < size; at += 1) {
-      const k = a < own.length ? entering[a]! : -1;
-      const isEntry = k >= 0 && enters[k]! <= leaves[leaving[b]!]!;
-      const of = isEntry ? k : leaving[b]!;
-      const time = isEntry ? enters[of]! : leaves[of]!;
-      if (at > 0) area += length * (time - before);
-      before = time;
-      length += isEntry ? 1 : -1;
-      this.time[at] = time;
-      this.row[at] = work.row[own[of]!]!;
-      this.step[at] = isEntry ? 1 : -1;
-      this.area[at] = area;
-      this.length[at] = length;
-      if (isEntry) a += 1;
-      else b += 1;
-    }
-  }
-
-  get launched(): number {
-    return this.time.length / 2;
-  }
-
-  /** Figures of all its work. */
-  within(low: number, high: number): Queue {
-    const { time, length, stream } = this;
-    const first = countBelow(time, low);
-    const last = Math.max(countBelow(time, high), first);
-    let max = -Infinity;
-    for (let at = first; at < last; at += 1) if (length[at]! > max) max = length[at]!;
-    const from = Math.max(low, time[0]!);
-    const to = Math.min(high, time[time.length - 1]!);
-    const span = Math.max(to - from, 0);
-    return {
-      stream,
-      count: last - first,
-      max: last > first ? max : null,
-      mean: span > 0 ? (this.areaBefore(to) - this.areaBefore(from)) / span : null,
-      span,
-    };
-  }
-
-  private areaBefore(time: number): number {
-    const at = Math.max(countUpTo(this.time, time) - 1, 0);
-    return this.area[at]! + this.length[at]! * (time - this.time[at]!);
-  }
-
-  /** Figures of the chosen work only; null if there is none. */
-  ofChosen(mask: Uint8Array, low: number, high: number): { queue: Queue; launched: number } | null {
-    const { time, row, step, stream } = this;
-    let [count, max, area, span, changes, length, since] = [0, -Infinity, 0, 0, 0, 0, 0];
-    for (let at = 0; at < time.length; at += 1) {
-      if (mask[row[at]!] === 0) continue;
-      const now = time[at]!;
-      if (changes > 0) {
-        const held = (now < high ? now : high) - (since > low ? since : low);
-        if (held > 0) {
-          area += length * held;
-          span += held;
-        }
-      }
-      changes += 1;
-      length += step[at]!;
-      since = now;
-      if (now >= low && now < high) {
-        count += 1;
-        if (length > max) max = length;
-      }
-    }
-    if (changes === 0) return null;
-    const mean = span > 0 ? area / span : null;
-    const queue = { stream, count, max: count > 0 ? max : null, mean, span };
-    return { queue, launched: changes / 2 };
-  }
-}
-
-export class Launched {
-  private constructor(private readonly streams: readonly Changes[]) {}
-
-  static async of(work: Work, pacer: Pacer): Promise<Launched> {
-    const all = new Set<number>();
-    for (let i = 0; i < work.row.length; i += 1) if (work.call[i]! >= 0) all.add(work.stream[i]!);
-    const made: Changes[] = [];
-    for (const stream of [...all].sort((a, b) => a - b)) {
-      await pacer.rest();
-      const isOwn = (i: number): boolean => work.stream[i] === stream && work.call[i]! >= 0;
-      made.push(new Changes(stream, work, positions(work.row.length, isOwn)));
-    }
-    return new Launched(made);
-  }
-
-  /** Figures of all streams in the window, of queues at all times. */
-  within({ mask, low, high }: Part): Queues {
-    if (mask === null) {
-      return {
-        queues: this.streams.map((one) => one.within(low, high)),
-        launched: this.streams.reduce((sum, { launched }) => sum + launched, 0),
-      };
-    }
-    const found = this.streams.flatMap((one) => one.ofChosen(mask, low, high) ?? []);
-    return {
-      queues: found.map(({ queue }) => queue),
-      launched: found.reduce((sum, { launched }) => sum + launched, 0),
-    };
-  }
-}
-
-/** Places by value; they nearly always are in order. */
-function orderOf(values: Float64Array): Int32Array {
-  const order = new Int32Array(values.length);
-  let isSorted = true;
-  for (let k = 0; k < values.length; k += 1) {
-    order[k] = k;
-    if (k > 0 && values[k]! < values[k - 1]!) isSorted = false;
-  }
-  return isSorted ? order : order.sort((a, b) => values[a]! - values[b]! || a - b);
 }

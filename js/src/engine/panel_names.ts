@@ -1,11 +1,11 @@
 /** Frames of panels with one row per name: kernels, durations, operators. */
 
 import type { PanelFrame } from "../protocol/source";
-import { around, BUSY, COMMUNICATION, overlaps, type Part, prelaunchedNote, waiting } from "./busy";
 import type { Names } from "./columns";
-import { operatorSums } from "./operators";
-import { matchedKinds, NO_KERNELS } from "./panel_rank";
-import { type Columns, frameOf } from "./panel_rows";
+import { kernelSums, prelaunchedNote, waitsByName } from "./device";
+import { type Columns, frameOf, matchedKinds, NO_KERNELS } from "./frames";
+import { operatorsOf, operatorSums } from "./operators";
+import { BUSY, COMMUNICATION, type Part } from "./panel_rank";
 
 /** Min number of ranks for which outliers are reported. */
 const LEAST_RANKS = 3;
@@ -72,7 +72,7 @@ export function kernelDurations(parts: readonly Part[], names: Names, top: numbe
     min_ns: of.map(({ min }) => min),
     max_ns: of.map(({ max }) => max),
   };
-  return aboutKernels(parts, columns, { total: all.length });
+  return aboutKernels(parts, all, columns, { total: all.length });
 }
 
 export function kernels(parts: readonly Part[], names: Names, top: number): PanelFrame {
@@ -97,20 +97,17 @@ export function kernels(parts: readonly Part[], names: Names, top: number): Pane
     odd_ratio: odd.map((one) => one?.ratio ?? null),
   };
   const rest = all.slice(top).reduce((sum, one) => sum + one.sum, 0);
-  return aboutKernels(parts, columns, { total: all.length, rest_ns: rest });
+  return aboutKernels(parts, all, columns, { total: all.length, rest_ns: rest });
 }
 
 function aboutKernels(
   parts: readonly Part[],
+  all: readonly Kernel[],
   columns: Columns,
   attrs: Record<string, unknown>,
 ): PanelFrame {
   const counts = new Array<number>(BUSY).fill(0);
-  for (const part of parts) {
-    countsOfKinds(part.rank.kernels, kernelSums(part)).forEach(
-      (count, kind) => (counts[kind] = counts[kind]! + count),
-    );
-  }
+  for (const { kind, count } of all) counts[kind] = counts[kind]! + count;
   const note = counts.some((count) => count > 0) ? prelaunchedNote(parts) : NO_KERNELS;
   return frameOf(columns, { matched: matchedKinds(counts), ...attrs }, note);
 }
@@ -140,7 +137,7 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
   let any = false;
   for (const part of parts) {
     const sums = operatorSums(part);
-    const { names: own, row } = part.rank.operators;
+    const { names: own, row } = operatorsOf(part);
     any ||= row.length > 0;
     matched.device_work += sums.work;
     matched.linked += sums.linked;
@@ -202,60 +199,4 @@ export function byCodePoints(a: string, b: string): number {
 /** A surrogate of a character beyond U+FFFF sorts after all other characters. */
 function isHalf(code: number): boolean {
   return code >= 0xd800 && code <= 0xdfff;
-}
-
-// Kernels of one rank, added up by name.
-
-/** By place in the rank's `kernels`. */
-interface KernelSums {
-  count: Float64Array;
-  sum: Float64Array;
-  min: Float64Array;
-  max: Float64Array;
-}
-
-function kernelSums(part: Part): KernelSums {
-  return part.rank.once("kernels", part, ({ rank, mask, low, high }) => {
-    const { work, kernels } = rank;
-    const [first, last] = around(work, part);
-    const count = new Float64Array(kernels.length);
-    const sum = new Float64Array(kernels.length);
-    const min = new Float64Array(kernels.length).fill(Infinity);
-    const max = new Float64Array(kernels.length);
-    for (let i = first; i < last; i += 1) {
-      if (mask !== null && mask[work.row[i]!] === 0) continue;
-      let [start, end] = [work.start[i]!, work.end[i]!];
-      if (!overlaps(start, end, low)) continue;
-      if (start < low) start = low;
-      if (end > high) end = high;
-      const time = end - start;
-      const kernel = work.kernel[i]!;
-      count[kernel] = count[kernel]! + 1;
-      sum[kernel] = sum[kernel]! + time;
-      if (time < min[kernel]!) min[kernel] = time;
-      if (time > max[kernel]!) max[kernel] = time;
-    }
-    return { count, sum, min, max };
-  });
-}
-
-/** Time that the rank waits in communication, by position in the job's names. */
-function waitsByName(part: Part): Map<number, number> {
-  return part.rank.once("waits by name", part, () => {
-    const { rank: own, matched } = part.rank;
-    const found = new Map<number, number>();
-    const { entry, begin, until } = waiting(part);
-    for (let i = 0; i < entry.length; i += 1) {
-      const [name] = own.typeOf(own.events, matched.id[entry[i]!]!);
-      found.set(name, (found.get(name) ?? 0) + until[i]! - begin[i]!);
-    }
-    return found;
-  });
-}
-
-/** Number of members of each kind of device work. */
-function countsOfKinds(kernels: readonly { kind: number }[], sums: KernelSums): number[] {
-  const counts = new Array<number>(BUSY).fill(0);
-  kernels.forEach(({ kind }, at) => (counts[kind] = counts[kind]! + sums.count[at]!));
-  return counts;
 }

@@ -1,49 +1,38 @@
 /** Frames of panels with rows per rank: breakdown, overlap, idle, queue, steps. */
 
 import { CAUSES } from "../facts/panels";
-import type { PanelFrame, Value } from "../protocol/source";
+import type { PanelFrame } from "../protocol/source";
+import { positions } from "./columns";
 import {
-  BUSY,
-  busyTimes,
-  exactly,
+  COMMUNICATION,
+  COMPUTE,
+  deviceTimes,
   exposedWait,
-  ofAllTimes,
+  MEMORY,
   overlap,
-  type Part,
   prelaunchedNote,
   spanOf,
-} from "./busy";
+  WORK,
+} from "./device";
 import type { PhasesHeader } from "./document";
-import { idle } from "./idle";
 import {
+  blank,
+  type Columns,
+  frameOf,
   matchedKinds,
   NO_LAUNCHES,
-  type PanelRank,
+  put,
   STILL_QUEUES,
   withoutCommunication,
   withoutSteps,
   withoutWork,
-} from "./panel_rank";
+} from "./frames";
+import { idle } from "./idle";
+import { BUSY, isChosen, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
+import { queuesIn } from "./queues";
+import { timeOf } from "./sweep";
 
 const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
-const ALL = 7;
-
-export type Columns = Record<string, Value[]>;
-
-export function frameOf(columns: Columns, attrs: Record<string, unknown>, note = ""): PanelFrame {
-  const rows = Object.values(columns)[0]?.length ?? 0;
-  const said = note !== "" ? note : rows === 0 ? "no events match" : "";
-  return { rows, columns, attrs: said === "" ? attrs : { ...attrs, note: said } };
-}
-
-/** An empty column of each name. */
-function blank(...names: string[]): Columns {
-  return Object.fromEntries(names.map((name) => [name, []]));
-}
-
-function put(columns: Columns, row: Record<string, Value>): void {
-  for (const [name, value] of Object.entries(row)) columns[name]!.push(value);
-}
 
 function numbersOf(parts: readonly Part[]): number[] {
   return parts.map(({ rank }) => rank.number);
@@ -52,7 +41,7 @@ function numbersOf(parts: readonly Part[]): number[] {
 function countsOf(parts: readonly Part[]): number[] {
   const counts = new Array<number>(BUSY).fill(0);
   for (const part of parts) {
-    busyTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
+    deviceTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
   }
   return counts;
 }
@@ -79,8 +68,8 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
   const [at, without] = working(parts);
   for (const part of at) {
     const [start, end] = spanOf(part)!;
-    const { unions } = busyTimes(part);
-    const [span, busy, compute, either] = [end - start, unions[ALL]!, unions[1]!, unions[3]!];
+    const { times } = deviceTimes(part);
+    const [span, busy, compute] = [end - start, timeOf(times, WORK), timeOf(times, COMPUTE)];
     put(columns, {
       rank: part.rank.number,
       span_ns: span,
@@ -88,9 +77,9 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
       compute_ns: compute,
       non_compute_ns: busy - compute,
       busy_ns: busy,
-      communication_ns: unions[2]!,
-      exposed_communication_ns: either - compute,
-      exposed_memory_ns: busy - either,
+      communication_ns: timeOf(times, COMMUNICATION),
+      exposed_communication_ns: timeOf(times, COMMUNICATION, COMPUTE),
+      exposed_memory_ns: timeOf(times, MEMORY, COMPUTE | COMMUNICATION),
       exposed_wait_ns: exposedWait(part),
     });
   }
@@ -150,7 +139,7 @@ export function queues(parts: readonly Part[]): PanelFrame {
   const columns = blank("rank", "stream", "count", "time_weighted_mean", "max", "span_ns");
   let launched = 0;
   for (const part of parts) {
-    const found = part.rank.once("queue", part, (one) => one.rank.launched.within(one));
+    const found = part.rank.once("queues", part, queuesIn);
     launched += found.launched;
     for (const { stream, count, mean, max, span } of found.queues) {
       put(columns, {
@@ -172,12 +161,13 @@ export function queues(parts: readonly Part[]): PanelFrame {
 }
 
 export function kernelTypes(parts: readonly Part[]): PanelFrame {
-  const times = new Float64Array(ALL + 1);
+  const times = new Float64Array(WORK + 1);
   for (const part of parts) {
-    exactly(busyTimes(part).unions).forEach((time, set) => {
-      if (set > 0) times[set] = times[set]! + time;
+    deviceTimes(part).times.forEach((time, state) => {
+      times[state & WORK] = times[state & WORK]! + time;
     });
   }
+  times[0] = 0;
   const whole = times.reduce((sum, time) => sum + time, 0);
   const sets = Array.from(times.keys()).filter((set) => times[set]! !== 0);
   sets.sort((a, b) => times[b]! - times[a]! || a - b);
@@ -245,7 +235,7 @@ function stepRows(parts: readonly Part[], phases: PhasesHeader): StepRows {
   let unselected = 0;
   for (const part of parts) {
     const own = added(
-      hostSteps(part.rank).filter(({ row }) => chosen(part, row)),
+      hostSteps(part.rank).filter(({ row }) => isChosen(part, row)),
       part,
       0,
     );
@@ -260,7 +250,7 @@ function stepRows(parts: readonly Part[], phases: PhasesHeader): StepRows {
     const own: Spent[][] = phases.names.map(() => []);
     const rows = Array.from(row, (one, i) => ({ row: one, number: step[i]!, phase: phase[i]! }));
     for (let at = 0; at < own.length; at += 1) {
-      const mine = rows.filter((one) => one.phase === at && chosen(part, one.row));
+      const mine = rows.filter((one) => one.phase === at && isChosen(part, one.row));
       own[at] = summed(mine, part, at + 1).sort((a, b) => a.step - b.step);
     }
     return own.flat();
@@ -296,10 +286,6 @@ interface Spent {
   dur: number;
   /** Whether the step is within the window: only such steps are compared. */
   whole: boolean;
-}
-
-function chosen({ mask }: Part, row: number): boolean {
-  return mask === null || mask[row] === 1;
 }
 
 function clipped({ rank, low, high }: Part, row: number): [start: number, end: number] {
@@ -373,28 +359,19 @@ function deviations(rows: readonly Spent[]): (number | null)[] {
   });
 }
 
-const KNOWN = new WeakMap<PanelRank, StepRow[]>();
-
 /** The host's ranges that are steps, by start. */
 function hostSteps(rank: PanelRank): StepRow[] {
-  let found = KNOWN.get(rank);
-  if (found === undefined) {
-    found = [];
-    const { type } = rank.rank.events;
-    const streams = rank.rank.streams();
-    const numbers = rank.rank.header.types.map(([name]) => {
-      const match = STEP.exec(rank.names.full(name));
+  return rank.once("steps", rank.all, ({ rank: { names, rank: own } }) => {
+    const { type } = own.events;
+    const streams = own.streams();
+    const numbers = own.header.types.map(([name]) => {
+      const match = STEP.exec(names.full(name));
       return match === null ? -1 : Number(match[1]);
     });
-    if (numbers.some((number) => number >= 0)) {
-      for (let row = 0; row < type.length; row += 1) {
-        const number = numbers[type[row]!]!;
-        if (number >= 0 && streams[row]! < 0) found.push({ row, number });
-      }
-    }
-    KNOWN.set(rank, found);
-  }
-  return found;
+    if (numbers.every((number) => number < 0)) return [];
+    const rows = positions(type.length, (row) => numbers[type[row]!]! >= 0 && streams[row]! < 0);
+    return Array.from(rows, (row) => ({ row, number: numbers[type[row]!]! }));
+  });
 }
 
 function sum(rows: readonly Spent[]): number {

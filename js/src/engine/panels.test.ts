@@ -1,51 +1,49 @@
 import { describe, expect, test } from "vitest";
-import {
-  binEdges,
-  BusyIndex,
-  busyTimes,
-  Counted,
-  exactly,
-  overlap,
-  type Part,
-  reachOf,
-  spanOf,
-  type Work,
-} from "./busy";
-import { Pacer } from "./columns";
-import { Gaps, idle, Launched } from "./idle";
+import { binEdges, deviceTimes, overlap, spanOf } from "./device";
+import { idle } from "./idle";
 import { byCodePoints } from "./panel_names";
-import { PanelRank } from "./panel_rank";
+import { PanelRank, type Part } from "./panel_rank";
+import { queuesIn } from "./queues";
+import { timeOf } from "./sweep";
 
 type Event = [start: number, end: number, kind: number, callStart?: number, callEnd?: number];
+const CPU = 4;
 
-/** Work by start; with a call given, the call launches the work. */
-function workOf(events: readonly Event[]): Work {
-  const column = (of: (event: Event) => number): Float64Array => Float64Array.from(events, of);
-  const end = column(([, to]) => to);
-  return {
-    row: Int32Array.from(events.keys()),
-    start: column(([from]) => from),
-    end,
-    reach: reachOf(end),
-    kind: Uint8Array.from(events, ([, , kind]) => kind),
-    kernel: new Int32Array(events.length),
-    call: Int32Array.from(events, ([, , , call], i) => (call === undefined ? -1 : 1000 + i)),
-    callStart: column(([, , , call]) => call ?? Infinity),
-    callEnd: column(([, , , , returned]) => returned ?? Infinity),
-    stream: new Int32Array(events.length).fill(7),
+/** A rank that has only this device work, by start, and the calls that launch it. */
+function rankOf(events: readonly Event[]): PanelRank {
+  const rows: { start: number; end: number; kind: number; of: number }[] = [];
+  events.forEach(([start, end, kind, callStart, callEnd], of) => {
+    rows.push({ start, end, kind, of });
+    if (callStart !== undefined) rows.push({ start: callStart, end: callEnd!, kind: CPU, of });
+  });
+  rows.sort((a, b) => a.start - b.start);
+  const launches = rows.map(({ kind, of }) =>
+    kind === CPU ? -1 : rows.findIndex((row) => row.kind === CPU && row.of === of),
+  );
+  const rank = {
+    number: 0,
+    events: {
+      type: Int32Array.from(rows, ({ kind }) => kind),
+      start: Float64Array.from(rows, ({ start }) => start),
+      dur: Float64Array.from(rows, ({ start, end }) => end - start),
+      lane: new Int32Array(rows.length),
+    },
+    header: { types: [0, 1, 2, 3, 4].map((kind) => [0, 0, kind]), host_collectives: [] },
+    trackAt: () => null,
+    streams: () => rows.map(({ kind }) => (kind === CPU ? -1 : 7)),
+    launches: () => launches,
   };
+  const names = { full: () => "", category: () => "", kind: () => "" };
+  const matched = { id: [], start: new Float64Array(0), wait: new Float64Array(0) };
+  return new PanelRank(rank as never, names as never, { part: () => matched } as never);
 }
 
-/** Build a rank that has only this device work, launched by no recorded calls. */
-async function rankOf(events: readonly Event[]): Promise<PanelRank> {
-  const none = { type: [], start: [], dur: [], lane: [] };
-  const own = { number: 0, events: none, header: { types: [] } };
-  const rank = { ...own, trackAt: () => null, streams: () => [] };
-  const made = new PanelRank(rank as never, null as never, null as never);
-  made.work = workOf(events);
-  made.busy = await BusyIndex.of(made.work, new Pacer());
-  made.gaps = new Gaps(part(made, -Infinity, Infinity));
-  return made;
+/** A window of a rank with all events, or with some of its work. */
+function part(rank: PanelRank, low: number, high: number, chosen: number[] | null = null): Part {
+  if (chosen === null) return { ...rank.all, low, high };
+  const mask = new Uint8Array(rank.rank.events.start.length);
+  for (const at of chosen) mask[rank.work.row[at]!] = 1;
+  return { rank, mask, low, high, key: String(chosen) };
 }
 
 const EVENTS: Event[] = [
@@ -59,61 +57,16 @@ const EVENTS: Event[] = [
   [70, 70, 0],
 ];
 
-function part(rank: PanelRank, low: number, high: number, rows: number[] | null = null): Part {
-  const mask = rows === null ? null : Uint8Array.from(EVENTS, (_, i) => Number(rows.includes(i)));
-  return { rank, mask, low, high, key: rows === null ? "" : String(rows) };
-}
-
-const ALL = EVENTS.map((_, i) => i);
-const WINDOWS: [number, number][] = [
-  [-Infinity, Infinity],
-  [0, 70],
-  [0, 71],
-  [7, 33],
-  [10, 30],
-  [20, 30],
-  [20, 31],
-  [30, 30],
-  [30, 31],
-  [41, 44],
-  [44, 58],
-  [45, 46],
-  [56, Infinity],
-  [-Infinity, 5],
-  [60, 71],
-];
-
-describe.each(WINDOWS)("the window from %d to %d", (low, high) => {
-  test("is the same looked up as walked through", async () => {
-    const rank = await rankOf(EVENTS);
-    expect(busyTimes(part(rank, low, high))).toEqual(busyTimes(part(rank, low, high, ALL)));
-    expect(idle(part(rank, low, high))).toEqual(idle(part(rank, low, high, ALL)));
-  });
-
-  test("has the events that overlap it", () => {
-    const [start, end] = [0, 1].map((k) => Float64Array.from(EVENTS, (one) => one[k]!));
-    const counted = new Counted(start!, end!, reachOf(end!));
-    const inside = EVENTS.filter(
-      ([from, to]) => low < high && from < high && (to > low || from >= low),
-    );
-    const of = part(null as never, low, high);
-    expect(counted.within(of)).toBe(inside.length);
-    const first = Math.min(...inside.map(([from]) => Math.max(from, low)));
-    const last = Math.max(...inside.map(([, to]) => Math.min(to, high)));
-    expect(counted.extent(of)).toEqual([first, last]);
-  });
-});
-
-test("gaps are attributed to the work that their end waited for", async () => {
-  const rank = await rankOf(EVENTS);
+test("gaps are attributed to the work that their end waited for", () => {
+  const rank = rankOf(EVENTS);
   // 20 … 30: called at 22, for 3; 40 … 50: called at 41, for 1; 60 … 70: no call.
   const { time, gaps } = idle(part(rank, -Infinity, Infinity));
   expect([...time]).toEqual([0, 0, 0, 0, 2 + 1, 3 + 1, 5 + 8, 0, 0, 0, 10]);
   expect([...gaps]).toEqual([0, 0, 0, 0, 2, 2, 2, 0, 0, 0, 1]);
 });
 
-test("a window within a gap is idle, with the cause of the whole gap", async () => {
-  const rank = await rankOf(EVENTS);
+test("a window within a gap is idle, with the cause of the whole gap", () => {
+  const rank = rankOf(EVENTS);
   const gap = part(rank, 43, 48);
   expect(spanOf(gap)).toEqual([43, 48]);
   expect([...idle(gap).time]).toEqual([0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0]);
@@ -131,7 +84,7 @@ function seeded(seed: number): (most: number) => number {
   };
 }
 
-test("times of adjacent windows add up to the time of both", async () => {
+test("times of adjacent windows add up to the time of both", () => {
   for (let seed = 0; seed < 60; seed += 1) {
     const random = seeded(seed);
     const events = Array.from({ length: 1 + random(12) }, (): Event => {
@@ -140,71 +93,59 @@ test("times of adjacent windows add up to the time of both", async () => {
       const known: Event = [start, start + random(15), random(3), called, called + random(9)];
       return random(4) > 0 ? known : (known.slice(0, 3) as unknown as Event);
     }).sort((a, b) => a[0] - b[0]);
-    const rank = await rankOf(events);
-    const times = (low: number, high: number, mask: Uint8Array | null): number[] => {
-      const one = { rank, mask, low, high, key: mask === null ? "" : "some" };
+    const rank = rankOf(events);
+    const some = [...events.keys()].filter(() => random(2) > 0);
+    const times = (low: number, high: number, chosen: number[] | null): number[] => {
+      const one = part(rank, low, high, chosen);
       const [start, end] = spanOf(one) ?? [0, 0];
-      return [end - start, ...busyTimes(one).unions, ...idle(one).time, overlap(one).both];
+      const { times: states } = deviceTimes(one);
+      const sums = [1, 2, 3, 4, 5, 6, 7].map((any) => timeOf(states, any));
+      return [end - start, ...sums, ...idle(one).time, overlap(one).both];
     };
-    const some = Uint8Array.from(events, () => random(2));
     for (let tries = 0; tries < 20; tries += 1) {
       const [low, middle, high] = [random(90), random(90), random(90)].sort((a, b) => a - b);
-      for (const mask of [null, some]) {
-        const [left, right] = [times(low!, middle!, mask), times(middle!, high!, mask)];
-        const both = times(low!, high!, mask);
+      for (const chosen of [null, some]) {
+        const [left, right] = [times(low!, middle!, chosen), times(middle!, high!, chosen)];
+        const both = times(low!, high!, chosen);
         expect(left.map((time, at) => time + right[at]!)).toEqual(both);
         // Idle time is the span less busy time, and every part of it has a cause.
-        const idleTime = both.slice(9, 20).reduce((sum, time) => sum + time, 0);
-        expect(idleTime).toBe(both[0]! - both[8]!);
+        const idleTime = both.slice(8, 19).reduce((sum, time) => sum + time, 0);
+        expect(idleTime).toBe(both[0]! - both[7]!);
       }
     }
   }
 });
 
-test("times of each set of kinds, and of no more", async () => {
-  const { unions } = busyTimes(part(await rankOf(EVENTS), -Infinity, Infinity));
-  expect([...exactly(unions)]).toEqual([0, 5 + 10, 10, 5, 7, 0, 3, 0]);
+test("times of each set of kinds, and of no more", () => {
+  const { counts, times } = deviceTimes(part(rankOf(EVENTS), -Infinity, Infinity));
+  expect(counts).toEqual([3, 2, 3]);
+  expect([...times.subarray(0, 8)]).toEqual([0, 5 + 10, 10, 5, 7, 0, 3, 0]);
 });
 
 describe("queues", () => {
   // Two wait from 1 on, one from 3 to 6; at 6 another one enters before that one leaves.
-  const work = workOf([
+  const rank = rankOf([
     [3, 5, 0, 0, 1],
     [6, 8, 0, 1, 2],
     [9, 10, 0, 6, 7],
     [11, 12, 0],
   ]);
-  const of = async (low: number, high: number, mask: Uint8Array | null): Promise<unknown> =>
-    (await Launched.of(work, new Pacer())).within({
-      rank: null as never,
-      mask,
-      low,
-      high,
-      key: "",
-    });
+  const area = 1 * 1 + 2 * 2 + 1 * 3 + 1 * 3;
 
-  test("over all time", async () => {
-    const area = 1 * 1 + 2 * 2 + 1 * 3 + 1 * 3;
-    expect(await of(-Infinity, Infinity, null)).toEqual({
-      queues: [{ stream: 7, count: 6, max: 2, mean: area / 9, span: 9 }],
-      launched: 3,
-    });
+  test.each([
+    [-Infinity, Infinity, { count: 6, max: 2, mean: area / 9, span: 9 }],
+    [2, 7, { count: 3, max: 2, mean: (2 * 1 + 1 * 3 + 1 * 1) / 5, span: 5 }],
+    [6, 6, { count: 0, max: null, mean: null, span: 0 }],
+    [6, 7, { count: 2, max: 2, mean: 1, span: 1 }],
+    [20, 30, { count: 0, max: null, mean: null, span: 0 }],
+  ])("from %d to %d", (low, high, wanted) => {
+    const queues = [{ stream: 7, ...wanted }];
+    expect(queuesIn(part(rank, low, high))).toEqual({ queues, launched: 3 });
+    expect(queuesIn(part(rank, low, high, [0, 1, 2, 3]))).toEqual({ queues, launched: 3 });
   });
 
-  test.each<[number, number]>([
-    [-Infinity, Infinity],
-    [0, 3],
-    [2, 7],
-    [6, 6],
-    [6, 7],
-    [9, 20],
-    [20, 30],
-  ])("from %d to %d, looked up as walked through", async (low, high) => {
-    expect(await of(low, high, null)).toEqual(await of(low, high, new Uint8Array(4).fill(1)));
-  });
-
-  test("of chosen work alone", async () => {
-    expect(await of(-Infinity, Infinity, Uint8Array.of(0, 1, 0, 1))).toEqual({
+  test("of chosen work alone", () => {
+    expect(queuesIn(part(rank, -Infinity, Infinity, [1, 3]))).toEqual({
       queues: [{ stream: 7, count: 2, max: 1, mean: 1, span: 5 }],
       launched: 1,
     });

@@ -2,25 +2,21 @@
 
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
 import type { PanelFrame, Reply, Requests, SelectionJson } from "../protocol/source";
-import {
-  binEdges,
-  busyTimes,
-  heatmap,
-  heatmapNote,
-  ofAllTimes,
-  overlaps,
-  type Part,
-  spanOf,
-  workOf,
-} from "./busy";
-import { countBelow, Pacer } from "./columns";
+import { countBelow, Pacer, picked, positions } from "./columns";
+import { binEdges, deviceOf, deviceTimes, heatmap, heatmapNote, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
+import { matchedKinds } from "./frames";
+import { gapsOf } from "./idle";
 import type { Job } from "./job";
+import { Masks } from "./masks";
+import { operatorSums } from "./operators";
 import { Overview } from "./overview";
 import { kernelDurations, kernels, operators } from "./panel_names";
-import { Masks, matchedKinds, PanelRank } from "./panel_rank";
+import { isChosen, ofAllTimes, overlaps, PanelRank, type Part } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues, steps } from "./panel_rows";
+import { queuesIn } from "./queues";
 import { readSelection } from "./search";
+import { Spans } from "./spans";
 
 const TOP = 200;
 const TOP_DURATIONS = 12;
@@ -114,7 +110,7 @@ export class Panels {
     const values = heatmap(parts, metric, binEdges(start, end, bins));
     const counts = [0, 0, 0];
     for (const part of parts) {
-      busyTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
+      deviceTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
     }
     const note = heatmapNote(parts, metric, values);
     const attrs: Record<string, unknown> = {
@@ -144,38 +140,40 @@ export class Panels {
     const missing: number[] = [];
     for (const number of this.job.numbers) {
       if (ranks !== null && !ranks.includes(number)) continue;
-      const rank = await this.rank(number);
+      const rank = await this.rank(number, pacer);
       if (rank === null) {
         missing.push(number);
         continue;
       }
-      await rank.ready(pacer);
       const mask = await this.masks.of(rank.rank, selection, pacer);
-      parts.push({
-        rank,
-        mask,
-        low,
-        high,
-        key: Masks.key(selection),
-      });
+      parts.push({ rank, mask, low, high, key: Masks.key(selection) });
     }
     return { parts, missing };
   }
 
   /** Null if the page has only an overview of the rank. */
-  private rank(number: number): Promise<PanelRank | null> {
+  private rank(number: number, pacer: Pacer): Promise<PanelRank | null> {
     let rank = this.made.get(number);
     if (rank === undefined) {
-      rank = this.unpacked(number);
+      rank = this.unpacked(number, pacer);
+      rank.catch(() => this.made.delete(number));
       this.made.set(number, rank);
     }
     return rank;
   }
 
-  private async unpacked(number: number): Promise<PanelRank | null> {
+  /** Return a rank with its indices, which take longest of all. */
+  private async unpacked(number: number, pacer: Pacer): Promise<PanelRank | null> {
     const collectives = await this.job.collectives();
     const rank = await this.job.rank(number);
-    return rank instanceof Overview ? null : new PanelRank(rank, this.job.names, collectives);
+    if (rank instanceof Overview) return null;
+    await pacer.rest();
+    const made = new PanelRank(rank, this.job.names, collectives);
+    for (const index of [deviceOf, eventsOf, queuesIn, gapsOf, operatorSums]) {
+      await pacer.rest();
+      index(made.all);
+    }
+    return made;
   }
 }
 
@@ -189,23 +187,19 @@ function withMissing(frame: PanelFrame, missing: readonly number[]): PanelFrame 
 
 // Key figures of a selection.
 
-interface Members {
-  count: number;
-  start: number;
-  end: number;
-}
-
 function summary(parts: readonly Part[]): PanelFrame {
   let [events, device, ranks] = [0, 0, 0];
   let [start, end] = [Infinity, -Infinity];
   const calls = new Set<number>();
   for (const part of parts) {
-    const found = part.rank.once("members", part, members);
-    events += found.count;
-    device += workOf(busyTimes(part));
-    if (found.count > 0) ranks += 1;
-    start = Math.min(start, found.start);
-    end = Math.max(end, found.end);
+    const spans = eventsOf(part);
+    const count = spans.count(part.low, part.high);
+    const [first, last] = spans.extentWithin(part.low, part.high);
+    events += count;
+    device += workOf(part);
+    if (count > 0) ranks += 1;
+    start = Math.min(start, first);
+    end = Math.max(end, last);
     addCalls(part, calls);
   }
   const known = ranks > 0;
@@ -223,37 +217,24 @@ function summary(parts: readonly Part[]): PanelFrame {
   };
 }
 
-function members(part: Part): Members {
-  const { rank, mask, low, high } = part;
-  if (mask === null) {
-    const [start, end] = rank.events.extent(part);
-    return { count: rank.events.within(part), start, end };
-  }
-  const { start, dur } = rank.rank.events;
-  const found: Members = { count: 0, start: Infinity, end: -Infinity };
-  const last = low === high ? 0 : countBelow(start, high);
-  for (let row = 0; row < last; row += 1) {
-    if (mask[row] === 0) continue;
-    const from = start[row]!;
-    const to = from + dur[row]!;
-    if (!overlaps(from, to, low)) continue;
-    found.count += 1;
-    if (from < found.start) found.start = from;
-    if (to > found.end) found.end = to;
-  }
-  if (found.start < low) found.start = low;
-  if (found.end > high) found.end = high;
-  return found;
+/** Chosen events of all times. */
+function eventsOf(part: Part): Spans {
+  return part.rank.once("events", ofAllTimes(part), (all) => {
+    const { start, dur } = all.rank.rank.events;
+    if (all.mask === null) return Spans.of(start, dur);
+    const at = positions(start.length, (row) => isChosen(all, row));
+    return Spans.of(picked(start, at), picked(dur, at));
+  });
 }
 
 /** Add the collectives that have an event in the part. */
-function addCalls({ rank, mask, low, high }: Part, calls: Set<number>): void {
-  const { id, start, dur, call } = rank.matched;
-  if (low === high) return;
+function addCalls(part: Part, calls: Set<number>): void {
+  const { id, start, dur, call } = part.rank.matched;
+  if (part.low === part.high) return;
   // Sorted by start: all from there on start too late.
-  const last = countBelow(start, high);
+  const last = countBelow(start, part.high);
   for (let i = 0; i < last; i += 1) {
-    if (mask !== null && mask[id[i]!] === 0) continue;
-    if (overlaps(start[i]!, start[i]! + dur[i]!, low)) calls.add(call[i]!);
+    if (!isChosen(part, id[i]!)) continue;
+    if (overlaps(start[i]!, start[i]! + dur[i]!, part.low)) calls.add(call[i]!);
   }
 }

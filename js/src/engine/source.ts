@@ -1,8 +1,7 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
 import type { Operation, Reply, Requests, Source } from "../protocol/source";
-import { computeOf, DeviceTime, minimap, stats } from "./busy";
-import { arrivalsAsked, beyond, lateness, RankLateness, waitedOf } from "./collectives";
+import { arrivalsAsked, lateness, RankLateness, waitedOf } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
 import { details, overviewDetails } from "./details";
 import { notEmbedded, type PageDocument } from "./document";
@@ -13,6 +12,8 @@ import { Overview } from "./overview";
 import { Panels } from "./panels";
 import { Args, type Rank, type Rows } from "./rank";
 import { membersOf, type Place, readSelection, Search, TABLES, totals } from "./search";
+import { coverOfKind, DeviceTime, minimap, stats } from "./stats";
+import { Sweep } from "./sweep";
 import { answerTiles } from "./tiles";
 
 type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Reply> };
@@ -185,16 +186,18 @@ export class PageSource implements Source {
 
   private async ranksLate(): Promise<RankLateness[]> {
     const collectives = await this.job.collectives();
-    const made = (number: number, exposed: (time: number) => number, approximate: boolean) =>
-      new RankLateness(number, collectives.part(number), exposed, approximate);
-    if (!collectives.any) return this.job.numbers.map((number) => made(number, () => 0, false));
+    const { numbers } = this.job;
+    if (!collectives.any) {
+      return numbers.map((rank) => new RankLateness(rank, collectives.part(rank), () => 0, false));
+    }
     return (await this.job.all()).map((rank) => {
+      const part = collectives.part(rank.number);
       if (rank instanceof Overview) {
-        return made(rank.number, rank.deviceBefore("exposed_wait"), true);
+        const before = rank.deviceBefore("exposed_wait");
+        return new RankLateness(rank.number, part, (from, to) => before(to) - before(from), true);
       }
-      const waited = waitedOf(collectives.part(rank.number));
-      const exposed = beyond(waited, computeOf(rank));
-      return made(rank.number, (time) => exposed.before(time), false);
+      const sweep = Sweep.of([waitedOf(part), coverOfKind(rank, 0)]);
+      return new RankLateness(rank.number, part, (from, to) => sweep.within(from, to)[1]!, false);
     });
   }
 

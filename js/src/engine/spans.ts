@@ -31,23 +31,6 @@ export class Cover {
     return new Cover(shrunk(pieces, count), shrunk(prefix, count + 1));
   }
 
-  /** Union of both covers. */
-  with(other: Cover): Cover {
-    const order = new Float64Array(this.starts.length + other.starts.length);
-    const ends = new Float64Array(order.length);
-    let [mine, theirs] = [0, 0];
-    for (let i = 0; i < order.length; i += 1) {
-      const isMine =
-        theirs === other.starts.length ||
-        (mine < this.starts.length && this.starts[mine]! <= other.starts[theirs]!);
-      order[i] = isMine ? this.starts[mine]! : other.starts[theirs]!;
-      ends[i] = isMine ? this.end(mine) : other.end(theirs);
-      if (isMine) mine += 1;
-      else theirs += 1;
-    }
-    return Cover.of(order, ends);
-  }
-
   /** Covered time before one instant. */
   before(time: number): number {
     return this.reached(countBelow(this.starts, time), time);
@@ -66,21 +49,6 @@ export class Cover {
       this.prefix[started]!,
       this.prefix[started - 1]! + time - this.starts[started - 1]!,
     );
-  }
-
-  /** Covered time between adjacent edges, which ascend. */
-  between(edges: Float64Array): Float64Array {
-    const out = new Float64Array(Math.max(edges.length - 1, 0));
-    let started = countBelow(this.starts, edges[0] ?? 0);
-    let before = this.reached(started, edges[0] ?? 0);
-    for (let k = 0; k < out.length; k += 1) {
-      const edge = edges[k + 1]!;
-      started = walkBelow(this.starts, edge, started);
-      const after = this.reached(started, edge);
-      out[k] = after - before;
-      before = after;
-    }
-    return out;
   }
 
   /** End of a piece. */
@@ -171,6 +139,31 @@ export class Spans {
       out.push(this.cover.end(i));
     }
     return out;
+  }
+
+  /** Number of intervals that overlap a window. */
+  count(low: number, high: number): number {
+    return low === high ? 0 : this.measure(Float64Array.of(low, high)).count[0]!;
+  }
+
+  /** First start and last end within a window; Infinity and -Infinity if nothing overlaps it. */
+  extentWithin(low: number, high: number): [start: number, end: number] {
+    const { cover, points } = this;
+    let [start, end] = [Infinity, -Infinity];
+    if (low === high) return [start, end];
+    const begun = countUpTo(cover.starts, low);
+    const piece = begun > 0 && cover.end(begun - 1) > low ? begun - 1 : begun;
+    const last = countBelow(cover.starts, high) - 1;
+    if (piece <= last) {
+      start = Math.max(cover.starts[piece]!, low);
+      end = Math.min(cover.end(last), high);
+    }
+    const [point, lastPoint] = [countBelow(points, low), countBelow(points, high) - 1];
+    if (point <= lastPoint) {
+      start = Math.min(start, points[point]!);
+      end = Math.max(end, points[lastPoint]!);
+    }
+    return [start, end];
   }
 
   /** Covered time and number of overlapping intervals between neighbouring edges. */

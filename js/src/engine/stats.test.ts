@@ -3,7 +3,7 @@ import statsVectors from "../../../tests/vectors/stats.json";
 import { rankOf } from "../../test/lane";
 import { decodeMinimap } from "../protocol/decode";
 import type { Scene } from "../protocol/source";
-import { DeviceTime, minimap, stats } from "./busy";
+import { DeviceTime, minimap, stats } from "./stats";
 
 interface StatsCase {
   name: string;

@@ -1,0 +1,107 @@
+/** Number of launched operations that wait on each stream of a rank. */
+
+import { countBelow, countUpTo, picked, positions } from "./columns";
+import { isChosen, ofAllTimes, type Part, type Work } from "./panel_rank";
+
+/** Figures of one stream's queue. */
+interface Queue {
+  stream: number;
+  /** Changes within the window, and the longest after one of them. */
+  count: number;
+  max: number | null;
+  mean: number | null;
+  span: number;
+}
+
+interface Queues {
+  queues: Queue[];
+  /** Work that was launched. */
+  launched: number;
+}
+
+/** Changes of one stream by time; at the same instant, work enters before other work leaves. */
+class Changes {
+  readonly time: Float64Array;
+  /** After each change. */
+  private readonly length: Int32Array;
+  /** Length times time before each change. */
+  private readonly area: Float64Array;
+
+  /** `own`: places of the stream's work. */
+  constructor(
+    readonly stream: number,
+    work: Work,
+    own: Int32Array,
+  ) {
+    const size = 2 * own.length;
+    this.time = new Float64Array(size);
+    this.length = new Int32Array(size);
+    this.area = new Float64Array(size);
+    const enters = picked(work.callStart, own);
+    const leaves = picked(work.start, own).map((started, k) => Math.max(started, enters[k]!));
+    enters.sort();
+    leaves.sort();
+    let [entered, left, before, area] = [0, 0, 0, 0];
+    for (let at = 0; at < size; at += 1) {
+      const isEntry = entered < own.length && enters[entered]! <= leaves[left]!;
+      const time = isEntry ? enters[entered]! : leaves[left]!;
+      if (at > 0) area += (entered - left) * (time - before);
+      before = time;
+      if (isEntry) entered += 1;
+      else left += 1;
+      this.time[at] = time;
+      this.area[at] = area;
+      this.length[at] = entered - left;
+    }
+  }
+
+  get launched(): number {
+    return this.time.length / 2;
+  }
+
+  /** Figures within a window. */
+  within(low: number, high: number): Queue {
+    const { time, length, stream } = this;
+    const first = countBelow(time, low);
+    const last = Math.max(countBelow(time, high), first);
+    let max = -Infinity;
+    for (let at = first; at < last; at += 1) if (length[at]! > max) max = length[at]!;
+    const from = Math.max(low, time[0]!);
+    const to = Math.min(high, time[time.length - 1]!);
+    const span = Math.max(to - from, 0);
+    return {
+      stream,
+      count: last - first,
+      max: last > first ? max : null,
+      mean: span > 0 ? (this.areaBefore(to) - this.areaBefore(from)) / span : null,
+      span,
+    };
+  }
+
+  private areaBefore(time: number): number {
+    const at = Math.max(countUpTo(this.time, time) - 1, 0);
+    return this.area[at]! + this.length[at]! * (time - this.time[at]!);
+  }
+}
+
+/** Changes of all streams by chosen work whose call is known. */
+function changesOf(part: Part): Changes[] {
+  return part.rank.once("changes", ofAllTimes(part), (all) => {
+    const { row, call, stream } = all.rank.work;
+    const launched = positions(row.length, (i) => call[i]! >= 0 && isChosen(all, row[i]!));
+    const streams = [...new Set(launched.map((i) => stream[i]!))].sort((a, b) => a - b);
+    return streams.map((one) => {
+      const own = launched.filter((i) => stream[i] === one);
+      return new Changes(one, all.rank.work, own);
+    });
+  });
+}
+
+/** Figures of all streams in the window, of queues at all times. */
+export function queuesIn(part: Part): Queues {
+  const streams = changesOf(part);
+  return {
+    queues: streams.map((one) => one.within(part.low, part.high)),
+    launched: streams.reduce((sum, { launched }) => sum + launched, 0),
+  };
+}

@@ -1,0 +1,184 @@
+/** Time of the devices in any window: unions over all streams of a rank. */
+
+import type { Reply, Scene } from "../protocol/source";
+import { Counter } from "./cells";
+import { packed, picked } from "./columns";
+import { COMMUNICATION, COMPUTE, MEMORY, WORK } from "./device";
+import { type AnyRank, Overview } from "./overview";
+import { BUSY } from "./panel_rank";
+import type { Rank } from "./rank";
+import { type Cover, Spans } from "./spans";
+import { Sweep, timeOf } from "./sweep";
+
+const MAX_BINS = 1 << 16;
+
+/** Unions behind the page's figures, as overviews name them, and the states that each is of. */
+const UNIONS = {
+  compute: COMPUTE,
+  communication: COMMUNICATION,
+  memory: MEMORY,
+  both: COMPUTE | COMMUNICATION,
+  busy: WORK,
+} as const;
+
+type Union = keyof typeof UNIONS;
+
+const PARTS = ["compute", "communication", "exposed", "memory", "busy", "memory_union"] as const;
+type Parts = Record<(typeof PARTS)[number], number>;
+
+export class DeviceTime {
+  readonly rank: number;
+  readonly any: boolean;
+  /** Whether time within a cell of an overview is a mean. */
+  readonly approximate: boolean;
+  /** Time of each union in a window. */
+  private readonly times: (start: number, end: number) => (name: Union) => number;
+  /** First start and last end of its work. */
+  private readonly span: readonly [number, number];
+  private readonly host: (time: number) => number;
+
+  constructor(
+    source: AnyRank,
+    private readonly range: readonly [number, number],
+  ) {
+    this.rank = source.number;
+    this.approximate = source instanceof Overview;
+    if (source instanceof Overview) {
+      this.any = source.header.has_device;
+      this.span = source.header.device_range;
+      const names = Object.keys(UNIONS) as Union[];
+      const before = new Map(names.map((name) => [name, source.deviceBefore(name)]));
+      this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
+    } else {
+      this.any = source.device().length > 0;
+      this.span = source.header.device_range ?? source.workEdges() ?? [0, 0];
+      const sweep = Sweep.of(Array.from({ length: BUSY }, (_, kind) => coverOfKind(source, kind)));
+      this.times = (start, end) => {
+        const times = sweep.within(start, end);
+        return (name) => timeOf(times, UNIONS[name]);
+      };
+    }
+    this.host = hostTime(source);
+  }
+
+  between(start: number, end: number): Parts {
+    const of = this.times(start, end);
+    const [compute, both, busy] = [of("compute"), of("both"), of("busy")];
+    return {
+      compute,
+      communication: of("communication"),
+      exposed: both - compute,
+      memory: busy - both,
+      busy,
+      memory_union: of("memory"),
+    };
+  }
+
+  /** Time of the first host lane. */
+  hostBetween(start: number, end: number): number {
+    return this.host(end) - this.host(start);
+  }
+
+  /** Length of the part of a window that is within the rank's data. */
+  inside(start: number, end: number): number {
+    return shared(this.range, start, end);
+  }
+
+  /** Length of the part of a window between the rank's first and last device work. */
+  spanWithin(start: number, end: number): number {
+    return shared(this.span, start, end);
+  }
+}
+
+function shared([low, high]: readonly [number, number], start: number, end: number): number {
+  return Math.max(0, Math.min(high, end) - Math.max(low, start));
+}
+
+/** When work of a kind runs on a rank's device. */
+export function coverOfKind(rank: Rank, kind: number): Cover {
+  const { start, dur } = rank.events;
+  const rows = rank.device().filter((row) => rank.kindOf(rank.events, row) === kind);
+  return Spans.of(picked(start, rows), picked(dur, rows)).cover;
+}
+
+function hostTime(rank: AnyRank): (time: number) => number {
+  const first = rank.header.summary.find(({ role }) => role === "cpu");
+  if (first === undefined) return () => 0;
+  if (rank instanceof Overview) return rank.laneBefore(first.lane);
+  return (time) => {
+    const lane = rank.lane(first.lane);
+    return lane instanceof Counter ? 0 : lane.spans.cover.before(time);
+  };
+}
+
+/** Answer `stats`: the parts of a window, by rank and as shares of some ranks or all. */
+export function stats(
+  devices: readonly DeviceTime[],
+  start: number,
+  end: number,
+  ranks: readonly number[] | null = null,
+): Reply {
+  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
+  const span = devices.map((device) => device.spanWithin(start, end));
+  const reply: Record<string, unknown> = { ranks: devices.map(({ rank }) => rank) };
+  for (const name of ["compute", "communication", "exposed", "memory"] as const) {
+    reply[name] = parts.map((part) => part[name]);
+  }
+  reply.data = devices.map((device) => device.inside(start, end));
+  reply.span = span;
+  reply.idle = parts.map((part, i) => Math.max(span[i]! - part.busy, 0));
+  const chosen = (values: readonly number[]): number =>
+    sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
+  const all = chosen(span);
+  reply.kinds = {};
+  if (all > 0 && devices.some(({ any }) => any)) {
+    reply.kinds = {
+      compute: chosen(parts.map(({ compute }) => compute)) / all,
+      communication: chosen(parts.map(({ communication }) => communication)) / all,
+      memory: chosen(parts.map(({ memory_union }) => memory_union)) / all,
+    };
+  }
+  const approximate = devices.filter((device) => device.approximate).map(({ rank }) => rank);
+  if (approximate.length > 0) reply.approximate = approximate;
+  return { reply, buffer: null };
+}
+
+/** Means of an overview as whole nanoseconds. */
+function whole(parts: Parts, approximate: boolean): Parts {
+  if (!approximate) return parts;
+  return Object.fromEntries(PARTS.map((name) => [name, Math.round(parts[name])])) as Parts;
+}
+
+/** Answer `minimap`: the mean of all ranks over the whole job. */
+export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: number): Reply {
+  if (!(bins >= 1 && bins <= MAX_BINS)) {
+    throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
+  }
+  const [start, end] = scene.range;
+  const step = Math.floor((end - start) / bins);
+  const rest = (end - start) % bins;
+  const edge = (k: number): number => start + step * k + Math.floor((rest * k) / bins);
+  const onDevices = devices.some(({ any }) => any);
+  const names = onDevices ? (["compute", "exposed", "memory"] as const) : (["cpu"] as const);
+  const columns: Record<string, Float32Array> = {};
+  for (const name of names) columns[name] = new Float32Array(bins);
+  for (let bin = 0; bin < bins; bin += 1) {
+    const [low, high] = [edge(bin), edge(bin + 1)];
+    const weight = (high - low) * devices.length;
+    if (weight === 0) continue;
+    const totals: Record<string, number> = {};
+    for (const device of devices) {
+      const parts = onDevices ? device.between(low, high) : { cpu: device.hostBetween(low, high) };
+      for (const name of names) {
+        totals[name] = (totals[name] ?? 0) + (parts as Record<string, number>)[name]!;
+      }
+    }
+    for (const name of names) columns[name]![bin] = totals[name]! / weight;
+  }
+  return packed({ start, end, bins }, columns);
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

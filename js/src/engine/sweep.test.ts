@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { Spans } from "./spans";
+import { Sweep, timeOf } from "./sweep";
+
+type Interval = [start: number, end: number];
+
+function spansOf(intervals: readonly Interval[]): Spans {
+  const sorted = [...intervals].sort((a, b) => a[0] - b[0]);
+  return Spans.of(
+    Float64Array.from(sorted, ([start]) => start),
+    Float64Array.from(sorted, ([start, end]) => end - start),
+  );
+}
+
+/** The same numbers in each run, below `most`. */
+function seeded(seed: number): (most: number) => number {
+  let state = seed;
+  return (most) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * most);
+  };
+}
+
+const SETS: Interval[][][] = Array.from({ length: 40 }, (_, seed) => {
+  const random = seeded(seed);
+  return Array.from({ length: 4 }, () =>
+    Array.from({ length: random(24) }, (): Interval => {
+      const start = random(90);
+      return [start, start + random(3) * random(9)];
+    }),
+  );
+});
+
+describe.each(SETS.map((sets, seed) => ({ seed, sets })))("sets of seed $seed", ({ sets }) => {
+  const spans = sets.map(spansOf);
+  const random = seeded(sets.length);
+  const windows = Array.from({ length: 12 }, (): Interval => [random(60), 60 + random(60)]);
+  const covers = (time: number) => (set: readonly Interval[]) =>
+    set.some(([start, end]) => start <= time && time < end);
+
+  test("time in each state, nanosecond by nanosecond", () => {
+    const sweep = Sweep.of(spans.map(({ cover }) => cover));
+    for (const [low, high] of windows) {
+      const times = new Float64Array(16);
+      for (let time = low; time < high; time += 1) {
+        const state = sets.reduce((sum, set, k) => sum + (covers(time)(set) ? 1 << k : 0), 0);
+        if (state > 0) times[state] = times[state]! + 1;
+      }
+      const found = sweep.within(low, high);
+      expect([...found]).toEqual([...times.subarray(0, found.length)]);
+      expect([...times.subarray(found.length)].some((time) => time > 0)).toBe(false);
+    }
+    const all = [...sweep.within(-Infinity, Infinity)];
+    expect(all).toEqual([...sweep.within(0, 200)]);
+  });
+
+  test("time of the first cover that holds", () => {
+    const sweep = Sweep.of(
+      spans.map(({ cover }) => cover),
+      (set) => (set === 0 ? 0 : 32 - Math.clz32(set & -set)),
+    );
+    for (const [low, high] of windows) {
+      const times = [0, 0, 0, 0, 0];
+      for (let time = low; time < high; time += 1) {
+        const first = sets.findIndex(covers(time)) + 1;
+        if (first > 0) times[first] = times[first]! + 1;
+      }
+      expect([...sweep.within(low, high)]).toEqual(times);
+    }
+  });
+
+  test("intervals that overlap a window, and their extent in it", () => {
+    for (const [low, high] of [...windows, [5, 5], [-Infinity, 30], [30, Infinity]] as Interval[]) {
+      sets.forEach((set, k) => {
+        const inside = set.filter(
+          ([start, end]) => low < high && start < high && (end > low || start >= low),
+        );
+        expect(spans[k]!.count(low, high)).toBe(inside.length);
+        expect(spans[k]!.extentWithin(low, high)).toEqual([
+          Math.min(...inside.map(([start]) => Math.max(start, low))),
+          Math.max(...inside.map(([, end]) => Math.min(end, high))),
+        ]);
+      });
+    }
+  });
+});
+
+test("time with some bits and without others", () => {
+  const times = Float64Array.of(0, 1, 10, 100, 1000, 0, 0, 10_000);
+  expect(timeOf(times, 1)).toBe(10_101);
+  expect(timeOf(times, 3)).toBe(10_111);
+  expect(timeOf(times, 2, 1)).toBe(10);
+  expect(timeOf(times, 4, 3)).toBe(1000);
+});

@@ -1,0 +1,93 @@
+/** Time as one sequence of states: which of several sets of intervals hold at each instant. */
+
+import { countUpTo } from "./columns";
+import type { Cover } from "./spans";
+
+/** States from one stored sum to the next. */
+const STRIDE = 16;
+
+export class Sweep {
+  private constructor(
+    /** Where each state begins; the last one has code 0. */
+    private readonly starts: Float64Array,
+    private readonly codes: Uint8Array,
+    /** Time in each code before every `STRIDE`th start. */
+    private readonly sums: Float64Array,
+    private readonly size: number,
+  ) {}
+
+  /**
+   * Bit k of a set stands for cover k. `codeOf` gives the code of each set, 0 for the empty one; by
+   * default it is the set itself.
+   */
+  static of(covers: readonly Cover[], codeOf = (set: number): number => set): Sweep {
+    const codeOfSet = Uint8Array.from({ length: 1 << covers.length }, (_, set) => codeOf(set));
+    const size = Math.max(...codeOfSet) + 1;
+    const most = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
+    const [starts, codes] = [new Float64Array(most), new Uint8Array(most)];
+    const sums = new Float64Array((Math.ceil(most / STRIDE) + 1) * size);
+    const soFar = new Float64Array(size);
+    const piece = new Int32Array(covers.length);
+    // The next edge of each cover: start or end of its piece.
+    const edges = Float64Array.from(covers, ({ starts: [first = Infinity] }) => first);
+    let [count, set] = [0, 0];
+    for (;;) {
+      let time = Infinity;
+      for (let k = 0; k < edges.length; k += 1) if (edges[k]! < time) time = edges[k]!;
+      if (time === Infinity) break;
+      const before = codeOfSet[set]!;
+      for (let k = 0; k < edges.length; k += 1) {
+        if (edges[k] !== time) continue;
+        const cover = covers[k]!;
+        if ((set >> k) & 1) {
+          piece[k] = piece[k]! + 1;
+          edges[k] = cover.starts[piece[k]!] ?? Infinity;
+          set ^= 1 << k;
+          // A piece that touches the one before goes on.
+          if (edges[k] !== time) continue;
+        }
+        edges[k] = cover.end(piece[k]!);
+        set |= 1 << k;
+      }
+      const code = codeOfSet[set]!;
+      if (code === before) continue;
+      if (before > 0) soFar[before] = soFar[before]! + time - starts[count - 1]!;
+      if (count % STRIDE === 0) sums.set(soFar, (count / STRIDE) * size);
+      starts[count] = time;
+      codes[count] = code;
+      count += 1;
+    }
+    const stored = Math.ceil(count / STRIDE) * size;
+    return new Sweep(starts.slice(0, count), codes.slice(0, count), sums.slice(0, stored), size);
+  }
+
+  /** Time in each code within a window; 0 for code 0. */
+  within(low: number, high: number): Float64Array {
+    const [until, from] = [this.before(high), this.before(low)];
+    for (let code = 0; code < from.length; code += 1) until[code] = until[code]! - from[code]!;
+    return until;
+  }
+
+  /** Time in each code before an instant. */
+  before(time: number): Float64Array {
+    const { starts, codes, size } = this;
+    const at = countUpTo(starts, time) - 1;
+    if (at < 0) return new Float64Array(size);
+    const block = Math.floor(at / STRIDE);
+    const out = this.sums.slice(block * size, (block + 1) * size);
+    for (let k = block * STRIDE; k <= at; k += 1) {
+      const code = codes[k]!;
+      if (code > 0) out[code] = out[code]! + (k < at ? starts[k + 1]! : time) - starts[k]!;
+    }
+    return out;
+  }
+}
+
+/** Time in the sets that have some bit of `any` and none of `none`. */
+export function timeOf(times: Float64Array, any: number, none = 0): number {
+  let sum = 0;
+  for (let set = 1; set < times.length; set += 1) {
+    if ((set & any) !== 0 && (set & none) === 0) sum += times[set]!;
+  }
+  return sum;
+}
