@@ -46,6 +46,12 @@ def demo(tmp_path_factory):
     )
 
 
+@pytest.fixture(params=range(RANKS))
+def document(request, demo):
+    """One rank's file."""
+    return demo[1][request.param]
+
+
 def _job_ns(truth, document):
     """Return the offset between a file's times and ns since the job's start on the file's clock."""
     return truth["zero_ns"] - document["baseTimeNanoseconds"]
@@ -102,104 +108,92 @@ def test_the_default_job_has_the_documented_size(tmp_path):
     assert all(15_000 <= count <= 30_000 for count in truth["records"])
 
 
-def test_work_on_a_stream_never_overlaps(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        streams = defaultdict(list)
-        for event, start, end in _events(document):
-            if event.get("cat") in DEVICE:
-                assert end > start
-                streams[event["tid"]].append((start, end))
-        assert set(streams) == {7, 20, 24, 28}
-        for spans in streams.values():
-            for (_, end), (start, _) in pairwise(sorted(spans)):
-                assert end <= start
+def test_work_on_a_stream_never_overlaps(document):
+    streams = defaultdict(list)
+    for event, start, end in _events(document):
+        if event.get("cat") in DEVICE:
+            assert end > start
+            streams[event["tid"]].append((start, end))
+    assert set(streams) == {7, 20, 24, 28}
+    for spans in streams.values():
+        for (_, end), (start, _) in pairwise(sorted(spans)):
+            assert end <= start
 
 
-def test_host_events_nest(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        threads = defaultdict(list)
-        for event, start, end in _events(document):
-            if event.get("cat") in {"cpu_op", "cuda_runtime", "user_annotation"}:
-                threads[event["tid"]].append((start, -end))
-        assert len(threads) == 3
-        for spans in threads.values():
-            ends: list[int] = []
-            for start, minus_end in sorted(spans):
-                while ends and ends[-1] <= start:
-                    ends.pop()
-                assert not ends or -minus_end <= ends[-1]
-                ends.append(-minus_end)
+def test_host_events_nest(document):
+    threads = defaultdict(list)
+    for event, start, end in _events(document):
+        if event.get("cat") in {"cpu_op", "cuda_runtime", "user_annotation"}:
+            threads[event["tid"]].append((start, -end))
+    assert len(threads) == 3
+    for spans in threads.values():
+        ends: list[int] = []
+        for start, minus_end in sorted(spans):
+            while ends and ends[-1] <= start:
+                ends.pop()
+            assert not ends or -minus_end <= ends[-1]
+            ends.append(-minus_end)
 
 
-def test_every_launch_precedes_its_kernels(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        calls = {}
-        works = defaultdict(list)
-        for event, start, end in _events(document):
-            if event.get("cat") == "cuda_runtime":
-                assert event["args"]["correlation"] not in calls
-                calls[event["args"]["correlation"]] = (event, start, end)
-            elif event.get("cat") in DEVICE:
-                works[event["args"]["correlation"]].append((event, start))
-        for correlation, kernels in works.items():
-            call, start, _ = calls[correlation]
-            assert all(begin > start for _, begin in kernels)
-            assert all(k["args"]["External id"] == call["args"]["External id"] for k, _ in kernels)
-        graphs = [c for c, (event, *_) in calls.items() if event["name"] == "cudaGraphLaunch"]
-        assert len(graphs) == STEPS
-        assert all(len(works[correlation]) > 2 for correlation in graphs)
+def test_every_launch_precedes_its_kernels(document):
+    calls = {}
+    works = defaultdict(list)
+    for event, start, end in _events(document):
+        if event.get("cat") == "cuda_runtime":
+            assert event["args"]["correlation"] not in calls
+            calls[event["args"]["correlation"]] = (event, start, end)
+        elif event.get("cat") in DEVICE:
+            works[event["args"]["correlation"]].append((event, start))
+    for correlation, kernels in works.items():
+        call, start, _ = calls[correlation]
+        assert all(begin > start for _, begin in kernels)
+        assert all(k["args"]["External id"] == call["args"]["External id"] for k, _ in kernels)
+    graphs = [c for c, (event, *_) in calls.items() if event["name"] == "cudaGraphLaunch"]
+    assert len(graphs) == STEPS
+    assert all(len(works[correlation]) > 2 for correlation in graphs)
 
 
-def test_the_host_waits_for_the_device_once_a_step(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        waits = [
-            (s, e) for event, s, e in _events(document) if event["name"] == "cudaDeviceSynchronize"
-        ]
-        works = sorted(e for event, _, e in _events(document) if event.get("cat") in DEVICE)
-        starts = [s for event, s, _ in _events(document) if event.get("cat") in DEVICE]
-        assert len(waits) == STEPS
-        for begin, end in waits:
-            assert not any(begin < s < end and s > end for s in starts)
-            # All that was launched before is done when the call returns.
-            assert max(e for e in works if e <= end) > begin
-            assert not any(s < end < e for s, e in _works(document))
+def test_the_host_waits_for_the_device_once_a_step(document):
+    waits = [
+        (s, e) for event, s, e in _events(document) if event["name"] == "cudaDeviceSynchronize"
+    ]
+    works = sorted(e for event, _, e in _events(document) if event.get("cat") in DEVICE)
+    starts = [s for event, s, _ in _events(document) if event.get("cat") in DEVICE]
+    assert len(waits) == STEPS
+    for begin, end in waits:
+        assert not any(begin < s < end and s > end for s in starts)
+        # All that was launched before is done when the call returns.
+        assert max(e for e in works if e <= end) > begin
+        assert not any(s < end < e for s, e in _works(document))
 
 
 def _works(document):
     return [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
 
 
-def test_flows_have_both_ends(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        ends = defaultdict(lambda: defaultdict(list))
-        for event in document["traceEvents"]:
-            if event["ph"] in "sf":
-                ends[event["cat"], event["id"]][event["ph"]].append(event)
-        assert {cat for cat, _ in ends} == {"ac2g", "fwdbwd"}
-        for (cat, _), both in ends.items():
-            assert len(both["s"]) == 1
-            assert both["f"]
-            if cat == "fwdbwd":
-                assert both["s"][0]["tid"] != both["f"][0]["tid"]
-                assert both["s"][0]["ts"] < both["f"][0]["ts"]
+def test_flows_have_both_ends(document):
+    ends = defaultdict(lambda: defaultdict(list))
+    for event in document["traceEvents"]:
+        if event["ph"] in "sf":
+            ends[event["cat"], event["id"]][event["ph"]].append(event)
+    assert {cat for cat, _ in ends} == {"ac2g", "fwdbwd"}
+    for (cat, _), both in ends.items():
+        assert len(both["s"]) == 1
+        assert both["f"]
+        if cat == "fwdbwd":
+            assert both["s"][0]["tid"] != both["f"][0]["tid"]
+            assert both["s"][0]["ts"] < both["f"][0]["ts"]
 
 
-def test_gradients_are_reduced_during_the_backward_pass(demo):
-    _, documents, _ = demo
-    for document in documents.values():
-        spans = {7: [], 20: []}
-        for event, start, end in _events(document):
-            if event.get("cat") == "kernel" and event["tid"] in spans:
-                spans[event["tid"]].append((start, end))
-        overlap = sum(
-            max(0, min(e, end) - max(s, start)) for s, e in spans[20] for start, end in spans[7]
-        )
-        assert overlap > 0.3 * sum(e - s for s, e in spans[20])
+def test_gradients_are_reduced_during_the_backward_pass(document):
+    spans = {7: [], 20: []}
+    for event, start, end in _events(document):
+        if event.get("cat") == "kernel" and event["tid"] in spans:
+            spans[event["tid"]].append((start, end))
+    overlap = sum(
+        max(0, min(e, end) - max(s, start)) for s, e in spans[20] for start, end in spans[7]
+    )
+    assert overlap > 0.3 * sum(e - s for s, e in spans[20])
 
 
 def _collectives(documents, truth):
