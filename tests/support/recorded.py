@@ -1,6 +1,7 @@
 """Traces that tests read as they are: small ones for everyone, the shared ones where they are."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared")) / "traces"
 JOBS = ("cpu_stacks.json.gz", "gloo", "gpu")
 
 
-def paths(*shared: str, files: bool = False) -> list:
+def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list:
     """Return parameters: paths of our own traces, and of `shared`, if that folder is there.
 
     With `files` our own folders count as their files, each of one rank.
     """
-    own = [DATA / name for name in JOBS]
+    own = [DATA / name for name in jobs]
     if files:
         own = [path for job in own for path in (sorted(job.iterdir()) if job.is_dir() else [job])]
     found = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
