@@ -7,16 +7,16 @@ their format.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import ramp, require, require_panel
+from hta_widgets.charts.data import Draw, ramp, require, require_panel
 from hta_widgets.charts.figure import blank, mixed, sentences, unmatched
 from hta_widgets.charts.language import Scope, codes, column, evaluate, fill, is_rows
 from hta_widgets.charts.rows import (
@@ -25,6 +25,7 @@ from hta_widgets.charts.rows import (
     Dots,
     Tooltip,
     Whiskers,
+    defines_rows,
     is_sheet,
     nice_ticks,
     rows_chart,
@@ -107,6 +108,15 @@ def draw(
         columns=columns,
         tooltip=tooltip,
     )
+
+
+def defines(takes: Callable[[Draw], Draw], name: str, *needs: str) -> Callable[[Draw], Draw]:
+    """Make a chart of a function that returns the frame for the definition of this name.
+
+    `needs` are columns of the frame that the function takes, if they are not the definition's.
+    """
+    look = definition(name)
+    return defines_rows(takes, look["title"], *(needs or look["needs"]), by=partial(draw, name))
 
 
 def sheet(name: str, theme: str | Theme) -> Any:

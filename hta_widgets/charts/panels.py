@@ -28,6 +28,9 @@ DEFINED = (
     "breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps",
 )  # fmt: skip
 
+#: As `DEFINED`, for the panels of a format.
+OF_FORMATS = ("byteps_blame", "byteps_servers", "byteps_clock", "mpi_routines")
+
 #: Panels that are charts with a sheet of their own, by id.
 CHART_PANELS: tuple[str, ...] = (*DEFINED, "heatmap")
 
@@ -40,7 +43,7 @@ def panel_figure(
     A sheet has marks and no layout: the page places its words and sets its scale
     (``js/src/charts``). For a chart that stands alone take the function of its analysis.
     """
-    if panel not in CHART_PANELS:
+    if panel not in (*CHART_PANELS, *OF_FORMATS):
         raise ValueError(f"no chart {panel!r}: there are {', '.join(CHART_PANELS)}")
     with laid_out_by_the_page():
         if panel == "heatmap":
@@ -67,8 +70,8 @@ def panel_items(panel: str) -> dict[str, Any]:
 
     The items are of no job: the page fills in what each selection has.
     """
-    # One sheet serves all of these, filled by ``js/src/formats``.
-    if panel in {one.id for one in own_panels()}:
+    # One sheet serves these, filled by ``js/src/formats``.
+    if panel in {one.id for one in own_panels()} - {*OF_FORMATS}:
         return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
 

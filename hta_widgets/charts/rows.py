@@ -540,8 +540,12 @@ Examples
 """
 
 
-def defines_rows(takes: Callable[[Draw], Draw], title: str, *needs: str) -> Callable[[Draw], Draw]:
+def defines_rows(
+    takes: Callable[[Draw], Draw], title: str, *needs: str, by: Draw | None = None
+) -> Callable[[Draw], Draw]:
     """Make a chart of a function that returns the arguments of `rows_chart` for a frame and theme.
+
+    With `by`, which draws a frame, the function returns that frame instead and takes no theme.
 
     The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty or the
     function returns one, and refuses a frame that lacks one of the columns `needs`. `subtitle` is
@@ -566,6 +570,8 @@ def defines_rows(takes: Callable[[Draw], Draw], title: str, *needs: str) -> Call
             if frame.empty:
                 return blank(frame, title, colors, width)
             require(frame, name, *needs)
+            if by is not None:
+                return by(define(frame, **options), width=width, theme=colors, title=title)
             content = define(frame, colors, **options)
             if isinstance(content, str):
                 return blank(frame, title, colors, width, note=content)

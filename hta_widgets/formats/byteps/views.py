@@ -8,19 +8,17 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import draws, ramp, require
+from hta_widgets.charts.defined import defines
 from hta_widgets.charts.rows import (
     Bars,
     Column,
     Tooltip,
-    Whiskers,
     add_times,
     defines_rows,
     stacked,
-    time_ticks,
 )
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
-from hta_widgets.formats.byteps.rows import node_label
 from hta_widgets.formats.byteps.workers import CONSISTENT_SHARE
 from hta_widgets.text import count, duration, plural, share
 
@@ -120,97 +118,16 @@ def byteps_arrivals(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     }
 
 
-@defines_rows(
-    draws("byteps_servers"),
-    "Load of the servers",
-    *("server", "requests", "keys", "busy_ns", "push_ns", "wait_ns", "service_ns"),
-)
-def byteps_servers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@defines(draws("byteps_servers"), "byteps_servers")
+def byteps_servers(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw the time of each server's requests: pushes, pulls served, and pulls that waited."""
-    data = frame.reset_index(drop=True)
-    marks, ends = stacked(
-        data,
-        [
-            ("communication", "pushes", data["push_ns"]),
-            ("memory", "pulls served", data["service_ns"]),
-            ("wait", "pulls wait for a push", data["wait_ns"]),
-        ],
-        theme,
-    )
-    times = ("push", "service", "wait", "busy")
-    add_times(data, **{f"{one}_text": data[f"{one}_ns"] for one in times})
-    busy = data["busy_ns"].to_numpy(float)
-    uneven = busy.max() / busy.mean() if busy.mean() > 0 else 1.0
-    return {
-        "data": data,
-        "names": [f"server {server}" for server in data["server"]],
-        "marks": marks,
-        "end_ns": max(ends),
-        "subtitle": [
-            "time of requests added up, which overlap",
-            f"the busiest server works {uneven:.2f} times the mean" if len(data) > 1 else "",
-        ],
-        "head": " ",
-        "columns": [
-            Column("keys", [count(each) for each in data["keys"]]),
-            Column("busy", list(data["busy_text"]), 420),
-        ],
-        "tooltip": Tooltip(
-            "server @{server}",
-            [
-                ("pushes", "@{push_text}"),
-                ("pulls served", "@{service_text}"),
-                ("pulls wait", "@{wait_text}"),
-                ("works on pushes", "@{busy_text}"),
-                ("requests", "@{requests}"),
-                ("keys", "@{keys}"),
-            ],
-        ),
-    }
+    return frame
 
 
-@defines_rows(
-    draws("byteps_clock"),
-    "Clocks of servers against workers",
-    *("worker", "server", "node", "offset_ns", "error_ns", "low_ns", "high_ns", "requests"),
-)
-def byteps_clock(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@defines(draws("byteps_clock"), "byteps_clock")
+def byteps_clock(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw how far servers' clocks are ahead of workers', with the interval of possible offsets."""
-    data = frame.reset_index(drop=True)
-    low, high = min(0, int(data["low_ns"].min())), max(0, int(data["high_ns"].max()))
-    margin = max(high - low, 1) * 0.04
-    data["left_communication"] = data["offset_ns"] - margin / 6
-    data["right_communication"] = data["offset_ns"] + margin / 6
-    data["said"] = [
-        f"{'+' if offset > 0 else ''}{duration(offset)} ± {duration(error)}"
-        for offset, error in zip(data["offset_ns"], data["error_ns"], strict=True)
-    ]
-    data["node_text"] = [node_label(int(node)) for node in data["node"]]
-    return {
-        "data": data,
-        "names": [
-            f"worker {worker} · server {server}"
-            for worker, server in zip(data["worker"], data["server"], strict=True)
-        ],
-        "marks": [
-            Whiskers("low_ns", "high_ns", theme.ink),
-            Bars("left_communication", "right_communication", theme.kind["communication"], ""),
-        ],
-        "x_start": low - margin,
-        "x_end": high + margin,
-        "subtitle": [
-            "server's clock less worker's; the line holds every value that all requests allow"
-        ],
-        "head": " ",
-        "ticks": time_ticks(high, 3, low),
-        "columns": [Column("ahead", list(data["said"]))],
-        "zero_line": True,
-        "legend": [],
-        "tooltip": Tooltip(
-            "worker @{worker} · server @{server}",
-            [("ahead", "@{said}"), ("is", "@{node_text}"), ("by requests", "@{requests}")],
-        ),
-    }
+    return frame
 
 
 @defines_rows(
@@ -364,47 +281,7 @@ def _stage_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return data
 
 
-@defines_rows(
-    draws("byteps_pull_blame"),
-    "Whom PULLs wait for",
-    *("worker", "blame", "slack_ns", "pulls", "pull_ns"),
-)
-def byteps_pull_blame(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@defines(draws("byteps_pull_blame"), "byteps_blame")
+def byteps_pull_blame(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw the time that each worker's PULLs waited for others, and how often it was the last."""
-    data = frame.reset_index(drop=True)
-    pulls = data["pulls"].clip(lower=1)
-    least, slack = (data["pull_ns"] - data["slack_ns"]) / pulls, data["slack_ns"] / pulls
-    marks, ends = stacked(
-        data,
-        [("communication", "as the shortest", least), ("wait", "slack: waiting", slack)],
-        theme,
-    )
-    add_times(data, least_text=least, slack_text=slack, sum_text=data["slack_ns"])
-    data["blame_text"] = [share(each) for each in data["blame"]]
-    worst = int(data["blame"].to_numpy().argmax())
-    others = float(data["slack_ns"].sum())
-    return {
-        "data": data,
-        "names": [f"worker {worker}" for worker in data["worker"]],
-        "marks": marks,
-        "end_ns": max(ends),
-        "subtitle": [
-            "mean PULL of a partition; slack is how much longer it is than the shortest worker's",
-            f"worker {data['worker'][worst]} pulls last and waits least, in"
-            f" {data['blame_text'][worst]} of PULLs; the others wait {duration(others)} in all"
-            if data["blame"][worst] > CONSISTENT_SHARE
-            else "nobody stands out",
-        ],
-        "head": " ",
-        "columns": [Column("shortest in", list(data["blame_text"]))],
-        "tooltip": Tooltip(
-            "worker @{worker}",
-            [
-                ("as the shortest", "@{least_text}"),
-                ("slack", "@{slack_text}"),
-                ("slack in all", "@{sum_text}"),
-                ("shortest in", "@{blame_text}"),
-                ("PULLs", "@{pulls}"),
-            ],
-        ),
-    }
+    return frame

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import draws, draws_panel, ramp, require_measure
+from hta_widgets.charts.defined import defines
 from hta_widgets.charts.rows import (
     Bars,
     Column,
     Tooltip,
-    Whiskers,
     add_times,
     defines_rows,
     stacked,
@@ -20,7 +20,7 @@ from hta_widgets.charts.rows import (
 )
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.mpi.frames import by_routine, by_size
-from hta_widgets.text import binary_size, count, duration, plural, share, size, size_range
+from hta_widgets.text import binary_size, count, duration, share, size, size_range
 
 Measure = Literal["calls", "time", "bytes"]
 
@@ -119,12 +119,12 @@ def _add_amounts(data: pd.DataFrame) -> None:
     data["bytes_text"] = [size(each) for each in data["bytes"]]
 
 
-@defines_rows(
+@defines(
     draws("mpi_routines"),
-    "MPI routines over ranks",
+    "mpi_routines",
     *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
 )
-def mpi_routines(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[str, Any]:
+def mpi_routines(frame: pd.DataFrame, *, top: int = _TOP) -> pd.DataFrame:
     """Draw the mean time of each routine over the ranks, with the minimum and the maximum.
 
     Parameters
@@ -132,46 +132,9 @@ def mpi_routines(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[
     top : int, default 16
         Number of routines.
     """
-    every = by_routine(frame)
-    data = every[:top].copy()
-    data["left_communication"], data["right_communication"] = 0.0, data["mean_s"] * 1e9
-    data["low"], data["high"] = data["min_s"] * 1e9, data["max_s"] * 1e9
-    add_times(data, **{f"{one}_text": data[f"{one}_s"] * 1e9 for one in ("mean", "min", "max")})
-    _add_amounts(data)
-    data["share_text"] = [share(each) for each in data["share_of_time"]]
-    most = float(data["high"].max())
-    ranks = int(data["ranks"].max())
-    left = len(every) - len(data)
-    line = [Whiskers("low", "high", theme.ink)] if ranks > 1 else []
-    return {
-        "data": data,
-        "names": _names(data, several=len(set(data["job"])) > 1),
-        "marks": [Bars(0.0, "right_communication", theme.kind["communication"], ""), *line],
-        "end_ns": most,
-        "subtitle": [
-            f"mean of {plural(ranks, 'rank')} with tables of routines; line: least to most of any"
-            if ranks > 1
-            else "of the one rank with a table of routines",
-            f"{plural(left, 'routine')} with less time not shown" if left else "",
-        ],
-        "head": "routine",
-        "columns": [
-            Column("calls", list(data["calls_text"]), 420),
-            Column("mean", list(data["mean_text"])),
-        ],
-        "legend": [],
-        "tooltip": Tooltip(
-            "@{name}",
-            [
-                ("mean of ranks", "@{mean_text}"),
-                ("least", "@{min_text} · rank @{min_rank}"),
-                ("most", "@{max_text} · rank @{max_rank}"),
-                ("of all MPI time", "@{share_text}"),
-                ("calls", "@{calls_text}"),
-                ("bytes", "@{bytes_text}"),
-            ],
-        ),
-    }
+    data = by_routine(frame)
+    data.attrs = {**frame.attrs, "top": top}
+    return data
 
 
 @defines_rows(

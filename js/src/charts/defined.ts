@@ -4,10 +4,14 @@
  */
 
 import breakdown from "../../../hta_widgets/charts/definitions/breakdown.json";
+import byteps_blame from "../../../hta_widgets/charts/definitions/byteps_blame.json";
+import byteps_clock from "../../../hta_widgets/charts/definitions/byteps_clock.json";
+import byteps_servers from "../../../hta_widgets/charts/definitions/byteps_servers.json";
 import idle from "../../../hta_widgets/charts/definitions/idle.json";
 import inks from "../../../hta_widgets/charts/definitions/inks.json";
 import kernel_durations from "../../../hta_widgets/charts/definitions/kernel_durations.json";
 import kernel_types from "../../../hta_widgets/charts/definitions/kernel_types.json";
+import mpi_routines from "../../../hta_widgets/charts/definitions/mpi_routines.json";
 import overlap from "../../../hta_widgets/charts/definitions/overlap.json";
 import queue from "../../../hta_widgets/charts/definitions/queue.json";
 import steps from "../../../hta_widgets/charts/definitions/steps.json";
@@ -174,6 +178,10 @@ export const DEFINITIONS = {
   kernel_types,
   kernel_durations,
   steps,
+  byteps_blame,
+  byteps_servers,
+  byteps_clock,
+  mpi_routines,
 } as unknown as Readonly<Record<string, Definition>>;
 
 /** What people read of a cause: `host: data loading`. */

@@ -6,15 +6,8 @@ import type { MakeRows } from "../charts/content";
 import { contentOf, DEFINITIONS } from "../charts/defined";
 import { heatmapContent, HeatmapDrawing } from "../charts/grid";
 import { type Dimension, RowsDrawing, WindowDrawing } from "../charts/rows";
-import {
-  blameChart,
-  clockChart,
-  gradientsChart,
-  serversChart,
-  stagesChart,
-  stragglersChart,
-} from "../formats/byteps_charts";
-import { ranksChart, routinesChart, sizesChart } from "../formats/mpi";
+import { gradientsChart, stagesChart, stragglersChart } from "../formats/byteps_charts";
+import { ranksChart, sizesChart } from "../formats/mpi";
 import type { Brush, ChartPanel, ThemeName } from "../protocol/source";
 
 interface Kind {
@@ -53,12 +46,8 @@ const KINDS: Readonly<Record<string, Kind>> = {
   byteps_gradients: rows("Slowest gradients", "names", gradientsChart),
   byteps_stages: rows("Stages of the pipeline", "ranks", stagesChart),
   byteps_stragglers: rows("Who is late, iteration by iteration", "window", stragglersChart),
-  byteps_blame: rows("Whom PULLs wait for", "ranks", blameChart),
-  byteps_servers: rows("Load of the servers", "ranks", serversChart),
-  byteps_clock: rows("Clocks of servers against workers", "ranks", clockChart),
   mpi_ranks: rows("Time in MPI, by rank", "ranks", ranksChart),
   mpi_sizes: rows("Message sizes", "names", sizesChart),
-  mpi_routines: rows("MPI routines over ranks", "names", routinesChart),
 };
 
 /** Panels that are charts, by id. */

@@ -339,12 +339,6 @@ function noteOf(table: PanelFrame, rows: number): Record<string, unknown> {
   return rows === 0 ? { note: "no events match" } : {};
 }
 
-/** The ranks of the set that a row stands for. */
-export function ranksOf(frame: PanelFrame, row: number): number[] {
-  const told = frame.columns.ranks?.[row];
-  return typeof told === "string" && told !== "" ? told.split(",").map(Number) : [];
-}
-
 // * Panels of BytePS's workers from the rows that the page holds, as
 // `formats/byteps/byteps_frames.py` makes them of the analyses. Ranks narrow files of their own
 // kind alone.

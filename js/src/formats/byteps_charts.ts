@@ -5,8 +5,8 @@ import type { PanelFrame } from "../protocol/source";
 import { formatCount, formatDuration, formatShare, plural } from "../ui/formats";
 import { noteOf, sentences } from "../ui/text";
 import type { Theme } from "../ui/theme";
-import { CONSISTENT_SHARE, ranksOf } from "./byteps";
-import { columnsOf, eachOf, INKS, shade, stack, timeAxis, timeTicks } from "./shared";
+import { CONSISTENT_SHARE } from "./byteps";
+import { columnsOf, eachOf, INKS, shade, stack, timeAxis } from "./shared";
 
 const MOST_CELLS = 400;
 
@@ -137,109 +137,6 @@ export function stragglersChart(frame: PanelFrame, theme: Theme): RowsContent | 
         : drawn.flatMap((cell, at) =>
             cell.window[0] < window[1] && cell.window[1] > window[0] ? [at] : [],
           ),
-  };
-}
-
-export function serversChart(frame: PanelFrame): RowsContent | string {
-  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
-  const number = numbers(frame, "server");
-  const [push, service, wait, busy, keys, requests] = eachOf(
-    ["push_ns", "service_ns", "wait_ns", "busy_ns", "keys", "requests"],
-    (name) => numbers(frame, name),
-  );
-  const { data, legend, ends } = stack(frame.rows, [
-    { ink: "communication", words: "pushes", values: push },
-    { ink: "memory", words: "pulls served", values: service },
-    { ink: "wait", words: "pulls wait for a push", values: wait },
-  ]);
-  const mean = busy.reduce((all, ns) => all + ns, 0) / busy.length;
-  const uneven = mean > 0 ? Math.max(...busy) / mean : 1;
-  const finding =
-    frame.rows > 1 ? `the busiest server works ${uneven.toFixed(2)} times the mean` : "";
-  const most = Math.max(...ends);
-  const names = number.map((one) => `server ${one}`);
-  return {
-    title: "Load of the servers",
-    subtitle: sentences("time of requests added up, which overlap", finding, noteOf(frame)),
-    finding,
-    names,
-    keys: names.map((_, row) => ranksOf(frame, row)),
-    data,
-    legend,
-    ...timeAxis(most),
-    head: "",
-    columns: [
-      { head: "keys", texts: keys.map(formatCount) },
-      { head: "busy", texts: busy.map(formatDuration), least: 420 },
-    ],
-    tip: (row) => ({
-      heading: names[row]!,
-      lines: [
-        ["pushes", formatDuration(push[row]!)],
-        ["pulls served", formatDuration(service[row]!)],
-        ["pulls wait", formatDuration(wait[row]!)],
-        ["works on pushes", formatDuration(busy[row]!)],
-        ["requests", formatCount(requests[row]!)],
-        ["keys", formatCount(keys[row]!)],
-      ],
-    }),
-  };
-}
-
-export function clockChart(frame: PanelFrame): RowsContent | string {
-  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
-  const [worker, server, rank, other, offset, error, low, high, requests] = eachOf(
-    [
-      "worker",
-      "server",
-      "rank",
-      "server_rank",
-      "offset_ns",
-      "error_ns",
-      "low_ns",
-      "high_ns",
-      "requests",
-    ],
-    (name) => numbers(frame, name),
-  );
-  const [least, most] = [Math.min(0, ...low), Math.max(0, ...high)];
-  const around = Math.max(most - least, 1) * 0.04;
-  const signed = (ns: number): string => `${ns > 0 ? "+" : ""}${formatDuration(ns)}`;
-  const said = offset.map((ns, row) => `${signed(ns)} ± ${formatDuration(error[row]!)}`);
-  const names = worker.map((one, row) => `worker ${one} · server ${server[row]}`);
-  return {
-    title: "Clocks of servers against workers",
-    subtitle: sentences(
-      "server's clock less worker's; the line holds every value that all requests allow",
-      noteOf(frame),
-    ),
-    finding: `errors up to ${formatDuration(Math.max(...error))}`,
-    names,
-    keys: names.map((_, row) => [rank[row]!, other[row]!]),
-    data: columnsOf(
-      names.map((_, row) => row),
-      {
-        left_communication: offset.map((ns) => ns - around / 6),
-        right_communication: offset.map((ns) => ns + around / 6),
-        low,
-        high,
-      },
-    ),
-    xStart: least - around,
-    xEnd: most + around,
-    ticks: timeTicks(most, least),
-    zeroLine: true,
-    head: "",
-    columns: [{ head: "ahead", texts: said }],
-    tip: (row) => ({
-      heading: names[row]!,
-      lines: [
-        ["ahead", said[row]!],
-        ["at least", signed(low[row]!)],
-        ["at most", signed(high[row]!)],
-        ["by requests", formatCount(requests[row]!)],
-      ],
-    }),
   };
 }
 
@@ -411,56 +308,6 @@ export function stagesChart(frame: PanelFrame): RowsContent | string {
         ["tasks", formatCount(rows[row]!.count)],
         ["added up", formatDuration(rows[row]!.sum)],
         ["at a time", (rows[row]!.sum / Math.max(rows[row]!.union, 1)).toFixed(1)],
-      ],
-    }),
-  };
-}
-
-export function blameChart(frame: PanelFrame): RowsContent | string {
-  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
-  const workers = numbers(frame, "worker");
-  const [share, slack, pulls, sum] = eachOf(["blame", "slack_ns", "pulls", "pull_ns"], (name) =>
-    numbers(frame, name),
-  );
-  const least = sum.map((ns, row) => (ns - slack[row]!) / pulls[row]!);
-  const waits = slack.map((ns, row) => ns / pulls[row]!);
-  const { data, legend, ends } = stack(frame.rows, [
-    { ink: "communication", words: "as the shortest", values: least },
-    { ink: "wait", words: "slack: waiting", values: waits },
-  ]);
-  const worst = share.indexOf(Math.max(...share));
-  const stands = share[worst]! > CONSISTENT_SHARE;
-  const others = slack.reduce((all, ns) => all + ns, 0);
-  const finding = stands
-    ? `worker ${workers[worst]} pulls last and waits least, in ${formatShare(share[worst]!)} of PULLs; the others wait ${formatDuration(others)} in all`
-    : "nobody stands out";
-  const late = new Set(stands ? [worst] : []);
-  const most = Math.max(...ends);
-  const names = workers.map((worker) => `worker ${worker}`);
-  return {
-    title: "Whom PULLs wait for",
-    subtitle: sentences(
-      "mean PULL of a partition; slack is how much longer it is than the shortest worker's",
-      finding,
-      noteOf(frame),
-    ),
-    finding,
-    names,
-    keys: workers.map((_, row) => ranksOf(frame, row)),
-    late,
-    data,
-    legend,
-    ...timeAxis(most),
-    head: "",
-    columns: [{ head: "shortest in", texts: share.map(formatShare), late }],
-    tip: (row) => ({
-      heading: names[row]!,
-      lines: [
-        ["as the shortest", formatDuration(least[row]!)],
-        ["slack", formatDuration(waits[row]!)],
-        ["slack in all", formatDuration(slack[row]!)],
-        ["shortest in", formatShare(share[row]!)],
-        ["PULLs", formatCount(pulls[row]!)],
       ],
     }),
   };

@@ -3,7 +3,7 @@
 import { type Inside, numbers, type RowsContent, texts } from "../charts/content";
 import { readClauses } from "../protocol/selection";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
-import { formatBytes, formatCount, formatDuration, formatShare, plural } from "../ui/formats";
+import { formatBytes, formatCount, formatDuration, formatShare } from "../ui/formats";
 import { noteOf, sentences } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import {
@@ -22,7 +22,6 @@ import {
   timeAxis,
 } from "./shared";
 
-const TOP = 16;
 /** Smaller shares are told by their shade. */
 const LEAST_TOLD = 0.01;
 
@@ -247,65 +246,6 @@ export function sizesChart(frame: PanelFrame, theme: Theme): RowsContent | strin
 
 const BUSY_LIGHT = ["#e4eef8", "#94c0e4", "#4f97d0", "#1f6fb2", "#0d4a80", "#062b50"];
 const BUSY_DARK = ["#1a2f47", "#1f5b95", "#3580cc", "#62a6ee", "#9ccafa", "#d9ecff"];
-
-export function routinesChart(frame: PanelFrame): RowsContent | string {
-  if (frame.rows === 0) return noteOf(frame) || "nothing to draw";
-  const jobs = texts(frame, "job").slice(0, TOP);
-  const routine = texts(frame, "name").slice(0, TOP);
-  const pick = (name: string): number[] => numbers(frame, name).slice(0, TOP);
-  const mean = pick("mean_s").map((s) => s * 1e9);
-  const low = pick("min_s").map((s) => s * 1e9);
-  const high = pick("max_s").map((s) => s * 1e9);
-  const [least, most, calls, bytes, share] = eachOf(
-    ["min_rank", "max_rank", "calls", "bytes", "share_of_time"],
-    pick,
-  );
-  const count = Math.max(...pick("ranks"));
-  const several = new Set(jobs).size > 1;
-  const names = routine.map((name, row) => (several ? `${jobs[row]} · ${name}` : name));
-  const end = Math.max(...high);
-  const left = frame.rows - names.length;
-  const none = names.map(() => NaN);
-  return {
-    title: "MPI routines over ranks",
-    subtitle: sentences(
-      count > 1
-        ? `mean of ${plural(count, "rank")} with tables of routines; line: least to most of any`
-        : "of the one rank with a table of routines",
-      left > 0 ? `${plural(left, "routine")} with less time not shown` : "",
-      noteOf(frame),
-    ),
-    finding: `${names[0]} takes most, ${formatDuration(mean[0]!)} a rank`,
-    names,
-    keys: routine.map((name) => [name]),
-    data: columnsOf(
-      names.map((_, row) => row),
-      {
-        left_communication: names.map(() => 0),
-        right_communication: mean,
-        low: count > 1 ? low : none,
-        high: count > 1 ? high : none,
-      },
-    ),
-    ...timeAxis(end),
-    head: "",
-    columns: [
-      { head: "calls", texts: calls.map(formatCount), least: 420 },
-      { head: "mean", texts: mean.map(formatDuration) },
-    ],
-    tip: (row) => ({
-      heading: names[row]!,
-      lines: [
-        ["mean of ranks", formatDuration(mean[row]!)],
-        ["least", `${formatDuration(low[row]!)} · rank ${least[row]}`],
-        ["most", `${formatDuration(high[row]!)} · rank ${most[row]}`],
-        ["of all MPI time", formatShare(share[row]!)],
-        ["calls", formatCount(calls[row]!)],
-        ["bytes", formatBytes(bytes[row]!)],
-      ],
-    }),
-  };
-}
 
 // * MPI's panels from the rows that the page holds: what `formats/mpi/mpi_frames.py` makes of the
 // analyses. Profiles are totals of a run, so windows do not apply.

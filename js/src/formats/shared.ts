@@ -72,7 +72,7 @@ export function stack(count: number, parts: readonly StackPart[]): Stack {
   };
 }
 
-export function timeTicks(most: number, least = 0): [number, string][] {
+function timeTicks(most: number, least = 0): [number, string][] {
   const ticks = niceTicks(most, 3, least);
   const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : Math.max(most, 1);
   return ticks.map((at) => [at, formatAxis(at, step)]);

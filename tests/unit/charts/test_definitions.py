@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from hta_widgets.charts import defined, language
-from hta_widgets.charts.panels import DEFINED
+from hta_widgets.charts.panels import DEFINED, OF_FORMATS
 from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError
 
@@ -97,7 +97,8 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             assert names_in_text(value, known) == [], value
         elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
             token = value.removeprefix("@")
-            assert token in known if value[0] == "@" else token in defined.definition("inks")
+            inks = {*defined.definition("inks"), "ink"}
+            assert token in (known if value[0] == "@" else inks)
         elif isinstance(value, str) and key in {
             "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
             "rank", "late", "strong", "bar", "line", "dot", "size", "marker", "angle", "hatch",
@@ -115,4 +116,4 @@ def test_inks_name_colours_of_both_themes():
 
 
 def test_every_panel_of_a_definition_has_its_file():
-    assert set(DEFINED) <= set(NAMES)
+    assert {*DEFINED, *OF_FORMATS} <= set(NAMES)
