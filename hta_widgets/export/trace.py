@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.analysis.scope import part_of
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
-from hta_widgets.export.edits import Clip, FlowThreads, Scrub
+from hta_widgets.export.edits import Clip, FlowThreads
 from hta_widgets.export.members import (
     ASK,
     DROP,
@@ -30,6 +31,7 @@ from hta_widgets.export.members import (
     records_of,
     samples_of,
 )
+from hta_widgets.export.scrub import Scrub
 from hta_widgets.files import Output, Target
 from hta_widgets.formats.kineto.times import later
 from hta_widgets.trace import selection as selections
@@ -409,7 +411,8 @@ def _top_level(
     own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
         key: _json(value) for key, value in trace.metadata.items()
     }
-    values = Scrub(trace.metadata).top_level(own) if options.scrub else dict(own)
+    scrub = Scrub(trace.metadata, trace.host) if options.scrub else None
+    values = scrub.top_level(own) if scrub else dict(own)
     values.pop("traceEvents", None)
     note = _clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
     note |= _identity(trace, scrub=options.scrub)
@@ -417,6 +420,8 @@ def _top_level(
         note |= part.mark()
     if note and (options.moves_ns or part is not None or MARK not in values):
         earlier = trace.metadata.get(MARK)
+        if scrub:
+            earlier = scrub.value(earlier)
         values[MARK] = _json({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
@@ -439,14 +444,19 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
 
 def _records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
     """Yield the records that go out, in the file's order."""
+    records = chain(_edited_records(members, options), samples_of(members))
+    if not options.scrub:
+        return records
+    return map(Scrub(members.trace.metadata, members.trace.host).record, records)
+
+
+def _edited_records(members: Members, options: ExportOptions) -> Iterator[bytes]:
     trace = members.trace
     if trace.source is None:
         yield from records_of(members)
-        yield from samples_of(members)
         return
     clip = Clip(members) if options.clip and not members.whole else None
     threads = None if members.whole else FlowThreads(members)
-    scrub = Scrub(trace.metadata) if options.scrub else None
     fate, move_ns = members.fate, members.move_ns
     for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
         record = text
@@ -464,8 +474,7 @@ def _records_of_members(members: Members, options: ExportOptions) -> Iterator[by
                 record = _moved_record(record, move_ns)
             if clip is not None:
                 record = clip(number, record)
-        yield record if scrub is None else scrub.record(record)
-    yield from samples_of(members)
+        yield record
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,21 +512,21 @@ def _write_merged(
     for position, one in enumerate(ranks):
         members = one.members
         shift_ns = one.base_ns - base_ns
-        scope = _Scope(
-            members.trace.rank, position, _metadata_records(members), shift_ns, one.title
-        )
+        metadata = _metadata_records(members, options)
+        scope = _Scope(members.trace.rank, position, metadata, shift_ns, one.title)
         out.write_list(map(scope, _records_of_members(members, options)))
     out.write(b"\n]\n}\n")
 
 
-def _metadata_records(members: Members) -> Iterator[bytes]:
+def _metadata_records(members: Members, options: ExportOptions) -> Iterator[bytes]:
     """Yield the rank's metadata records."""
     trace = members.trace
     if trace.source is None:
         return
+    scrub = Scrub(trace.metadata, trace.host) if options.scrub else None
     for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
         if b'"M"' in text:
-            yield text
+            yield text if scrub is None else scrub.record(text)
 
 
 class _Scope:

@@ -1,9 +1,11 @@
 """Scrubbing removes data about people and machines, and nothing else."""
 
 import json
+import time
 
 import pytest
 
+from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.trace import export_trace
 
 SECRETS = [
@@ -106,3 +108,89 @@ def test_merged_files_are_scrubbed_as_well(trace_file, load, tmp_path):
     assert "gpu-node" not in text
     assert json.loads(text)["hta_widgets"]["ranks"][1]["file"] == "rank-1"
     assert load(tmp_path / "out.json").ranks == [0, 1]
+
+
+#: A text of an event's args, and what must not be left of it.
+CANARIES = {
+    "home after a colon": ("PYTHONPATH=/x:/home/carol/bin", "carol"),
+    "home at the end": ("started in /home/carol", "carol"),
+    "home elsewhere": ("/mnt/nfs/home/carol/x.py", "carol"),
+    "home of an old system": ("/usr/people/carol/x.py", "carol"),
+    "escaped home": (r"\/home\/carol\/x.py", "carol"),
+    "twice escaped home": (r"\\/home\\/carol\\/x.py", "carol"),
+    "home in Windows": (r"C:\Users\carol", "carol"),
+    "shared folder": (r"\\fileserver\carol\x.py", "fileserver"),
+    "home in JSON in a text": ('{"a": [{"b": "\\u002fhome\\u002fcarol/x.py"}]}', "carol"),
+    "host in JSON in a text": ('{"a": [{"hostname": "carol"}]}', "carol"),
+    "URL": ("see https://carol.example.org/x?token=1", "carol"),
+    "store": ("tcp://carol-node:29500", "carol"),
+    "IPv4": ("connect to 10.20.30.40:29500", "10.20"),
+    "IPv6": ("connect to [fe80::1ff:fe23:4567:890a]", "fe80"),
+    "global IPv6": ("connect to 2001:db8::1", "db8"),
+    "MAC": ("device 3c:52:82:aa:bb:cc", "3c:52"),
+    "name with an address": ("on ip-10-20-30-40.ec2.internal", "10-20"),
+    "mail": ("by carol@example.org", "carol"),
+    "ssh": ("rsync carol@node7:/data/x", "carol"),
+    "option": ("train.py --token carol --lr 1", "carol"),
+    "variable": ("HF_TOKEN=carol WORLD=2", "carol"),
+    "password": ("db password: carol", "carol"),
+    "key": ("api_key='carol'", "carol"),
+    "header": ("Authorization: Bearer carolcarol", "carol"),
+    "token of a hub": ("x hf_carolcarolcarol y", "carol"),
+    "token of a cloud": ("x AKIACAROLCAROLCA y", "CAROL"),
+    "host of the file": ("from gpu-node-7.cluster to GPU-NODE-7", "node-7"),
+    "half of a surrogate pair": ("\ud800 /home/carol/x", "carol"),
+}
+
+
+@pytest.mark.parametrize("name", CANARIES)
+def test_canaries(name, trace_file, load, tmp_path):
+    text, canary = CANARIES[name]
+    args = {"note": text, "deep": [[{"nested": {"a": text}}]], text: 1, "ratio": 1.50}
+    record = {"ph": "X", "name": text, "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
+    other = {"ph": "X", "name": "b", "pid": 1, "tid": text, "ts": 0, "dur": 1}
+    job = trace_file(
+        [record, other, json.dumps(text)],
+        hostname="gpu-node-7.cluster",
+        distributedInfo={"a": text},
+    )
+    out = export_trace(load(job), tmp_path / "out.json", scrub=True).path
+    assert canary.lower() not in out.read_text().lower()
+    assert len(load(out).events()) == 2
+    assert '"ratio":1.5' in out.read_text()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["hostname", "nested.hostname", "master_addr", "MASTER_ADDR", "url", "ip", "mac", "token",
+     "HF_TOKEN", "password", "api_key", "owner", "SLURM_NODELIST", "env", "cwd", "e-mail"],
+)  # fmt: skip
+def test_private_keys_go_at_any_depth(key, trace_file, load, tmp_path):
+    args = {"deep": [{"a": {key: "carol", "kept": 1}}], key: "carol"}
+    record = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
+    job = trace_file([{**record, key: "carol"}], distributedInfo={"rank": 0, "a": {key: "carol"}})
+    out = export_trace(load(job), tmp_path / "out.json", scrub=True).path
+    assert "carol" not in out.read_text()
+    assert '"kept":1' in out.read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["void k<a::b/c>(int)", "c10::add<at::Half, 128>", "aten::to", "3/4", "cutlass_80_x::f(float*)",
+     "token_embedding::forward", "ProfilerStep#3", "num_tokens=128", "a / b", "12:34:56", "v1.2.3"],
+)  # fmt: skip
+def test_names_of_kernels_stay(text):
+    record = json.dumps({"ph": "X", "name": text, "args": {"num_tokens": 5, "note": text}}).encode()
+    assert json.loads(Scrub({}).record(record)) == json.loads(record)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "/", "a/", "/a", "\\", "\\\\", "@", "a@", ".", "a.", "1.", "token", "-", "~", "file:",
+     "[", "a:", "::", "home/", " ", '"', "ip-1-", "ab:", "=", "{"],
+)  # fmt: skip
+def test_time_is_linear(unit):
+    text = json.dumps({"name": unit * (128_000 // len(unit)) + "/x/", "args": {}}).encode()
+    began = time.process_time()
+    Scrub({"hostname": "node"}).record(text)
+    assert time.process_time() - began < 5

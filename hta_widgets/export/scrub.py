@@ -1,0 +1,229 @@
+"""Remove names of hosts, users and folders, addresses and secrets from records."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from hta_widgets.trace.columns import decode_fields, encode_fields
+
+#: Top-level keys without private data; all others are removed.
+_HARMLESS = {
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "record_shapes",
+    "profile_memory",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "cupti_version",
+}
+_GONE = "scrubbed"
+
+# The three tables below are those of docs/security.md. Repetitions are bounded, or begin only
+# where none of their characters precedes: the time is linear in the length of a text.
+
+#: Keys that are removed with their values, at any depth.
+PRIVATE_KEYS = re.compile(
+    r"host|user|environ|(?:^|[ _.-])env(?:$|[ _.-])|cwd|path|(?<![a-z])file|argv|command|cmd|login"
+    r"|mail|home|(?:^|[ _.-])(?:ip|mac)(?:$|[ _.-])|address$|(?:^|[_.-])addr$|working.dir"
+    r"|owner|account|node.?(?:name|list)|machine|endpoint|(?<![a-z])ur[il]s?(?![a-z])"
+    r"|passw|secret|credential|token$|cookie|authori|(?:api|access|private|session|ssh).?key",
+    re.IGNORECASE,
+)
+#: Keys whose values are names of hosts and users, removed wherever they occur.
+_NAMES = re.compile(r"host|user|login|owner|account|node.?name|machine|addr", re.IGNORECASE)
+_SEPARATOR = r"[/\\]+"
+_WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
+_HOME = re.compile(rf"(?<!\w)(?:home|Users|usr{_SEPARATOR}people){_SEPARATOR}({_WORD})[/\\]?")
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+_SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?key)"  # noqa: S105
+#: Parts of texts that are replaced, by what, in this order.
+PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
+    # URLs except those of files
+    (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _GONE),
+    # secrets by the word before them: --token x, TOKEN=x, password: x, Bearer x
+    (
+        re.compile(
+            rf"({_SECRET}[\"']?\s{{0,4}}(?:=|:(?!:))\s{{0,4}}[\"']?|-{_SECRET}\s{{1,4}}"
+            r"|\b(?:Bearer|Basic)\s{1,4})[^\s\"',;&]+",
+            re.IGNORECASE,
+        ),
+        rf"\1{_GONE}",
+    ),
+    # secrets by their form
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox[a-z]-|AKIA|ASIA|eyJ)"
+            r"[\w.-]{12,}"
+        ),
+        _GONE,
+    ),
+    # addresses of mail, and of users at hosts
+    (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:(?:\.[\w-]{1,63})+|(?=:))"), _GONE),
+    # addresses of hosts: IPv4 with its names, IPv6, MAC
+    (re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.\d)"), _GONE),
+    (re.compile(r"(?<!\w)ip(?:-\d{1,3}){4}(?:\.[\w-]+)*"), _GONE),
+    (
+        re.compile(
+            r"(?<![\w:])(?:(?:fe80|f[cd][0-9a-f]{2})(?::[0-9a-f]{0,4}){2,7}"
+            r"|[23][0-9a-f]{3}(?::[0-9a-f]{0,4}){3,7}"
+            r"|[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5})(?![\w:])",
+            re.IGNORECASE,
+        ),
+        _GONE,
+    ),
+    # homes with their users, then all folders of absolute paths; names of files stay
+    (_HOME, "./"),
+    (
+        re.compile(
+            rf"(?:file:{_SEPARATOR}|(?<![\w./\\>)\]-])"
+            rf"(?:(?:[A-Za-z]:|~[\w.-]*|\.{{1,2}})(?=[/\\]))?{_SEPARATOR}{_WORD}{_SEPARATOR})"
+            rf"(?:{_WORD}{_SEPARATOR})*"
+        ),
+        "",
+    ),
+)
+#: What may be the sign of private data in a record; others are not decoded.
+_SUSPECT = re.compile(
+    rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
+    rb"|hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox|akia|asia|eyj|bearer|basic|passphrase|token|home"
+    rb"|" + re.sub(r"[$^]", '"', PRIVATE_KEYS.pattern).encode(),
+    re.IGNORECASE,
+)
+
+
+class _Number:
+    """A number of a JSON text, as it is written."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _raw(number: _Number) -> msgspec.Raw:
+    return msgspec.Raw(number.text.encode())
+
+
+_decode = msgspec.json.Decoder(float_hook=_Number).decode
+_encode = msgspec.json.Encoder(enc_hook=_raw).encode
+
+
+class Scrub:
+    """Scrubs one rank's file, by the tables of this module.
+
+    Names of users and hosts in the file's top-level keys are removed from all records.
+    """
+
+    def __init__(self, metadata: Mapping[str, Any], *names: str | None) -> None:
+        found = {*_names(metadata), *(name for name in names if name)}
+        words = {name.lower() for name in found}
+        words |= {name.split(".")[0] for name in words if not name[:1].isdigit()}
+        self._words = frozenset(word for word in words if len(word) > 2)
+        self._bytes = tuple(word.encode("utf-8", "replace") for word in self._words)
+
+    def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the top-level keys that may stay."""
+        return {key: self.json(raw) for key, raw in values.items() if key in _HARMLESS}
+
+    def record(self, text: bytes) -> bytes:
+        """Return a record without private data."""
+        lowered = text.lower()
+        is_suspect = _SUSPECT.search(lowered) is not None
+        if not is_suspect and not any(word in lowered for word in self._bytes):
+            return text
+        fields = decode_fields(text)
+        if fields is None:
+            return self.json(text)
+        if fields.get("name") == b'"process_name"' and fields.get("ph") == b'"M"':
+            _keep_program(fields)
+        kept = (key for key in fields if not PRIVATE_KEYS.search(key))
+        return encode_fields({key: self.json(fields[key]) for key in kept})
+
+    def json(self, raw: bytes) -> bytes:
+        """Return a JSON text without private data."""
+        if raw.lstrip()[:1] not in (b'"', b"{", b"["):
+            return raw
+        encode: Callable[[Any], bytes] = _encode
+        try:
+            try:
+                value = _decode(raw)
+            except msgspec.DecodeError:  # halves of surrogate pairs, which JSON can hold
+                value, encode = json.loads(raw), _ascii
+            clean = self.value(value)
+            return raw if clean == value else encode(clean)
+        except (ValueError, RecursionError):
+            return json.dumps(_GONE).encode()
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without private data."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            return {
+                self._text(key): self.value(item)
+                for key, item in value.items()
+                if not PRIVATE_KEYS.search(key)
+            }
+        return [self.value(item) for item in value] if isinstance(value, list) else value
+
+    def _text(self, text: str) -> str:
+        if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
+            raw = text.encode("utf-8", "surrogatepass")
+            inner = self.json(raw)
+            if inner != raw and inner != json.dumps(_GONE).encode():
+                return inner.decode("utf-8", "surrogatepass")
+        for pattern, by in PRIVATE_TEXT:
+            text = pattern.sub(by, text)
+        return _TOKEN.sub(self._known, text) if self._words else text
+
+    def _known(self, token: re.Match[str]) -> str:
+        whole = token[0]
+        if whole.lower() in self._words:
+            return _GONE
+        parts = whole.split(".")
+        return ".".join(_GONE if part.lower() in self._words else part for part in parts)
+
+
+_TOKEN = re.compile(r"[\w-]+(?:\.[\w-]+)*")
+
+
+def _ascii(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _keep_program(fields: dict[str, bytes]) -> None:
+    """Keep the program of a command line."""
+    args = decode_fields(fields.get("args", b"")) or {}
+    name = args.get("name", b"")
+    if name[:1] == b'"':
+        words = str(json.loads(name)).split()
+        program = re.split(r"[/\\]", words[0])[-1] if words else ""
+        args["name"] = json.dumps(program).encode()
+        fields["args"] = encode_fields(args)
+
+
+def _names(value: Any, key: str = "") -> Iterable[str]:
+    """Names of hosts and users among the top-level values."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _names(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _names(item, key)
+    elif isinstance(value, str):
+        yield from _HOME.findall(value)
+        if _NAMES.search(key) and not re.search(r"\s", value):
+            yield value
