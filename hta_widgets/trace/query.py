@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 # Only strings as `repr` writes them make a clause; others stay in the rest.
 _TEXT = (
@@ -167,9 +173,89 @@ def checked_query(query: str) -> str:
         elif isinstance(node, ast.Attribute) and node not in called:
             raise ValueError(f"a query has no attribute {node.attr!r} that is not called")
     try:
-        return ast.unparse(tree)
+        return ast.unparse(_Regexes().visit(tree))
     except RecursionError:
         raise ValueError("the query is nested too deeply") from None
+
+
+class _Regexes(ast.NodeTransformer):
+    """Turns methods of `.str` that take regular expressions into calls of `REGEXES`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        method = node.func
+        is_text = isinstance(method, ast.Attribute) and isinstance(method.value, ast.Attribute)
+        if not is_text or method.attr not in REGEXES or method.value.attr != "str":
+            return node
+        name = ast.Name(f"@{method.attr}")
+        return ast.Call(name, [method.value.value, *node.args], node.keywords)
+
+
+#: Python's flags, and their letters in RE2.
+_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+
+
+def _tested(form: str) -> Callable[..., pd.Series]:
+    """Return a method of `.str` that tests texts with a pattern, put into `form`."""
+
+    def test(texts: pd.Series, pat: str, *options: Any, **named: Any) -> pd.Series:
+        names = ("case", "flags", "na", "regex")
+        chosen = {"case": True, "flags": 0, "na": None, "regex": True}
+        chosen |= {**dict(zip(names, options, strict=False)), **named}
+        if set(chosen) != set(names):
+            raise ValueError(f"the options of a pattern are {', '.join(names)}")
+        case, flags, na, regex = (chosen[name] for name in names)
+        pattern = _checked_pattern(pat if regex else re.escape(str(pat)), flags)
+        found = _found(pc.match_substring_regex, texts, form.format(pattern), not case)
+        return found.fillna(bool(na)).astype(bool)
+
+    return test
+
+
+def _count(texts: pd.Series, pat: str, flags: int = 0) -> pd.Series:
+    found = _found(pc.count_substring_regex, texts, _checked_pattern(pat, flags))
+    return found.infer_objects()
+
+
+#: The methods of `.str` that take regular expressions, by RE2, which takes linear time. Python's
+#: would hold the interpreter as long as a pattern backtracks.
+REGEXES: dict[str, Callable[..., pd.Series]] = {
+    "contains": _tested("{}"),
+    "match": _tested(r"\A(?:{})"),
+    "fullmatch": _tested(r"\A(?:{})\z"),
+    "count": _count,
+}
+
+
+def _checked_pattern(pattern: object, flags: int) -> str:
+    """Return a valid pattern of RE2 with Python's `flags`."""
+    if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
+        raise ValueError("a pattern is a text, with the flags I, M and S")
+    letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
+    whole = f"(?{letters}){pattern}" if letters else pattern
+    _found(pc.match_substring_regex, pd.Series([""]), whole)
+    return whole
+
+
+def _found(
+    function: Callable[..., Any], texts: pd.Series, pattern: str, ignore_case: object = None
+) -> pd.Series:
+    """Return the results of a function of Arrow, None for what is no text."""
+    texts.str  # noqa: B018 - raises for columns of numbers
+    if isinstance(texts.dtype, pd.CategoricalDtype):
+        codes, values = texts.cat.codes.to_numpy(), texts.cat.categories
+    else:
+        codes, values = pd.factorize(texts)
+    plain = [
+        value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+        for value in values
+    ]
+    try:
+        found = function(pa.array(plain, pa.large_string()), pattern, ignore_case=bool(ignore_case))
+    except (pa.ArrowException, UnicodeEncodeError) as error:
+        raise ValueError(f"not a regular expression of RE2: {error}") from None
+    results = np.array([*found.to_pylist(), None], object)
+    return pd.Series(results[codes], texts.index)
 
 
 def _as_python(token: re.Match[str]) -> str:

@@ -31,7 +31,7 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import ExportPart, part_in
-from hta_widgets.trace.query import checked_query
+from hta_widgets.trace.query import REGEXES, checked_query
 
 Rows = npt.NDArray[np.intp] | slice
 
@@ -218,7 +218,7 @@ def run_query(frame: pd.DataFrame, query: str) -> Bools:
     """Return which rows of `frame` satisfy the pandas `query`."""
     try:
         checked = checked_query(query)
-        result = frame.eval(checked, engine="python", local_dict={}, global_dict={})
+        result = frame.eval(checked, engine="python", local_dict=REGEXES, global_dict={})
     except Exception as cause:  # noqa: BLE001 - a query is code of the user's
         kind = "" if type(cause) is ValueError else f"{type(cause).__name__}: "
         raise _bad_query(query, f"{kind}{cause}") from None

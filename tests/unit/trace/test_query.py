@@ -1,13 +1,16 @@
 """Names and kinds in queries, as the page reads and writes them too."""
 
 import json
+import time
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 
+from hta_widgets.errors import TraceError
 from hta_widgets.trace.query import Clauses, checked_query, read_clauses
+from hta_widgets.trace.trace import run_query
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/clauses.json").read_text("utf-8"))
 
@@ -84,6 +87,49 @@ def test_texts_with_line_ends_stay_on_one_line():
     assert query.splitlines() == [query]
     frame = pd.DataFrame({"name": ["a\u2028b", "a"], "dur_ns": [2_000, 2_000]})
     assert frame.eval(query, engine="python").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "name.str.contains('gemm')",
+        "name.str.contains('GEMM', case=False)",
+        "name.str.contains('^a.*m$|\\\\d{2}')",
+        "name.str.contains('a.b', regex=False)",
+        "name.str.contains('A', flags=2)",
+        "name.str.match('a|g')",
+        "name.str.fullmatch('a.b')",
+        "name.str.fullmatch('(?i)A.b')",
+        "name.str.lower().str.contains('gemm')",
+        "name.str.count('m') > 1",
+        "~name.str.contains('a') and n > 1",
+    ],
+)
+def test_regular_expressions_answer_as_pandas(query):
+    names = ["gemm", "GEMM_12", "a.b", "axb", "am", "xa.b", "a.b\nc", ""]
+    frame = pd.DataFrame({"name": names, "n": range(len(names))})
+    expected = frame.eval(query, engine="python").tolist()
+    for kind in (object, "category"):
+        typed = frame.assign(name=frame["name"].astype(kind))
+        assert run_query(typed, query).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["name.str.contains('(?=a)')", "name.str.match('a)|(b')", "name.str.contains(1)",
+     "n.str.contains('a')", "name.str.count('[')", "name.str.contains('a', flags=64)"],
+)  # fmt: skip
+def test_other_regular_expressions_are_refused(query):
+    with pytest.raises(TraceError, match="does not work"):
+        run_query(pd.DataFrame({"name": ["a"], "n": [1]}), query)
+
+
+@pytest.mark.parametrize("method", ["contains", "match", "fullmatch", "count"])
+def test_no_regular_expression_takes_exponential_time(method):
+    frame = pd.DataFrame({"name": ["a" * 5000 + "!"]})
+    began = time.process_time()
+    run_query(frame, f"name.str.{method}('(a+)+$') == 1")
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
