@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hta_widgets import analysis, charts, compat, diff, taxonomy
+    from hta_widgets import analysis, charts, compat, diff, options, taxonomy
     from hta_widgets.compat import TraceAnalysis
     from hta_widgets.errors import TraceError
     from hta_widgets.export.trace import ExportReport, export_trace
@@ -37,11 +37,12 @@ __all__ = [
     "diff",
     "export_trace",
     "load",
+    "options",
     "taxonomy",
 ]
 
 # Names are imported when they are first used, since pandas alone takes half a second.
-_MODULES = {name: name for name in ("analysis", "charts", "compat", "diff", "taxonomy")}
+_MODULES = {name: name for name in ("analysis", "charts", "compat", "diff", "options", "taxonomy")}
 _MODULES["cache"] = "readers.cache"
 _MODULE_OF = {
     "Dashboard": "widgets.dashboard",

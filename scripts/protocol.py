@@ -37,9 +37,7 @@ def typescript(kind: Any) -> str:
         return " | ".join(map(typescript, arguments))
     if origin is list:
         return f"readonly {typescript(arguments[0])}[]"
-    if origin is dict:
-        return f"Record<{typescript(arguments[0])}, {typescript(arguments[1])}>"
-    return kind.__name__ if kind is Part else PLAIN[kind]
+    return kind.__name__ if kind is Part else PLAIN.get(kind, "Record<string, unknown>")
 
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:

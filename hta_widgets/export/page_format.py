@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import os
+import secrets
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -160,9 +161,10 @@ class Types:
 
 _STATIC = Path(__file__).parent.parent / "static"
 
-#: The page may load nothing, whatever its data contain.
+#: The page may load nothing, and run only its own script, whatever its data contain. Modules are
+#: unpacked into blobs.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
 
@@ -293,11 +295,13 @@ def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
 
 def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
     """Return the text of a page: words, blocks, and the script that unpacks them."""
+    nonce = secrets.token_urlsafe(16)
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(nonce=nonce)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{_text(title)}</title>\n"
+        f'<style nonce="{nonce}">{_STYLE}</style>\n</head>\n<body>\n'
         "<noscript>This page draws traces with JavaScript, which is switched off here. "
         "Nothing is loaded from a network.</noscript>\n"
         '<main id="hta-view">Unpacking…</main>\n'
@@ -311,7 +315,7 @@ def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> 
             block.text,
             "</script>\n",
         ]
-    return [*parts, f'<script type="module">{host}</script>\n</body>\n</html>\n']
+    return [*parts, f'<script type="module" nonce="{nonce}">{host}</script>\n</body>\n</html>\n']
 
 
 def _footer_text(

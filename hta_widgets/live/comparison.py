@@ -409,8 +409,10 @@ class DiffAnswers:
     def _on_change_events(self, request: operations.ChangeEvents) -> Answer:
         own = self if request.pair is None else self.of_pair(request.pair)
         ranks = None if request.pair is None else own.both.rank_pairs[0]
-        change = diff.changes(own.both).iloc[request.row]
-        return self.pair_table.events_of_change(change, ranks), None
+        changes = diff.changes(own.both)
+        if request.row >= len(changes):
+            raise ValueError(f"no change {request.row} among {len(changes)}")
+        return self.pair_table.events_of_change(changes.iloc[request.row], ranks), None
 
     def _on_classes(self, _request: operations.ClassesOf) -> Answer:
         return self.pair_table.classes.counts(), None
@@ -435,7 +437,7 @@ def one_pair(both: Comparison, pair: int) -> Comparison:
 
 def same_path(tree: pd.DataFrame, node: int, other: pd.DataFrame) -> int:
     """Return the node of another tree with the same name and path; -1 for none."""
-    if node < 0:
+    if not 0 <= node < len(tree):
         return -1
     path, name = tree["path"].iloc[node], tree["name"].iloc[node]
     found = np.flatnonzero((other["path"] == path) & (other["name"] == name))

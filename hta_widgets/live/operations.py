@@ -5,52 +5,87 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 
 from hta_widgets.errors import TraceError
 
 Answer = tuple[dict[str, Any], bytes | None]
-Lanes = list[int]
-#: `Selection.to_json`; fields that are left out hold everything.
-SelectionJson = dict[str, Any]
 TableName = Literal["events", "asyncs", "instants"]
 
 MAX_LEVEL = 52
 MOST_BINS = 4096
-Bins = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Time = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+Bins = Annotated[int, Meta(ge=1, le=1 << 16)]
+Lanes = Annotated[list[Count], Meta(max_length=1 << 20)]
+Ranks = Annotated[list[Count], Meta(max_length=1 << 20)]
+Direction = Annotated[int, Meta(ge=-1, le=1)]
+Name = Annotated[str, Meta(max_length=1000)]
+Names = Annotated[list[Name], Meta(max_length=1000)]
+Text = Annotated[str, Meta(max_length=10_000)]
+FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class SelectionJson(TypedDict, total=False):
+    """`Selection.to_json`; fields that are left out hold everything."""
+
+    start_ns: Time | float | Name | None
+    end_ns: Time | float | Name | None
+    ranks: Ranks | None
+    tracks: Annotated[list[str | tuple[Count, str]], Meta(max_length=1 << 20)] | None
+    query: Annotated[str, Meta(max_length=1 << 20)] | None
+    ids: Annotated[list[tuple[Count, Count]], Meta(max_length=1 << 22)] | None
+
+
+class Place(TypedDict):
+    """A place to search from."""
+
+    rank: Count
+    start: Time
+    table: NotRequired[TableName | None]
+    id: NotRequired[Time]
 
 
 class Request(Struct, kw_only=True, tag_field="op", rename={"from_": "from"}):
     """A message of a page."""
 
-    within_ms: float | None = None
+    within_ms: Annotated[float, Meta(ge=0, le=600_000)] | None = None
 
 
 class _Window(Request, kw_only=True):
     """A request for a window, in ns since the origin."""
 
-    start: int
-    end: int
+    start: Time
+    end: Time
+
+
+class _Write(Request, kw_only=True):
+    """A request to write a file, in `options.export_dir`."""
+
+    path: FilePath
+    #: replace what is there
+    overwrite: bool = False
 
 
 class Part(Struct):
     """Tiles of some lanes: `first` to `last` (exclusive)."""
 
     lanes: Lanes
-    first: int
-    last: int
+    first: Time
+    last: Time
 
 
 class Tiles(Request, tag="tiles", kw_only=True):
     """Tiles of lanes, to draw them."""
 
     level: Annotated[int, Meta(ge=0, le=MAX_LEVEL)]
-    parts: list[Part]
-    most_bytes: int | None = None
+    parts: Annotated[list[Part], Meta(max_length=1 << 16)]
+    most_bytes: Count | None = None
     classed: bool = False
     compact: bool = False
     gzip: bool = False
@@ -59,49 +94,49 @@ class Tiles(Request, tag="tiles", kw_only=True):
 class Stats(_Window, tag="stats", kw_only=True):
     """Device time of a window, by kind and rank."""
 
-    ranks: list[int] | None = None
+    ranks: Ranks | None = None
 
 
 class Minimap(Request, tag="minimap", kw_only=True):
     """Device time of the whole job, in bins."""
 
-    bins: int
+    bins: Bins
 
 
 class Event(Request, tag="event", kw_only=True):
     """All details of one event."""
 
-    rank: int
-    id: int
+    rank: Count
+    id: Count
     table: TableName = "events"
 
 
 class Cell(_Window, tag="cell", kw_only=True):
     """The events of a lane in a window."""
 
-    lane: int
+    lane: Count
 
 
 class SearchText(Request, tag="search", kw_only=True):
     """Count the events that match a text."""
 
-    text: str
+    text: Text
 
 
 class Find(Request, tag="find", kw_only=True):
     """The next event that matches a text."""
 
-    text: str
-    from_: dict[str, Any] | None = field(default=None, name="from")
-    direction: int = 1
+    text: Text
+    from_: Place | None = field(default=None, name="from")
+    direction: Direction = 1
 
 
 class Marks(_Window, tag="marks", kw_only=True):
     """Starts of events that match a text or a selection, in bins."""
 
-    bins: int
+    bins: Bins
     lanes: Lanes
-    text: str = ""
+    text: Text = ""
     selection: SelectionJson | None = None
 
 
@@ -114,15 +149,15 @@ class Totals(Request, tag="totals", kw_only=True):
 class Neighbor(Event, tag="neighbor", kw_only=True):
     """The event before or after another in its lane."""
 
-    direction: int = 1
+    direction: Direction = 1
 
 
 class Snap(Request, tag="snap", kw_only=True):
     """The nearest edge of an event in a lane."""
 
-    lane: int
-    time: int
-    tolerance: int
+    lane: Count
+    time: Time
+    tolerance: Time
 
 
 class LatenessOf(_Window, tag="lateness", kw_only=True):
@@ -132,15 +167,15 @@ class LatenessOf(_Window, tag="lateness", kw_only=True):
 class Collective(Request, tag="collective", kw_only=True):
     """One call of a collective, on all ranks."""
 
-    rank: int
-    id: int
+    rank: Count
+    id: Count
 
 
 class RibbonOf(_Window, tag="ribbon", kw_only=True):
     """Lateness of each rank at collectives, in bins."""
 
-    bins: int
-    ranks: list[int] | None = None
+    bins: Bins
+    ranks: Ranks | None = None
 
 
 class Clusters(Request, tag="clusters", kw_only=True):
@@ -150,15 +185,15 @@ class Clusters(Request, tag="clusters", kw_only=True):
 class Panels(Request, tag="panels", kw_only=True):
     """Frames of a dashboard's panels."""
 
-    panels: list[str]
+    panels: Names
     selection: SelectionJson | None = None
-    top: int | None = None
+    top: Count | None = None
 
 
 class Heatmap(_Window, tag="heatmap", kw_only=True):
     """One metric of each rank, in bins."""
 
-    metric: str
+    metric: Name
     bins: Annotated[int, Meta(ge=1, le=MOST_BINS)]
     selection: SelectionJson | None = None
 
@@ -170,34 +205,31 @@ class Headline(Request, tag="headline", kw_only=True):
 class Figures(Request, tag="figures", kw_only=True):
     """Bokeh items of panels."""
 
-    panels: list[str]
+    panels: Names
 
 
 class Table(Request, tag="table", kw_only=True):
     """A panel's table as a file."""
 
-    panel: str
+    panel: Name
     format: Literal["csv", "parquet"]
 
 
-class ExportTable(Request, tag="export_table", kw_only=True):
+class ExportTable(_Write, tag="export_table", kw_only=True):
     """Write a panel's table."""
 
-    name: str
-    path: str
+    name: Name
 
 
-class SaveHtml(Request, tag="save_html", kw_only=True):
+class SaveHtml(_Write, tag="save_html", kw_only=True):
     """Write a page."""
 
-    path: str
-    max_mb: float = 25
+    max_mb: Annotated[float, Meta(ge=0, le=10_000)] = 25
 
 
-class Export(Request, tag="export", kw_only=True):
+class Export(_Write, tag="export", kw_only=True):
     """Write a selection as a trace."""
 
-    path: str
     selection: SelectionJson | None = None
     clip: bool = False
     counters: bool = False
@@ -207,59 +239,57 @@ class Export(Request, tag="export", kw_only=True):
 class Offline(Request, tag="offline", kw_only=True):
     """Data with which the page works without a kernel, in chunks."""
 
-    chunk: int | None = None
+    chunk: Count | None = None
 
 
 class Frame(Request, tag="frame", kw_only=True):
     """One table of a comparison."""
 
-    name: str
+    name: Name
 
 
 class Frames(Request, tag="frames", kw_only=True):
     """Several tables of a comparison."""
 
-    names: list[str]
+    names: Names
 
 
 class Partner(Request, tag="partner", kw_only=True):
     """The counterpart of an event in the other run."""
 
     of: Literal[0, 1]
-    rank: int
-    id: int
-    pair: int | None = None
+    rank: Count
+    id: Count
+    pair: Count | None = None
 
 
 class Ties(_Window, tag="ties", kw_only=True):
     """The longest pairs of device work in a window."""
 
     of: Literal[0, 1]
-    most: int
+    most: Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class PathEvents(Request, tag="path_events", kw_only=True):
     """The calls of one path."""
 
-    node: int
-    pair: int | None = None
+    node: Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+    pair: Count | None = None
 
 
 class ChangeEvents(Request, tag="change_events", kw_only=True):
     """The calls of one change."""
 
-    row: int
-    pair: int | None = None
+    row: Count
+    pair: Count | None = None
 
 
 class ClassesOf(Request, tag="classes", kw_only=True):
     """Count the events that were added, removed, changed and so on."""
 
 
-class ExportPair(Request, tag="export_pair", kw_only=True):
+class ExportPair(_Write, tag="export_pair", kw_only=True):
     """Write both runs as one trace."""
-
-    path: str
 
 
 JOB = (
@@ -284,17 +314,26 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
             try:
                 checked = convert({**request, **_whole(request)}, kind)
             except ValidationError as error:
-                raise ValueError(f"the request {op} is not understood: {error}") from None
-            found: Answer = handler(checked)
+                raise TraceError(f"the request {op} is not understood: {error}") from None
+            try:
+                found: Answer = handler(checked)
+            except TraceError:
+                raise
+            except ValueError as error:
+                raise TraceError(f"the request {op} has no answer: {error}") from None
             return found
     known = [name for name in OPERATIONS if any(hasattr(one, f"_on_{name}") for one in answerers)]
-    raise ValueError(f"unknown op {op!r}; the ops are {', '.join(known)}")
+    raise TraceError(f"unknown op {op!r}; the ops are {', '.join(known)}")
 
 
 def _whole(request: Mapping[str, Any]) -> dict[str, int]:
     """Return the times of a request without the fractions that pages may send."""
     times = {name: request.get(name) for name in ("start", "end", "time", "tolerance")}
-    return {name: int(time) for name, time in times.items() if isinstance(time, float)}
+    return {
+        name: int(time)
+        for name, time in times.items()
+        if isinstance(time, float) and math.isfinite(time)
+    }
 
 
 class _Messenger(Protocol):

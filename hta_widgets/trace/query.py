@@ -184,11 +184,14 @@ class _Regexes(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         method = node.func
-        is_text = isinstance(method, ast.Attribute) and isinstance(method.value, ast.Attribute)
-        if not is_text or method.attr not in REGEXES or method.value.attr != "str":
-            return node
-        name = ast.Name(f"@{method.attr}")
-        return ast.Call(name, [method.value.value, *node.args], node.keywords)
+        if (
+            isinstance(method, ast.Attribute)
+            and isinstance(method.value, ast.Attribute)
+            and (method.attr in REGEXES and method.value.attr == "str")
+        ):
+            name = ast.Name(f"@{method.attr}")
+            return ast.Call(name, [method.value.value, *node.args], node.keywords)
+        return node
 
 
 #: Python's flags, and their letters in RE2.
@@ -200,11 +203,11 @@ def _tested(form: str) -> Callable[..., pd.Series]:
 
     def test(texts: pd.Series, pat: str, *options: Any, **named: Any) -> pd.Series:
         names = ("case", "flags", "na", "regex")
-        chosen = {"case": True, "flags": 0, "na": None, "regex": True}
+        chosen: dict[str, Any] = {"case": True, "flags": 0, "na": None, "regex": True}
         chosen |= {**dict(zip(names, options, strict=False)), **named}
         if set(chosen) != set(names):
             raise ValueError(f"the options of a pattern are {', '.join(names)}")
-        case, flags, na, regex = (chosen[name] for name in names)
+        case, flags, na, regex = [chosen[name] for name in names]
         pattern = _checked_pattern(pat if regex else re.escape(str(pat)), flags)
         found = _found(pc.match_substring_regex, texts, form.format(pattern), not case)
         return found.fillna(bool(na)).astype(bool)
@@ -240,7 +243,7 @@ def _checked_pattern(pattern: object, flags: int) -> str:
 def _found(
     function: Callable[..., Any], texts: pd.Series, pattern: str, ignore_case: object = None
 ) -> pd.Series:
-    """Return the results of a function of Arrow, None for what is no text."""
+    """Return the results of a function of Arrow, None for values that are not texts."""
     texts.str  # noqa: B018 - raises for columns of numbers
     if isinstance(texts.dtype, pd.CategoricalDtype):
         codes, values = texts.cat.codes.to_numpy(), texts.cat.categories

@@ -25,6 +25,7 @@ from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
+from hta_widgets.options import page_target
 from hta_widgets.panels.catalog import (
     chart_panels,
     chosen_panels,
@@ -355,7 +356,8 @@ class Dashboard(LinkedView):
         return ({} if self._headline is not None else dict(PENDING)), None
 
     def _on_export_table(self, request: operations.ExportTable) -> Answer:
-        return {"path": self.export_table(request.name, _expanded(request.path))}, None
+        path = page_target(request.path, overwrite=request.overwrite)
+        return {"path": self.export_table(request.name, path)}, None
 
     def _on_table(self, request: operations.Table) -> Answer:
         panel = self._panel_id(request.panel)
@@ -364,7 +366,8 @@ class Dashboard(LinkedView):
         return {}, table_bytes(self._panel_frames[panel], request.format)
 
     def _on_save_html(self, request: operations.SaveHtml) -> Answer:
-        path = self.save_html(_expanded(request.path), max_mb=request.max_mb)
+        target = page_target(request.path, overwrite=request.overwrite)
+        path = self.save_html(target, max_mb=request.max_mb)
         return {"path": path, "bytes": Path(path).stat().st_size}, None
 
     @cached_property
@@ -386,7 +389,3 @@ class Dashboard(LinkedView):
 def _unknown(what: str, name: str, known: Iterable[str]) -> UnknownNameError:
     remedy = f"The {what}s of this job are {', '.join(known)}."
     return UnknownNameError(f"no {what} {name!r}", remedy=remedy)
-
-
-def _expanded(path: object) -> Path:
-    return Path(str(path)).expanduser()

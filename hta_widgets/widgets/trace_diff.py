@@ -28,6 +28,7 @@ from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, answer_ahead
 from hta_widgets.live.operations import Answer, answer, serve
+from hta_widgets.options import page_target
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -560,16 +561,19 @@ class TraceDiff(anywidget.AnyWidget):
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
         if "side" in request:
-            return self.sides[int(request["side"])].answer(request)
+            side = request["side"]
+            if side not in (0, 1):
+                raise TraceError(f"no side {side!r}", remedy="The sides are 0 and 1.")
+            return self.sides[int(side)].answer(request)
         return answer(request, self, self._answers)
 
     def _on_offline(self, request: operations.Offline) -> Answer:
         return self._offline.chunk(request.chunk)
 
     def _on_export_pair(self, request: operations.ExportPair) -> Answer:
-        report = self.export(Path(request.path).expanduser())
+        report = self.export(page_target(request.path, overwrite=request.overwrite))
         return {"path": str(report.path), "events": report.events, "bytes": report.bytes}, None
 
     def _on_save_html(self, request: operations.SaveHtml) -> Answer:
-        written = self.save_html(Path(request.path).expanduser())
+        written = self.save_html(page_target(request.path, overwrite=request.overwrite))
         return {"path": written, "bytes": Path(written).stat().st_size}, None

@@ -20,6 +20,7 @@ from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, answer, serve
+from hta_widgets.options import page_target
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
@@ -418,7 +419,7 @@ class LinkedView(anywidget.AnyWidget):
     def _on_export(self, request: operations.Export) -> Answer:
         report = export_trace(
             self.traces,
-            Path(request.path).expanduser(),
+            page_target(request.path, overwrite=request.overwrite),
             Selection.from_json(request.selection, self.traces),
             clip=request.clip,
             counters="own" if request.counters else False,

@@ -116,6 +116,7 @@ export interface Requests {
   /** Write a selection as a trace. */
   export: {
     path: string;
+    overwrite?: boolean;
     selection?: SelectionJson | null;
     clip?: boolean;
     counters?: boolean;
@@ -125,6 +126,7 @@ export interface Requests {
   /** Write a page. */
   save_html: {
     path: string;
+    overwrite?: boolean;
     max_mb?: number;
     within_ms?: number;
   };
@@ -166,8 +168,9 @@ export interface Requests {
   };
   /** Write a panel's table. */
   export_table: {
-    name: string;
     path: string;
+    name: string;
+    overwrite?: boolean;
     within_ms?: number;
   };
   /** One table of a comparison. */
@@ -215,6 +218,7 @@ export interface Requests {
   /** Write both runs as one trace. */
   export_pair: {
     path: string;
+    overwrite?: boolean;
     within_ms?: number;
   };
 }

@@ -60,6 +60,8 @@ export class KernelSource implements Source {
   private readonly waiting = new Map<string, Waiting>();
   private readonly listeners = new Set<(status: Status) => void>();
   private asked = 0;
+  /** The file that the kernel did not replace; asked for again, it does. */
+  private refused: string | null = null;
   private current: Status = "live";
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly hasEnded: () => boolean;
@@ -98,6 +100,9 @@ export class KernelSource implements Source {
 
   ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
     if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
+    const path = "path" in request ? request.path : null;
+    const isAgain = path !== null && path === this.refused;
+    if (path !== null) this.refused = null;
     this.asked += 1;
     const rpc = `${this.token}.${this.asked}`;
     return new Promise<Reply>((resolve, reject) => {
@@ -113,9 +118,13 @@ export class KernelSource implements Source {
           signal?.removeEventListener("abort", abandon);
           then(value);
         };
-      this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(reject) });
+      const refuse = (error: Error): void => {
+        if (error.message.endsWith(EXISTS)) this.refused = path;
+        reject(error);
+      };
+      this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(refuse) });
       try {
-        this.model.send({ ...request, rpc, op });
+        this.model.send({ ...request, ...(isAgain && { overwrite: true }), rpc, op });
       } catch {
         this.end();
         return;
@@ -211,6 +220,9 @@ function kernelOf(manager: unknown): KernelLike | null {
 }
 
 // Retries: interrupting a cell also interrupts the request that the kernel is handling.
+
+/** End of the message of `hta_widgets/options.py` about a file that exists. */
+const EXISTS = "Write it again to replace it.";
 
 /** Message of `hta_widgets/live/operations.py` for an interrupted request. */
 export const INTERRUPTED = "Interrupted.";

@@ -54,10 +54,27 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
   return { module: "dashboard.js", state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" } };
 }
 
-async function openDiff(view: HTMLElement): Promise<void> {
+/** The page's policy allows only styles that carry its nonce; Bokeh makes some of its own. */
+function signStyles(): void {
+  const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
+  type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;
+  const make: Make = Reflect.get(document, "createElement").bind(document);
+  const signed: Make = (tag, options) => {
+    const element = make(tag, options);
+    if (element instanceof HTMLStyleElement) element.nonce = nonce;
+    return element;
+  };
+  Reflect.set(document, "createElement", signed);
+}
+
+async function addStyle(name: string): Promise<void> {
   const style = document.createElement("style");
-  style.textContent = await readText("diff.css");
+  style.textContent = await readText(name);
   document.head.append(style);
+}
+
+async function openDiff(view: HTMLElement): Promise<void> {
+  await addStyle("diff.css");
   const { traits, scenes, states, source } = await openHeld(blocks);
   offerPageSource(SOURCE, source);
   const history = { _history: { past: [], future: [] } };
@@ -95,9 +112,7 @@ async function open(view: HTMLElement): Promise<void> {
     return;
   }
   const isDashboard = page.widget === "dashboard";
-  const style = document.createElement("style");
-  style.textContent = await readText(isDashboard ? "dashboard.css" : "timeline.css");
-  document.head.append(style);
+  await addStyle(isDashboard ? "dashboard.css" : "timeline.css");
   offerPageSource(SOURCE, new PageSource(page, blocks, download));
   const host = new PageHost(
     {
@@ -115,6 +130,7 @@ async function open(view: HTMLElement): Promise<void> {
 
 const view = document.getElementById("hta-view");
 if (view !== null) {
+  signStyles();
   open(view).catch((error: unknown) => {
     view.textContent = `This page cannot be shown. ${error instanceof Error ? error.message : String(error)}`;
     view.setAttribute("role", "alert");

@@ -187,10 +187,12 @@ def test_the_page_is_one_safe_file(engine, front_end, tmp_path):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
     assert "default-src 'none'" in policy
     assert "http" not in policy
+    assert "unsafe" not in policy
+    (nonce,) = set(re.findall(r"'nonce-([\w-]{22})'", policy))
     assert not re.search(r"(src|href)=", text)
     assert "<noscript>" in text
     # A module's own text cannot end the element that holds it.
-    assert "<script type=\"module\">/* page.js */ '<\\/script>'</script>" in text
+    assert f'<script type="module" nonce="{nonce}">/* page.js */ \'<\\/script>\'</script>' in text
     assert text.count("<script") == text.count("</script>")
     blocks = dict(
         re.findall(r'<script type="application/x-hta-block" id="hta-([^"]+)">([^<]*)<', text)
