@@ -33,7 +33,7 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo check test test-all lint format build wheel watch recorded lab screenshots bench setup interop clean distclean
+.PHONY: help demo check test test-all fuzz lint format build wheel watch recorded lab screenshots bench setup interop clean distclean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -137,6 +137,10 @@ test: $(PYTHON_READY) $(NODE_READY) ## all tests, lint and type checks
 test-all: $(PYTHON_READY) $(NODE_READY) interop ## the same with HTA, Perfetto and PyTorch, and all examples
 	@scripts/system.sh browser
 	@scripts/test.sh all
+
+COUNT := 10000
+fuzz: $(PYTHON_READY) $(JS_BUILT) ## new damaged files through everything; COUNT=500: fewer
+	@PYTHONPATH=tests $(BIN)/python -W ignore -m fuzz.run --count $(COUNT)
 
 lint: $(PYTHON_READY) $(NODE_READY) ## style and types of both languages
 	@scripts/test.sh lint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,7 @@ class FileRecords(NumberedRecords):
         keepalive: Any = None,
     ) -> None:
         self.path = path
-        self.metadata_text = {key: tidied(text) for key, text in values.items()}
+        self.metadata_text = {key: _plain(tidied(text)) for key, text in values.items()}
         self.keepalive = keepalive
         self._index = index
         self._count = count
@@ -178,6 +179,15 @@ class FileRecords(NumberedRecords):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_checkpoints": None, "keepalive": None}
+
+
+def _plain(text: bytes) -> bytes:
+    """Return JSON that Python decodes unchanged, else as a string: thousands of digits, say."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return json.dumps(text.decode("utf-8", "replace")).encode()
+    return text
 
 
 def _skip(stream: Stream, offset: int) -> None:

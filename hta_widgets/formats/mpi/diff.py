@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,16 +45,20 @@ def mpi_times(diff: Comparison) -> pd.DataFrame:
     )
 
 
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9) if math.isfinite(seconds) else 0
+
+
 def _times(side: RunSide) -> dict[str, int]:
     """Return the mean time per rank of each routine, and `OUTSIDE`."""
     ranks = mpi_scope(side.traces, ranks=side.table_ranks).ranks
     sums = Counter[str]()
     for rank in ranks:
-        times = [(row.routine, round(row.time_s * 1e9)) for row in rank.routines]
+        times = [(row.routine, _ns(row.time_s)) for row in rank.routines]
         for routine, time in times:
             sums[routine] += time
         # Calls of several threads may take longer than the rank.
-        sums[OUTSIDE] += max(round(rank.elapsed_s * 1e9) - sum(time for _, time in times), 0)
+        sums[OUTSIDE] += max(_ns(rank.elapsed_s) - sum(time for _, time in times), 0)
     if not ranks:
         return {}
     means = mean_parts(np.array(list(sums.values()), dtype=np.int64), len(ranks))

@@ -122,9 +122,13 @@ _COMM_ORDER = ("minimum", "median", "maximum")
 _IO_ORDER = ("minimum", "average", "maximum")
 
 
+_UNREACHED = 1e12
+
+
 def _number(text: str) -> float:
-    """Return a printed number with either decimal mark."""
-    return float(text.replace(",", "."))
+    """Return a printed number with either decimal mark; NaN for one that no program reaches."""
+    number = float(text.replace(",", "."))
+    return number if abs(number) < _UNREACHED else _NAN
 
 
 def _number_or_nan(text: str) -> float:

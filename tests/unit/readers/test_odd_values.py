@@ -1,12 +1,13 @@
 """Odd numbers, marks and texts: reported when the file is loaded, and no later call fails."""
 
 import json
+import re
 import sys
 
 import pytest
 
 import hta_widgets as hw
-from hta_widgets import analysis
+from hta_widgets import analysis, diff
 from hta_widgets.demo import write_mpi_job
 
 from .conftest import event
@@ -185,6 +186,24 @@ def test_merged_exports_of_high_ranks_load_again(write, tmp_path, rank):
     again = hw.load(tmp_path / "copy.json", cache=False)
     assert again[rank].flows.equals(traces[rank].flows)
     assert again[rank].events.equals(traces[rank].events)
+
+
+def test_metadata_of_thousands_of_digits(write, tmp_path):
+    text = json.dumps({"traceEvents": [event()], "distributedInfo": {"rank": 77, "a": 1}})
+    traces = used(hw.load(write(text.replace("77", "9" * 5000))), tmp_path)
+    hw.export_trace(traces, tmp_path / "scrubbed.json", scrub=True)
+
+
+@pytest.mark.parametrize("time", ["inf", "nan", "1e999", "9" * 400])
+def test_times_of_profiles_that_no_program_reaches(tmp_path, time):
+    write_mpi_job(tmp_path / "job", ranks=2, steps=2, traces=False)
+    for path in (tmp_path / "job").iterdir():
+        text = re.sub(r"(MPI_Allreduce +\d+ +\S+ +)\S+", rf"\g<1>{time}", path.read_text())
+        path.write_text(re.sub(r"(elapsed time += *)\S+", rf"\g<1>{time}", text))
+    traces = used(hw.load(tmp_path / "job"), tmp_path)
+    analysis.mpi_routines(traces), analysis.mpi_ranks(traces), analysis.mpi_imbalance(traces)
+    found = diff.compare(traces, traces)
+    diff.findings(found), diff.tables(found)
 
 
 @pytest.mark.parametrize("huge", [str(1 << 63), "9" * 5000])

@@ -1,0 +1,1 @@
+"""Damaged files through the whole package."""

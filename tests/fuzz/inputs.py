@@ -1,0 +1,206 @@
+"""Damaged trace files: small samples of every format, and changes of their bytes and fields."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import random
+import re
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from support.small import call, copy, event, kernel, nccl
+
+import hta_widgets as hw
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+from hta_widgets.trace.names import ExportPart
+
+#: Files by their path in the folder that is loaded.
+Sample = dict[str, bytes]
+
+#: JSON that is valid but unlikely, or nearly valid, to stand in for any value.
+NASTY = (
+    *("null", "true", "false", "0", "-0", "1", "-1", "1.5", "-1.5", "1e3", "1e-9", "0.0005"),
+    *(str(sign * (1 << bits) + one) for bits in (31, 32, 53, 62, 63, 64) for sign in (1, -1)
+      for one in (-1, 0, 1)),
+    *("1e15", "3.4e15", "9.2e15", "-9.2e15", "1e18", "1e300", "1e999", "1e999999999", "9" * 5000),
+    *("NaN", "Infinity", "-Infinity", "01", "1.", "+1", "0x10", "1_000"),
+    *('""', '"x"', '"7"', '"-1"', '"1e5"', '"²"', r'"\ud800"', r'"\q"', r'"\u0000"', '"\t"'),
+    *('"' + "a" * 20_000 + '"', '"=1+1"', '"</script>"', '"../../x"', '"Comm.a"', '"push-9"'),
+    *("[]", "{}", "[1]", "[[]]", '{"a": 1}', '{"rank": 1}', "[null]", '[{"ranks": 1}]', "[" * 50),
+    *("[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000),
+)  # fmt: skip
+TOP = ("distributedInfo", "hta_widgets", "baseTimeNanoseconds", "deviceProperties", "traceEvents",
+       "schemaVersion", "displayTimeUnit", "rank", "stackFrames", "", "__class__")  # fmt: skip
+#: What top-level values are made of when they are not one nasty value.
+SHAPES = (
+    '{"rank": @, "world_size": @, "backend": @, "pg_config": @}',
+    '{"pg_config": [{"pg_name": @, "pg_desc": @, "pg_size": @, "ranks": @}]}',
+    '{"merged": 1, "ranks": [{"rank": @, "metadata": @, "shift_ns": @}]}',
+    '{"identity": {"worker": @, "local_rank": @, "server": @, "job": @}, "clock": @}',
+    json.dumps({"part": {field.name: "@" for field in fields(ExportPart)}}).replace('"@"', "@"),
+)
+#: Words of the text formats and of the fields that readers look at.
+WORDS = (b'"ph": "B"', b'"ph": "E"', b'"ph": "b"', b'"ph": "e"', b'"ph": "s"', b'"ph": "f"',
+         b'"ph": "i"', b'"ph": "C"', b'"ph": "M"', b"MPI_Allreduce", b"Data for MPI rank 0 of 2:",
+         b"]", b"}", b'"', b"\\", b"\0", b"\xff\xfe", b"\x1f\x8b", b"\n", b",")  # fmt: skip
+
+
+@cache
+def samples() -> dict[str, Sample]:
+    """Return a small job of every format, and exports of this package."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        job = {f"rank-{rank}.json": _kineto(rank) for rank in (0, 1)}
+        for path, text in job.items():
+            (folder / "job" / path).parent.mkdir(exist_ok=True)
+            (folder / "job" / path).write_bytes(text)
+        traces = hw.load(folder / "job", cache=False, progress=False)
+        hw.export_trace(traces, folder / "merged.json", counters=True)
+        half = traces.select(start_ns=2_000, end_ns=40_000)
+        hw.export_trace(traces, folder / "clipped", half, clip=True)
+        write_byteps_job(
+            folder / "byteps", 1, 1, 1, 2, None, gradients=2, first_step=1, truth_path=folder / "t"
+        )
+        write_mpi_job(folder / "mpi", ranks=2, steps=1, truth_path=folder / "t")
+        line = {path.name: path.read_bytes()[: 48 * 60] for path in (folder / "mpi").glob("*.trc")}
+        profiles = {path.name: path.read_bytes() for path in (folder / "mpi").glob("mpi_*")}
+        return {
+            "kineto": job,
+            "gzip": {"rank-0.json.gz": gzip.compress(job["rank-0.json"], mtime=0)},
+            "merged": {"merged.json": (folder / "merged.json").read_bytes()},
+            "clipped": _tree(folder / "clipped"),
+            "byteps": _tree(folder / "byteps"),
+            "mpi-profile": profiles,
+            "mpi-trace": line,
+            "mixed": {**job, **line},
+        }
+
+
+def _tree(folder: Path) -> Sample:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _kineto(rank: int) -> bytes:
+    """Return a rank of two steps with every kind of record."""
+    at: dict[str, Any] = {"pid": 10, "tid": 1}
+    group = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 64,
+             "Out msg nelems": 64, "Group size": 2, "Process Group Name": "0",
+             "Process Group Ranks": "[0, 1]"}  # fmt: skip
+    records: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": 10, "tid": 0, "args": {"name": "python"}},
+        {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": 7, "args": {"name": "stream 7 "}},
+        {"ph": "M", "name": "thread_sort_index", "pid": 10, "tid": 1, "args": {"sort_index": 3}},
+        event("user_annotation", "ProfilerStep#4", 0, 30_000, pid=10),
+        event("user_annotation", "ProfilerStep#5", 30_000, 60_000, pid=10),
+    ]
+    for step in (0, 30_000):
+        first = step // 1000 + 1
+        records += [
+            event("cpu_op", "aten::mm", step + 500, step + 4_000, pid=10, **{"External id": first}),
+            call(step + 1_000, step + 2_000, first),
+            call(step + 2_500, step + 3_000, first + 1, name="cudaMemcpyAsync"),
+            kernel(step + 3_000, step + 9_000 + rank, launch=first, **{"External id": first}),
+            copy(step + 9_500, step + 11_000, launch=first + 1, bytes=4096),
+            event("cpu_op", "c10d::allreduce_", step + 4_500, step + 6_000, pid=10),
+            call(step + 5_000, step + 5_500, first + 2),
+            nccl(step + 8_000 + rank * 500, step + 14_000, launch=first + 2, **group),
+            call(step + 15_000, step + 20_000, name="cudaDeviceSynchronize"),
+            {"ph": "s", "id": first, "cat": "ac2g", "name": "ac2g", "ts": step / 1000 + 1, **at},
+            {"ph": "f", "id": first, "cat": "ac2g", "name": "ac2g", "ts": step / 1000 + 3, "pid": 0,
+             "tid": 7, "bp": "e"},
+            {"ph": "C", "name": "memory", "ts": step / 1000 + 2, **at, "args": {"used": step}},
+            {"ph": "i", "s": "p", "name": "[memory]", "ts": step / 1000 + 2, **at,
+             "args": {"Bytes": 512, "Device Type": 1, "Device Id": 0, "Total Allocated": 4096}},
+            {"ph": "b", "id": first, "cat": "io", "name": "read", "ts": step / 1000 + 1, **at},
+            {"ph": "e", "id": first, "cat": "io", "name": "read", "ts": step / 1000 + 5, **at},
+            {"ph": "B", "name": "forward", "ts": step / 1000 + 21, **at},
+            {"ph": "E", "name": "forward", "ts": step / 1000 + 25, **at},
+        ]  # fmt: skip
+    head = {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 1 << 36}],
+        "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2, "pg_config": [
+            {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2,
+             "ranks": [0, 1]}]},
+        "traceEvents": records,
+        "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+        "traceName": "/home/user/trace.json",
+    }  # fmt: skip
+    return json.dumps(head).encode()
+
+
+def damaged(seed: int) -> tuple[str, Sample]:
+    """Return a sample's name and its files, some of them changed; a seed gives one input."""
+    draw = random.Random(seed)
+    name = draw.choice(list(samples()))
+    files = dict(samples()[name])
+    path = draw.choice(list(files))
+    text = files[path]
+    packed = path.endswith(".gz") and draw.random() < 0.5
+    if packed:
+        text = gzip.decompress(text)
+    for _ in range(draw.choice((1, 1, 1, 2, 4, 16))):
+        change = draw.choice((_bytes, _fields, _fields, _top))
+        with contextlib.suppress(ValueError, IndexError):  # nothing there to change
+            text = change(draw, text)
+    files[path] = gzip.compress(text, mtime=0) if packed else text
+    return name, files
+
+
+def _bytes(draw: random.Random, text: bytes) -> bytes:
+    """Flip, remove, repeat, move or insert some bytes, or cut the text."""
+    at = draw.randrange(len(text) + 1)
+    size = draw.choice((1, 1, 2, 8, 64, 1000))
+    part, rest = text[at : at + size], text[at + size :]
+    match draw.randrange(6):
+        case 0:
+            return text[:at] + bytes(byte ^ (1 << draw.randrange(8)) for byte in part) + rest
+        case 1:
+            return text[:at] + rest
+        case 2:
+            return text[:at] + part * draw.choice((2, 3, 50)) + rest
+        case 3:
+            to = draw.randrange(len(text) + 1)
+            return (text[:at] + rest)[:to] + part + (text[:at] + rest)[to:]
+        case 4:
+            return text[:at] + draw.choice((*WORDS, draw.choice(NASTY).encode())) + text[at:]
+        case _:
+            return text[:at]
+
+
+_VALUE = re.compile(rb'(?<=[:\[,\s])(?:"[^"\\]*"|-?[0-9][0-9.eE+-]*|true|false|null)')
+
+
+def _fields(draw: random.Random, text: bytes) -> bytes:
+    """Replace a value, maybe everywhere, or a key by another key."""
+    found = list(_VALUE.finditer(text))
+    match = draw.choice(found)
+    nasty = draw.choice(NASTY).encode()
+    if draw.random() < 0.15:
+        nasty = draw.choice(found)[0]
+    if draw.random() < 0.15 and len(match[0]) > 1:
+        return text.replace(match[0], nasty)
+    return text[: match.start()] + nasty + text[match.end() :]
+
+
+def _top(draw: random.Random, text: bytes) -> bytes:
+    """Add a top-level key, in front of the others or behind them."""
+    shape = draw.choice((*SHAPES, "@", "@"))
+    while "@" in shape:
+        shape = shape.replace("@", draw.choice(("0", "1", *NASTY)), 1)
+    key = f"{json.dumps(draw.choice(TOP))}: {shape}".encode()
+    if draw.random() < 0.5:
+        at = text.index(b"{") + 1
+        return text[:at] + key + b", " + text[at:]
+    at = text.rindex(b"}")
+    return text[:at] + b", " + key + text[at:]

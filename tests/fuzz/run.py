@@ -1,0 +1,81 @@
+"""Try many damaged files, new ones each time: ``make fuzz COUNT=10000``.
+
+A finding names the seed of its input; ``--seed SEED --count 1`` repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections import defaultdict
+from functools import partial
+
+from .journey import Finding, run
+
+LONGEST_S = 120
+MOST_BYTES = 8 << 30
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+def _late(*_: object) -> None:
+    raise TimeoutError(f"longer than {LONGEST_S} s")
+
+
+def one(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
+    """Return the findings of one input, its seconds and the peak memory of its process."""
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(LONGEST_S)
+    start = time.process_time()
+    try:
+        found = run(seed, share)
+    except Exception as error:  # noqa: BLE001 - also of this program
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}:{frame.lineno}"
+        found = [Finding(seed, "all", f"{type(error).__name__}: {error}", place)]
+    finally:
+        signal.alarm(0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    return seed, found, time.process_time() - start, peak
+
+
+def main() -> int:
+    """Print what was found, by cause; return 1 if there is anything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=time.time_ns() // 1_000_000)
+    parser.add_argument("--share", type=float, default=1.0, help="of the steps after loading")
+    parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count())
+    asked = parser.parse_args()
+    seeds = range(asked.seed, asked.seed + asked.count)
+    causes: dict[tuple[str, str], list[Finding]] = defaultdict(list)
+    longest, most, done = (0.0, 0), 0, 0
+    with multiprocessing.Pool(asked.jobs, _limit, maxtasksperchild=200) as pool:
+        for seed, found, seconds, peak in pool.imap_unordered(
+            partial(one, asked.share), seeds, chunksize=4
+        ):
+            done, longest, most = done + 1, max(longest, (seconds, seed)), max(most, peak)
+            for finding in found:
+                if finding.kind not in causes:
+                    print(finding, flush=True)
+                causes[finding.kind].append(finding)
+            if done % 500 == 0:
+                print(f"{done:,} inputs, {len(causes)} causes", flush=True)
+    print(
+        f"{done:,} inputs from seed {asked.seed}: {len(causes)} causes of findings; longest"
+        f" {longest[0]:.1f} s (seed {longest[1]}), peak memory {most / 1e6:,.0f} MB"
+    )
+    for (error, place), found in sorted(causes.items(), key=lambda item: -len(item[1])):
+        print(f"{len(found):6} {place} {error} (seeds {[one.seed for one in found[:3]]})")
+    return 1 if causes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
