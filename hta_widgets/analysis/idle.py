@@ -296,7 +296,7 @@ def gap_pieces(
     left = np.clip(returned, began, end)
     queued = returned <= gap[0]
     short = gap[1] - gap[0] < short_ns
-    behind = _behind_stream_waits(trace)[call]
+    behind = behind_stream_waits(trace)[call]
     for activity, spent in zip(_ACTIVITIES, _before_calls(trace, start, began, call), strict=True):
         column[activity][:] = spent
     column["host_nothing"][:] = began - start - pieces[:, : len(_ACTIVITIES)].sum(axis=1)
@@ -331,14 +331,8 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
     """
     table = trace.table
     threads = np.unique(table.track[_launch_calls(trace)])
-    on_host = (table.stream < 0) & np.isin(table.track, threads)
-    called = on_host & (table.kind == KINDS.index("cpu"))
-    loads = of_name(trace, loads_data)
-    python = of_category(trace, "python_function")
-    waits = np.zeros(len(table), dtype=bool)
-    waits[waiting_calls(trace)] = True
-    members = (on_host & waits, on_host & loads, called & ~python, called & python)
-    rows = [np.flatnonzero(each) for each in members]
+    launching = np.isin(table.track, threads)
+    rows = [np.flatnonzero(each & launching) for each in host_activities(trace)]
     end = table.start_ns + table.dur_ns
     shared = [union(table.start_ns[each], end[each]) for each in rows]
     found = {}
@@ -352,8 +346,18 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
     return found
 
 
+def host_activities(trace: Trace) -> tuple[Bools, ...]:
+    """Return for each of `_ACTIVITIES` which events are such an activity of the host."""
+    table = trace.table
+    called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
+    python = of_category(trace, "python_function")
+    waits = np.zeros(len(table), dtype=bool)
+    waits[waiting_calls(trace)] = True
+    return waits & (table.stream < 0), of_name(trace, loads_data), called & ~python, called & python
+
+
 @memoized
-def _behind_stream_waits(trace: Trace) -> Bools:
+def behind_stream_waits(trace: Trace) -> Bools:
     """Return whether each event launches the first work of its thread after a stream wait."""
     table = trace.table
     behind = np.zeros(len(table), dtype=bool)

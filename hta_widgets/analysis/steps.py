@@ -165,10 +165,15 @@ def clipped_steps(trace: Trace) -> Ints:
     """Return the numbers of steps whose ranges an export cut at its window."""
     if trace.window_ns is None:
         return np.empty(0, dtype=np.int64)
-    table = trace.table
-    number = step_numbers(trace)[table.name]
-    rows = np.flatnonzero((number >= 0) & (table.stream < 0))
-    return np.unique(number[[row for row in rows.tolist() if CLIPPED in trace.args(row)]])
+    rows, number = _step_rows(trace)
+    return np.unique(number[[CLIPPED in trace.args(row) for row in rows.tolist()]])
+
+
+def _step_rows(trace: Trace) -> tuple[Rows, Ints]:
+    """Return the rows of the host's ranges that are steps, and their numbers."""
+    number = step_numbers(trace)[trace.table.name]
+    rows = np.flatnonzero((number >= 0) & (trace.table.stream < 0))
+    return rows, number[rows]
 
 
 def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
@@ -370,15 +375,16 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRanges:
-    """The ranges of all ranks that are phases of steps, selected or not."""
+    """The ranges of all ranks that are steps (phase 0) or their phases, selected or not."""
 
     names: list[str]
     labels: list[str]
+    #: rows, steps and phases, which count from 1
     of_rank: dict[int, tuple[Rows, Ints, Ints]]
 
 
 def phase_ranges(traces: TraceSet) -> PhaseRanges:
-    """Return the ranges that `phase_times` adds up."""
+    """Return the ranges that `step_times` and `phase_times` add up."""
     names = _phases(traces)
     place = {name: number for number, name in enumerate(names)}
     found = over_ranks(traces, _ranges_of_phases, place)
@@ -390,7 +396,12 @@ def _ranges_of_phases(trace: Trace, place: dict[str, int]) -> tuple[Rows, Ints, 
     ranges = _in_steps(trace)
     phase = _places(trace, ranges, place)
     known = phase >= 0
-    return ranges.rows[known], ranges.step[known], phase[known]
+    rows, steps = _step_rows(trace)
+    return (
+        np.concatenate([rows, ranges.rows[known]]),
+        np.concatenate([steps, ranges.step[known]]),
+        np.concatenate([np.zeros(len(rows), np.int64), phase[known] + 1]),
+    )
 
 
 def phase_label(name: str) -> str:

@@ -204,7 +204,7 @@ def job_document(
     """Return the document of a job's page; without `saved_at` it is for an open notebook."""
     origin_ns = engine.traces.origin_ns
     return {
-        "version": 1,
+        "version": 2,
         "scene": embedded.scene,
         "state": state,
         "saved": {

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.host_stack import nested_parents
+from hta_widgets.analysis.idle import behind_stream_waits, host_activities
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
 from hta_widgets.live.job import TileEngine
@@ -225,6 +226,7 @@ class FullRank:
             "device_range": device_range(index),
             "types": types.listed,
             "host_collectives": _host_collectives(rank, types),
+            "activities": _activities(rank, types),
             "clipped_steps": clipped_steps(rank.trace).tolist(),
             "flow_kinds": list(rank.trace.flow_table.kinds),
             "counters": series,
@@ -239,6 +241,15 @@ def _host_collectives(rank: Rank, types: Types) -> list[int]:
     of_devices = device_index_of(rank.trace).kind
     found: list[int] = np.unique(types.codes["events"][of_devices != rank.table.kind]).tolist()
     return found
+
+
+def _activities(rank: Rank, types: Types) -> list[int]:
+    """Return a bit for each activity of the host that events of a type are."""
+    found = np.zeros(len(types.listed), np.int64)
+    for bit, activity in enumerate(host_activities(rank.trace)):
+        found[np.unique(types.codes["events"][activity])] |= 1 << bit
+    listed: list[int] = found.tolist()
+    return listed
 
 
 def rank_header(rank: Rank) -> dict[str, Any]:
@@ -325,6 +336,8 @@ def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
         writer.floats("correlation_wide", table.correlation)
     else:
         writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
+    writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
+    writer.ints("behind_row", np.flatnonzero(behind_stream_waits(rank.trace)), delta=True)
     writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
 
 

@@ -30,7 +30,17 @@ from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
 
 PATH = ROOT / "tests/vectors/panels.json"
 TOP = 4
-DOCUMENT = ("scene", "names", "shorts", "short_of", "categories", "ranks", "collectives", "phases")
+DOCUMENT = (
+    "version",
+    "scene",
+    "names",
+    "shorts",
+    "short_of",
+    "categories",
+    "ranks",
+    "collectives",
+    "phases",
+)
 SCENE = ("kinds", "ranks", "range", "part")
 
 

@@ -4,7 +4,7 @@ import type { Reply, Source } from "../protocol/source";
 import { OfflineData, type Progress } from "./answering";
 
 const DOCUMENT = {
-  version: 1,
+  version: 2,
   scene: { range: [0, 10], kinds: [], ranks: [], lanes: 0 },
   names: [],
   shorts: [],

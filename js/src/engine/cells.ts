@@ -130,11 +130,6 @@ export class Lane {
     const { begins, cover } = this.spans;
     return countBelow(begins, cover.starts[pieceAt(cover, begins[at]!)]!) !== at;
   }
-
-  get bytes(): number {
-    const parts = this.parts?.reduce((sum, { spans }) => sum + spans.bytes, 0) ?? 0;
-    return this.spans.bytes + parts + this.rows.byteLength + this.durs.byteLength;
-  }
 }
 
 function usedKinds(kinds: Uint8Array): number[] {
@@ -381,9 +376,5 @@ export class Counter {
   /** Samples in a window, whether they hold or not. */
   count(start: number, end: number): number {
     return countBelow(this.times, end) - countBelow(this.times, start);
-  }
-
-  get bytes(): number {
-    return this.times.byteLength + this.values.byteLength;
   }
 }

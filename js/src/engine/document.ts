@@ -63,6 +63,8 @@ export interface FullHeader extends RankHeader {
   detail: "full";
   /** Positions in `types` of collectives on the host: communication, but no device's work. */
   host_collectives: number[];
+  /** By type: a bit for each activity of hosts that such events are, in the order of causes. */
+  activities: number[];
   /** Steps whose ranges an export cut at its window. */
   clipped_steps: number[];
   flow_kinds: string[];
@@ -119,7 +121,7 @@ interface SavedFile {
 }
 
 export interface PageDocument {
-  version: 1;
+  version: number;
   /** Widget that the page shows; pages of earlier versions show a timeline. */
   widget?: "timeline" | "dashboard";
   scene: Scene;

@@ -1,6 +1,8 @@
 /** Frames of panels: their columns, and notes on missing data, worded as in Python. */
 
 import type { PanelFrame, Value } from "../protocol/source";
+import { deviceTimes } from "./device";
+import { BUSY, type Part } from "./panel_rank";
 
 export type Columns = Record<string, Value[]>;
 
@@ -10,14 +12,32 @@ export function frameOf(columns: Columns, attrs: Record<string, unknown>, note =
   return { rows, columns, attrs: said === "" ? attrs : { ...attrs, note: said } };
 }
 
-/** An empty column of each name. */
-export function blank(...names: string[]): Columns {
-  return Object.fromEntries(names.map((name) => [name, []]));
+/** A column of each name, with a value for each item. */
+export function columnsOf<T>(
+  items: readonly T[],
+  values: Readonly<Record<string, (item: T) => Value>>,
+): Columns {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, items.map(value)]),
+  );
 }
 
-/** Add a row. */
-export function put(columns: Columns, row: Record<string, Value>): void {
-  for (const [name, value] of Object.entries(row)) columns[name]!.push(value);
+export function sumOf(values: Iterable<number>): number {
+  let sum = 0;
+  for (const value of values) sum += value;
+  return sum;
+}
+
+export function numbersOf(parts: readonly Part[]): number[] {
+  return parts.map(({ rank }) => rank.number);
+}
+
+export function countsOf(parts: readonly Part[]): number[] {
+  const counts = new Array<number>(BUSY).fill(0);
+  for (const part of parts) {
+    deviceTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
+  }
+  return counts;
 }
 
 /** Number of members of each kind. */

@@ -11,20 +11,11 @@ import { Sweep } from "./sweep";
  * The first entries are a thread's activities before it launches; the earlier entry has priority.
  */
 const ACTIVITIES = 4;
-const [SYNC, LOADING, OPERATOR, PYTHON, NOTHING] = [0, 1, 2, 3, 4];
+const NOTHING = ACTIVITIES;
 const [CALL, LATENCY, KERNEL, STREAM, BLOCKED, UNKNOWN] = [5, 6, 7, 8, 9, 10];
 
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
-
-/** Calls in which a host thread waits for its device. */
-const WAITS = /synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)/i;
-/** Calls that make a stream wait for work of another one. */
-const STREAM_WAITS = /^(?:(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*)$/i;
-/** Names of data loading; folders of Python files are ignored. */
-const DATA_LOADING = /data_?load|DataLoader|data_?iter|next_batch/i;
-const FOLDERS = /^.*[/\\](?=[^/\\]+\.py\(\d+\): )/;
-const CALL_CATEGORY = /^(?:(.+_)?(runtime|driver))$/i;
 
 interface Idle {
   /** Time by category, and the number of gaps that have any of it. */
@@ -140,7 +131,7 @@ class Gaps {
     put(CALL, left - began);
     if (returned > this.start[gap]!) put(LATENCY, end - left);
     else if (this.end[gap]! - this.start[gap]! < SHORT_NS) put(KERNEL, end - start);
-    else put(this.host.isBehindWait(call[next]!) ? STREAM : BLOCKED, end - start);
+    else put(this.rank.rank.behindWaits()[call[next]!] === 1 ? STREAM : BLOCKED, end - start);
   }
 }
 
@@ -187,34 +178,20 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
 class HostTime {
   /** By thread: time of its own activities, and of those of all threads while it has none. */
   private readonly activities = new Map<string, Sweep>();
-  /** Calls that launch the first work of their thread after a stream was made to wait. */
-  private readonly behind = new Set<number>();
 
   constructor(private readonly rank: PanelRank) {
     const { rank: own, work } = rank;
-    const { type, start, dur, lane } = own.events;
-    const calls = [...new Set(work.call)].filter((call) => call >= 0).sort((a, b) => a - b);
-    const callsOf = new Map<string, number[]>();
+    const { type, start, dur } = own.events;
     const rows = new Map<string, number[][]>();
-    for (const call of calls) {
-      const thread = this.threadOf(call);
-      put(callsOf, thread, call);
-      if (!rows.has(thread)) rows.set(thread, fourLists());
-    }
-    const activities = this.activitiesOfTypes();
-    const waits = this.streamWaits();
+    for (const call of new Set(work.call))
+      if (call >= 0) rows.set(this.threadOf(call), fourLists());
     const all = fourLists();
-    const waitsOf = new Map<string, number[]>();
     const streams = own.streams();
     for (let row = 0; row < type.length; row += 1) {
-      const does = activities[type[row]!]!;
-      const isWait = waits[type[row]!] === 1;
-      if ((does === 0 && !isWait) || streams[row]! >= 0) continue;
-      const thread = own.trackAt(lane[row]!)?.key ?? "";
-      const lists = rows.get(thread);
+      const does = own.header.activities[type[row]!]!;
+      if (does === 0 || streams[row]! >= 0 || !(dur[row]! > 0)) continue;
+      const lists = rows.get(this.threadOf(row));
       if (lists === undefined) continue;
-      if (isWait) put(waitsOf, thread, row);
-      if (!(dur[row]! > 0)) continue;
       for (let activity = 0; activity < ACTIVITIES; activity += 1) {
         if (((does >> activity) & 1) === 0) continue;
         lists[activity]!.push(row);
@@ -230,50 +207,16 @@ class HostTime {
     for (const [thread, lists] of rows) {
       this.activities.set(thread, Sweep.of([...lists.map(covered), ...shared], firstActivity));
     }
-    for (const [thread, some] of waitsOf) {
-      const own = callsOf.get(thread)!;
-      const starts = Float64Array.from(own, (call) => start[call]!);
-      for (const row of some) {
-        const next = own[countBelow(starts, start[row]!)];
-        if (next !== undefined) this.behind.add(next);
-      }
-    }
   }
 
-  private threadOf(call: number): string {
+  private threadOf(row: number): string {
     const { rank } = this.rank;
-    return rank.trackAt(rank.events.lane[call]!)?.key ?? "";
-  }
-
-  /** Bit mask for each type of events: one bit per activity. */
-  private activitiesOfTypes(): Uint8Array {
-    const { rank, names } = this.rank;
-    return Uint8Array.from(rank.header.types, ([nameCode, categoryCode, kind]) => {
-      const [name, category] = [names.full(nameCode), names.category(categoryCode)];
-      const isCpu = names.kind(kind) === "cpu";
-      const isPython = category === "python_function";
-      return (
-        (CALL_CATEGORY.test(category) && WAITS.test(name) ? 1 << SYNC : 0) |
-        (DATA_LOADING.test(name.replace(FOLDERS, "")) ? 1 << LOADING : 0) |
-        (isCpu ? 1 << (isPython ? PYTHON : OPERATOR) : 0)
-      );
-    });
-  }
-
-  private streamWaits(): Uint8Array {
-    const { rank, names } = this.rank;
-    return Uint8Array.from(rank.header.types, ([name]) =>
-      STREAM_WAITS.test(names.full(name)) ? 1 : 0,
-    );
+    return rank.trackAt(rank.events.lane[row]!)?.key ?? "";
   }
 
   /** Time that the thread of a call spends in each activity, counted from 1, in a window. */
   between(call: number, start: number, end: number): Float64Array {
     return this.activities.get(this.threadOf(call))!.within(start, end);
-  }
-
-  isBehindWait(call: number): boolean {
-    return this.behind.has(call);
   }
 }
 
@@ -284,12 +227,6 @@ function firstActivity(set: number): number {
 
 function fourLists(): number[][] {
   return Array.from({ length: ACTIVITIES }, () => []);
-}
-
-function put(lists: Map<string, number[]>, key: string, value: number): void {
-  const known = lists.get(key);
-  if (known === undefined) lists.set(key, [value]);
-  else known.push(value);
 }
 
 /** Clip as numpy does: the upper edge wins. */

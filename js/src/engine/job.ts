@@ -14,6 +14,9 @@ import {
 import { type AnyRank, Overview } from "./overview";
 import { Rank } from "./rank";
 
+/** Version of documents that this script reads. */
+const VERSION = 2;
+
 /** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
 export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
 
@@ -30,6 +33,12 @@ export class Job {
     readonly page: PageDocument,
     readonly blocks: Blocks,
   ) {
+    if (page.version !== VERSION) {
+      throw new Error(
+        `This page's data are of version ${String(page.version)}, its script reads version ` +
+          `${VERSION}. Save the page again, or restart the kernel.`,
+      );
+    }
     this.names = new Names(page);
     this.headers = page.ranks;
     this.firstLanes = this.headers.map(({ lane0 }) => lane0);

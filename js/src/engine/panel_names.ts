@@ -3,21 +3,18 @@
 import type { PanelFrame } from "../protocol/source";
 import type { Names } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
-import { type Columns, frameOf, matchedKinds, NO_KERNELS } from "./frames";
+import { type Columns, columnsOf, frameOf, matchedKinds, NO_KERNELS } from "./frames";
 import { operatorsOf, operatorSums } from "./operators";
 import { BUSY, COMMUNICATION, type Part } from "./panel_rank";
 
 /** Min number of ranks for which outliers are reported. */
 const LEAST_RANKS = 3;
 
-/** One kernel on the ranks that ran it, in their order. */
+/** One kernel, and its figures on the ranks that ran it, in their order. */
 interface Kernel {
   name: number;
   kind: number;
-  ranks: number[];
-  means: number[];
-  /** Figures of each rank, in the order of `ranks`. */
-  of: { count: number; min: number; max: number }[];
+  of: { rank: number; count: number; mean: number; min: number; max: number }[];
   count: number;
   sum: number;
   min: number;
@@ -35,17 +32,15 @@ function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
       const key = name * BUSY + kind;
       let one = found.get(key);
       if (one === undefined) {
-        const none = { count: 0, sum: 0, min: Infinity, max: 0 };
-        one = { name, kind, ranks: [], means: [], of: [], ...none };
+        one = { name, kind, of: [], count: 0, sum: 0, min: Infinity, max: 0 };
         found.set(key, one);
       }
-      one.ranks.push(part.rank.number);
-      one.means.push(sums.sum[at]! / count);
-      one.of.push({ count, min: sums.min[at]!, max: sums.max[at]! });
+      const [sum, min, max] = [sums.sum[at]!, sums.min[at]!, sums.max[at]!];
+      one.of.push({ rank: part.rank.number, count, mean: sum / count, min, max });
       one.count += count;
-      one.sum += sums.sum[at]!;
-      one.min = Math.min(one.min, sums.min[at]!);
-      one.max = Math.max(one.max, sums.max[at]!);
+      one.sum += sum;
+      one.min = Math.min(one.min, min);
+      one.max = Math.max(one.max, max);
     });
   }
   return [...found.values()].sort(
@@ -60,42 +55,38 @@ function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
 export function kernelDurations(parts: readonly Part[], names: Names, top: number): PanelFrame {
   const all = kernelsOf(parts, names);
   const shown = all.slice(0, top);
-  const each = shown.flatMap((one) => one.ranks.map(() => one));
-  const of = shown.flatMap((one) => one.of);
-  const columns: Columns = {
-    name: each.map(({ name }) => names.full(name)),
-    short: each.map(({ name }) => names.short(name)),
-    kind: each.map(({ kind }) => names.kind(kind)),
-    rank: shown.flatMap(({ ranks }) => ranks),
-    count: of.map(({ count }) => count),
-    mean_ns: shown.flatMap(({ means }) => means),
-    min_ns: of.map(({ min }) => min),
-    max_ns: of.map(({ max }) => max),
-  };
+  const each = shown.flatMap(({ name, kind, of }) => of.map((own) => ({ name, kind, ...own })));
+  const columns = columnsOf(each, {
+    name: ({ name }) => names.full(name),
+    short: ({ name }) => names.short(name),
+    kind: ({ kind }) => names.kind(kind),
+    rank: ({ rank }) => rank,
+    count: ({ count }) => count,
+    mean_ns: ({ mean }) => mean,
+    min_ns: ({ min }) => min,
+    max_ns: ({ max }) => max,
+  });
   return aboutKernels(parts, all, columns, { total: all.length });
 }
 
 export function kernels(parts: readonly Part[], names: Names, top: number): PanelFrame {
   const all = kernelsOf(parts, names);
-  const shown = all.slice(0, top);
   const waits = waitsOf(parts);
-  const odd = shown.map(oddRank);
-  const columns: Columns = {
-    kind: shown.map(({ kind }) => names.kind(kind)),
-    name: shown.map(({ name }) => names.full(name)),
-    short: shown.map(({ name }) => names.short(name)),
-    count: shown.map(({ count }) => count),
-    sum_ns: shown.map(({ sum }) => sum),
-    mean_ns: shown.map(({ sum, count }) => sum / count),
-    min_ns: shown.map(({ min }) => min),
-    max_ns: shown.map(({ max }) => max),
-    ranks: shown.map(({ ranks }) => ranks.length),
-    wait_ns: shown.map(({ name, kind }) =>
-      kind === COMMUNICATION ? (waits.get(name) ?? null) : null,
-    ),
-    odd_rank: odd.map((one) => one?.rank ?? null),
-    odd_ratio: odd.map((one) => one?.ratio ?? null),
-  };
+  const shown = all.slice(0, top).map((one) => ({ ...one, odd: oddRank(one) }));
+  const columns = columnsOf(shown, {
+    kind: ({ kind }) => names.kind(kind),
+    name: ({ name }) => names.full(name),
+    short: ({ name }) => names.short(name),
+    count: ({ count }) => count,
+    sum_ns: ({ sum }) => sum,
+    mean_ns: ({ sum, count }) => sum / count,
+    min_ns: ({ min }) => min,
+    max_ns: ({ max }) => max,
+    ranks: ({ of }) => of.length,
+    wait_ns: ({ name, kind }) => (kind === COMMUNICATION ? (waits.get(name) ?? null) : null),
+    odd_rank: ({ odd }) => odd?.rank ?? null,
+    odd_ratio: ({ odd }) => odd?.ratio ?? null,
+  });
   const rest = all.slice(top).reduce((sum, one) => sum + one.sum, 0);
   return aboutKernels(parts, all, columns, { total: all.length, rest_ns: rest });
 }
@@ -121,13 +112,14 @@ function waitsOf(parts: readonly Part[]): Map<number, number> {
 }
 
 /** The rank whose mean is farthest from the median rank's, and the ratio of both. */
-function oddRank({ kind, means, ranks }: Kernel): { rank: number; ratio: number } | null {
-  if (kind === COMMUNICATION || ranks.length < LEAST_RANKS) return null;
-  const sorted = [...means].sort((a, b) => a - b);
+function oddRank({ kind, of }: Kernel): { rank: number; ratio: number } | null {
+  if (kind === COMMUNICATION || of.length < LEAST_RANKS) return null;
+  const sorted = of.map(({ mean }) => mean).sort((a, b) => a - b);
   const median = (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
   if (!(median > 0)) return null;
-  const far = indexOfLeast(means.map((mean) => -Math.abs(mean - median)));
-  return { rank: ranks[far]!, ratio: means[far]! / median };
+  const apart = of.map(({ mean }) => Math.abs(mean - median));
+  const { rank, mean } = of[apart.indexOf(Math.max(...apart))]!;
+  return { rank, ratio: mean / median };
 }
 
 export function operators(parts: readonly Part[], names: Names, top: number): PanelFrame {
@@ -158,15 +150,14 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
       y.cpuSelf - x.cpuSelf ||
       byCodePoints(names.full(a), names.full(b)),
   );
-  const shown = all.slice(0, top);
-  const columns: Columns = {
-    name: shown.map(([name]) => names.full(name)),
-    count: shown.map(([, { count }]) => count),
-    cpu_total_ns: shown.map(([, { cpuTotal }]) => cpuTotal),
-    cpu_self_ns: shown.map(([, { cpuSelf }]) => cpuSelf),
-    device_total_ns: shown.map(([, { deviceTotal }]) => deviceTotal),
-    device_self_ns: shown.map(([, { deviceSelf }]) => deviceSelf),
-  };
+  const columns = columnsOf(all.slice(0, top), {
+    name: ([name]) => names.full(name),
+    count: ([, { count }]) => count,
+    cpu_total_ns: ([, { cpuTotal }]) => cpuTotal,
+    cpu_self_ns: ([, { cpuSelf }]) => cpuSelf,
+    device_total_ns: ([, { deviceTotal }]) => deviceTotal,
+    device_self_ns: ([, { deviceSelf }]) => deviceSelf,
+  });
   const note = any
     ? "no operators are selected"
     : "no operators: no host events of category cpu_op or operator";
@@ -175,13 +166,6 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
     { matched, total: all.length },
     all.length > 0 ? prelaunchedNote(parts) : note,
   );
-}
-
-/** The first of the least values. */
-function indexOfLeast(values: readonly number[]): number {
-  let best = 0;
-  for (let i = 1; i < values.length; i += 1) if (values[i]! < values[best]!) best = i;
-  return best;
 }
 
 /** Compare strings as Python does; JavaScript compares UTF-16 surrogates beyond U+FFFF. */

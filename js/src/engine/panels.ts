@@ -13,10 +13,11 @@ import { operatorSums } from "./operators";
 import { Overview } from "./overview";
 import { kernelDurations, kernels, operators } from "./panel_names";
 import { isChosen, ofAllTimes, overlaps, PanelRank, type Part } from "./panel_rank";
-import { breakdown, idleCauses, kernelTypes, overlapRows, queues, steps } from "./panel_rows";
+import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
 import { queuesIn } from "./queues";
 import { readSelection } from "./search";
 import { Spans } from "./spans";
+import { steps } from "./steps";
 
 const TOP = 200;
 const TOP_DURATIONS = 12;

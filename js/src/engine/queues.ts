@@ -11,11 +11,7 @@ interface Queue {
   max: number | null;
   mean: number | null;
   span: number;
-}
-
-interface Queues {
-  queues: Queue[];
-  /** Work that was launched. */
+  /** Work that was launched at all times. */
   launched: number;
 }
 
@@ -55,10 +51,6 @@ class Changes {
     }
   }
 
-  get launched(): number {
-    return this.time.length / 2;
-  }
-
   /** Figures within a window. */
   within(low: number, high: number): Queue {
     const { time, length, stream } = this;
@@ -75,6 +67,7 @@ class Changes {
       max: last > first ? max : null,
       mean: span > 0 ? (this.areaBefore(to) - this.areaBefore(from)) / span : null,
       span,
+      launched: time.length / 2,
     };
   }
 
@@ -98,10 +91,8 @@ function changesOf(part: Part): Changes[] {
 }
 
 /** Figures of all streams in the window, of queues at all times. */
-export function queuesIn(part: Part): Queues {
-  const streams = changesOf(part);
-  return {
-    queues: streams.map((one) => one.within(part.low, part.high)),
-    launched: streams.reduce((sum, { launched }) => sum + launched, 0),
-  };
+export function queuesIn(part: Part): Queue[] {
+  return part.rank.once("queues", part, ({ low, high }) =>
+    changesOf(part).map((one) => one.within(low, high)),
+  );
 }

@@ -237,31 +237,21 @@ export class Rank {
     return order.slice(first[at], first[at + 1]);
   }
 
-  /** 1 where device work was launched before recording began; as `Trace.prelaunched`. */
+  /** 1 where device work was launched before recording began. */
   prelaunched(): Uint8Array {
-    return this.once("prelaunched", () => {
-      const { start, lane } = this.events;
-      const [streams, launches] = [this.streams(), this.launches()];
-      const found = new Uint8Array(start.length);
-      const work = positions(
-        start.length,
-        (row) => streams[row]! >= 0 && this.kindOf(this.events, row) <= MEMORY,
-      );
-      const first = new Map<TrackHeader | null, number>();
-      let earliest = Infinity;
-      for (const row of work) {
-        if (launches[row]! < 0) continue;
-        const track = this.trackAt(lane[row]!);
-        if (!first.has(track)) first.set(track, start[row]!);
-        earliest = Math.min(earliest, start[row]!);
-      }
-      if (earliest === Infinity) return found;
-      for (const row of work) {
-        const until = first.get(this.trackAt(lane[row]!)) ?? earliest;
-        if (launches[row]! < 0 && start[row]! < until) found[row] = 1;
-      }
-      return found;
-    });
+    return this.once("prelaunched", () => this.marked("prelaunched"));
+  }
+
+  /** 1 where a call launches the first work of its thread after a stream was made to wait. */
+  behindWaits(): Uint8Array {
+    return this.once("behind waits", () => this.marked("behind"));
+  }
+
+  /** 1 for the rows that a column lists. */
+  private marked(name: string): Uint8Array {
+    const marks = new Uint8Array(this.events.start.length);
+    for (const row of this.columns.i32(`${name}_row`)) marks[row] = 1;
+    return marks;
   }
 
   /** First start and last end of the work on the device; null for none. */
@@ -338,7 +328,7 @@ export class Rank {
     });
   }
 
-  /** Ranges that are phases of steps: their rows, ascending, their steps, and their phases. */
+  /** Ranges of steps: their rows and steps, and 0 for a whole step or the number of its phase. */
   phases(): { row: Int32Array; step: Float64Array; phase: Int32Array } {
     return this.once("phases", () => {
       const { columns } = this;

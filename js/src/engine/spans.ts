@@ -71,10 +71,6 @@ export class Cover {
       }
     }
   }
-
-  get bytes(): number {
-    return this.starts.byteLength + this.prefix.byteLength;
-  }
 }
 
 interface Measured {
@@ -222,11 +218,6 @@ export class Spans {
       high = Math.max(high, points[points.length - 1]! + 1);
     }
     return low < high ? [low, high] : null;
-  }
-
-  get bytes(): number {
-    const own = (this.starts?.byteLength ?? 0) + (this.ends?.byteLength ?? 0);
-    return this.cover.bytes + own + this.points.byteLength;
   }
 }
 
