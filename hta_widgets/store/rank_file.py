@@ -11,12 +11,19 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
+import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.store.files import ArrowFile, Column, Damaged, Frame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
+
+#: What reading a file raises if it was damaged, or made by others.
+_FORGED = (
+    *(Damaged, pa.ArrowException, OSError, RecursionError, MemoryError, OverflowError),
+    *(AttributeError, LookupError, TypeError, ValueError),
+)
 
 #: Above this, the least recently used ranks are released.
 _MOST_BYTES = 1 << 30
@@ -93,9 +100,12 @@ class StoredRank:
         """Return the result of `read`; raise a `TraceError` if the file is damaged."""
         try:
             return read()
-        except Damaged as damage:
+        except TraceError:
+            raise
+        except _FORGED as cause:
+            known = isinstance(cause, Damaged)
             raise TraceError(
-                str(damage),
+                str(cause) if known else f"is not as it was written ({cause!r})",
                 path=self.path,
                 remedy="Copy the store again, or save the traces again; was it replaced after it"
                 " was loaded, load it again.",

@@ -539,8 +539,7 @@ def open_store(
         folder = folder.parent
     try:
         body = read_manifest(folder / MANIFEST)
-        for entry in body["ranks"]:
-            _check_size(folder, entry)
+        _check_sizes(folder, body["ranks"], is_cache=kept is not None)
         problems = Problems()
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
@@ -549,7 +548,7 @@ def open_store(
             for place, entry in enumerate(body["ranks"])
         ]
         return Opened(traces, problems, body["clock"])
-    except (Damaged, KeyError, TypeError, ValueError) as cause:
+    except (Damaged, LookupError, TypeError, ValueError, OverflowError) as cause:
         if isinstance(cause, TraceError):
             raise
         raise TraceError(
@@ -557,6 +556,13 @@ def open_store(
             path=folder / MANIFEST,
             remedy="Copy the store again, or save the traces again.",
         ) from None
+
+
+def _check_sizes(folder: Path, entries: list[dict[str, Any]], *, is_cache: bool) -> None:
+    if not entries and not is_cache:
+        raise Damaged("holds no ranks")
+    for entry in entries:
+        _check_size(folder, entry)
 
 
 def _check_size(folder: Path, entry: dict[str, Any]) -> None:

@@ -159,6 +159,13 @@ def test_it_does_not_lead_elsewhere(store):
         hw.load(store)
 
 
+def test_a_store_of_no_ranks(store):
+    body = manifest_module.read_manifest(store / "store.json")
+    (store / "store.json").write_bytes(manifest_module.dump_manifest({**body, "ranks": []}))
+    with pytest.raises(hw.TraceError, match="holds no ranks"):
+        hw.load(store)
+
+
 def test_a_missing_file(store):
     next(store.glob("rank-1*")).unlink()
     with pytest.raises(hw.TraceError, match=r"rank-1.*\.arrow: is missing\. Copy the store"):
