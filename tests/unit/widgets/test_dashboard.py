@@ -107,7 +107,7 @@ def test_a_selection_is_assigned_as_it_is_selected(dash):
 
 def test_the_heatmap_has_the_metrics_that_it_has(dash):
     before = dash.metric
-    with pytest.raises(hw.TraceError, match=r"no metric 'nope'\. The metrics are busy"):
+    with pytest.raises(hw.TraceError, match=r"no metric 'nope'\. The metrics are waiting, busy"):
         dash.metric = "nope"
     dash.metric = "waiting"
     dash.metric = before
