@@ -1,4 +1,4 @@
-"""Write what follows from the requests in `hta_widgets/live/operations.py`.
+"""Write what follows from the requests in `live/operations.py` and `tiles/replies.py`.
 
 These are the types in `js/src/protocol.d.ts` and the column "request" in docs/protocol.md. With
 `--check`, nothing is written and the exit code is 1 if a file is out of date.
@@ -8,11 +8,22 @@ import re
 import sys
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
 from hta_widgets.live.operations import OPERATIONS, Part
+from hta_widgets.tiles import replies
 
 ROOT = Path(__file__).resolve().parents[1]
 TYPES, DOCS = ROOT / "js/src/protocol.d.ts", ROOT / "docs/protocol.md"
@@ -30,6 +41,8 @@ def typescript(kind: Any) -> str:
     """Return a Python type as a type of TypeScript."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
+        return next((one for one in arguments if isinstance(one, str)), typescript(arguments[0]))
+    if origin is NotRequired:
         return typescript(arguments[0])
     if origin is Literal:
         return " | ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in arguments)
@@ -37,7 +50,12 @@ def typescript(kind: Any) -> str:
         return " | ".join(map(typescript, arguments))
     if origin is list:
         return f"readonly {typescript(arguments[0])}[]"
-    return kind.__name__ if kind is Part else PLAIN.get(kind, "Record<string, unknown>")
+    if origin is dict:
+        key, value = map(typescript, arguments)
+        return f"Record<{key}, {value}>" if key == "string" else f"Partial<Record<{key}, {value}>>"
+    if kind is Part or kind.__module__ == replies.__name__:
+        return str(kind.__name__)
+    return PLAIN.get(kind, "Record<string, unknown>")
 
 
 def fields(kind: type) -> list[msgspec.structs.FieldInfo]:
@@ -63,9 +81,9 @@ def body(kind: type, indent: str = "") -> list[str]:
 
 
 def types() -> str:
-    """Return the page's declarations of all requests."""
-    lines = ["// Written by scripts/protocol.py from hta_widgets/live/operations.py.", ""]
-    lines += ['import type { SelectionJson } from "./protocol/source";', ""]
+    """Return the page's declarations of all requests and replies."""
+    lines = ["// Written by scripts/protocol.py from operations.py and replies.py.", ""]
+    lines += ['import type { Kind, SelectionJson } from "./protocol/source";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
     lines += ["/** Requests by operation; with `within_ms` the answer may be pending. */"]
     lines += ["export interface Requests {"]
@@ -73,7 +91,25 @@ def types() -> str:
         *form, end = body(kind, "  ")
         form += ["    within_ms?: number;", end]
         lines += [f"  /** {kind.__doc__} */", f"  {name}: {chr(10).join(form)};"]
+    lines += ["}", *filter(None, map(reply_type, vars(replies).values())), ""]
+    lines += ["/** Replies by operation. */", "export interface Replies {"]
+    lines += [f"  {name}: {kind.__name__};" for name, kind in replies.REPLIES.items()]
     return "\n".join([*lines, "}", ""])
+
+
+def reply_type(kind: Any) -> str:
+    """Return the page's declaration of a type of replies; an alias, which fits any record."""
+    if not is_typeddict(kind):
+        return ""
+    doc = (
+        kind.__doc__.strip().replace("``", "`").replace("\n    ", "\n * ").replace(" * \n", " *\n")
+    )
+    head = f"/**\n * {doc}\n */" if "\n" in doc else f"/** {doc} */"
+    lines = [
+        f"  {name}{'?' * (get_origin(hint) is NotRequired)}: {typescript(hint)};"
+        for name, hint in get_type_hints(kind, include_extras=True).items()
+    ]
+    return "\n".join(["", head, f"export type {kind.__name__} = {{", *lines, "};"])
 
 
 def request_cell(kind: type) -> str:

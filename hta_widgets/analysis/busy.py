@@ -28,6 +28,7 @@ from hta_widgets.analysis.scope import (
     statistics_by_name,
 )
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.grouping import sums
@@ -406,15 +407,15 @@ def _bytes(elements: list[Any], dtypes: list[Any]) -> Ints:
     return np.where(stated, np.where(stated, count, 0) * size, -1)
 
 
-def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> dict[str, Any]:
+def totals(traces: TraceSet, selection: Selection | None = None, most: int = 200) -> Totals:
     """Return totals by kind and by name as JSON values, for the panel next to a selection."""
     every = _sum_up(parts(traces, selection))
     by_name = _ordered(every, ["kind", "name"])
-    shown = _records(by_name.head(most))
+    shown = _records(by_name.head(most).assign(short=lambda rows: rows["name"].map(short_name)))
     return {
         "events": int(by_name["count"].sum()),
         "kinds": _records(_ordered(every, ["kind"])),
-        "names": [{**one, "short": short_name(one["name"])} for one in shown],
+        "names": shown,
         "names_total": len(by_name),
     }
 
@@ -455,7 +456,7 @@ def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return frame
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(frame: pd.DataFrame) -> list[Any]:
     columns = {
         str(column).removesuffix("_ns"): frame[column].astype(object).tolist() for column in frame
     }

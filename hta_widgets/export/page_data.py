@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ from hta_widgets.trace.trace import Trace
 _LEAST_RANKS = 3
 
 
-def alike(engine: TileEngine) -> dict[str, Any] | None:
+def alike(engine: TileEngine) -> Mapping[str, Any] | None:
     """Return the answer to ``clusters``."""
     if len(engine.traces) < _LEAST_RANKS:
         return None

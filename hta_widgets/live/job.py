@@ -28,6 +28,7 @@ from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
+from hta_widgets.tiles.replies import Clusters
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
@@ -357,7 +358,7 @@ class TileEngine:
         late = judgement(self.traces).stragglers
         return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, late)
 
-    def _cluster(self) -> dict[str, Any]:
+    def _cluster(self) -> Clusters:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import
 
         return clusters(rank_clusters(self.traces))

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict
 from msgspec import Meta, Struct, ValidationError, convert, field
 
 from hta_widgets.errors import TraceError
+from hta_widgets.tiles.replies import TableName
 
-Answer = tuple[dict[str, Any], bytes | None]
-TableName = Literal["events", "asyncs", "instants"]
+Answer = tuple[Mapping[str, Any], bytes | None]
 
 MAX_LEVEL = 52
 MOST_BINS = 4096

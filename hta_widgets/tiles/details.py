@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -12,6 +12,17 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
 from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex, Rows
 from hta_widgets.tiles.layout import LaneRef
+from hta_widgets.tiles.replies import (
+    Brief,
+    Cell,
+    DetailedEvent,
+    EventDetail,
+    Flow,
+    LaunchedBy,
+    LaunchedKernels,
+    SameName,
+    TableName,
+)
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.names import short_name
 
@@ -75,12 +86,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def brief(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
+def brief(index: RankIndex, table: Rows, row: int) -> Brief:
     """Return the brief of a row of one of the rank's tables."""
     name = table.names[int(table.name[row])]
     return {
         "rank": index.rank.rank,
-        "table": table.table,
+        "table": cast("TableName", table.table),
         "id": row,
         "lane": lane_of_row(index, table.table, row),
         "name": name,
@@ -116,7 +127,7 @@ MAX_HISTOGRAM_BINS = 40
 _LOG_FROM = 20
 
 
-def duration_figures(durs: Ints) -> dict[str, Any]:
+def duration_figures(durs: Ints) -> SameName:
     """Return count, sum, mean, median, min, max and a histogram of durations, which are not none.
 
     The histogram has about as many bins as Sturges' rule asks for, doubled, and no bin narrower
@@ -138,44 +149,46 @@ def duration_figures(durs: Ints) -> dict[str, Any]:
     }
 
 
-def _edges(low: int, high: int, count: int) -> tuple[Floats, str]:
+def _edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "log"]]:
     if low == high:
         return np.array((low, low + 1), np.float64), "linear"
     wanted = min(MAX_HISTOGRAM_BINS, 2 * (count.bit_length() + 1))
+    scale: Literal["linear", "log"] = "linear"
     if low > 0 and high / low >= _LOG_FROM:
         edges = np.geomspace(low, high, wanted + 1)
         scale = "log"
     else:
         edges = np.linspace(low, high, min(wanted, high - low) + 1)
-        scale = "linear"
     # The outer edges are exact despite rounded bins, so that no event is lost.
     edges[0], edges[-1] = low, high
     return edges, scale
 
 
-def details(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
+def details(index: RankIndex, table: Rows, row: int) -> EventDetail:
     """Answer ``event``."""
     args, error = _args(index, table, row)
     is_event = table.table == "events"
     same = (table.name == table.name[row]) & (table.category == table.category[row])
     return {
-        "event": {**brief(index, table, row), **_place(index, table, row)},
+        "event": _in_place(index, table, row),
         "parents": list(_parents(index, table, row)) if is_event else [],
         "args": [list(pair) for pair in args],
         "args_error": error,
-        "flows": list(_flows(index, row)) if is_event else [],
+        "flows": _flows(index, row) if is_event else [],
         "launched_by": _launched_by(index, table, row) if is_event else None,
         "kernels": _kernels(index, row) if is_event else None,
         "same": duration_figures(table.dur_ns[same]),
     }
 
 
-def _place(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
+def _in_place(index: RankIndex, table: Rows, row: int) -> DetailedEvent:
+    known = brief(index, table, row)
     rank, category = index.rank, table.categories[int(table.category[row])]
     if table.table == "events":
         t = rank.table
         track = t.tracks[t.track[row]]
         return {
+            **known,
             "category": category,
             "process": track.process,
             "track": track.key,
@@ -187,6 +200,7 @@ def _place(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
     lane = index.side_lanes(table.table)[row]
     track_row = next(one for one in rank.tracks if one.lane0 <= lane < one.lane0 + one.lanes)
     return {
+        **known,
         "category": category,
         "process": track_row.process,
         "track": track_row.key,
@@ -197,7 +211,7 @@ def _place(index: RankIndex, table: Rows, row: int) -> dict[str, Any]:
     }
 
 
-def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[dict[str, Any]]:
+def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
     parent = index.rank.table.parent
     above = int(parent[row])
     while above >= 0:
@@ -208,15 +222,15 @@ def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[dict[str, Any]
 _OPERATORS = {"cpu_op", "operator"}
 
 
-def _launched_by(index: RankIndex, table: Rows, row: int) -> dict[str, Any] | None:
+def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
     """Return what encloses the call that launched a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
     if call < 0:
         return None
-    operators: list[dict[str, Any]] = []
-    modules: list[dict[str, Any]] = []
-    frames: list[dict[str, Any]] = []
+    operators: list[Brief] = []
+    modules: list[Brief] = []
+    frames: list[Brief] = []
     for above in _parents(index, table, call):
         category = table.categories[int(table.category[above["id"]])]
         if category in _OPERATORS:
@@ -246,7 +260,7 @@ def _launched_by(index: RankIndex, table: Rows, row: int) -> dict[str, Any] | No
 MOST_SELECTED = 10_000
 
 
-def _kernels(index: RankIndex, row: int) -> dict[str, Any] | None:
+def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     """Return figures of the device events that a host event's calls launch, those below it too."""
     trace, table = index.rank.trace, index.rank.table
     launch_of = trace.launch_of
@@ -289,13 +303,14 @@ def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]
     return pairs, None
 
 
-def _flows(index: RankIndex, row: int) -> Iterator[dict[str, Any]]:
+def _flows(index: RankIndex, row: int) -> list[Flow]:
     flows, table = index.rank.trace.flow_table, index.events
-    found: list[dict[str, Any]] = []
-    for direction, here, there in (
+    found: list[Flow] = []
+    ways: tuple[tuple[Literal["out", "in"], Any, Any], ...] = (
         ("out", flows.source, flows.target),
         ("in", flows.target, flows.source),
-    ):
+    )
+    for direction, here, there in ways:
         for at in np.flatnonzero(here == row).tolist():
             source, target = int(flows.source[at]), int(flows.target[at])
             end = int(table.start_ns[source] + table.dur_ns[source])
@@ -307,10 +322,10 @@ def _flows(index: RankIndex, row: int) -> Iterator[dict[str, Any]]:
                     "delay": int(table.start_ns[target]) - end,
                 }
             )
-    yield from sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
+    return sorted(found, key=lambda flow: (flow["delay"], flow["brief"]["id"]))
 
 
-def cell(index: RankIndex, number: int, start: int, end: int) -> dict[str, Any]:
+def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
     """Answer ``cell``: exact contents of a window of a lane."""
     if end <= start:
         raise ValueError(f"a cell must end after it starts, not {start} to {end}")
@@ -350,7 +365,7 @@ def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
     return int(rows[inside[durs[inside].argmax()]])
 
 
-def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> dict[str, Any] | None:
+def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.members(index.rank.ref(lane_of_row(index, table.table, row)))
     # Asyncs of one start are not in the order of their rows.

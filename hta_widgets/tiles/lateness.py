@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.tiles import replies
 from hta_widgets.tiles.cells import pack
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
@@ -33,11 +34,11 @@ _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "las
 MOST_BINS = 1 << 16
 
 
-def clusters(frame: pd.DataFrame) -> dict[str, Any]:
+def clusters(frame: pd.DataFrame) -> replies.Clusters:
     """Answer ``clusters``: groups of similar ranks, and the outliers."""
     alone = frame["is_outlier"].to_numpy(bool)
     reason = dict(zip(frame["rank"].tolist(), frame["why"].astype(str).tolist(), strict=True))
-    groups = []
+    groups: list[replies.SimilarRanks] = []
     for _, group in frame[~alone].groupby("cluster", sort=False):
         ranks = sorted(int(rank) for rank in group["rank"])
         stands = int(group["representative"].iloc[0])
@@ -171,7 +172,7 @@ class Lateness:
         transfers = union(start + part.wait_ns, part.end - self._shift[rank])
         return waits_without_transfers(waits, transfers)
 
-    def within(self, start: int, end: int) -> dict[str, Any]:
+    def within(self, start: int, end: int) -> replies.Lateness:
         """Answer ``lateness``: sums over the collectives that overlap a window, by rank."""
         if end <= start:
             raise ValueError(f"a window must end after it starts, not {start} to {end}")
@@ -193,8 +194,14 @@ class Lateness:
             if rank in self.late and imposed > 0
         ]
         return {
+            "start": start,
+            "end": end,
             "ranks": list(self._ranks),
-            **columns,
+            "collectives": columns["collectives"],
+            "last": columns["last"],
+            "wait": columns["wait"],
+            "exposed_wait": columns["exposed_wait"],
+            "imposed": columns["imposed"],
             "wait_for_late": self.waited_for(late, start, end),
             "late": late,
             "note": self.note,
@@ -211,7 +218,7 @@ class Lateness:
         edges = np.array((start, end), np.int64)
         return [int(np.diff(cover(edges))[0]) for cover in self._waited_for[1]]
 
-    def collective(self, rank: int, row: int) -> dict[str, Any] | None:
+    def collective(self, rank: int, row: int) -> replies.Collective | None:
         """Answer ``collective``: the same call on all ranks; None for an unmatched event."""
         frame = self.frame
         at = np.flatnonzero((frame["rank"].to_numpy() == rank) & (frame["id"].to_numpy() == row))

@@ -17,6 +17,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.details import brief
 from hta_widgets.tiles.lanes import RankIndex, RowIds, Rows
+from hta_widgets.tiles.replies import Brief, Match, MatchCount
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.memo import LRU, stop_if_cancelled
@@ -219,7 +220,7 @@ class RankHits:
             start, table, rows = start[order], table[order], rows[order]
         return start, table, rows
 
-    def brief(self, position: int) -> dict[str, Any]:
+    def brief(self, position: int) -> Brief:
         """Return the brief of a match by its position in `ordered`."""
         _, table, rows = self.ordered
         of_table = self.index.rows(TABLES[table[position]])
@@ -303,7 +304,7 @@ class Search:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def summary(self, text: str) -> dict[str, Any]:
+    def summary(self, text: str) -> MatchCount:
         """Answer ``search``."""
         hits = self.hits(text)
         return {
@@ -313,13 +314,13 @@ class Search:
             "error": hits.error,
         }
 
-    def step(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> dict[str, Any]:
+    def step(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
         """Answer ``find``: the next or previous match after a place, around the end if need be."""
         hits = self.hits(text)
         total = hits.total
         if not total:
-            none = {"brief": None, "index": 0, "total": 0, "wrapped": False}
-            return {**none, "error": hits.error}
+            error = hits.error
+            return {"brief": None, "index": 0, "total": 0, "wrapped": False, "error": error}
         forward = direction > 0
         if origin is None:
             position = 0 if forward else total - 1

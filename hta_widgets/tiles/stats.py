@@ -11,6 +11,7 @@ import numpy as np
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lanes import CounterLane, RankIndex
+from hta_widgets.tiles.replies import Stats
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import Cover, Intervals, cover_of, subtract, union
 from hta_widgets.trace.memo import stop_if_cancelled
@@ -137,7 +138,7 @@ def stats(
     device: DeviceTimes,
     *,
     ranks: Sequence[int] | None = None,
-) -> dict[str, Any]:
+) -> Stats:
     """Answer ``stats``: the parts of a window, by rank and as shares of some ranks or all."""
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
@@ -154,6 +155,8 @@ def stats(
     )
     whole = sum(span[at] for at in chosen)
     return {
+        "start": start,
+        "end": end,
         "ranks": known,
         "compute": columns["compute"],
         "communication": columns["communication"],

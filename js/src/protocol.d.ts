@@ -1,6 +1,6 @@
-// Written by scripts/protocol.py from hta_widgets/live/operations.py.
+// Written by scripts/protocol.py from operations.py and replies.py.
 
-import type { SelectionJson } from "./protocol/source";
+import type { Kind, SelectionJson } from "./protocol/source";
 
 /** Tiles of some lanes: `first` to `last` (exclusive). */
 export interface Part {
@@ -221,4 +221,286 @@ export interface Requests {
     overwrite?: boolean;
     within_ms?: number;
   };
+}
+
+/** An event in short. */
+export type Brief = {
+  rank: number;
+  table: "events" | "asyncs" | "instants";
+  id: number;
+  lane: number;
+  name: string;
+  short: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+};
+
+/** An event and its place; `track` is the track's key, and `correlation` -1 for none. */
+export type DetailedEvent = {
+  rank: number;
+  table: "events" | "asyncs" | "instants";
+  id: number;
+  lane: number;
+  name: string;
+  short: string;
+  kind: Kind;
+  start: number;
+  dur: number;
+  category: string | null;
+  process: string | null;
+  track: string | null;
+  depth: number | null;
+  stream: number | null;
+  step: number | null;
+  correlation: number | null;
+};
+
+/** An arrow of an event; `delay` is from the end of the source to the start of the target. */
+export type Flow = {
+  kind: string;
+  direction: "out" | "in";
+  brief: Brief;
+  delay: number | null;
+};
+
+/** Durations of the events of one name and category on one rank. */
+export type SameName = {
+  count: number;
+  sum: number;
+  mean: number;
+  median: number;
+  min: number;
+  max: number;
+  edges: readonly number[];
+  counts: readonly number[];
+  scale: "linear" | "log";
+};
+
+/**
+ * What encloses the call that launched a device event; each list innermost first.
+
+ * `modules` are `nn.Module`s and `frames` Python functions. `shapes` are those of the innermost
+ * operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
+ * call belongs to the backward pass.
+ */
+export type LaunchedBy = {
+  operators: readonly Brief[];
+  modules: readonly Brief[];
+  frames: readonly Brief[];
+  shapes: string;
+  forward: Brief | null;
+};
+
+/**
+ * Device events that a host event's calls launched, those below it too.
+
+ * `dur` is the sum of their durations, `delay` the median time from a call's start to its event's
+ * start. `ids` is None for more than a selection may name.
+ */
+export type LaunchedKernels = {
+  count: number;
+  dur: number;
+  delay: number;
+  ids: readonly number[] | null;
+};
+
+/** The reply to `event`; parents from the innermost on. */
+export type EventDetail = {
+  event: DetailedEvent;
+  parents: readonly Brief[];
+  args: readonly [string, string][];
+  args_error: string | null;
+  flows: readonly Flow[];
+  launched_by: LaunchedBy | null;
+  kernels: LaunchedKernels | null;
+  same: SameName | null;
+};
+
+/** The reply to `cell`; `min` and `max` are a counter's, `count` is None where unknown. */
+export type Cell = {
+  count: number | null;
+  busy: number;
+  longest: Brief | null;
+  kinds: Partial<Record<Kind, number>>;
+  min?: number | null;
+  max?: number | null;
+};
+
+/**
+ * The reply to `search`: the matches of ranks that have some.
+
+ * `left_out` has the numbers of events of ranks that a page lacks.
+ */
+export type MatchCount = {
+  total: number;
+  names: number;
+  ranks: readonly [number, number][];
+  error: string | null;
+  left_out?: readonly [number, number][];
+};
+
+/** The reply to `find`; `index` counts from 1. */
+export type Match = {
+  brief: Brief | null;
+  index: number;
+  total: number;
+  wrapped: boolean;
+  error: string | null;
+};
+
+/** The reply to `neighbor`. */
+export type Neighbor = {
+  brief: Brief | null;
+};
+
+/** The reply to `snap`. */
+export type Snap = {
+  time: number | null;
+};
+
+/** Durations of the events of one kind. */
+export type Sums = {
+  kind: Kind;
+  count: number;
+  sum: number;
+  mean: number;
+  min: number;
+  max: number;
+  device: number;
+  host: number;
+};
+
+/** Durations of the events of one kind and name. */
+export type NameSums = {
+  kind: Kind;
+  count: number;
+  sum: number;
+  mean: number;
+  min: number;
+  max: number;
+  device: number;
+  host: number;
+  name: string;
+  short: string;
+};
+
+/** The reply to `totals`; `names` has those with the most time, of `names_total`. */
+export type Totals = {
+  events: number;
+  kinds: readonly Sums[];
+  names: readonly NameSums[];
+  names_total: number;
+  left_out?: readonly number[];
+};
+
+/**
+ * The reply to `stats`: the times of a window, one entry per rank.
+
+ * `data` is the part of the window inside the rank's range, `span` the part from its first device
+ * work to its last. `kinds` has shares of the spans of all ranks; it is empty without device work.
+ */
+export type Stats = {
+  start: number;
+  end: number;
+  ranks: readonly number[];
+  compute: readonly number[];
+  communication: readonly number[];
+  exposed: readonly number[];
+  memory: readonly number[];
+  data: readonly number[];
+  span: readonly number[];
+  idle: readonly number[];
+  kinds: Partial<Record<Kind, number>>;
+  approximate?: readonly number[];
+};
+
+/**
+ * The reply to `lateness`: sums over the matched collectives of a window, by rank.
+
+ * `last` counts those where the rank came last, alone. `wait` is the union of its waits,
+ * `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
+ * `wait_for_late` is the union of its waits where one of `late` alone came last.
+ */
+export type Lateness = {
+  start: number;
+  end: number;
+  ranks: readonly number[];
+  collectives: readonly number[];
+  last: readonly number[];
+  wait: readonly number[];
+  exposed_wait: readonly number[];
+  imposed: readonly number[];
+  wait_for_late: readonly number[];
+  late: readonly number[];
+  note: string;
+  approximate?: readonly number[];
+};
+
+/** One rank's part in a collective; `arrival` is from the first one's on. */
+export type Member = {
+  rank: number;
+  id: number;
+  arrival: number;
+  wait: number;
+  transfer: number;
+};
+
+/**
+ * The same call on all ranks that take part.
+
+ * `number` counts from 1, of `of` matched ones. `size` is -1 if the file does not record it,
+ * `last_rank` -1 if several came last together. `late` is from the median of the others on.
+ */
+export type Collective = {
+  number: number;
+  of: number;
+  name: string;
+  group: string;
+  size: number;
+  algbw: number | null;
+  busbw: number | null;
+  last_rank: number;
+  late: number;
+  ranks: readonly Member[];
+};
+
+/** The reply to `collective`; None for an event that is not matched. */
+export type CollectiveOf = {
+  collective: Collective | null;
+};
+
+/** A group of similar ranks; one represents the others. */
+export type SimilarRanks = {
+  representative: number;
+  ranks: readonly number[];
+  why: string;
+};
+
+/** A rank that is unlike the others. */
+export type Outlier = {
+  rank: number;
+  why: string;
+};
+
+/** The reply to `clusters`. */
+export type Clusters = {
+  clusters: readonly SimilarRanks[];
+  outliers: readonly Outlier[];
+  note: string;
+};
+
+/** Replies by operation. */
+export interface Replies {
+  stats: Stats;
+  event: EventDetail;
+  cell: Cell;
+  search: MatchCount;
+  find: Match;
+  totals: Totals;
+  neighbor: Neighbor;
+  snap: Snap;
+  lateness: Lateness;
+  collective: CollectiveOf;
+  clusters: Clusters;
 }

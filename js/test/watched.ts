@@ -1,6 +1,6 @@
 /** A source whose requests are recorded, and whose replies can fail, wait or be replaced; for tests. */
 
-import type { Operation, Reply, Requests, Source } from "../src/protocol/source";
+import type { Operation, Requests, Source, Answer } from "../src/protocol/source";
 import { openPage } from "./recorded";
 
 type Status = Source["status"];
@@ -42,13 +42,15 @@ export class Watched implements Source {
     op: Op,
     request: Requests[Op],
     signal?: AbortSignal,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     this.asked.push({ op, request: request });
     if (this.held !== null) await new Promise<void>((resolve) => this.held?.push(resolve));
     signal?.throwIfAborted();
     const broken = this.broken.get(op);
     if (broken !== undefined) throw new Error(broken);
     const reply = this.replies.get(op)?.(request as never);
-    return reply === undefined ? this.inner.ask(op, request, signal) : { reply, buffer: null };
+    return reply === undefined
+      ? this.inner.ask(op, request, signal)
+      : ({ reply, buffer: null } as Answer<Op>);
   }
 }

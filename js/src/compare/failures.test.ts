@@ -1,7 +1,7 @@
 /** What of a comparison cannot be had says so in its own place, and can be asked for again. */
 
 import { expect, test, vi } from "vitest";
-import type { Frame, Reply, Source } from "../protocol/source";
+import type { Frame, Source } from "../protocol/source";
 import { Charts } from "./charts";
 import { type About, Frames } from "./frames";
 import { ColourLegend } from "./toolbar";
@@ -34,11 +34,11 @@ class Kernel implements Source {
 
   onStatus(): void {}
 
-  async ask(_op: string, request: Record<string, unknown>): Promise<Reply> {
+  async ask(_op: string, request: Record<string, unknown>): Promise<never> {
     const name = String(request.name);
     this.asked.push(name);
     if (this.broken.has(name)) throw new Error(`no ${name}`);
-    return { reply: (name === "waterfall:kind" ? KINDS : NOTHING) as never, buffer: null };
+    return { reply: name === "waterfall:kind" ? KINDS : NOTHING, buffer: null } as never;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { PairSource } from "../engine/pairs";
-import type { Frame, Reply, Source } from "../protocol/source";
+import type { Frame, Source } from "../protocol/source";
 import { Frames } from "./frames";
 
 const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
@@ -20,16 +20,16 @@ class Held implements Source {
 
   onStatus(): void {}
 
-  async ask(op: string, request: Record<string, unknown>): Promise<Reply> {
+  async ask(op: string, request: Record<string, unknown>): Promise<never> {
     const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
     this.asked.push(`${op} ${names.join(" ")}`);
     if (op === "frames") {
       if (this.several === null) throw new Error("no such question");
-      return { reply: { frames: this.several }, buffer: null };
+      return { reply: { frames: this.several }, buffer: null } as never;
     }
     const frame = this.single[names[0]!];
     if (frame === undefined) throw new Error(`no ${names[0]}`);
-    return { reply: frame as unknown as Record<string, unknown>, buffer: null };
+    return { reply: frame, buffer: null } as never;
   }
 }
 

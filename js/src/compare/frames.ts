@@ -4,10 +4,10 @@ import type {
   Frame,
   Operation,
   PanelFrame,
-  Reply,
   Requests,
   Source,
   ThemeName,
+  Answer,
 } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
@@ -158,7 +158,11 @@ export class SideSource implements Source {
     this.whole.onStatus(listener, signal);
   }
 
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>> {
     return this.whole.ask(op, { ...request, side: this.side }, signal);
   }
 }

@@ -27,10 +27,10 @@ class Kernel implements Source {
     this.status = status;
     for (const listener of this.listeners) listener(status);
   }
-  ask(op: string, _request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask(op: string, _request: Record<string, unknown>, signal?: AbortSignal): Promise<never> {
     if (this.status === "none") return Promise.reject(new Error("gone"));
     return new Promise((resolve, reject) => {
-      const answer = (reply = {}): void => resolve({ reply, buffer: null });
+      const answer = (reply = {}): void => resolve({ reply, buffer: null } as never);
       const fail = (message: string): void => reject(new Error(message));
       signal?.addEventListener("abort", () => reject(new DOMException("", "AbortError")));
       this.asked.push({ op, signal, answer, fail });
@@ -52,7 +52,9 @@ beforeEach(() => {
   page = {
     status: "none",
     onStatus() {},
-    ask: vi.fn((op: string) => Promise.resolve({ reply: { from: "page", op }, buffer: null })),
+    ask: vi.fn((op: string) =>
+      Promise.resolve({ reply: { from: "page", op }, buffer: null } as never),
+    ),
   };
   source = new HybridSource(kernel, () => Promise.resolve(held ? page : null), owner.signal);
 });

@@ -1,6 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { Reply, Source } from "../protocol/source";
+import type { Source } from "../protocol/source";
 import { OfflineData, type Progress } from "./answering";
 
 const DOCUMENT = {
@@ -26,20 +26,23 @@ class Kernel implements Source {
 
   onStatus(): void {}
 
-  async ask(op: string, request: Record<string, unknown>): Promise<Reply> {
+  async ask(op: string, request: Record<string, unknown>): Promise<never> {
     this.asked.push(request.chunk ?? op);
     if (request.chunk !== undefined) {
       const from = Number(request.chunk) * CHUNK;
-      return Promise.resolve({ reply: {}, buffer: CONTENT.slice(from, from + CHUNK).buffer });
+      return Promise.resolve({
+        reply: {},
+        buffer: CONTENT.slice(from, from + CHUNK).buffer,
+      } as never);
     }
     this.looks -= 1;
-    if (this.looks >= 0) return { reply: { state: "preparing" }, buffer: null };
+    if (this.looks >= 0) return { reply: { state: "preparing" }, buffer: null } as never;
     if (this.failure !== "") {
-      return { reply: { state: "failed", message: this.failure }, buffer: null };
+      return { reply: { state: "failed", message: this.failure }, buffer: null } as never;
     }
     const blocks = { document: [0, CONTENT.length] };
     const reply = { state: "ready", bytes: CONTENT.length, chunks: CHUNKS, blocks };
-    return { reply, buffer: null };
+    return { reply, buffer: null } as never;
   }
 }
 

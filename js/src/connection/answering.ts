@@ -13,6 +13,7 @@ import {
   type Requests,
   type Source,
   type Span,
+  type Answer,
 } from "../protocol/source";
 import { askAgain, KernelSource, type MessageModel, sleep } from "./kernel";
 
@@ -90,7 +91,11 @@ export class HybridSource implements Source {
     heard(this.returned, listener, signal);
   }
 
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>> {
     return askAgain(op, () => this.once(op, request, signal), signal);
   }
 
@@ -98,7 +103,7 @@ export class HybridSource implements Source {
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
     if (this.gone) return this.withoutKernel(op, request, signal);
     if (KERNEL_ONLY.has(op)) return this.kernel.ask(op, request, signal);
@@ -117,7 +122,7 @@ export class HybridSource implements Source {
     request: Requests[Op],
     signal: AbortSignal | undefined,
     patience: number,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     const kernels = new AbortController();
     const probe = { at: Date.now() };
     return new Promise((resolve, reject) => {
@@ -175,7 +180,7 @@ export class HybridSource implements Source {
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     const reply = await this.fromPage(op, request, signal);
     // The kernel's own error states that it is gone.
     return reply ?? this.kernel.ask(op, request, signal);
@@ -186,14 +191,14 @@ export class HybridSource implements Source {
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
-  ): Promise<Reply | null> {
+  ): Promise<Answer<Op> | null> {
     const page = await this.page();
     if (page === null) return null;
     signal?.throwIfAborted();
     const reply = await page.ask(op, request, signal).catch(unlessUnknown);
     if (reply === null) return null;
     if (this.silent || this.gone) this.become("page");
-    return op === "tiles" ? withOwnKeys(reply) : reply;
+    return op === "tiles" ? (withOwnKeys(reply) as Answer<Op>) : reply;
   }
 
   /** The kernel is silent, as one question shows. */
@@ -456,7 +461,7 @@ const GRADUAL = new Set([
  * need the shares of the view; the first caller starts the request.
  */
 export class ObservedSource implements Source {
-  private readonly memo = new Map<string, Promise<Reply>>();
+  private readonly memo = new Map<string, Promise<Answer<"stats">>>();
   private readonly watchers: ((
     op: string,
     request: Record<string, unknown>,
@@ -489,14 +494,18 @@ export class ObservedSource implements Source {
     this.memo.clear();
   }
 
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>> {
     if (op !== "stats") return this.watched(op, request, signal);
     const key = JSON.stringify(request);
-    let answer = this.memo.get(key);
+    let answer = this.memo.get(key) as Promise<Answer<Op>> | undefined;
     if (answer === undefined) {
       // Shared by several callers: no one of them may abort it for the others.
       answer = this.watched(op, request, undefined);
-      this.memo.set(key, answer);
+      this.memo.set(key, answer as Promise<Answer<"stats">>);
       answer.catch(() => this.memo.delete(key));
       for (const old of this.memo.keys()) {
         if (this.memo.size <= KEPT) break;
@@ -511,7 +520,7 @@ export class ObservedSource implements Source {
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     if (!GRADUAL.has(op)) return this.inner.ask(op, request, signal);
     for (;;) {
       const reply = await this.inner.ask(op, { ...request, within_ms: WITHIN_MS }, signal);
@@ -523,7 +532,7 @@ export class ObservedSource implements Source {
     op: Op,
     request: Requests[Op],
     signal: AbortSignal | undefined,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     try {
       const reply = await this.whole(op, request, signal);
       for (const watcher of this.watchers) watcher(op, request, reply);

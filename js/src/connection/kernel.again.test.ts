@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Source } from "../protocol/source";
 import { askAgain, AskingAgain, INTERRUPTED, PAUSES_MS } from "./kernel";
 
 beforeEach(() => {
@@ -53,13 +52,13 @@ test("an aborted request is not repeated", async () => {
 });
 
 test("a source repeats requests, but writes once", async () => {
-  const ask = vi.fn<Source["ask"]>(stopped);
+  const ask = vi.fn((): Promise<never> => stopped());
   const source = new AskingAgain({ status: "live", onStatus() {}, ask });
   await expect(source.ask("export", {} as never)).rejects.toThrow(INTERRUPTED);
   expect(ask).toHaveBeenCalledTimes(1);
   const answer = source.ask("stats", { start: 0 } as never);
   await vi.advanceTimersByTimeAsync(0);
-  ask.mockResolvedValue({ reply: { here: true }, buffer: null });
+  ask.mockResolvedValue({ reply: { here: true }, buffer: null } as never);
   await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
   expect((await answer).reply).toEqual({ here: true });
   expect(ask).toHaveBeenLastCalledWith("stats", { start: 0 }, undefined);

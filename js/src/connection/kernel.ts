@@ -1,6 +1,6 @@
 /** Send requests to the kernel over the widget's custom messages. */
 
-import type { Operation, Reply, Requests, Source } from "../protocol/source";
+import type { Operation, Reply, Requests, Source, Answer } from "../protocol/source";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
 
@@ -98,14 +98,18 @@ export class KernelSource implements Source {
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>> {
     if (this.signal.aborted || signal?.aborted) return Promise.reject(aborted());
     const path = "path" in request ? request.path : null;
     const isAgain = path !== null && path === this.refused;
     if (path !== null) this.refused = null;
     this.asked += 1;
     const rpc = `${this.token}.${this.asked}`;
-    return new Promise<Reply>((resolve, reject) => {
+    return new Promise<Answer<Op>>((resolve, reject) => {
       const abandon = () => {
         this.waiting.delete(rpc);
         this.watch();
@@ -122,7 +126,10 @@ export class KernelSource implements Source {
         if (error.message.endsWith(EXISTS)) this.refused = path;
         reject(error);
       };
-      this.waiting.set(rpc, { resolve: settle(resolve), reject: settle(refuse) });
+      this.waiting.set(rpc, {
+        resolve: settle((reply: Reply) => resolve(reply as Answer<Op>)),
+        reject: settle(refuse),
+      });
       try {
         this.model.send({ ...request, ...(isAgain && { overwrite: true }), rpc, op });
       } catch {
@@ -244,7 +251,11 @@ export class AskingAgain implements Source {
     this.inner.onStatus(listener, signal);
   }
 
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply> {
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>> {
     return askAgain(op, () => this.inner.ask(op, request, signal), signal);
   }
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Reply, Source } from "../protocol/source";
+import type { Source } from "../protocol/source";
 import { Latest } from "./query";
 
 class Slow implements Source {
@@ -12,12 +12,12 @@ class Slow implements Source {
 
   onStatus(): void {}
 
-  ask(_op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<Reply> {
+  ask(_op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<never> {
     return new Promise((resolve, reject) => {
       signal?.addEventListener("abort", () => reject(new Error("aborted")));
       this.asked.push({
         request,
-        answer: (value) => resolve({ reply: { value }, buffer: null }),
+        answer: (value) => resolve({ reply: { value }, buffer: null } as never),
         fail: () => reject(new Error("no")),
       });
     });
@@ -26,7 +26,7 @@ class Slow implements Source {
 
 let source: Slow;
 let values: (number | null)[];
-let latest: Latest<"stats", number>;
+let latest: Latest<"frame", number>;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -34,7 +34,7 @@ beforeEach(() => {
   values = [];
   latest = new Latest(
     source,
-    "stats",
+    "frame",
     100,
     ({ reply }) => reply.value as number,
     (value) => values.push(value),

@@ -1,6 +1,6 @@
 /** A request that follows the view: sent when the view rests, the newest one wins. */
 
-import type { Operation, Reply, Requests, Source } from "../protocol/source";
+import type { Answer, Operation, Requests, Source } from "../protocol/source";
 
 export class Latest<Op extends Operation, T> {
   /** The last answer; it may be of an earlier question. */
@@ -16,7 +16,7 @@ export class Latest<Op extends Operation, T> {
     private readonly source: Source,
     private readonly op: Op,
     private readonly waitMs: number,
-    private readonly decode: (reply: Reply, request: Requests[Op]) => T,
+    private readonly decode: (reply: Answer<Op>, request: Requests[Op]) => T,
     private readonly onValue: (value: T | null) => void,
   ) {}
 

@@ -3,7 +3,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { PANELS, withoutOwn } from "../facts/panels";
 import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
-import type { Reply, Requests, Scene, SelectionJson, Source } from "../protocol/source";
+import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
 import { layoutOf, leftOutWords, withPanel } from "./layout";
 import { PanelData } from "./pane";
 import { csvOf } from "./tables";
@@ -137,7 +137,7 @@ describe("questions", () => {
       status: "live",
       onStatus: () => undefined,
       ask: (_op, request) =>
-        new Promise<Reply>((resolve, reject) => {
+        new Promise<never>((resolve, reject) => {
           const { panels, selection } = request as Requests["panels"];
           const ids = [...panels];
           fails.push(reject);
@@ -147,7 +147,10 @@ describe("questions", () => {
             answer: (value, left = []) => {
               const made = ids.filter((id) => !left.includes(id));
               const panels = Object.fromEntries(made.map((id) => [id, frame(value)]));
-              resolve({ reply: left.length > 0 ? { panels, left } : { panels }, buffer: null });
+              resolve({
+                reply: left.length > 0 ? { panels, left } : { panels },
+                buffer: null,
+              } as never);
             },
           });
         }),

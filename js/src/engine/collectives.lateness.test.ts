@@ -73,6 +73,8 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
     expect(lateness(figures, start, end, { late, note: "a note" })).toEqual({
+      start,
+      end,
       ranks: ranks.map(({ rank }) => rank),
       ...wanted,
       note: "a note",

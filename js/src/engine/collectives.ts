@@ -1,6 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
-import type { Reply, Requests } from "../protocol/source";
+import type { Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { Lane, type SliceOut } from "./cells";
 import {
   type Blocks,
@@ -164,7 +164,7 @@ export class Collectives {
   }
 
   /** Reply to `collective`: the same call on all ranks; null if the event is not matched. */
-  collective(rank: number, id: number): Record<string, unknown> | null {
+  collective(rank: number, id: number): Collective | null {
     const { all, calls } = this;
     const place = this.ranks.indexOf(rank);
     const own = all.id.subarray(0, this.firsts[place + 1]).indexOf(id, this.firsts[place]);
@@ -398,20 +398,26 @@ export function lateness(
   start: number,
   end: number,
   { late: ofJob, note }: OfJob,
-): Record<string, unknown> {
+): Lateness {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const figures = ranks.map((one) => one.between(start, end));
-  const reply: Record<string, unknown> = { ranks: ranks.map(({ rank }) => rank) };
-  for (const name of ["collectives", "last", "wait", "exposed_wait", "imposed"] as const) {
-    reply[name] = figures.map((one) => one[name]);
-  }
   // Late ranks of the whole job, limited to ranks that delay others in this window.
   const late = ranks.flatMap(({ rank }, i) =>
     ofJob.includes(rank) && figures[i]!.imposed > 0 ? [rank] : [],
   );
-  reply.wait_for_late = ranks.map((one) => one.waitFor(late, start, end));
-  reply.late = late;
-  reply.note = note;
+  const reply: Lateness = {
+    start,
+    end,
+    ranks: ranks.map(({ rank }) => rank),
+    collectives: figures.map((one) => one.collectives),
+    last: figures.map((one) => one.last),
+    wait: figures.map((one) => one.wait),
+    exposed_wait: figures.map((one) => one.exposed_wait),
+    imposed: figures.map((one) => one.imposed),
+    wait_for_late: ranks.map((one) => one.waitFor(late, start, end)),
+    late,
+    note,
+  };
   const approximate = ranks.filter((one) => one.approximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
   return reply;

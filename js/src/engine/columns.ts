@@ -1,6 +1,6 @@
 /** Read packed integer columns, names and JSON blocks of a saved page. */
 
-import type { Reply } from "../protocol/source";
+import type { Reply, Kind } from "../protocol/source";
 import type { ColumnSpec, PageDocument } from "./document";
 
 export const DELTA = 1;
@@ -155,7 +155,7 @@ export class Names {
     return this.page.categories[category] ?? "";
   }
 
-  kind(code: number): string {
+  kind(code: number): Kind {
     return this.page.scene.kinds[code] ?? "other";
   }
 }

@@ -1,6 +1,13 @@
 /** Details of one event: arguments, parent, children, flow. */
 
-import type { Brief, LaunchedBy, LaunchedKernels, TableName } from "../protocol/source";
+import type {
+  Brief,
+  LaunchedBy,
+  LaunchedKernels,
+  TableName,
+  EventDetail,
+  DetailedEvent,
+} from "../protocol/source";
 import type { Names } from "./columns";
 import { notEmbedded } from "./document";
 import type { Overview } from "./overview";
@@ -14,7 +21,7 @@ export async function details(
   row: number,
   names: Names,
   args: Args,
-): Promise<Record<string, unknown>> {
+): Promise<EventDetail> {
   const isEvent = rows.table === "events";
   const shown = await argsOf(args, rows.table, row);
   return {
@@ -35,7 +42,7 @@ export function overviewDetails(
   table: TableName,
   id: number,
   names: Names,
-): Record<string, unknown> {
+): EventDetail {
   const found = rank.find(table, id);
   if (found === null) throw new Error(notEmbedded(rank.number));
   const { brief, category } = found;
@@ -63,7 +70,12 @@ export function overviewDetails(
   };
 }
 
-function place(rank: Rank, rows: Rows, row: number, names: Names): Record<string, unknown> {
+function place(
+  rank: Rank,
+  rows: Rows,
+  row: number,
+  names: Names,
+): Omit<DetailedEvent, keyof Brief> {
   const track = rank.trackAt(rows.lane[row]!);
   const known = {
     category: names.category(rank.typeOf(rows, row)[1]),

@@ -1,6 +1,6 @@
 /** Types of a saved page's document, as `hta_widgets/export/page_format.py` writes it. */
 
-import type { Scene, SharedState } from "../protocol/source";
+import type { Scene, SharedState, Clusters } from "../protocol/source";
 
 /** Positions in `names`, in `categories`, and the code of the kind. */
 export type EventType = readonly [name: number, category: number, kind: number];
@@ -138,7 +138,7 @@ export interface PageDocument {
   /** Pages of earlier versions have none. */
   phases?: PhasesHeader;
   /** Reply to `clusters`; null if there are too few ranks, or if the computation failed. */
-  alike: Record<string, unknown> | null;
+  alike: Clusters | null;
 }
 
 /** The block that holds a rank's columns. */

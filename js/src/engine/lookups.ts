@@ -1,6 +1,6 @@
 /** Look up the items at a time of a lane: cell, neighbours, edges, search marks. */
 
-import type { Brief, Reply, Requests } from "../protocol/source";
+import type { Brief, Reply, Requests, Cell } from "../protocol/source";
 import { Counter, type Lane } from "./cells";
 import { countBelow, countUpTo, type Names, packed } from "./columns";
 import { type AnyRank, Overview } from "./overview";
@@ -8,13 +8,7 @@ import { ANNOTATION, COMMUNICATION, type Rank, type Rows } from "./rank";
 import { around } from "./spans";
 
 /** Answer `cell`: exact contents of a window of a lane. */
-export function cell(
-  rank: AnyRank,
-  names: Names,
-  lane: number,
-  start: number,
-  end: number,
-): Record<string, unknown> {
+export function cell(rank: AnyRank, names: Names, lane: number, start: number, end: number): Cell {
   if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
   if (rank instanceof Overview) return overviewCell(rank, names, lane, start, end);
   const index = rank.lane(lane);
@@ -36,18 +30,11 @@ export function cell(
 }
 
 /** Answer `cell` of a lane whose events have no names of their own. */
-export function laneCell(index: Lane, names: Names, start: number, end: number): LaneCell {
+export function laneCell(index: Lane, names: Names, start: number, end: number): Cell {
   if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
   const { covered, count } = index.spans.measure(Float64Array.of(start, end));
   const kinds = byName(index.kindTimes(start, end), names);
   return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
-}
-
-interface LaneCell extends Record<string, unknown> {
-  count: number;
-  busy: number;
-  longest: null;
-  kinds: Record<string, number>;
 }
 
 function overviewCell(
@@ -56,7 +43,7 @@ function overviewCell(
   lane: number,
   start: number,
   end: number,
-): Record<string, unknown> {
+): Cell {
   const found = rank.window(lane, start, end);
   if (found !== null) {
     return {

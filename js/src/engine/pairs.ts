@@ -1,7 +1,7 @@
 /** Answers of a saved comparison. */
 
 import { type ClassCounts, CLASSES } from "../facts/event_classes";
-import type { Frame, Operation, Reply, Requests, Scene, Source } from "../protocol/source";
+import type { Frame, Operation, Reply, Requests, Scene, Source, Answer } from "../protocol/source";
 import { type Blocks, Columns, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
@@ -58,13 +58,15 @@ export class PairSource implements Source {
     op: Op,
     asked: Requests[Op],
     signal?: AbortSignal,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     const request = asked as Record<string, unknown>;
-    if (request.side !== undefined) {
-      const side = this.sides[Number(request.side) === 0 ? 0 : 1];
-      if (side === null) throw new Error("This page holds no events.");
-      return side.ask(op, asked, signal);
-    }
+    if (request.side === undefined) return (await this.own(op, request, signal)) as Answer<Op>;
+    const side = this.sides[Number(request.side) === 0 ? 0 : 1];
+    if (side === null) throw new Error("This page holds no events.");
+    return side.ask(op, asked, signal);
+  }
+
+  private async own(op: Operation, request: Request, signal?: AbortSignal): Promise<Reply> {
     if (op === "frame") return this.frame(String(request.name));
     if (op === "frames") return this.several(request.names as string[]);
     if (op === "classes") {

@@ -1,7 +1,16 @@
 /** Search events by name, selections, and totals. */
 
 import { type ColumnOf, compileQuery, matcher } from "../expressions/evaluate";
-import type { Brief, SelectionJson, TableName } from "../protocol/source";
+import type {
+  Brief,
+  SelectionJson,
+  TableName,
+  MatchCount,
+  Match,
+  Totals,
+  SameName,
+  Sums as KindSums,
+} from "../protocol/source";
 import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
 import type { Job } from "./job";
 import { Overview } from "./overview";
@@ -152,9 +161,9 @@ export class Search {
   }
 
   /** Answer `search`. */
-  async summary(text: string): Promise<Record<string, unknown>> {
+  async summary(text: string): Promise<MatchCount> {
     const { total, names, ranks, error, leftOut } = await this.hits(text);
-    const reply: Record<string, unknown> = {
+    const reply: MatchCount = {
       total,
       names,
       ranks: ranks.filter(({ count }) => count > 0).map(({ rank, count }) => [rank.number, count]),
@@ -165,11 +174,7 @@ export class Search {
   }
 
   /** Answer `find`: the next or previous match after a place, around the end if need be. */
-  async step(
-    text: string,
-    from: Place | null,
-    direction: number,
-  ): Promise<Record<string, unknown>> {
+  async step(text: string, from: Place | null, direction: number): Promise<Match> {
     const hits = await this.hits(text);
     const { total, error } = hits;
     if (total === 0) return { brief: null, index: 0, total: 0, wrapped: false, error };
@@ -350,11 +355,7 @@ interface Sums {
 }
 
 /** Answer `totals`. */
-export function totals(
-  ranks: readonly Rank[],
-  selection: SelectionJson,
-  names: Names,
-): Record<string, unknown> {
+export function totals(ranks: readonly Rank[], selection: SelectionJson, names: Names): Totals {
   const byName = new Map<string, Sums>();
   for (const rank of ranks) addUp(rank, selection, names, byName);
   const kinds = new Map<number, Sums>();
@@ -429,7 +430,7 @@ function byTime(a: Sums, b: Sums): number {
   return b.sum - a.sum || b.count - a.count || a.kind - b.kind || a.at - b.at;
 }
 
-function record(sums: Sums, names: Names): Record<string, unknown> {
+function record(sums: Sums, names: Names): KindSums {
   return {
     kind: names.kind(sums.kind),
     count: sums.count,
@@ -451,7 +452,7 @@ const MAX_BINS = 40;
 const LOG_FROM = 20;
 
 /** Figures of a non-empty array of durations. The array is sorted in place. */
-export function durationFigures(durs: Float64Array): Record<string, unknown> {
+export function durationFigures(durs: Float64Array): SameName {
   durs.sort();
   const count = durs.length;
   const [low, high] = [durs[0]!, durs[count - 1]!];

@@ -1,6 +1,6 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
-import type { Operation, Reply, Requests, Source } from "../protocol/source";
+import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
 import { arrivalsAsked, lateness, RankLateness, waitedOf } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
 import { details, overviewDetails } from "./details";
@@ -16,7 +16,7 @@ import { coverOfKind, DeviceTime, minimap, stats } from "./stats";
 import { Sweep } from "./sweep";
 import { answerTiles } from "./tiles";
 
-type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Reply> };
+type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>> };
 
 export class PageSource implements Source {
   readonly status = "none";
@@ -73,7 +73,7 @@ export class PageSource implements Source {
     op: Op,
     request: Requests[Op],
     signal?: AbortSignal,
-  ): Promise<Reply> {
+  ): Promise<Answer<Op>> {
     const answer: Answers[Op] = this.answers[op];
     if (answer === undefined) {
       throw new Error(`unknown op ${op}; the ops are ${Object.keys(this.answers).join(", ")}`);
@@ -107,7 +107,7 @@ export class PageSource implements Source {
     return args;
   }
 
-  private async event(request: Requests["event"]): Promise<Reply> {
+  private async event(request: Requests["event"]): Promise<Answer<"event">> {
     const rank = await this.job.rank(request.rank);
     const table = request.table ?? "events";
     if (rank instanceof Overview) {
@@ -118,7 +118,7 @@ export class PageSource implements Source {
     return json(await details(rank, rows, row, this.job.names, this.args(rank)));
   }
 
-  private async cell({ lane, start, end }: Requests["cell"]): Promise<Reply> {
+  private async cell({ lane, start, end }: Requests["cell"]): Promise<Answer<"cell">> {
     const over = await this.job.overlayLane(lane);
     if (over !== null) return json(laneCell(over, this.job.names, start, end));
     const rank = await this.job.rank(this.job.rankOfLane(lane));
@@ -148,7 +148,7 @@ export class PageSource implements Source {
     return marks(view, members, hits.error);
   }
 
-  private async totals(request: Requests["totals"]): Promise<Reply> {
+  private async totals(request: Requests["totals"]): Promise<Answer<"totals">> {
     const selection = readSelection(request.selection);
     const numbers = selection.ranks ?? this.job.numbers;
     const ranks: Rank[] = [];
@@ -162,14 +162,14 @@ export class PageSource implements Source {
     return json(leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply);
   }
 
-  private async neighbor(request: Requests["neighbor"]): Promise<Reply> {
+  private async neighbor(request: Requests["neighbor"]): Promise<Answer<"neighbor">> {
     const rank = await this.single(request.rank);
     const rows = rank.table(request.table ?? "events");
     const row = rank.checkedRow(rows, request.id);
     return json({ brief: neighbor(rank, rows, row, request.direction ?? 1) });
   }
 
-  private async snap({ lane, time, tolerance }: Requests["snap"]): Promise<Reply> {
+  private async snap({ lane, time, tolerance }: Requests["snap"]): Promise<Answer<"snap">> {
     const over = await this.job.overlayLane(lane);
     if (over !== null) return json({ time: snap(over, time, tolerance) });
     const rank = await this.job.rank(this.job.rankOfLane(lane));
@@ -178,7 +178,7 @@ export class PageSource implements Source {
     return json({ time: snap(rank.lane(lane), time, tolerance) });
   }
 
-  private async late({ start, end }: Requests["lateness"]): Promise<Reply> {
+  private async late({ start, end }: Requests["lateness"]): Promise<Answer<"lateness">> {
     this.lateRanks ??= this.ranksLate();
     const { late, note } = await this.job.collectives();
     return json(lateness(await this.lateRanks, start, end, { late, note }));
@@ -201,14 +201,14 @@ export class PageSource implements Source {
     });
   }
 
-  private async collective(request: Requests["collective"]): Promise<Reply> {
+  private async collective(request: Requests["collective"]): Promise<Answer<"collective">> {
     const rank = await this.job.rank(request.rank);
     // An overview does not list its events, so the id cannot be checked; no collective has it.
     const id = rank instanceof Overview ? request.id : rank.checkedRow(rank.events, request.id);
     return json({ collective: (await this.job.collectives()).collective(request.rank, id) });
   }
 
-  private async clusters(): Promise<Reply> {
+  private async clusters(): Promise<Answer<"clusters">> {
     const { alike } = this.job.page;
     if (alike === null) throw new Error("This page does not say which ranks are alike.");
     return Promise.resolve(json(alike));
@@ -222,6 +222,6 @@ export class PageSource implements Source {
   }
 }
 
-function json(reply: Record<string, unknown>): Reply {
+function json<Body extends object>(reply: Body): Reply<Body> {
   return { reply, buffer: null };
 }

@@ -1,6 +1,6 @@
 /** Time of the devices in any window: unions over all streams of a rank. */
 
-import type { Reply, Scene } from "../protocol/source";
+import type { Reply, Scene, Stats } from "../protocol/source";
 import { Counter } from "./cells";
 import { packed, picked } from "./columns";
 import { COMMUNICATION, COMPUTE, MEMORY, WORK } from "./device";
@@ -117,28 +117,33 @@ export function stats(
   start: number,
   end: number,
   ranks: readonly number[] | null = null,
-): Reply {
+): Reply<Stats> {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
   const span = devices.map((device) => device.spanWithin(start, end));
-  const reply: Record<string, unknown> = { ranks: devices.map(({ rank }) => rank) };
-  for (const name of ["compute", "communication", "exposed", "memory"] as const) {
-    reply[name] = parts.map((part) => part[name]);
-  }
-  reply.data = devices.map((device) => device.inside(start, end));
-  reply.span = span;
-  reply.idle = parts.map((part, i) => Math.max(span[i]! - part.busy, 0));
   const chosen = (values: readonly number[]): number =>
     sum(values.filter((_, at) => ranks === null || ranks.includes(devices[at]!.rank)));
   const all = chosen(span);
-  reply.kinds = {};
-  if (all > 0 && devices.some(({ any }) => any)) {
-    reply.kinds = {
-      compute: chosen(parts.map(({ compute }) => compute)) / all,
-      communication: chosen(parts.map(({ communication }) => communication)) / all,
-      memory: chosen(parts.map(({ memory_union }) => memory_union)) / all,
-    };
-  }
+  const shares = all > 0 && devices.some(({ any }) => any);
+  const reply: Stats = {
+    start,
+    end,
+    ranks: devices.map(({ rank }) => rank),
+    compute: parts.map(({ compute }) => compute),
+    communication: parts.map(({ communication }) => communication),
+    exposed: parts.map(({ exposed }) => exposed),
+    memory: parts.map(({ memory }) => memory),
+    data: devices.map((device) => device.inside(start, end)),
+    span,
+    idle: parts.map((part, i) => Math.max(span[i]! - part.busy, 0)),
+    kinds: shares
+      ? {
+          compute: chosen(parts.map(({ compute }) => compute)) / all,
+          communication: chosen(parts.map(({ communication }) => communication)) / all,
+          memory: chosen(parts.map(({ memory_union }) => memory_union)) / all,
+        }
+      : {},
+  };
   const approximate = devices.filter((device) => device.approximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;
   return { reply, buffer: null };

@@ -2,7 +2,15 @@
 
 import { withoutOwn } from "../facts/panels";
 import { EVERYTHING } from "../protocol/selection";
-import type { PanelFrame, Reply, SelectionJson, Source, Requests } from "../protocol/source";
+import type {
+  PanelFrame,
+  Reply,
+  SelectionJson,
+  Source,
+  Requests,
+  Answer,
+  Operation,
+} from "../protocol/source";
 import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./byteps";
 import { routines, sizes, whole } from "./mpi";
 import type { Tables } from "./shared";
@@ -51,27 +59,34 @@ function isLarge(tables: Tables, id: string): boolean {
 }
 
 export function withTables(source: Source, tables: () => Tables): Source {
+  const frames = async (request: Requests["panels"], signal?: AbortSignal): Promise<Reply> => {
+    const panels: Record<string, PanelFrame> = {};
+    const rest: string[] = [];
+    const { panels: ids, selection = null } = request;
+    for (const id of ids) {
+      const frame = frameFromTables(tables(), id, selection);
+      if (frame === null && isLarge(tables(), id) && source.status === "none") {
+        panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };
+      } else if (frame === null) rest.push(id);
+      else panels[id] = frame;
+    }
+    if (rest.length === 0) return { reply: { panels }, buffer: null };
+    const { reply, buffer } = await source.ask("panels", { ...request, panels: rest }, signal);
+    const asked = reply.panels as Record<string, PanelFrame>;
+    return { reply: { ...reply, panels: { ...asked, ...panels } }, buffer };
+  };
   return {
     get status() {
       return source.status;
     },
     onStatus: (listener, signal) => source.onStatus(listener, signal),
-    ask: async (op, request, signal): Promise<Reply> => {
-      if (op !== "panels") return source.ask(op, request, signal);
-      const panels: Record<string, PanelFrame> = {};
-      const rest: string[] = [];
-      const { panels: ids, selection = null } = request as Requests["panels"];
-      for (const id of ids) {
-        const frame = frameFromTables(tables(), id, selection);
-        if (frame === null && isLarge(tables(), id) && source.status === "none") {
-          panels[id] = { rows: 0, columns: {}, attrs: { note: TOO_LARGE } };
-        } else if (frame === null) rest.push(id);
-        else panels[id] = frame;
-      }
-      if (rest.length === 0) return { reply: { panels }, buffer: null };
-      const { reply, buffer } = await source.ask(op, { ...request, panels: rest }, signal);
-      const asked = reply.panels as Record<string, PanelFrame>;
-      return { reply: { ...reply, panels: { ...asked, ...panels } }, buffer };
-    },
+    ask: async <Op extends Operation>(
+      op: Op,
+      request: Requests[Op],
+      signal?: AbortSignal,
+    ): Promise<Answer<Op>> =>
+      op === "panels"
+        ? ((await frames(request as Requests["panels"], signal)) as Answer<Op>)
+        : source.ask(op, request, signal),
   };
 }

@@ -1,13 +1,6 @@
 import { describe, expect, test } from "vitest";
 import packed from "../../../tests/vectors/packed.json";
-import {
-  column,
-  decodeMarks,
-  decodeMinimap,
-  decodeStats,
-  decodeTiles,
-  ProtocolError,
-} from "./decode";
+import { column, decodeMarks, decodeMinimap, decodeTiles, ProtocolError } from "./decode";
 
 type Spec = [dtype: "u8" | "u16" | "u32" | "i32" | "f32" | "f64", offset: number, length: number];
 interface Vector {
@@ -111,6 +104,4 @@ test("marks and stats", () => {
   };
   const marks = decodeMarks({ reply, buffer });
   expect([...marks.lane, ...marks.bin, marks.inView, marks.total]).toEqual([3, 4, 7, 9, 2, 5]);
-  const stats = decodeStats({ reply: { ranks: [0], idle: [7] }, buffer: null }, 1, 2);
-  expect(stats).toMatchObject({ start: 1, end: 2, ranks: [0], idle: [7], kinds: {} });
 });

@@ -1,6 +1,6 @@
 /** Replies of the tile protocol as typed arrays. The layout is specified in docs/protocol.md. */
 
-import type { Kind, Reply } from "./source";
+import type { Reply } from "./source";
 
 const ARRAYS = {
   u8: Uint8Array,
@@ -196,78 +196,6 @@ export function decodeMinimap({ reply, buffer }: Reply): Minimap {
     exposed: hasCpu ? none : get("exposed"),
     memory: hasCpu ? none : get("memory"),
     cpu: hasCpu ? get("cpu") : null,
-  };
-}
-
-/** Times of the window in ns, one entry per rank. */
-export interface Stats {
-  start: number;
-  end: number;
-  ranks: readonly number[];
-  compute: readonly number[];
-  communication: readonly number[];
-  exposed: readonly number[];
-  memory: readonly number[];
-  idle: readonly number[];
-  /** The part of the window inside the rank's range. */
-  data: readonly number[];
-  /** Part of the window from the rank's first device work to its last; shares refer to it. */
-  span: readonly number[];
-  /** Share of the window over all ranks; empty if there are no device events. */
-  kinds: Readonly<Partial<Record<Kind, number>>>;
-}
-
-export function decodeStats({ reply }: Reply, start: number, end: number): Stats {
-  const get = (name: string) => (reply[name] ?? []) as number[];
-  return {
-    start,
-    end,
-    ranks: get("ranks"),
-    compute: get("compute"),
-    communication: get("communication"),
-    exposed: get("exposed"),
-    memory: get("memory"),
-    idle: get("idle"),
-    data: get("data"),
-    span: get("span"),
-    kinds: reply.kinds ?? {},
-  };
-}
-
-/** Totals of the matched collectives in a window, one entry per rank. */
-export interface Lateness {
-  start: number;
-  end: number;
-  ranks: readonly number[];
-  collectives: readonly number[];
-  /** At how many of them the rank came last, alone. */
-  last: readonly number[];
-  /** Union of its waits, and the part of it that compute does not cover. */
-  wait: readonly number[];
-  exposedWait: readonly number[];
-  /** Total wait imposed on all others. */
-  imposed: readonly number[];
-  /** Union of its waits where one of `late` alone came last. */
-  waitForLate: readonly number[];
-  /** The ranks that the others wait for. */
-  late: readonly number[];
-  note: string;
-}
-
-export function decodeLateness({ reply }: Reply, start: number, end: number): Lateness {
-  const get = (name: string) => (reply[name] ?? []) as number[];
-  return {
-    start,
-    end,
-    ranks: get("ranks"),
-    collectives: get("collectives"),
-    last: get("last"),
-    wait: get("wait"),
-    exposedWait: get("exposed_wait"),
-    imposed: get("imposed"),
-    waitForLate: get("wait_for_late"),
-    late: get("late"),
-    note: typeof reply.note === "string" ? reply.note : "",
   };
 }
 

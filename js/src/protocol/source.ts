@@ -1,9 +1,9 @@
 /** Types that the parts of the page share. Times are integer nanoseconds since the origin. */
 
 import type kinds from "../../../hta_widgets/facts/kinds.json";
-import type { Requests } from "../protocol.d";
+import type { Brief, EventDetail, Flow, Replies, Requests, Sums, Totals } from "../protocol.d";
 
-export type { Requests };
+export type * from "../protocol.d";
 
 export type Kind = keyof typeof kinds;
 
@@ -111,18 +111,6 @@ export interface Scene {
   };
 }
 
-export interface Brief {
-  rank: number;
-  table: TableName;
-  id: number;
-  lane: number;
-  name: string;
-  short: string;
-  kind: Kind;
-  start: number;
-  dur: number;
-}
-
 export interface SelectionJson {
   start_ns: number | null;
   end_ns: number | null;
@@ -146,17 +134,26 @@ export interface SharedState {
   scope: "selection" | "view";
 }
 
-export interface Reply {
-  reply: Record<string, unknown>;
+export interface Reply<Body extends object = Record<string, unknown>> {
+  reply: Body;
   buffer: ArrayBuffer | null;
 }
+
+/** The reply of an operation. */
+export type Answer<Op extends Operation> = Reply<
+  Op extends keyof Replies ? Replies[Op] : Record<string, unknown>
+>;
 
 export type Operation = keyof Requests;
 
 /** Handler of requests: the kernel, or data embedded in the page. */
 export interface Source {
   /** Rejects with an Error whose message can be shown; aborts by signal. */
-  ask<Op extends Operation>(op: Op, request: Requests[Op], signal?: AbortSignal): Promise<Reply>;
+  ask<Op extends Operation>(
+    op: Op,
+    request: Requests[Op],
+    signal?: AbortSignal,
+  ): Promise<Answer<Op>>;
   /** "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. */
   readonly status: "live" | "busy" | "none";
   onStatus(listener: (status: "live" | "busy" | "none") => void, signal: AbortSignal): void;
@@ -335,93 +332,7 @@ export function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-// The answer of op `event`, checked.
-
-interface DetailedEvent extends Brief {
-  category: string | null;
-  process: string | null;
-  /** The track's key. */
-  track: string | null;
-  depth: number | null;
-  stream: number | null;
-  step: number | null;
-  /** -1 for none. */
-  correlation: number | null;
-}
-
-export interface Flow {
-  kind: string;
-  direction: "out" | "in";
-  brief: Brief;
-  /** ns from the end of the source to the start of the target; negative where they overlap. */
-  delay: number | null;
-}
-
-/** Durations of the events of this name and category on this rank. */
-export interface SameName {
-  count: number;
-  sum: number;
-  mean: number;
-  median: number;
-  min: number;
-  max: number;
-  edges: number[];
-  counts: number[];
-  scale: "linear" | "log";
-}
-
-/** What encloses the call that launched a device event; each list innermost first. */
-export interface LaunchedBy {
-  operators: Brief[];
-  /** `nn.Module`s, as Python stacks name them. */
-  modules: Brief[];
-  /** Python functions. */
-  frames: Brief[];
-  /** Shapes of the innermost operator's inputs, as the file has them. */
-  shapes: string;
-  /** The operator of the forward pass, if the call belongs to the backward pass. */
-  forward: Brief | null;
-}
-
-/** Device events that a host event's calls launched, those below it too. */
-export interface LaunchedKernels {
-  count: number;
-  /** Sum of their durations. */
-  dur: number;
-  /** Median time from a call's start to its event's start. */
-  delay: number;
-  /** null for more than a selection may name. */
-  ids: number[] | null;
-}
-
-export interface EventDetail {
-  event: DetailedEvent;
-  /** Innermost first. */
-  parents: Brief[];
-  args: [key: string, text: string][];
-  args_error: string | null;
-  flows: Flow[];
-  launched_by: LaunchedBy | null;
-  kernels: LaunchedKernels | null;
-  same: SameName | null;
-}
-
-export function readDetail(reply: Reply): EventDetail {
-  const given = reply.reply as Partial<EventDetail>;
-  if (given.event === undefined || given.event === null) {
-    throw new Error('the answer to "event" has no event');
-  }
-  return {
-    event: given.event,
-    parents: given.parents ?? [],
-    args: given.args ?? [],
-    args_error: given.args_error ?? null,
-    flows: given.flows ?? [],
-    launched_by: given.launched_by ?? null,
-    kernels: given.kernels ?? null,
-    same: given.same ?? null,
-  };
-}
+// The answer of op `event`.
 
 /** Arrows of an event, from where they start to where they end. */
 export function arrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
@@ -441,41 +352,6 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 }
 
 // The answer of op `totals`, and how its tables are sorted.
-
-export interface Sums {
-  kind: Kind;
-  count: number;
-  sum: number;
-  mean: number;
-  min: number;
-  max: number;
-}
-
-export interface NameSums extends Sums {
-  name: string;
-  short: string;
-}
-
-export interface Totals {
-  events: number;
-  kinds: Sums[];
-  names: NameSums[];
-  names_total: number;
-}
-
-export function readTotals(reply: Reply): Totals {
-  const given = reply.reply as Partial<Totals>;
-  if (typeof given.events !== "number" || !Array.isArray(given.kinds)) {
-    throw new Error('the answer to "totals" has no events or kinds');
-  }
-  const names = given.names ?? [];
-  return {
-    events: given.events,
-    kinds: given.kinds,
-    names,
-    names_total: given.names_total ?? names.length,
-  };
-}
 
 export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { recordedScene } from "../../test/recorded";
-import type { Lateness, Stats } from "../protocol/decode";
-import type { SceneRank } from "../protocol/source";
+import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { factOf } from "./gutter";
 import { latenessByRank, statsByRank } from "./lanes";
 
@@ -51,9 +50,9 @@ describe("the one fact of a rank", () => {
       collectives: [21],
       last: [0],
       wait: [148e6],
-      exposedWait: [120e6],
+      exposed_wait: [120e6],
       imposed: [0],
-      waitForLate: [0],
+      wait_for_late: [0],
       late: [],
       note: "",
       ...changes,

@@ -1,8 +1,8 @@
 /** Draw lanes: ground, cells, events, counters, waits, missing data. */
 
-import { type Lateness, type Stats, TILE_CELLS } from "../protocol/decode";
+import { TILE_CELLS } from "../protocol/decode";
 import { type Ribbon, timeOfBin } from "../protocol/ribbon";
-import type { ClassKey, Scene, SceneRank, Span } from "../protocol/source";
+import type { ClassKey, Scene, SceneRank, Span, Lateness, Stats } from "../protocol/source";
 import { FONT, type Theme } from "../ui/theme";
 import { type Geometry, xAtTime } from "./camera";
 import { type LaneWindow, pixelsOf, residual, SLOT } from "./lane_window";

@@ -115,7 +115,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
 /** Time that a rank waits for others without computing; 0 if unknown. */
 function exposedWait({ lateness }: MarginScene, rank: number): number {
   const index = lateness?.at.get(rank);
-  return index === undefined ? 0 : (lateness?.lateness.exposedWait[index] ?? 0);
+  return index === undefined ? 0 : (lateness?.lateness.exposed_wait[index] ?? 0);
 }
 
 /** The exposed share on the left, the idle one on the right; without room only the numbers. */

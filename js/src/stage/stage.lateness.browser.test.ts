@@ -3,8 +3,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { eventsOf, LATE, recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import type { Brief, Scene, Stage, ThemeName } from "../protocol/source";
-import { type Collective, readCollective } from "../timeline/text";
+import type { Brief, Collective, Scene, Stage, ThemeName } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { mix, rgb } from "./paints";
 import { createStage } from "./stage";
@@ -34,7 +33,7 @@ afterEach(() => {
 });
 
 async function collective(call = CALL): Promise<Collective> {
-  return readCollective(await source.ask("collective", eventOf(0, call)))!;
+  return (await source.ask("collective", eventOf(0, call))).reply.collective!;
 }
 
 const ops = () => source.asked.map(({ op }) => op);

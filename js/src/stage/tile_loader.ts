@@ -4,18 +4,23 @@ import { WITHIN_MS } from "../connection/answering";
 import { Latest } from "../connection/query";
 import { canGunzip, gunzip } from "../engine/columns";
 import {
-  decodeLateness,
   decodeMarks,
   decodeMinimap,
-  decodeStats,
   decodeTiles,
-  type Lateness,
   type Marks,
   type Minimap,
-  type Stats,
 } from "../protocol/decode";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
-import type { Overlay, Reply, Scene, SelectionJson, Source, Span } from "../protocol/source";
+import type {
+  Overlay,
+  Reply,
+  Scene,
+  SelectionJson,
+  Source,
+  Span,
+  Lateness,
+  Stats,
+} from "../protocol/source";
 import { LaneWindow } from "./lane_window";
 import {
   levelOf,
@@ -183,7 +188,7 @@ export class StageData {
       source,
       "stats",
       STATS_WAIT_MS,
-      (reply, { start, end }) => decodeStats(reply, start, end),
+      ({ reply }) => reply,
       () => onChange("stats"),
     );
     this.hasCollectives = scene.ranks.some(({ summary }) =>
@@ -193,7 +198,7 @@ export class StageData {
       source,
       "lateness",
       STATS_WAIT_MS,
-      (reply, { start, end }) => decodeLateness(reply, start, end),
+      ({ reply }) => reply,
       () => onChange("lateness"),
     );
     this.ribbonAsk = new Latest(

@@ -3,12 +3,12 @@
 import {
   type Alike,
   asError,
-  type Brief,
   type Hit,
   isAbort,
   type RowInfo,
   type SceneTrack,
   type Slice,
+  type Cell,
 } from "../protocol/source";
 import { kindName } from "../ui/controls";
 import { type Child, h } from "../ui/dom";
@@ -30,15 +30,6 @@ const DWELL_MS = 140;
 /** The view has rested so long before what is under the pointer is named again. */
 const REST_MS = 90;
 const MARK_REACH_PX = 40;
-
-interface CellFacts {
-  count: number;
-  busy: number;
-  longest: Brief | null;
-  /** Set only for a counter's lane. */
-  min: number | null;
-  max: number | null;
-}
 
 /** `12.4 %`: one decimal, because a busy share is compared with its neighbour's. */
 export function busyText(share: number): string {
@@ -75,7 +66,7 @@ export class Hover {
   private readonly again: (() => void) & { cancel(): void };
   private extent: { lane: number; top: number; bottom: number } | null = null;
   private cellKey = "";
-  private exact: CellFacts | null = null;
+  private exact: Cell | null = null;
   private cellError: string | null = null;
   private dwell = 0;
   private asked: AbortController | null = null;
@@ -185,10 +176,9 @@ export class Hover {
     const text = (value: number): string => formatValue(value, unit);
     let value = this.cellError ?? "…";
     if (exact !== null) {
-      if (exact.min === null || exact.max === null) value = "no value here";
-      else
-        value =
-          exact.min === exact.max ? text(exact.min) : `${text(exact.min)} to ${text(exact.max)}`;
+      const { min = null, max = null } = exact;
+      if (min === null || max === null) value = "no value here";
+      else value = min === max ? text(min) : `${text(min)} to ${text(max)}`;
     }
     return [[h("b", {}, track.label)], [value]];
   }
@@ -309,13 +299,7 @@ export class Hover {
       .ask("cell", { lane, start, end }, asked.signal)
       .then(({ reply }) => {
         if (this.cellKey !== key) return;
-        this.exact = {
-          count: Number(reply.count ?? 0),
-          busy: Number(reply.busy ?? 0),
-          longest: (reply.longest ?? null) as Brief | null,
-          min: (reply.min ?? null) as number | null,
-          max: (reply.max ?? null) as number | null,
-        };
+        this.exact = reply;
         this.refresh();
       })
       .catch((error: unknown) => {

@@ -1,8 +1,7 @@
 /** Kinds as chips: legend, share of the window in view, and a switch to dim a kind. */
 
 import KINDS from "../../../hta_widgets/facts/kinds.json";
-import type { Lateness, Stats } from "../protocol/decode";
-import type { Kind, Scene } from "../protocol/source";
+import type { Kind, Scene, Lateness, Stats } from "../protocol/source";
 import { isMpi } from "../stage/lanes";
 import { button, kindName, swatch } from "../ui/controls";
 import { aria, h, toggle } from "../ui/dom";

@@ -1,9 +1,10 @@
+import type { Clusters } from "../protocol/source";
 import { expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
 import { EVERYTHING, rowsChoice } from "../protocol/selection";
 import { reasonOf } from "../stage/gutter";
 import { layoutRows, rowInfo } from "../stage/rows";
-import { alikeOf, type Clusters, partlyNamed, readClusters } from "./rows";
+import { alikeOf, partlyNamed } from "./rows";
 import { foldedWords } from "./text";
 
 /** Eight ranks: seven similar ones and one that computes longer. */
@@ -100,8 +101,4 @@ test("what is said is short enough for the gutter, number and sign kept", () => 
   expect(foldedWords({ shown: 9, all: 1024 }).replace(/\u202f/g, " ")).toBe(
     " 9 of 1 024 ranks shown, the others folded with the like.",
   );
-});
-
-test("an answer without clusters is refused", () => {
-  expect(() => readClusters({ reply: {}, buffer: null })).toThrow("no clusters");
 });

@@ -4,9 +4,9 @@ import { same } from "../connection/store";
 import {
   type Alike,
   isAbort,
-  type Reply,
   type RowInfo,
   type SelectionJson,
+  type Clusters,
 } from "../protocol/source";
 import { button } from "../ui/controls";
 import { aria } from "../ui/dom";
@@ -157,34 +157,12 @@ export class Rows {
 
 // Folding of similar ranks into one row: the request for it, and the rows that it hides.
 
-/** Similar ranks, with the one that represents them. */
-interface Group {
-  representative: number;
-  ranks: number[];
-  /** Difference from most other ranks, "" for none. */
-  why: string;
-}
-
-export interface Clusters {
-  clusters: Group[];
-  outliers: { rank: number; why: string }[];
-  note: string;
-}
-
 /** Fewer ranks are seen at one look. */
 const LEAST_RANKS = 3;
 /** Larger jobs are folded unless the user or Python chose otherwise. */
 const MOST_UNFOLDED = 16;
 /** So many ranks of a group that a selection names are shown, if it does not name the whole group. */
 const MOST_HELD = 8;
-
-export function readClusters({ reply }: Reply): Clusters {
-  const { clusters, outliers, note } = reply as unknown as Partial<Clusters>;
-  if (!Array.isArray(clusters) || !Array.isArray(outliers)) {
-    throw new Error('the answer to "clusters" has no clusters');
-  }
-  return { clusters, outliers, note: typeof note === "string" ? note : "" };
-}
 
 /** Folded groups: those that are not unfolded, less the ranks that must be visible. */
 export function alikeOf(
@@ -340,7 +318,7 @@ export class Folding {
       .ask("clusters", {}, asked.signal)
       .then((reply) => {
         if (asked.signal.aborted) return;
-        this.clusters = readClusters(reply);
+        this.clusters = reply.reply;
       })
       .catch((error: unknown) => {
         if (asked.signal.aborted || isAbort(error)) return;

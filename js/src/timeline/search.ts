@@ -83,11 +83,9 @@ export class Search {
       const from = this.picking.brief ?? this.at ?? this.viewStart();
       const reply = await this.ctx.source.ask("find", { text, from, direction }, this.ctx.signal);
       if (text !== this.text) return;
-      const brief = (reply.reply.brief ?? null) as Brief | null;
-      const total = Number(reply.reply.total ?? 0);
-      const index = brief === null ? 0 : Number(reply.reply.index ?? 0);
+      const { brief, total, index, error } = reply.reply;
       this.hits = { text, index, total, inView: this.hits?.inView ?? null };
-      this.error = typeof reply.reply.error === "string" ? reply.reply.error : null;
+      this.error = error;
       if (brief !== null) {
         this.at = brief;
         this.picking.go(brief);
@@ -133,11 +131,10 @@ export class Search {
       .ask("search", { text }, asked.signal)
       .then((reply) => {
         if (asked.signal.aborted) return;
-        const error = reply.reply.error;
-        this.error = typeof error === "string" ? error : null;
-        const total = Number(reply.reply.total ?? 0);
-        this.hits = this.error === null ? { text, index: 0, total, inView: null } : null;
-        this.ranks = new Map((reply.reply.ranks ?? []) as [number, number][]);
+        const { total, ranks, error } = reply.reply;
+        this.error = error;
+        this.hits = error === null ? { text, index: 0, total, inView: null } : null;
+        this.ranks = new Map(ranks);
         this.ctx.stage.setOverlay({ hits: this.ranks });
         this.pending = false;
         this.changed.emit();

@@ -1,5 +1,6 @@
 /** The selected event, its details and arrows. */
 
+import type { Collective } from "../protocol/source";
 import { same } from "../connection/store";
 import {
   briefOf,
@@ -20,7 +21,6 @@ import {
   type EventDetail,
   isAbort,
   type Overlay,
-  readDetail,
   type SelectionJson,
   type SharedState,
   type Slice,
@@ -29,7 +29,7 @@ import {
 import { type Context, Emitter } from "./context";
 import type { Navigation } from "./navigation";
 import type { Rows } from "./rows";
-import { type Collective, lastOf, nameQuery, readCollective } from "./text";
+import { lastOf, nameQuery } from "./text";
 
 export class Picking {
   /** The event or what is known of it has changed. */
@@ -85,7 +85,7 @@ export class Picking {
   async longestIn(cell: { lane: number; start: number; end: number }): Promise<Brief | null> {
     const { lane, start, end } = cell;
     const { reply } = await this.ctx.source.ask("cell", { lane, start, end }, this.ctx.signal);
-    return (reply.longest ?? null) as Brief | null;
+    return reply.longest;
   }
 
   /** Select an event that may be out of sight, and go there. */
@@ -210,7 +210,7 @@ export class Picking {
       { rank: from.rank, table: from.table, id: from.id, direction },
       this.ctx.signal,
     );
-    const brief = (reply.reply.brief ?? null) as Brief | null;
+    const { brief } = reply.reply;
     if (brief !== null && from === this.key) this.go(brief);
     return brief !== null;
   }
@@ -272,7 +272,7 @@ export class Picking {
       .ask("event", { ...this.key }, asked.signal)
       .then((reply) => {
         if (asked.signal.aborted) return;
-        const detail = readDetail(reply);
+        const detail = reply.reply;
         this.detail = detail;
         this.brief = detail.event;
         this.met.set(`${detail.event.rank}/${detail.event.id}`, detail.event);
@@ -297,7 +297,7 @@ export class Picking {
       .ask("collective", { rank: event.rank, id: event.id }, signal)
       .then((reply) => {
         if (signal.aborted) return;
-        this.collective = readCollective(reply);
+        this.collective = reply.reply.collective;
         this.ctx.stage.setOverlay({ collective: arrivalOf(this.collective, event) });
         this.event.emit();
       })

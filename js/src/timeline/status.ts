@@ -2,8 +2,7 @@
 
 import { type HybridSource, type Progress, wholeSpan } from "../connection/answering";
 import { same } from "../connection/store";
-import { decodeLateness, decodeStats, type Lateness, type Stats } from "../protocol/decode";
-import { isAbort, type Scene, type Source } from "../protocol/source";
+import { isAbort, type Scene, type Source, type Lateness, type Stats } from "../protocol/source";
 import { icon, kbd, sentence } from "../ui/controls";
 import { fill, h, put, toggle } from "../ui/dom";
 import { formatBytes, formatCount, formatTime, plural, rangesText, wholeName } from "../ui/formats";
@@ -283,9 +282,9 @@ export class ViewFacts {
     });
     nav.settled.on(() => this.ask());
     // The stage asks: it also knows when to.
-    ctx.source.onReply((op, request, reply) => {
+    ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
-      this.lateness = decodeLateness(reply, Number(request.start), Number(request.end));
+      this.lateness = reply.reply as Lateness;
       this.printWaits();
       this.say();
     });
@@ -316,7 +315,7 @@ export class ViewFacts {
       .then((reply) => {
         const now = wholeSpan(stage.view());
         if (now.start !== span.start || now.end !== span.end) return;
-        this.stats = decodeStats(reply, span.start, span.end);
+        this.stats = reply.reply;
         this.printWaits();
         this.say();
         this.printCard();
@@ -341,7 +340,7 @@ export class ViewFacts {
         const now = wholeSpan(stage.view());
         if (now.start !== span.start || now.end !== span.end || shown !== this.shown) return;
         legend.setPending(false);
-        legend.setStats(decodeStats(reply, span.start, span.end), this.shownWords());
+        legend.setStats(reply.reply, this.shownWords());
         this.printWaits();
       })
       .catch((error: unknown) => {

@@ -1,20 +1,10 @@
+import type { Collective } from "../protocol/source";
 import { describe, expect, test, vi } from "vitest";
 import { recordedScene } from "../../test/recorded";
-import { decodeLateness, type Lateness } from "../protocol/decode";
-import type { Brief } from "../protocol/source";
+import type { Brief, Lateness } from "../protocol/source";
 import type { Words } from "../ui/text";
 import { collectivePanel } from "./panels/event";
-import {
-  type Collective,
-  eventWords,
-  lastOf,
-  lateWords,
-  numberWords,
-  plain,
-  readCollective,
-  viewWords,
-  waitsWords,
-} from "./text";
+import { eventWords, lastOf, lateWords, numberWords, plain, viewWords, waitsWords } from "./text";
 
 const text = (words: Words | string | null): string =>
   (typeof words === "string" ? words : plain(words ?? [])).replace(/[\u2009\u202f]/g, " ");
@@ -44,14 +34,6 @@ const together: Collective = {
 };
 
 describe("one collective", () => {
-  test("an event that is part of none has none, a broken answer is an error", () => {
-    const reply = (collective: unknown) => ({ reply: { collective }, buffer: null });
-    expect(readCollective(reply(null))).toBeNull();
-    expect(readCollective({ reply: {}, buffer: null })).toBeNull();
-    expect(readCollective(reply(call))).toEqual(call);
-    expect(() => readCollective(reply({ number: 1 }))).toThrow("no ranks");
-  });
-
   test("who came last, where one did", () => {
     expect(lastOf(call)?.id).toBe(12);
     expect(lastOf(together)).toBeNull();
@@ -104,9 +86,9 @@ describe("the status line of a view", () => {
     collectives: [20, 20, 20],
     last: [0, 0, 20],
     wait: [160e6, 140e6, 0],
-    exposedWait: [100e6, 90e6, 0],
+    exposed_wait: [100e6, 90e6, 0],
     imposed: [0, 0, 290e6],
-    waitForLate: [150e6, 130e6, 0],
+    wait_for_late: [150e6, 130e6, 0],
     late: [2],
     note: "",
     ...changes,
@@ -125,14 +107,14 @@ describe("the status line of a view", () => {
   });
 
   test("one that waits is in the singular, ranks that do not wait are not counted", () => {
-    const one = lateness({ waitForLate: [150e6, 19e6, 0] });
+    const one = lateness({ wait_for_late: [150e6, 19e6, 0] });
     expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) on the stream for rank 2.");
   });
 
   test.each([
     ["nobody stands out", lateness({ late: [] })],
     ["several do", lateness({ late: [1, 2] })],
-    ["nobody waits", lateness({ waitForLate: [0, 0, 9] })],
+    ["nobody waits", lateness({ wait_for_late: [0, 0, 9] })],
     ["it is not known", null],
   ])("%s: nothing is said", (_, given) => {
     expect(lateWords(given)).toBeNull();
@@ -148,14 +130,6 @@ describe("the status line of a view", () => {
     }; // prettier-ignore
     const said = text(viewWords(scene.range, scene, stats, lateness()));
     expect(said).toMatch(/^Whole job, [\d.]+ ms\. 2 ranks wait .* for rank 2\. GPUs compute 20 %/);
-  });
-
-  test("the answer is read by name, what it lacks is nothing", () => {
-    const reply = { ranks: [4], wait: [7], exposed_wait: [5], late: [4], note: "half a job" };
-    expect(decodeLateness({ reply, buffer: null }, 3, 9)).toEqual({
-      start: 3, end: 9, ranks: [4], wait: [7], exposedWait: [5], late: [4], note: "half a job",
-      collectives: [], last: [], imposed: [], waitForLate: [],
-    }); // prettier-ignore
   });
 });
 

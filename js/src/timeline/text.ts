@@ -1,15 +1,17 @@
 /** Sentences about the view, the selection and events. */
 
-import type { Lateness, Stats } from "../protocol/decode";
 import {
   type Arrival,
   type Brief,
-  type Reply,
   type Scene,
   type SelectionJson,
   type Span,
   telling,
   type Totals,
+  type Lateness,
+  type Stats,
+  type Collective,
+  type Member,
 } from "../protocol/source";
 import { isMpi } from "../stage/lanes";
 import { type Child, h } from "../ui/dom";
@@ -167,7 +169,7 @@ export function lateWords(
   const [rank] = lateness.late as [number];
   const length = lateness.end - lateness.start;
   const others = lateness.ranks.flatMap((one, at) => {
-    const wait = lateness.waitForLate[at] ?? 0;
+    const wait = lateness.wait_for_late[at] ?? 0;
     const span = stats?.span[stats.ranks.indexOf(one)] ?? length;
     return one === rank || wait < LEAST_WAIT * length ? [] : [{ wait, span }];
   });
@@ -433,41 +435,7 @@ export function nameQuery(name: string, category: string | null = null): string 
   return category === null ? query : `${query} and category == ${pythonString(category)}`;
 }
 
-// Reply of op `collective`: validation and its description.
-
-export interface Member {
-  rank: number;
-  id: number;
-  /** ns after the first. */
-  arrival: number;
-  wait: number;
-  transfer: number;
-}
-
-/** The same call on all ranks that take part. */
-export interface Collective {
-  /** From 1, of `of` matched ones. */
-  number: number;
-  of: number;
-  name: string;
-  group: string;
-  /** Bytes; -1 if the file does not record it. */
-  size: number;
-  algbw: number | null;
-  busbw: number | null;
-  /** -1 where several came at once. */
-  last_rank: number;
-  /** ns that the last came after the median of the others; 0 if it was not alone. */
-  late: number;
-  ranks: Member[];
-}
-
-export function readCollective(reply: Reply): Collective | null {
-  const given = reply.reply.collective as Collective | null | undefined;
-  if (given === null || given === undefined) return null;
-  if (!Array.isArray(given.ranks)) throw new Error('the answer to "collective" has no ranks');
-  return given;
-}
+// Descriptions of a collective.
 
 /** The rank that came last, alone. */
 export function lastOf(collective: Collective): Member | null {

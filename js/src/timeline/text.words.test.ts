@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { recordedScene } from "../../test/recorded";
-import type { Stats } from "../protocol/decode";
 import { EVERYTHING } from "../protocol/selection";
-import type { Scene } from "../protocol/source";
+import type { Scene, Stats } from "../protocol/source";
 import { rangesText } from "../ui/formats";
 import type { Words } from "../ui/text";
 import {
@@ -179,7 +178,7 @@ describe("selections", () => {
       ),
     ).toBe("2 selected events");
     expect(selectionHead({ ...EVERYTHING, query: "dur_ns > 5" }, scene)).toBe("Events by query");
-    const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1 };
+    const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1, device: 0, host: 0 };
     const words = selectionWords(window, scene, {
       events: 15775,
       kinds: [

@@ -9,6 +9,8 @@ import {
   type LaunchedBy,
   type LaunchedKernels,
   type SameName,
+  type Collective,
+  type Member,
 } from "../../protocol/source";
 import {
   button,
@@ -37,7 +39,7 @@ import {
   formatValue,
   plural,
 } from "../../ui/formats";
-import { type Collective, eventCode, lastOf, type Member, waitsWords } from "../text";
+import { eventCode, lastOf, waitsWords } from "../text";
 
 /** Arrows listed one by one; a graph launch has thousands. */
 const FLOWS_SHOWN = 4;

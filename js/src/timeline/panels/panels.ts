@@ -1,7 +1,7 @@
 /** Open and fill the panels below a timeline. */
 
 import { EVERYTHING } from "../../protocol/selection";
-import { asError, isAbort, readTotals, type Totals } from "../../protocol/source";
+import { asError, isAbort, type Totals } from "../../protocol/source";
 import { copyWords } from "../../ui/controls";
 import { focused, h } from "../../ui/dom";
 import { formatCount, plural } from "../../ui/formats";
@@ -182,7 +182,7 @@ export class PanelControl {
       .ask("totals", { selection: { ...EVERYTHING, ...selection } }, asked.signal)
       .then((reply) => {
         if (asked.signal.aborted) return;
-        this.totals = readTotals(reply);
+        this.totals = reply.reply;
       })
       .catch((error: unknown) => {
         if (asked.signal.aborted || isAbort(error)) return;

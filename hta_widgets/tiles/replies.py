@@ -1,0 +1,297 @@
+"""Types of the replies to pages; `scripts/protocol.py` writes the page's types from them.
+
+Times are ns since the origin, durations ns.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+TableName = Literal["events", "asyncs", "instants"]
+#: A kind of events and pairs; the annotation is the type in the page.
+Kind = Annotated[str, "Kind"]
+Texts = Annotated[list[str], "[string, string]"]
+Numbers = Annotated[list[int], "[number, number]"]
+
+
+class Brief(TypedDict):
+    """An event in short."""
+
+    rank: int
+    table: TableName
+    id: int
+    lane: int
+    name: str
+    short: str
+    kind: Kind
+    start: int
+    dur: int
+
+
+class DetailedEvent(Brief):
+    """An event and its place; `track` is the track's key, and `correlation` -1 for none."""
+
+    category: str | None
+    process: str | None
+    track: str | None
+    depth: int | None
+    stream: int | None
+    step: int | None
+    correlation: int | None
+
+
+class Flow(TypedDict):
+    """An arrow of an event; `delay` is from the end of the source to the start of the target."""
+
+    kind: str
+    direction: Literal["out", "in"]
+    brief: Brief
+    delay: int | None
+
+
+class SameName(TypedDict):
+    """Durations of the events of one name and category on one rank."""
+
+    count: int
+    sum: int
+    mean: float
+    median: float
+    min: int
+    max: int
+    edges: list[float]
+    counts: list[int]
+    scale: Literal["linear", "log"]
+
+
+class LaunchedBy(TypedDict):
+    """What encloses the call that launched a device event; each list innermost first.
+
+    `modules` are ``nn.Module``s and `frames` Python functions. `shapes` are those of the innermost
+    operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
+    call belongs to the backward pass.
+    """
+
+    operators: list[Brief]
+    modules: list[Brief]
+    frames: list[Brief]
+    shapes: str
+    forward: Brief | None
+
+
+class LaunchedKernels(TypedDict):
+    """Device events that a host event's calls launched, those below it too.
+
+    `dur` is the sum of their durations, `delay` the median time from a call's start to its event's
+    start. `ids` is None for more than a selection may name.
+    """
+
+    count: int
+    dur: int
+    delay: float
+    ids: list[int] | None
+
+
+class EventDetail(TypedDict):
+    """The reply to ``event``; parents from the innermost on."""
+
+    event: DetailedEvent
+    parents: list[Brief]
+    args: list[Texts]
+    args_error: str | None
+    flows: list[Flow]
+    launched_by: LaunchedBy | None
+    kernels: LaunchedKernels | None
+    same: SameName | None
+
+
+class Cell(TypedDict):
+    """The reply to ``cell``; `min` and `max` are a counter's, `count` is None where unknown."""
+
+    count: int | None
+    busy: int
+    longest: Brief | None
+    kinds: dict[Kind, int]
+    min: NotRequired[float | None]
+    max: NotRequired[float | None]
+
+
+class MatchCount(TypedDict):
+    """The reply to ``search``: the matches of ranks that have some.
+
+    `left_out` has the numbers of events of ranks that a page lacks.
+    """
+
+    total: int
+    names: int
+    ranks: list[Numbers]
+    error: str | None
+    left_out: NotRequired[list[Numbers]]
+
+
+class Match(TypedDict):
+    """The reply to ``find``; `index` counts from 1."""
+
+    brief: Brief | None
+    index: int
+    total: int
+    wrapped: bool
+    error: str | None
+
+
+class Neighbor(TypedDict):
+    """The reply to ``neighbor``."""
+
+    brief: Brief | None
+
+
+class Snap(TypedDict):
+    """The reply to ``snap``."""
+
+    time: int | None
+
+
+class Sums(TypedDict):
+    """Durations of the events of one kind."""
+
+    kind: Kind
+    count: int
+    sum: int
+    mean: float
+    min: int
+    max: int
+    device: int
+    host: int
+
+
+class NameSums(Sums):
+    """Durations of the events of one kind and name."""
+
+    name: str
+    short: str
+
+
+class Totals(TypedDict):
+    """The reply to ``totals``; `names` has those with the most time, of `names_total`."""
+
+    events: int
+    kinds: list[Sums]
+    names: list[NameSums]
+    names_total: int
+    left_out: NotRequired[list[int]]
+
+
+class Stats(TypedDict):
+    """The reply to ``stats``: the times of a window, one entry per rank.
+
+    `data` is the part of the window inside the rank's range, `span` the part from its first device
+    work to its last. `kinds` has shares of the spans of all ranks; it is empty without device work.
+    """
+
+    start: int
+    end: int
+    ranks: list[int]
+    compute: list[int]
+    communication: list[int]
+    exposed: list[int]
+    memory: list[int]
+    data: list[int]
+    span: list[int]
+    idle: list[int]
+    kinds: dict[Kind, float]
+    approximate: NotRequired[list[int]]
+
+
+class Lateness(TypedDict):
+    """The reply to ``lateness``: sums over the matched collectives of a window, by rank.
+
+    `last` counts those where the rank came last, alone. `wait` is the union of its waits,
+    `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
+    `wait_for_late` is the union of its waits where one of `late` alone came last.
+    """
+
+    start: int
+    end: int
+    ranks: list[int]
+    collectives: list[int]
+    last: list[int]
+    wait: list[int]
+    exposed_wait: list[int]
+    imposed: list[int]
+    wait_for_late: list[int]
+    late: list[int]
+    note: str
+    approximate: NotRequired[list[int]]
+
+
+class Member(TypedDict):
+    """One rank's part in a collective; `arrival` is from the first one's on."""
+
+    rank: int
+    id: int
+    arrival: int
+    wait: int
+    transfer: int
+
+
+class Collective(TypedDict):
+    """The same call on all ranks that take part.
+
+    `number` counts from 1, of `of` matched ones. `size` is -1 if the file does not record it,
+    `last_rank` -1 if several came last together. `late` is from the median of the others on.
+    """
+
+    number: int
+    of: int
+    name: str
+    group: str
+    size: int
+    algbw: float | None
+    busbw: float | None
+    last_rank: int
+    late: int
+    ranks: list[Member]
+
+
+class CollectiveOf(TypedDict):
+    """The reply to ``collective``; None for an event that is not matched."""
+
+    collective: Collective | None
+
+
+class SimilarRanks(TypedDict):
+    """A group of similar ranks; one represents the others."""
+
+    representative: int
+    ranks: list[int]
+    why: str
+
+
+class Outlier(TypedDict):
+    """A rank that is unlike the others."""
+
+    rank: int
+    why: str
+
+
+class Clusters(TypedDict):
+    """The reply to ``clusters``."""
+
+    clusters: list[SimilarRanks]
+    outliers: list[Outlier]
+    note: str
+
+
+#: By operation.
+REPLIES: dict[str, type] = {
+    "stats": Stats,
+    "event": EventDetail,
+    "cell": Cell,
+    "search": MatchCount,
+    "find": Match,
+    "totals": Totals,
+    "neighbor": Neighbor,
+    "snap": Snap,
+    "lateness": Lateness,
+    "collective": CollectiveOf,
+    "clusters": Clusters,
+}
