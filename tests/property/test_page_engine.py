@@ -50,7 +50,8 @@ class Pair:
         else:
             # The kernel names the request first; what its type refuses, it refuses in other words.
             understood = "is not understood" not in refusal
-            assert error and (refusal.endswith(error) or not understood), (op, request)
+            assert error, (op, request)
+            assert refusal.endswith(error) or not understood, (op, request)
         if refusal is not None:
             return None
         reply = json.loads(json.dumps(reply))
