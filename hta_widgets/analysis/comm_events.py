@@ -95,7 +95,7 @@ def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def listed_ranks(text: str) -> tuple[int, ...]:
     """Return the ranks in a text."""
-    return one_of(tuple(int(number) for number in re.findall(r"\d+", text)))
+    return one_of(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
 
 
 @memoized

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -425,9 +426,10 @@ def _top_level(
         values[MARK] = _json({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = _json(json.loads(info))  # HTA looks for "rank": 0, with a space
+        values["distributedInfo"] = _json(_decoded(info))  # HTA looks for "rank": 0, with a space
     elif state_rank and (info is None or b'"rank"' not in info):
-        stated = json.loads(info) if info is not None else {}
+        stated = {} if info is None else _decoded(info)
+        stated = stated if isinstance(stated, dict) else {}
         values["distributedInfo"] = _json({**stated, "rank": trace.rank})
     first = {key: values.pop(key) for key in _FIRST if key in values}
     return first | values
@@ -501,7 +503,7 @@ def _write_merged(
                 "rank": trace.rank,
                 "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
                 "shift_ns": one.base_ns - base_ns,
-                "metadata": {key: json.loads(raw) for key, raw in texts.items()} | one.stated,
+                "metadata": {key: _decoded(raw) for key, raw in texts.items()} | one.stated,
             }
         )
     out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
@@ -614,7 +616,7 @@ class _Scope:
             return b""
         identity: dict[str, Any] = {"rank": self.rank}
         if own:
-            identity["pid"] = json.loads(own)
+            identity["pid"] = _decoded(own)
         records = [_metadata(MARK, pid, identity)]
         if key not in self._names:
             name = self._title(key, key or "process")
@@ -663,8 +665,14 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
+def _decoded(raw: bytes) -> Any:
+    """Decode JSON; integers of more digits than Python converts become text."""
+    most = sys.get_int_max_str_digits() or len(raw)
+    return json.loads(raw, parse_int=lambda digits: int(digits) if len(digits) <= most else digits)
+
+
 def _string(raw: bytes) -> str:
-    value = json.loads(raw)
+    value = _decoded(raw)
     return value if isinstance(value, str) else raw.decode()
 
 

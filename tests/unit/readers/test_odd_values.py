@@ -82,6 +82,15 @@ def test_top_level_values_of_any_type(write, tmp_path, name, value):
     assert len(next(iter(traces.values()))) == 2
 
 
+@pytest.mark.parametrize("info", ["7", "[]", "null", "9" * 5000, '{"a": ' + "9" * 5000 + "}"])
+def test_ranks_are_stated_beside_odd_job_metadata(tmp_path, info):
+    for rank in (0, 1):
+        text = f'{{"traceEvents": [{json.dumps(event())}], "distributedInfo": {info}}}'
+        (tmp_path / f"rank-{rank}.json").write_text(text)
+    hw.export_trace(hw.load(tmp_path, cache=False), tmp_path / "copies")
+    assert hw.load(tmp_path / "copies").ranks == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "kind"),
     [
