@@ -29,13 +29,13 @@ interface Device {
 export function deviceOf(part: Part): Device {
   return part.rank.once("device", ofAllTimes(part), (all) => {
     const { work, matched } = all.rank;
-    const kinds = Array.from({ length: BUSY }, (_, kind) => {
-      const at = positions(
-        work.row.length,
-        (i) => work.kind[i] === kind && isChosen(all, work.row[i]!),
-      );
-      return spansAt(work, at);
-    });
+    const chosen = positions(work.row.length, (i) => isChosen(all, work.row[i]!));
+    const kinds = Array.from({ length: BUSY }, (_, kind) =>
+      spansAt(
+        work,
+        chosen.filter((i) => work.kind[i] === kind),
+      ),
+    );
     const waits = positions(matched.id.length, (i) => isChosen(all, matched.id[i]!));
     const waited = Spans.of(picked(matched.start, waits), picked(matched.wait, waits));
     return { kinds, sweep: Sweep.of([...kinds, waited].map(({ cover }) => cover)) };
