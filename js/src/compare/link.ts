@@ -267,7 +267,7 @@ export class Partners {
 
   async event(side: Side, rank: number, id: number): Promise<Brief> {
     const { reply } = await this.ways.sides[side].ask("event", { rank, table: "events", id });
-    return reply.event as Brief;
+    return reply.event;
   }
 }
 

@@ -1,6 +1,6 @@
 /** Rank for which the page holds only an overview on a grid of cells. */
 
-import type { Brief, Kind, TableName } from "../protocol/source";
+import type { Brief, TableName } from "../protocol/source";
 import {
   CELLS,
   type Cells,
@@ -200,7 +200,7 @@ export class Overview {
       lane,
       name: this.names.full(name),
       short: this.names.short(name),
-      kind: this.names.kind(kind) as Kind,
+      kind: this.names.kind(kind),
       start: slice.start,
       dur: slice.dur,
     };

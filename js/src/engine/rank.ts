@@ -1,6 +1,6 @@
 /** One rank whose events are all in the page. */
 
-import type { Brief, Kind, TableName } from "../protocol/source";
+import type { Brief, TableName } from "../protocol/source";
 import { Counter, Lane } from "./cells";
 import {
   type Blocks,
@@ -121,7 +121,7 @@ export class Rank {
       lane: rows.lane[row]!,
       name: this.names.full(name),
       short: this.names.short(name),
-      kind: this.names.kind(kind) as Kind,
+      kind: this.names.kind(kind),
       start: rows.start[row]!,
       dur: rows.dur[row]!,
     };
