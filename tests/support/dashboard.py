@@ -103,12 +103,15 @@ class Dash:
     def click_bar(self, panel: str, rank: int, *, keys: Sequence[str] = ()) -> None:
         """Click the bar of a rank, which is as many bars down as there are ranks before it."""
         self.ready(panel)
-        canvas = self.chart(panel)
-        self.page.wait_for_function(
-            f"([el, color]) => ({_ROWS})(el, color).length > 20",
-            arg=[canvas.element_handle(), COMPUTE],
-        )
-        rows = np.array(canvas.evaluate(_ROWS, COMPUTE))
+        # A chart that is laid out anew has another canvas.
+        rows = np.array([])
+        for _ in range(300):
+            canvas = self.chart(panel)
+            rows = np.array(canvas.evaluate(_ROWS, COMPUTE))
+            if len(rows) > 20:
+                break
+            self.page.wait_for_timeout(100)
+        assert len(rows) > 20, f"no bar of compute in {panel}"
         # The key of the legend stands above the bars, on lower pixels.
         groups = np.split(rows, np.flatnonzero(np.diff(rows) > 2) + 1)
         bars = [group for group in groups if len(group) > 8][-len(self.traces) :]
