@@ -54,7 +54,7 @@ def shown(page, chart, path):
     page.wait_for_timeout(150)
 
 
-@pytest.mark.parametrize("width", [360, 1800])
+@pytest.mark.parametrize("width", [360, 800, 1800])
 def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path, width):
     page.set_viewport_size({"width": width, "height": 600})
     for name, (draw, make) in frames.ALL.items():

@@ -94,6 +94,25 @@ def test_labels_name_what_runs_at_once(job):
     assert frame["share"].to_numpy() == pytest.approx(frame["sum_ns"] / 940)
 
 
+def test_all_three_at_once_and_none_without_memory(tmp_path):
+    traces = load(tmp_path, [kernel(0, 10), nccl(2, 12), copy(5, 20)])
+    got = kernel_type_breakdown(traces).set_index("kernel_type")["sum_ns"].to_dict()
+    assert got == {
+        "COMPUTATION": 2,
+        "COMPUTATION overlapping COMMUNICATION": 3,
+        "COMPUTATION overlapping COMMUNICATION overlapping MEMORY": 5,
+        "COMMUNICATION overlapping MEMORY": 2,
+        "MEMORY": 8,
+    }
+    got = kernel_type_breakdown(traces, include_memory=False)
+    assert got.set_index("kernel_type")["sum_ns"].to_dict() == {
+        "COMPUTATION": 2,
+        "COMPUTATION overlapping COMMUNICATION": 8,
+        "COMMUNICATION": 2,
+    }
+    assert got.attrs["matched"] == {"compute": 1, "communication": 1}
+
+
 def test_labels_rank_by_rank(job):
     frame = kernel_type_breakdown(job, per_rank=True)
     assert list(frame.columns) == ["rank", "kernel_type", "sum_ns", "share"]
@@ -119,6 +138,15 @@ def test_overlap_is_time_computing_while_communicating(job):
     assert frame.loc[1, "compute_ns"] == 600
 
 
+def test_concurrent_communication_and_computing_count_once(tmp_path):
+    traces = load(
+        tmp_path,
+        [nccl(0, 100), nccl(50, 150, stream=21), kernel(60, 120), kernel(70, 130, stream=8)],
+    )
+    row = comm_comp_overlap(traces).iloc[0]
+    assert (row["communication_ns"], row["overlapped_ns"]) == (150, 70)
+
+
 def test_no_communication_is_nan_with_a_note(tmp_path):
     traces = load(tmp_path, [kernel(0, 10)], [kernel(0, 10), nccl(2, 4)])
     frame = comm_comp_overlap(traces)
@@ -140,6 +168,11 @@ def test_users_rules_decide_what_communicates(tmp_path):
         assert (row["communication_ns"], row["overlapped_ns"]) == (15, 5)
     finally:
         taxonomy.reset()
+
+
+def test_stream_zero_is_a_stream(tmp_path):
+    frame = temporal_breakdown(load(tmp_path, [kernel(0, 10, stream=0), nccl(20, 30, stream=0)]))
+    assert frame[["idle_ns", "compute_ns", "non_compute_ns"]].to_numpy().tolist() == [[10, 10, 10]]
 
 
 @pytest.fixture(scope="module")

@@ -59,12 +59,28 @@ def test_each_gap_goes_to_one_category(streams):
     assert share[20, "kernel_wait"] == 1
 
 
+def test_the_threshold_is_in_nanoseconds_and_exact(streams):
+    frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=30_001, streams=[7])
+    assert cells(frame, "idle_ns")[7, "kernel_wait"] == 29_999 + 100 + 1 + 30_000
+    frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=1, streams=[7])
+    assert (7, "kernel_wait") not in cells(frame, "idle_ns")
+
+
 def test_streams_that_are_asked_for(streams):
     assert set(idle_time_breakdown(streams, streams=[20])["stream"]) == {20}
     assert set(idle_interval_stats(streams, streams=[20, 7])["stream"]) == {7, 20}
     frame = idle_time_breakdown(streams, streams=[99])
     assert frame.empty
     assert frame.dtypes.to_dict() == idle_time_breakdown(streams).dtypes.to_dict()
+
+
+def test_a_window_cuts_the_gaps_of_streams(streams):
+    frame = idle_time_breakdown(streams, window=(850, 40_000), streams=[7])
+    assert cells(frame, "idle_ns") == {
+        (7, "host_wait"): 1100, (7, "kernel_wait"): 29_999, (7, "other"): 7800,
+    }  # fmt: skip
+    inside = idle_time_breakdown(streams, window=(40_000, 41_000))
+    assert cells(inside, "idle_ns") == {(7, "other"): 1000}
 
 
 def test_a_stream_that_never_idles_has_no_shares(tmp_path):
@@ -170,6 +186,18 @@ def test_the_longest_gaps_come_first_where_some_are_asked_for(device):
     assert device_idle_gaps(device, top=2)["dur_ns"].tolist() == [40_000, 8000]
 
 
+def test_thresholds_and_windows_of_device_gaps(device):
+    frame = device_idle_breakdown(device, consecutive_kernel_delay_ns=500).set_index(
+        "idle_category"
+    )
+    assert frame.loc[["kernel_wait", "blocked"], "idle_ns"].tolist() == [0, 40_500]
+    window = (1500, 12_000)
+    frame = device_idle_breakdown(device, window=window)
+    assert (
+        frame["idle_ns"].sum() == temporal_breakdown(device, window=window)["idle_ns"].sum() == 8500
+    )
+
+
 def test_a_window_within_a_gap_is_idle_for_what_the_whole_gap_is(device):
     # The gap from 2000 to 10,000: its call begins at 5000.
     window = (4000, 5500)
@@ -209,6 +237,23 @@ def test_work_behind_a_stream_wait_is_told_from_what_does_not_start(tmp_path):
     ]  # fmt: skip
     frame = device_idle_breakdown(load(tmp_path, rank)).set_index("idle_category")["idle_ns"]
     assert frame[frame > 0].to_dict() == {"stream_wait": 49_000, "blocked": 100_000 + 40_000}
+
+
+def test_what_another_thread_does_counts_while_that_of_the_launch_does_nothing(tmp_path):
+    # A backward pass begins on a thread of its own, while the main thread loads data.
+    rank = [
+        kernel(0, 1000, launch=1), call(-200, -190, 1),
+        event("user_annotation", "enumerate(DataLoader)", 2000, 5000, pid=10, tid=1),
+        event("cpu_op", "autograd::engine", 4000, 7000, pid=10, tid=2),
+        # This thread launches nothing.
+        event("cpu_op", "pin_memory", 0, 9000, pid=10, tid=3),
+        kernel(8000, 9000, launch=2), call(7500, 7600, 2, tid=2),
+    ]  # fmt: skip
+    frame = device_idle_breakdown(load(tmp_path, rank)).set_index("idle_category")["idle_ns"]
+    assert frame[frame > 0].to_dict() == {
+        "host_data_loading": 2000, "host_operator": 3000, "host_nothing": 1500,
+        "launch_call": 100, "launch_latency": 400,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

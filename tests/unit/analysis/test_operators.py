@@ -80,6 +80,38 @@ def test_a_python_frame_takes_nothing_from_a_range_either(tmp_path):
     assert frame.annotation.tolist() == ["Region", "Region", ""]
 
 
+def test_calls_and_python_functions_part_no_operators(tmp_path):
+    frame = operators(
+        load(
+            tmp_path,
+            [
+                op("outer", 100, 200),
+                event("python_function", "f", 110, 190, pid=10, tid=1),
+                op("inner", 120, 150),
+                call(160, 180, 1),
+                kernel(500, 507, launch=1),
+            ],
+        )
+    )
+    # The call's time is the operator's own.
+    assert rows_of(frame) == {"outer": (1, 100, 70, 7, 7), "inner": (1, 30, 30, 0, 0)}
+
+
+def test_recursion_counts_once(tmp_path):
+    events = [
+        op("conv", 100, 200),
+        op("pad", 110, 190),
+        op("conv", 120, 180),
+        call(130, 140, 1),
+        kernel(500, 540, launch=1),
+        op("conv", 300, 310),
+    ]
+    assert rows_of(operators(load(tmp_path, events))) == {
+        "conv": (3, 100 + 10, (100 - 80) + 60 + 10, 40, 40),
+        "pad": (1, 80, 20, 40, 0),
+    }
+
+
 def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
     events = [
         op("loss.backward", 100, 400),
@@ -114,6 +146,16 @@ def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
         "not_selected_ns": 0,
     }
     assert frame["device_self_ns"].sum() == 50
+
+
+def test_one_launch_of_many_kernels(tmp_path):
+    events = [
+        op("graph", 100, 200),
+        call(110, 120, 5, name="cudaGraphLaunch"),
+        kernel(300, 310, launch=5),
+        kernel(310, 330, launch=5),
+    ]
+    assert rows_of(operators(load(tmp_path, events)))["graph"] == (1, 100, 100, 30, 30)
 
 
 def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
