@@ -578,7 +578,7 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
         return ["no collective is found on two ranks, so none can be seen to wait for another"]
     if not work.kept.any():
         none = "the selection or window holds none of the collectives that are on two ranks"
-        return [f"{none}, so nothing is told of who is late"]
+        return [f"{none}, so no late rank can be named"]
     parts = []
     if work.match.missing_ranks:
         parts.append(

@@ -1,6 +1,6 @@
-/** A model of plain values that tells its listeners as a widget manager does; for tests. */
+/** A model of plain values that notifies its listeners as a widget manager does; for tests. */
 
-import type { Model } from "../src/connection/store";
+import { type Model, NOTHING } from "../src/connection/store";
 
 export class LooseModel implements Model {
   saves = 0;
@@ -38,15 +38,5 @@ export class LooseModel implements Model {
 }
 
 export function freshState(): LooseModel {
-  return new LooseModel({
-    view: null,
-    selection: null,
-    selected_event: null,
-    search: "",
-    color: "kind",
-    pinned: [],
-    ranks_from: "",
-    scope: "selection",
-    _history: { past: [], future: [] },
-  });
+  return new LooseModel({ ...NOTHING, _history: { past: [], future: [] } });
 }
