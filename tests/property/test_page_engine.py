@@ -45,15 +45,13 @@ class Pair:
         theirs = self.page.ask(op, **request)
         reply, buffer, refusal = self._ask_kernel(op, request)
         error = theirs.get("error")
-        if refusal is None:
-            assert error is None, (op, request)
-        else:
-            # The kernel names the request first; what its type refuses, it refuses in other words.
-            understood = "is not understood" not in refusal
-            assert error, (op, request)
-            assert refusal.endswith(error) or not understood, (op, request)
         if refusal is not None:
+            assert error, (op, request)
+            # msgspec words what the request's type refuses; the kernel names the request.
+            if not refusal.startswith(f"the request {op} is not understood: "):
+                assert refusal in (error, f"the request {op} has no answer: {error}"), request
             return None
+        assert error is None, (op, request)
         reply = json.loads(json.dumps(reply))
         ours = {} if buffer is None else unpack(reply.pop("columns"), buffer)
         columns = theirs.get("columns", {})

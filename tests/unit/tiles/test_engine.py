@@ -501,8 +501,12 @@ def test_marks_of_instants_and_asyncs(ask, lane):
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
+        ({"op": "fly"}, "unknown op 'fly'; the ops are tiles, stats"),
+        ({}, "unknown op None"),
+        ({"op": "stats", "start": 1}, "missing required field `end`"),
         ({"op": "event", "rank": 9, "id": 0}, "no rank 9"),
         ({"op": "event", "rank": 0, "id": 99}, "rank 0 has no event 99: it has 14"),
+        ({"op": "event", "rank": 0, "id": 0, "table": "rows"}, "Invalid enum value 'rows'"),
         ({"op": "cell", "lane": 999, "start": 0, "end": 1}, "no lane 999"),
         ({"op": "cell", "lane": 0, "start": 1, "end": 1}, "after it starts"),
     ],

@@ -4,10 +4,11 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from support.random_job import write_job
-from support.same_lanes import assert_kept_lanes_are_right, fresh_lanes
+from support.same_lanes import assert_kept_lanes_are_right, assert_same_lane, fresh_lanes
 from support.same_sets import assert_same
 
 import hta_widgets as hw
@@ -257,3 +258,20 @@ def test_copies_of_trace_files_have_it(traces, job, tmp_path, monkeypatch):
     assert every_tile(again) == every_tile(traces)
     assert_same(traces, again)
     assert cache.info().rebuilt == rebuilt
+
+
+# --- the yardstick --------------------------------------------------------------------------------
+
+
+def test_a_lane_that_differs_is_seen(store):
+    lanes = fresh_lanes(hw.load(store)[0].table)
+    one, other = list(lanes.values())[:2]
+    with pytest.raises(AssertionError):
+        assert_same_lane(one, other)
+    starts = one.spans.cover.starts.copy()
+    assert_same_lane(starts, one.spans.cover.starts)
+    starts[-1] += 1
+    with pytest.raises(AssertionError):
+        assert_same_lane(starts, one.spans.cover.starts)
+    with pytest.raises(AssertionError):
+        assert_same_lane(starts, starts.astype(np.int32))
