@@ -25,12 +25,13 @@ def page_target(path: str, *, overwrite: bool) -> Path:
         folder = target_path(export_dir).resolve()
         with write_errors(folder):
             target = folder / target
-            is_inside = target.parent.resolve().is_relative_to(folder)
+            # The name itself may be a link, which is replaced; ".." would lead out of the folder.
+            is_inside = target.name != ".." and target.parent.resolve().is_relative_to(folder)
         if not is_inside:
             raise TraceError(
-                "is outside of the folder for files of pages",
+                "is outside of export_dir",
                 path=target,
-                remedy=f"Give a name in {folder}, or set hw.options.export_dir.",
+                remedy=f"Give a name in {folder}, or change hw.options.export_dir.",
             )
     with write_errors(target):
         is_there = target.is_symlink() or target.exists()

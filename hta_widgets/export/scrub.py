@@ -37,9 +37,9 @@ _GONE = "scrubbed"
 #: Keys that are removed with their values, at any depth.
 PRIVATE_KEYS = re.compile(
     r"host|user|environ|(?:^|[ _.-])env(?:$|[ _.-])|cwd|path|(?<![a-z])file|argv|command|cmd|login"
-    r"|mail|home|(?:^|[ _.-])(?:ip|mac)(?:$|[ _.-])|address$|(?:^|[_.-])addr$|working.dir"
+    r"|mail|home|(?:^|[ _.-])(?:ip|mac)(?:$|[ _.-])|address$|addr$|working.dir"
     r"|owner|account|node.?(?:name|list)|machine|endpoint|(?<![a-z])ur[il]s?(?![a-z])"
-    r"|passw|secret|credential|token$|cookie|authori|(?:api|access|private|session|ssh).?key",
+    r"|passw|pass.?phrase|secret|credential|token$|cookie|authori|(?:api|access|private|session|ssh).?key",
     re.IGNORECASE,
 )
 #: Keys whose values are names of hosts and users, removed wherever they occur.
@@ -98,7 +98,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 #: What may be the sign of private data in a record; others are not decoded.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
-    rb"|hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox|akia|asia|eyj|bearer|basic|passphrase|token|home"
+    rb"|hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox|akia|asia|eyj|bearer|basic|token|home|process_name"
     rb"|" + re.sub(r"[$^]", '"', PRIVATE_KEYS.pattern).encode(),
     re.IGNORECASE,
 )
@@ -129,10 +129,14 @@ class Scrub:
 
     def __init__(self, metadata: Mapping[str, Any], *names: str | None) -> None:
         found = {*_names(metadata), *(name for name in names if name)}
+        found |= {part for name in found for part in re.split(r"[\\/@]", name)}
         words = {name.lower() for name in found}
         words |= {name.split(".")[0] for name in words if not name[:1].isdigit()}
         self._words = frozenset(word for word in words if len(word) > 2)
-        self._bytes = tuple(word.encode("utf-8", "replace") for word in self._words)
+        # The longest ASCII part: `bytes.lower` leaves other letters as they are.
+        self._bytes = tuple(
+            max(re.findall("[ -~]*", word), key=len).encode() for word in self._words
+        )
 
     def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the top-level keys that may stay."""

@@ -242,7 +242,8 @@ def export_pair(
     if base not in {"first_step", "absolute"}:
         raise TraceError(f"a pair has no base {base!r}", remedy='Say "first_step" or "absolute".')
     options = ExportOptions(clip, True, bool(counters), scrub, {})
-    diff = compare(before, after, labels=labels)
+    # Labels come from the names of folders.
+    diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)

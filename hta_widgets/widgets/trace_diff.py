@@ -575,5 +575,6 @@ class TraceDiff(anywidget.AnyWidget):
         return {"path": str(report.path), "events": report.events, "bytes": report.bytes}, None
 
     def _on_save_html(self, request: operations.SaveHtml) -> Answer:
-        written = self.save_html(page_target(request.path, overwrite=request.overwrite))
+        target = page_target(request.path, overwrite=request.overwrite)
+        written = self.save_html(target, max_mb=request.max_mb)
         return {"path": written, "bytes": Path(written).stat().st_size}, None

@@ -226,6 +226,15 @@ def test_it_loads_again_with_both_sides_apart(runs, tmp_path):
     assert starts[0] == starts[1]
 
 
+def test_a_scrubbed_pair_has_no_names_of_folders(runs, tmp_path):
+    plain = export_pair(*runs, tmp_path / "plain.json").path.read_text()
+    scrubbed = export_pair(*runs, tmp_path / "pair.json", scrub=True).path.read_text()
+    names = compare(*runs)
+    for name in (names.before.label, names.after.label):
+        assert f'"label": "{name}"' in plain
+        assert f'"label": "{name}"' not in scrubbed
+
+
 def test_the_comparison_is_that_of_the_runs(runs, tmp_path):
     report = export_pair(*runs, tmp_path / "pair.json")
     back = hw.load(report.path, cache=False, progress=False)

@@ -160,10 +160,28 @@ def test_canaries(name, trace_file, load, tmp_path):
     assert '"ratio":1.5' in out.read_text()
 
 
+@pytest.mark.parametrize("user", ["carol", "CORP\\carol", "carol@corp", "Änne-carol", "Öz-carol"])
+def test_names_of_users_go_in_any_form(user, trace_file, load, tmp_path):
+    notes = {"a": f"run by {user} today", "b": f"x {user.upper()} y"}
+    record = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": notes}
+    out = export_trace(load(trace_file([record], username=user)), tmp_path / "out.json", scrub=True)
+    assert "carol" not in out.path.read_text().lower()
+
+
+def test_command_lines_without_folders_keep_the_program(trace_file, load, tmp_path, document):
+    command = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
+               "args": {"name": "python train.py --run acme"}}  # fmt: skip
+    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
+    job = load(trace_file([command, event]))
+    written = document(export_trace(job, tmp_path / "out.json", scrub=True).path)
+    assert written["traceEvents"][0]["args"] == {"name": "python"}
+
+
 @pytest.mark.parametrize(
     "key",
     ["hostname", "nested.hostname", "master_addr", "MASTER_ADDR", "url", "ip", "mac", "token",
-     "HF_TOKEN", "password", "api_key", "owner", "SLURM_NODELIST", "env", "cwd", "e-mail"],
+     "HF_TOKEN", "password", "passphrase", "masterAddr", "api_key", "owner",
+     "SLURM_NODELIST", "env", "cwd", "e-mail"],
 )  # fmt: skip
 def test_private_keys_go_at_any_depth(key, trace_file, load, tmp_path):
     args = {"deep": [{"a": {key: "carol", "kept": 1}}], key: "carol"}
