@@ -344,15 +344,16 @@ def table_bytes(frame: pd.DataFrame, format: str) -> bytes:  # noqa: A002 - name
 def write_table(frame: pd.DataFrame, path: str | os.PathLike[str]) -> str:
     """Write a frame by the suffix of `path`: ``.csv``, ``.csv.gz`` or ``.parquet``."""
     target = target_path(path)
-    suffix = "".join(target.suffixes[-2:] if target.suffix == ".gz" else target.suffixes[-1:])
-    if suffix.lower() not in {".csv", ".csv.gz", ".parquet"}:
+    suffixes = [suffix.lower() for suffix in target.suffixes]
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
+    if suffix not in {".csv", ".csv.gz", ".parquet"}:
         raise TraceError(
-            f"no kind of table has the suffix {target.suffix!r}",
+            f"cannot write a table as {suffix!r}",
             path=target,
             remedy="Name it .csv, .csv.gz or .parquet.",
         )
     with written_whole(target) as file:
-        _write_table(frame, file, suffix.lower())
+        _write_table(frame, file, suffix)
     return str(target)
 
 

@@ -4,8 +4,8 @@ The job has three ranks and three whole steps. Rank 2 is late in every collectiv
 begins at different times, so that flows without a start are problems of the job.
 """
 
+import contextlib
 import json
-import os
 import tempfile
 from pathlib import Path
 
@@ -21,15 +21,11 @@ FOLDER = "demo-job"
 
 def blocks() -> dict[str, str]:
     """Return the page's blocks as base64 text, by name."""
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as place:
-        os.chdir(place)  # problems state paths of files
-        try:
-            write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
-            engine = TileEngine(hw.load(FOLDER))
-            embedded = embed(engine, engine.scene(), {}, 25e6)
-        finally:
-            os.chdir(before)
+    # Problems state paths of files, which must not be those of this machine.
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+        write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
+        engine = TileEngine(hw.load(FOLDER))
+        embedded = embed(engine, engine.scene(), {}, 25e6)
     document = packed("document", ascii_json(job_document(engine, embedded, {})))
     return {block.name: block.text for block in [document, *embedded.blocks]}
 

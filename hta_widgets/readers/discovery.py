@@ -197,11 +197,9 @@ class _Search:
                         "is a directory", path=path, remedy=f"Name the one file of rank {rank}."
                     )
                 yield Found(path, rank.__index__())
-        elif isinstance(source, Iterable):
-            for part in source:
-                yield from self._at(_text(part))
         else:
-            _text(source)
+            for part in source if isinstance(source, Iterable) else (source,):
+                yield from self._at(_text(part))
 
     def _at(self, path: str) -> Iterator[Found]:
         if (manifest := manifest_in(path)) is not None:
@@ -296,7 +294,7 @@ def _matching(pattern: str) -> set[str]:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
     at = parts.index("**")
     found: set[str] = set()
-    for base in _matching(str(Path(*parts[:at]))):
+    for base in filter(os.path.isdir, _matching(str(Path(*parts[:at])))):
         for folder, _, _ in _Search().folders(base):
             found |= _matching(str(Path(glob.escape(folder), *parts[at + 1 :])))
     return found

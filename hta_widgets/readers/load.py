@@ -239,7 +239,9 @@ def read_trace(
 
     With `cache`, or a folder `aside`, columns are written there and mapped.
     """
+    size_bytes = 0
     try:
+        size_bytes = decompressed_size(path)
         outcome: Outcome = referred(format_named(format).read)(
             path, advance=advance, keepalive=keepalive
         )
@@ -249,10 +251,13 @@ def read_trace(
                 kept = columnar.keep(path, outcome, format)
         if kept is None and aside is not None and format != "store":
             kept = columnar.set_aside(outcome, aside, path, format)
-        if decompressed_size(path) >= _GIVEN_BACK_BYTES:
-            give_back()
     except TraceError as error:
         return Outcome((), Problems(), error)
+    except MemoryError:
+        remedy = "Load fewer ranks, or use a machine with more memory."
+        return Outcome(
+            (), Problems(), TraceError("does not fit into memory", path=path, remedy=remedy)
+        )
     except Exception as cause:  # noqa: BLE001 - one file must not cost the others
         unexpected = TraceError(
             f"cannot be read ({type(cause).__name__}: {cause})",
@@ -261,6 +266,9 @@ def read_trace(
         )
         unexpected.__cause__ = cause
         return Outcome((), Problems(), unexpected)
+    finally:
+        if size_bytes >= _GIVEN_BACK_BYTES:
+            give_back()
     return outcome if kept is None else kept
 
 

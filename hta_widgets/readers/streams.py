@@ -273,10 +273,10 @@ class _GzipStream(Stream):
 
     def _bomb(self) -> TraceError:
         return TraceError(
-            f"expands to more than {_MOST_EXPANSION} times its size, as no trace does",
+            f"expands to more than {_MOST_EXPANSION} times its size; traces expand up to 35 times",
             path=self.path,
             place=f"byte {self.offset:,} of the decompressed text",
-            remedy="Decompress it yourself, if it is a trace after all.",
+            remedy="If it is a trace, decompress it and load the result.",
         )
 
     def _next_member(self) -> bool:

@@ -11,19 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy.typing as npt
-import pyarrow as pa
 
 from hta_widgets.errors import TraceError
 from hta_widgets.store.files import ArrowFile, Column, Damaged, Frame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
-
-#: What reading a file raises if it was damaged, or made by others.
-_FORGED = (
-    *(Damaged, pa.ArrowException, OSError, RecursionError, MemoryError, OverflowError),
-    *(AttributeError, LookupError, TypeError, ValueError),
-)
 
 #: Above this, the least recently used ranks are released.
 _MOST_BYTES = 1 << 30
@@ -100,16 +93,16 @@ class StoredRank:
         """Return the result of `read`; raise a `TraceError` if the file is damaged."""
         try:
             return read()
-        except TraceError:
+        except (TraceError, MemoryError):
             raise
-        except _FORGED as cause:
+        except Exception as cause:  # files may be damaged in any way
             known = isinstance(cause, Damaged)
             raise TraceError(
                 str(cause) if known else f"is not as it was written ({cause!r})",
                 path=self.path,
                 remedy="Copy the store again, or save the traces again; was it replaced after it"
                 " was loaded, load it again.",
-            ) from None
+            ) from cause
 
     def either(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
         """Return the content of the file or, if it is damaged, of the trace that is built again."""

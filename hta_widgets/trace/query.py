@@ -201,15 +201,18 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 def _tested(form: str) -> Callable[..., pd.Series]:
     """Return a method of `.str` that tests texts with a pattern, put into `form`."""
 
-    def test(texts: pd.Series, pat: str, *options: Any, **named: Any) -> pd.Series:
-        names = ("case", "flags", "na", "regex")
-        chosen: dict[str, Any] = {"case": True, "flags": 0, "na": None, "regex": True}
-        chosen |= {**dict(zip(names, options, strict=False)), **named}
-        if set(chosen) != set(names):
-            raise ValueError(f"the options of a pattern are {', '.join(names)}")
-        case, flags, na, regex = [chosen[name] for name in names]
+    # The parameters of pandas.
+    def test(
+        texts: pd.Series,
+        pat: str,
+        case: bool = True,  # noqa: FBT001, FBT002
+        flags: int = 0,
+        na: Any = None,
+        regex: bool = True,  # noqa: FBT001, FBT002
+    ) -> pd.Series:
         pattern = _checked_pattern(pat if regex else re.escape(str(pat)), flags)
-        found = _found(pc.match_substring_regex, texts, form.format(pattern), not case)
+        whole = form.format(pattern)
+        found = _found(pc.match_substring_regex, texts, whole, ignore_case=not case)
         return found.fillna(bool(na)).astype(bool)
 
     return test
@@ -233,7 +236,10 @@ REGEXES: dict[str, Callable[..., pd.Series]] = {
 def _checked_pattern(pattern: object, flags: int) -> str:
     """Return a valid pattern of RE2 with Python's `flags`."""
     if not isinstance(pattern, str) or not isinstance(flags, int) or flags & ~sum(_FLAGS):
-        raise ValueError("a pattern is a text, with the flags I, M and S")
+        raise ValueError(
+            "expected a text as pattern and flags of re.I, re.M and re.S,"
+            f" got {pattern!r} and {flags!r}"
+        )
     letters = "".join(letter for flag, letter in _FLAGS.items() if flags & flag)
     whole = f"(?{letters}){pattern}" if letters else pattern
     _found(pc.match_substring_regex, pd.Series([""]), whole)
@@ -241,7 +247,7 @@ def _checked_pattern(pattern: object, flags: int) -> str:
 
 
 def _found(
-    function: Callable[..., Any], texts: pd.Series, pattern: str, ignore_case: object = None
+    function: Callable[..., Any], texts: pd.Series, pattern: str, *, ignore_case: bool = False
 ) -> pd.Series:
     """Return the results of a function of Arrow, None for values that are not texts."""
     texts.str  # noqa: B018 - raises for columns of numbers
@@ -254,7 +260,7 @@ def _found(
         for value in values
     ]
     try:
-        found = function(pa.array(plain, pa.large_string()), pattern, ignore_case=bool(ignore_case))
+        found = function(pa.array(plain, pa.large_string()), pattern, ignore_case=ignore_case)
     except (pa.ArrowException, UnicodeEncodeError) as error:
         raise ValueError(f"not a regular expression of RE2: {error}") from None
     results = np.array([*found.to_pylist(), None], object)

@@ -147,7 +147,7 @@ def test_places_that_are_no_files(timeline, tmp_path, monkeypatch, bad):
 
 def test_formulas_in_tables_are_text(tmp_path):
     frame = pd.DataFrame({"name": ["=1+1", "+a", "-a", "@a", "\ta", "\ra", "a", ""], "n": -1})
-    for name in ("a.csv", "a.csv.gz"):
+    for name in ("a.csv", "a.csv.gz", "b.CSV.GZ"):
         read = pd.read_csv(write_table(frame, tmp_path / name), keep_default_na=False)
         assert read["name"].str.startswith("'").tolist() == [True] * 6 + [False] * 2
         assert read["n"].tolist() == [-1] * 8

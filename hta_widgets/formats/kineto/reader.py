@@ -496,6 +496,7 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes
     )
 
 
+#: Traces in one file; text after them is skipped, since each further one takes a search.
 _MOST_DOCUMENTS = 1000
 
 
@@ -514,14 +515,14 @@ class _Documents:
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
             start = self.window.offset
-            documents += 1
             try:
-                if documents > _MOST_DOCUMENTS:
-                    raise TraceError("more documents than any file has")  # noqa: TRY301
-                further = self._read_document()
+                further = self._read_document() if documents < _MOST_DOCUMENTS else None
             except TraceError:
+                further = None
+            if further is None:
                 self.notes.add("skipped", "text after the end of the trace", start)
                 break
+            documents += 1
             self.notes.add("repaired", "traces one after another in one file", start)
             values = {**further, **values}
         return values

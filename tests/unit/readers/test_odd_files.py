@@ -44,6 +44,7 @@ def tangle(write, tmp_path):
         lambda job: [job / "first.json", job / "run/rank-3.json"],
         lambda job: f"{job}/**",
         lambda job: f"{job}/**/*.json",
+        lambda job: f"{job}/*/**/*.json",
         lambda job: f"{job}/**/run/**/rank*",
         lambda job: f"{job}/*/*.json",
     ],
