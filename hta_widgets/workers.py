@@ -31,7 +31,8 @@ _LENGTH = struct.Struct("<Q")
 #: The working directory is not on the path: a `json.py` in it would replace Python's. The package
 #: comes right behind Python's own modules.
 _MAIN = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
 package, *more = sys.argv[1:]
 own = os.path.dirname(os.__file__)
 sys.path.insert(sys.path.index(own) + 1 if own in sys.path else 0, package)
@@ -42,11 +43,14 @@ serve()
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters."""
+    """Runs picklable functions in separate interpreters; an error in its block ends these."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
         self._shut = False
+        self._killed = False
+        self._workers: set[subprocess.Popen[bytes]] = set()
+        self._changing = threading.Lock()
         self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._tend, daemon=True) for _ in range(workers)]
         for thread in self._threads:
@@ -63,15 +67,43 @@ class WorkerPool(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End the workers when they have done what was submitted."""
         self._shut = True
-        while cancel_futures and not self._tasks.empty():
-            task = self._tasks.get()
-            if task is not None:
-                task[0].cancel()
+        with contextlib.suppress(queue.Empty):
+            while cancel_futures:
+                task = self._tasks.get_nowait()
+                if task is not None:
+                    task[0].cancel()
         for _ in self._threads:
             self._tasks.put(None)
         if wait:
             for thread in self._threads:
                 thread.join()
+
+    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
+        """End the workers: when they have done what was submitted, or at once on an error."""
+        if kind is not None:
+            self.kill()
+        self.shutdown()
+
+    def kill(self) -> None:
+        """End the workers at once; what they do and what waits for them is dropped."""
+        with self._changing:
+            self._killed = True
+            for worker in self._workers:
+                worker.kill()
+        self.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._changing:
+            if self._killed:
+                raise CancelledError
+            worker = _start()
+            self._workers.add(worker)
+        return worker
+
+    def _end(self, worker: subprocess.Popen[bytes]) -> None:
+        _end(worker)
+        with self._changing:
+            self._workers.discard(worker)
 
     def _tend(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
@@ -81,7 +113,7 @@ class WorkerPool(Executor):
                 continue
             try:
                 if worker is None:
-                    worker = _start()
+                    worker = self._start()
                 assert worker.stdin is not None  # noqa: S101
                 assert worker.stdout is not None  # noqa: S101
                 _send(worker.stdin, [message])
@@ -89,7 +121,7 @@ class WorkerPool(Executor):
             except BaseException as error:  # noqa: BLE001 - the future carries it
                 if worker is not None:
                     worker.kill()
-                    _end(worker)
+                    self._end(worker)
                     worker = None
                 future.set_exception(error)
                 continue
@@ -98,11 +130,11 @@ class WorkerPool(Executor):
             else:
                 future.set_result(result)
         if worker is not None:
-            _end(worker)
+            self._end(worker)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[2])
+    package = str(Path(__file__).resolve().parents[1])
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _MAIN, package, *filter(None, sys.path)],
         stdin=subprocess.PIPE,

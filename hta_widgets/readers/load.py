@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, as_completed
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -86,10 +86,31 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
 _BAR_DELAY_S = 0.5
 
 
+#: Told the bytes that are read, and those of all files.
+Progress = Callable[[int, int], object]
+
+
 @contextmanager
-def progress_bar(total_bytes: int, files: int, *, wanted: bool) -> Iterator[Any]:
-    """Show a progress bar in notebooks and terminals if loading takes longer than a moment."""
-    shown = wanted and (_in_notebook() or _is_terminal(sys.stderr))
+def reported(
+    total_bytes: int, files: int, *, progress: bool | Progress
+) -> Iterator[Callable[[float], object]]:
+    """Yield a function that takes the bytes just read, and reports them.
+
+    Without a callable, a bar is shown in notebooks and terminals if loading takes longer than a
+    moment.
+    """
+    if callable(progress):
+        done_bytes = 0
+
+        def add(more_bytes: float) -> None:
+            nonlocal done_bytes
+            done_bytes = min(done_bytes + int(more_bytes), total_bytes)
+            progress(done_bytes, total_bytes)
+
+        add(0)
+        yield add
+        return
+    shown = progress and (_in_notebook() or _is_terminal(sys.stderr))
     with tqdm(
         total=total_bytes,
         unit="B",
@@ -101,7 +122,7 @@ def progress_bar(total_bytes: int, files: int, *, wanted: bool) -> Iterator[Any]
         leave=False,
         file=sys.stderr,
     ) as bar:
-        yield bar
+        yield bar.update
 
 
 def _in_notebook() -> bool:
@@ -138,7 +159,7 @@ def load(
     format: str = "auto",  # noqa: A002 - the contract's name
     executor: Executor | None = None,
     cache: bool = True,
-    progress: bool = True,
+    progress: bool | Progress = True,
     memory_limit: float | str | None = None,
 ) -> TraceSet:
     """Load traces.
@@ -165,8 +186,10 @@ def load(
         Whether to read and write the columnar cache, in the user's cache folder or in the folder
         of the environment variable ``HTA_WIDGETS_CACHE``. Cached columns are mapped and take
         hardly any memory.
-    progress : bool
-        Whether to show a progress bar in notebooks and terminals.
+    progress : bool or callable
+        Whether to show a progress bar in notebooks and terminals; or a function that is called
+        with the bytes that are read and those of all files. An interrupt, or a
+        `KeyboardInterrupt` that the function raises, ends the load and its processes.
     memory_limit : float or str, optional
         Memory that loading may take, in bytes or as in ``"3 GB"``. Ranks that are not cached are
         then written to temporary files and mapped, and fewer files are read at a time. A
@@ -302,7 +325,7 @@ def _read_all(
     keepalive: Any,
     limit_bytes: int | None,
     *,
-    progress: bool,
+    progress: bool | Progress,
     cache: bool,
 ) -> list[Outcome]:
     sizes = [decompressed_size(file.path) for file in files]
@@ -324,8 +347,8 @@ def _read_all(
         pool: Executor | None = None
         if executor is None and plan.workers > 1 and _parallel_pays(to_read):
             pool = stack.enter_context(WorkerPool(plan.workers))
-        bar = stack.enter_context(
-            progress_bar(sum(weights[place] for place in missing), len(missing), wanted=progress)
+        advance = stack.enter_context(
+            reported(sum(weights[place] for place in missing), len(missing), progress=progress)
         )
         if executor is not None:
             read = read_elsewhere(
@@ -334,7 +357,7 @@ def _read_all(
                 [files[place] for place in missing],
                 [kept[place] for place in missing],
                 aside,
-                lambda index: bar.update(weights[missing[index]]),
+                lambda index: advance(weights[missing[index]]),
             )
             outcomes.update(zip(missing, read, strict=True))
         elif pool is None:
@@ -343,7 +366,7 @@ def _read_all(
                 outcomes[place] = read_trace(
                     file.path,
                     file.format,
-                    advance=bar.update,
+                    advance=advance,
                     keepalive=keepalive,
                     cache=kept[place],
                     aside=aside,
@@ -358,7 +381,7 @@ def _read_all(
                 tasks[task] = place
             for task in as_completed(tasks):
                 outcomes[tasks[task]] = task.result()
-                bar.update(weights[tasks[task]])
+                advance(weights[tasks[task]])
     return [outcomes[place] for place in range(len(files))]
 
 

@@ -5,9 +5,11 @@ import importlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
 
 import pytest
@@ -32,6 +34,11 @@ def job(write, tmp_path):
         write(records, f"rank-{rank}.json.gz", distributedInfo={"rank": rank})
     write("notes", "notes.txt")
     return tmp_path
+
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.01)
 
 
 def frames(traces):
@@ -81,6 +88,68 @@ def test_a_worker_that_dies_is_an_error_and_the_next_task_gets_a_new_one():
         with pytest.raises(EOFError, match="ended unexpectedly"):
             pool.submit(os._exit, 3).result()
         assert pool.submit(len, "abc").result() == 3
+
+
+def test_an_error_in_the_block_ends_workers_and_drops_tasks():
+    pool = WorkerPool(2)
+    tasks = [pool.submit(time.sleep, 60) for _ in range(3)]
+    wait_for(lambda: len(pool._workers) == 2)
+    processes = list(pool._workers)
+    with pytest.raises(KeyboardInterrupt), pool:
+        raise KeyboardInterrupt
+    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
+    assert [task.cancelled() for task in tasks] == [False, False, True]
+    assert all(isinstance(task.exception(), (OSError, EOFError)) for task in tasks[:2])
+
+
+def test_an_interrupt_does_not_wait_for_the_pool(job, write, monkeypatch):
+    pools = []
+
+    class Pool(WorkerPool):
+        def __init__(self, workers):
+            super().__init__(workers)
+            self.tasks = []
+            pools.append(self)
+
+        def submit(self, *args, **kwargs):
+            self.tasks.append(super().submit(*args, **kwargs))
+            return self.tasks[-1]
+
+    for rank in range(3, 24):
+        write([event("op", rank)], f"rank-{rank}.json.gz", distributedInfo={"rank": rank})
+    monkeypatch.setattr(module, "WorkerPool", Pool)
+    monkeypatch.setattr(module, "_cores", lambda: 2)
+    monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
+
+    def interrupted(done, of):
+        if 0 < done < of:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        hw.load(job, progress=interrupted)
+    [pool] = pools
+    assert all(task.done() for task in pool.tasks)
+    assert any(task.cancelled() for task in pool.tasks)
+    assert not pool._workers
+    assert not any(thread.is_alive() for thread in pool._threads)
+    assert hw.load(job).ranks == list(range(24))
+
+
+@pytest.mark.parametrize("parallel_bytes", [1000, 10**9])
+def test_progress_is_reported_in_bytes(job, monkeypatch, capfd, parallel_bytes):
+    monkeypatch.setattr(module, "_cores", lambda: 2)
+    monkeypatch.setattr(module, "_PARALLEL_BYTES", parallel_bytes)
+    monkeypatch.setattr(module, "_is_terminal", lambda _stream: True)
+    monkeypatch.setattr(module, "_BAR_DELAY_S", 0)
+    of = sum(path.stat().st_size for path in job.iterdir() if path.suffix == ".gz")
+    reports = []
+    hw.load(job, progress=lambda *report: reports.append(report))
+    assert {total for _, total in reports} == {of}
+    done = [at for at, _ in reports]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, of)
+    assert len(set(done)) >= 4  # each of three files
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_tasks_print_does_not_disturb_the_answers():
