@@ -4,6 +4,7 @@ These are the types in `js/src/protocol.d.ts` and the column "request" in docs/p
 `--check`, nothing is written and the exit code is 1 if a file is out of date.
 """
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -101,15 +102,22 @@ def reply_type(kind: Any) -> str:
     """Return the page's declaration of a type of replies; an alias, which fits any record."""
     if not is_typeddict(kind):
         return ""
-    doc = (
-        kind.__doc__.strip().replace("``", "`").replace("\n    ", "\n * ").replace(" * \n", " *\n")
-    )
-    head = f"/**\n * {doc}\n */" if "\n" in doc else f"/** {doc} */"
+    doc = inspect.cleandoc(kind.__doc__).replace("``", "`").replace("None", "null")
+    head = "\n".join(["/**", *(f" * {line}".rstrip() for line in doc.split("\n")), " */"])
     lines = [
         f"  {name}{'?' * (get_origin(hint) is NotRequired)}: {typescript(hint)};"
         for name, hint in get_type_hints(kind, include_extras=True).items()
     ]
-    return "\n".join(["", head, f"export type {kind.__name__} = {{", *lines, "};"])
+    one_line = "\n" not in doc
+    return "\n".join(
+        [
+            "",
+            f"/** {doc} */" if one_line else head,
+            f"export type {kind.__name__} = {{",
+            *lines,
+            "};",
+        ]
+    )
 
 
 def request_cell(kind: type) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import below_backward, nearest, nested_parents, of_category
 from hta_widgets.analysis.scope import (
     Part,
     Scope,
@@ -22,6 +21,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.host_stack import below_backward, nearest, nested_parents, of_category
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

@@ -9,7 +9,6 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -27,6 +26,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Ints, Rows
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Arrivals, computed_between
-from hta_widgets.analysis.host_stack import of_name
 from hta_widgets.analysis.matching import Matching
 from hta_widgets.analysis.scope import BUSY, over_ranks
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.host_stack import of_name
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import numbers_of, record_args
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

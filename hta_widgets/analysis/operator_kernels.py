@@ -11,15 +11,6 @@ from typing import Any, TypeVar, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import (
-    backward_parents,
-    below_backward,
-    forest_of,
-    nearest,
-    nested_parents,
-    of_name,
-    operator_tree,
-)
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -38,6 +29,15 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.host_stack import (
+    backward_parents,
+    below_backward,
+    forest_of,
+    nearest,
+    nested_parents,
+    of_name,
+    operator_tree,
+)
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

@@ -12,15 +12,6 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import (
-    Forest,
-    OperatorTree,
-    covered_by_children,
-    forest_of,
-    nearest,
-    of_category,
-    operator_tree,
-)
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -37,6 +28,15 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.host_stack import (
+    Forest,
+    OperatorTree,
+    covered_by_children,
+    forest_of,
+    nearest,
+    of_category,
+    operator_tree,
+)
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Overlapping, index_of
 from hta_widgets.trace.trace import Trace

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.collectives import Clock
-from hta_widgets.analysis.host_stack import nearest
 from hta_widgets.analysis.scope import (
     Part,
     Parts,
@@ -29,6 +28,7 @@ from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.host_stack import nearest
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
 from hta_widgets.trace.names import short_name

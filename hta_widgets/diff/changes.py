@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import covered_by_children, of_name
 from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.analysis.scope import joined, result
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
@@ -22,6 +21,7 @@ from hta_widgets.diff.statistics import either_test, paired
 from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.host_stack import covered_by_children, of_name
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
 from hta_widgets.analysis.diff_ops import Side, parts_of
-from hta_widgets.analysis.host_stack import of_category
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import clipped_steps, host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of
@@ -23,6 +22,7 @@ from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import of_category
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
@@ -30,6 +29,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.trace import dtype_of
 

@@ -13,7 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.comm_events import comm_events
-from hta_widgets.analysis.host_stack import (
+from hta_widgets.analysis.scope import BUSY, Part
+from hta_widgets.diff.compare import RunSide, step_at
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.grouping import ranges
+from hta_widgets.trace.host_stack import (
     Forest,
     below_backward,
     forest_of,
@@ -22,11 +27,6 @@ from hta_widgets.analysis.host_stack import (
     of_category,
     of_name,
 )
-from hta_widgets.analysis.scope import BUSY, Part
-from hta_widgets.diff.compare import RunSide, step_at
-from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.grouping import ranges
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import operator_tree
 from hta_widgets.analysis.scope import result
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
@@ -28,6 +27,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import dtype_of
 
 Level = Literal["kind", "cause", "operator", "kernel"]

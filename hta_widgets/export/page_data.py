@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.host_stack import nested_parents
 from hta_widgets.analysis.idle import behind_stream_waits, host_activities
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
@@ -26,6 +25,7 @@ from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
 from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
 from hta_widgets.trace.trace import Trace

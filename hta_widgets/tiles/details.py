@@ -1,4 +1,4 @@
-"""Replies about one event, one cell, and the next event of the same name."""
+"""Answer requests about one event, one cell, the next event of a lane and the nearest edge."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from hta_widgets.tiles.replies import (
     TableName,
 )
 from hta_widgets.trace.arrays import Floats, Ints
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.names import short_name
 
 
@@ -219,33 +220,29 @@ def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
         above = int(parent[above])
 
 
-_OPERATORS = {"cpu_op", "operator"}
-
-
 def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
     """Return what encloses the call that launched a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
     if call < 0:
         return None
+    tree = operator_tree(trace)
     operators: list[Brief] = []
+    at = int(tree.innermost[call])
+    while at >= 0:
+        operators.append(brief(index, table, int(tree.rows[at])))
+        at = int(tree.forest.parent[at])
     modules: list[Brief] = []
     frames: list[Brief] = []
     for above in _parents(index, table, call):
-        category = table.categories[int(table.category[above["id"]])]
-        if category in _OPERATORS:
-            operators.append(above)
-        elif above["name"].startswith("nn.Module: "):
+        if above["name"].startswith("nn.Module: "):
             modules.append(above)
-        elif category == "python_function":
+        elif table.categories[int(table.category[above["id"]])] == "python_function":
             frames.append(above)
     shapes = dict(_args(index, table, operators[0]["id"])[0]) if operators else {}
     flows = trace.flow_table
-    within = np.isin(flows.target, [operator["id"] for operator in operators])
-    if "fwdbwd" in flows.kinds:
-        within &= flows.kind == flows.kinds.index("fwdbwd")
-    else:
-        within[:] = False
+    code = flows.kinds.index("fwdbwd") if "fwdbwd" in flows.kinds else -1
+    within = (flows.kind == code) & np.isin(flows.target, [one["id"] for one in operators])
     forward = flows.source[within].tolist()
     return {
         "operators": operators,
@@ -261,25 +258,21 @@ MOST_SELECTED = 10_000
 
 
 def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return figures of the device events that a host event's calls launch, those below it too."""
+    """Return figures of the device events that calls launch during a host event on its thread."""
     trace, table = index.rank.trace, index.rank.table
-    launch_of = trace.launch_of
-    start = table.start_ns[launch_of]
-    end = start + table.dur_ns[launch_of]
-    below = (
-        (launch_of >= 0)
-        & (table.track[launch_of] == table.track[row])
-        & (start >= table.start_ns[row])
-        & (end <= table.start_ns[row] + table.dur_ns[row])
-        & (table.depth[launch_of] > table.depth[row])
-    )
-    ids = np.flatnonzero(below | (launch_of == row))
+    launched = np.flatnonzero(trace.launch_of >= 0)
+    call = trace.launch_of[launched]
+    start = table.start_ns[call]
+    first, last = table.start_ns[row], table.start_ns[row] + table.dur_ns[row]
+    within = (table.track[call] == table.track[row]) & (start >= first)
+    within &= start + table.dur_ns[call] <= last
+    ids = launched[within]
     if not len(ids):
         return None
     return {
         "count": len(ids),
         "dur": int(table.dur_ns[ids].sum()),
-        "delay": float(np.median(table.start_ns[ids] - start[ids])),
+        "delay": float(np.median(table.start_ns[ids] - start[within])),
         "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
     }
 

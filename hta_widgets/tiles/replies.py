@@ -46,7 +46,7 @@ class Flow(TypedDict):
     kind: str
     direction: Literal["out", "in"]
     brief: Brief
-    delay: int | None
+    delay: int
 
 
 class SameName(TypedDict):

@@ -261,7 +261,7 @@ export type Flow = {
   kind: string;
   direction: "out" | "in";
   brief: Brief;
-  delay: number | null;
+  delay: number;
 };
 
 /** Durations of the events of one name and category on one rank. */
@@ -279,7 +279,7 @@ export type SameName = {
 
 /**
  * What encloses the call that launched a device event; each list innermost first.
-
+ *
  * `modules` are `nn.Module`s and `frames` Python functions. `shapes` are those of the innermost
  * operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
  * call belongs to the backward pass.
@@ -294,9 +294,9 @@ export type LaunchedBy = {
 
 /**
  * Device events that a host event's calls launched, those below it too.
-
+ *
  * `dur` is the sum of their durations, `delay` the median time from a call's start to its event's
- * start. `ids` is None for more than a selection may name.
+ * start. `ids` is null for more than a selection may name.
  */
 export type LaunchedKernels = {
   count: number;
@@ -317,7 +317,7 @@ export type EventDetail = {
   same: SameName | null;
 };
 
-/** The reply to `cell`; `min` and `max` are a counter's, `count` is None where unknown. */
+/** The reply to `cell`; `min` and `max` are a counter's, `count` is null where unknown. */
 export type Cell = {
   count: number | null;
   busy: number;
@@ -329,7 +329,7 @@ export type Cell = {
 
 /**
  * The reply to `search`: the matches of ranks that have some.
-
+ *
  * `left_out` has the numbers of events of ranks that a page lacks.
  */
 export type MatchCount = {
@@ -396,7 +396,7 @@ export type Totals = {
 
 /**
  * The reply to `stats`: the times of a window, one entry per rank.
-
+ *
  * `data` is the part of the window inside the rank's range, `span` the part from its first device
  * work to its last. `kinds` has shares of the spans of all ranks; it is empty without device work.
  */
@@ -417,7 +417,7 @@ export type Stats = {
 
 /**
  * The reply to `lateness`: sums over the matched collectives of a window, by rank.
-
+ *
  * `last` counts those where the rank came last, alone. `wait` is the union of its waits,
  * `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
  * `wait_for_late` is the union of its waits where one of `late` alone came last.
@@ -448,7 +448,7 @@ export type Member = {
 
 /**
  * The same call on all ranks that take part.
-
+ *
  * `number` counts from 1, of `of` matched ones. `size` is -1 if the file does not record it,
  * `last_rank` -1 if several came last together. `late` is from the median of the others on.
  */
@@ -465,7 +465,7 @@ export type Collective = {
   ranks: readonly Member[];
 };
 
-/** The reply to `collective`; None for an event that is not matched. */
+/** The reply to `collective`; null for an event that is not matched. */
 export type CollectiveOf = {
   collective: Collective | null;
 };

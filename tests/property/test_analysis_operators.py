@@ -11,7 +11,7 @@ from support.examples import examples
 
 import hta_widgets as hw
 from hta_widgets.analysis import operators
-from hta_widgets.analysis.host_stack import covered_by_children, forest_of, nearest
+from hta_widgets.trace.host_stack import covered_by_children, forest_of, nearest
 
 #: A call: its kind, its name, its children. Device work hangs on launches.
 CATEGORIES = ("cpu_op", "python_function", "user_annotation", "launch")

@@ -120,6 +120,58 @@ def test_both_engines_agree(tmp_path, saved, seed):
     assert pair.asked > 300
 
 
+def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
+    def host(category, name, start, end):
+        return {
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": 1,
+            "tid": 1,
+            "ts": start,
+            "dur": end - start,
+        }
+
+    # The files of 2021 call the category `Operator`. The frame ends after the operator, and the
+    # second launch lies between both ends.
+    events = [
+        host("Operator", "aten::linear", 0, 50),
+        host("python_function", "model.py(7): forward", 10, 60),
+        host("Operator", "aten::addmm", 12, 30),
+        {**host("cuda_runtime", "cudaLaunchKernel", 20, 25), "args": {"correlation": 1}},
+        {**host("cuda_runtime", "cudaLaunchKernel", 52, 55), "args": {"correlation": 2}},
+        *(
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": f"gemm{correlation}",
+                "pid": 0,
+                "tid": 7,
+                "ts": start,
+                "dur": 10,
+                "args": {"correlation": correlation, "stream": 7, "device": 0},
+            }
+            for correlation, start in ((1, 40), (2, 70))
+        ),
+    ]
+    (tmp_path / "rank-0.json").write_text(json.dumps({"traceEvents": events}))
+    kernel = load(tmp_path / "rank-0.json")
+    pair = Pair(kernel, saved(kernel, STATE))
+
+    def details(name):
+        table = kernel.traces[0].events
+        return pair.same(
+            "event", rank=0, table="events", id=int(table.index[table.name == name][0])
+        )
+
+    launched = details("gemm1")["launched_by"]
+    assert [one["name"] for one in launched["operators"]] == ["aten::addmm", "aten::linear"]
+    assert [one["name"] for one in launched["frames"]] == ["model.py(7): forward"]
+    assert details("gemm2")["launched_by"]["operators"] == []
+    assert details("aten::linear")["kernels"]["count"] == 1
+    assert details("model.py(7): forward")["kernels"]["count"] == 2
+
+
 def same_ribbons(pair, rng, scene):
     """Arrivals of all and of some ranks in windows of all lengths; return the whole job's."""
     low, high = scene["range"]

@@ -25,7 +25,8 @@ import {
   formatShare,
   formatShareDelta,
 } from "../ui/formats";
-import { niceTicks, noteOf, sentences, sum, unmatched } from "../ui/text";
+import { sum } from "../expressions/numbers";
+import { niceTicks, noteOf, sentences, unmatched } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import type { Column } from "./bokeh";
 import {

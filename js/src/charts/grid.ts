@@ -1,5 +1,6 @@
 /** The heatmap of ranks over time: content, layout and drawing. */
 
+import { sum } from "../expressions/numbers";
 import { isMetric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare, formatTime } from "../ui/formats";
@@ -9,7 +10,6 @@ import {
   labelledRows,
   noteOf,
   sentences,
-  sum,
   textWidth,
   unmatched,
   wrapped,

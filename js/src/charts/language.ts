@@ -14,7 +14,8 @@ import {
   formatValue,
   plural,
 } from "../ui/formats";
-import { extremes, median, sum, toldApart } from "../ui/text";
+import { median, sum } from "../expressions/numbers";
+import { extremes, toldApart } from "../ui/text";
 
 export type Cell = number | string | boolean | readonly (number | string)[];
 /** One value, or one for each item of the frame or row of the chart; sets are those of `in`. */

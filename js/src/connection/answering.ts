@@ -3,6 +3,7 @@
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
+import { Lru } from "../engine/lru";
 import { PageSource } from "../engine/source";
 import { isPending } from "../protocol/decode";
 import {
@@ -461,7 +462,7 @@ const GRADUAL = new Set([
  * need the shares of the view; the first caller starts the request.
  */
 export class ObservedSource implements Source {
-  private readonly memo = new Map<string, Promise<Answer<"stats">>>();
+  private readonly memo = new Lru<string, Promise<Answer<"stats">>>(KEPT);
   private readonly watchers: ((
     op: string,
     request: Record<string, unknown>,
@@ -501,17 +502,12 @@ export class ObservedSource implements Source {
   ): Promise<Answer<Op>> {
     if (op !== "stats") return this.watched(op, request, signal);
     const key = JSON.stringify(request);
-    let answer = this.memo.get(key) as Promise<Answer<Op>> | undefined;
-    if (answer === undefined) {
-      // Shared by several callers: no one of them may abort it for the others.
-      answer = this.watched(op, request, undefined);
-      this.memo.set(key, answer as Promise<Answer<"stats">>);
-      answer.catch(() => this.memo.delete(key));
-      for (const old of this.memo.keys()) {
-        if (this.memo.size <= KEPT) break;
-        this.memo.delete(old);
-      }
-    }
+    // Shared by several callers: no one of them may abort it for the others.
+    const answer = this.memo.get(
+      key,
+      () => this.watched(op, request, undefined) as Promise<Answer<"stats">>,
+    ) as Promise<Answer<Op>>;
+    answer.catch(() => this.memo.delete(key));
     return signal === undefined ? answer : abortable(answer, signal);
   }
 

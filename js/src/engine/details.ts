@@ -1,4 +1,4 @@
-/** Details of one event: arguments, parent, children, flow. */
+/** Details of one event: arguments, enclosing events, flows, and the calls that launched work. */
 
 import type {
   Brief,
@@ -6,12 +6,15 @@ import type {
   LaunchedKernels,
   TableName,
   EventDetail,
+  Flow,
   DetailedEvent,
 } from "../protocol/source";
+import { median } from "../expressions/numbers";
 import type { Names } from "./columns";
 import { notEmbedded } from "./document";
 import type { Overview } from "./overview";
 import type { Args, Rank, Rows } from "./rank";
+import { isOperator } from "./operators";
 import { durationFigures } from "./search";
 
 /** Answer `event`. */
@@ -100,8 +103,6 @@ function parents(rank: Rank, row: number): Brief[] {
   return out;
 }
 
-const OPERATORS = new Set(["cpu_op", "operator"]);
-
 async function launchedBy(
   rank: Rank,
   row: number,
@@ -110,13 +111,19 @@ async function launchedBy(
 ): Promise<LaunchedBy | null> {
   const call = rank.launches()[row]!;
   if (call < 0) return null;
+  const nested = rank.nestedParents();
   const operators: Brief[] = [];
+  for (let at = call; at >= 0; at = nested[at]!) {
+    const [name, category] = rank.typeOf(rank.events, at);
+    if (rank.streams()[at]! < 0 && isOperator(names, name, category)) {
+      operators.push(rank.brief(rank.events, at));
+    }
+  }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
   for (const above of parents(rank, call)) {
-    const category = names.category(rank.typeOf(rank.events, above.id)[1]) ?? "";
-    if (OPERATORS.has(category)) operators.push(above);
-    else if (above.name.startsWith("nn.Module: ")) modules.push(above);
+    const category = names.category(rank.typeOf(rank.events, above.id)[1]);
+    if (above.name.startsWith("nn.Module: ")) modules.push(above);
     else if (category === "python_function") frames.push(above);
   }
   const [innermost] = operators;
@@ -147,12 +154,12 @@ function kernels(rank: Rank, row: number): LaunchedKernels | null {
   let total = 0;
   rank.launches().forEach((call, at) => {
     if (call < 0) return;
-    const isBelow =
-      lane[call]! > lane[row]! &&
+    const isWithin =
+      lane[call]! >= track.lane0 &&
       lane[call]! < last &&
       start[call]! >= start[row]! &&
       start[call]! + dur[call]! <= end;
-    if (!isBelow && call !== row) return;
+    if (!isWithin) return;
     ids.push(at);
     delays.push(start[at]! - start[call]!);
     total += dur[at]!;
@@ -161,13 +168,9 @@ function kernels(rank: Rank, row: number): LaunchedKernels | null {
   return {
     count: ids.length,
     dur: total,
-    delay: middleOf(Float64Array.from(delays).sort()),
+    delay: median(delays),
     ids: ids.length <= MOST_SELECTED ? ids : null,
   };
-}
-
-function middleOf(sorted: Float64Array): number {
-  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }
 
 async function argsOf(
@@ -183,17 +186,10 @@ async function argsOf(
   }
 }
 
-interface FlowOut {
-  kind: string;
-  direction: "out" | "in";
-  brief: Brief;
-  delay: number;
-}
-
-function flows(rank: Rank, row: number): FlowOut[] {
+function flows(rank: Rank, row: number): Flow[] {
   const { kind, source, target } = rank.flows();
   const { start, dur } = rank.events;
-  const found: FlowOut[] = [];
+  const found: Flow[] = [];
   const look = (direction: "out" | "in", here: Int32Array, there: Int32Array): void => {
     for (let at = here.indexOf(row); at >= 0; at = here.indexOf(row, at + 1)) {
       found.push({

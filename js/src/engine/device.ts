@@ -156,16 +156,6 @@ export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Ar
   return out;
 }
 
-/** Note of the heatmap: the reason that it is empty, or "". */
-export function heatmapNote(parts: readonly Part[], metric: Metric, values: Float64Array): string {
-  if (parts.length === 0) return "no ranks are selected";
-  if (!parts.some((part) => workOf(part) > 0)) {
-    return "no device work is selected: no kernels and no copies";
-  }
-  if (!values.some((value) => value !== 0)) return `nothing is ${metric.replace(/_/g, " ")} here`;
-  return "";
-}
-
 // Sums by kernel.
 
 /** By place in the rank's `kernels`. */

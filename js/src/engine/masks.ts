@@ -4,6 +4,7 @@ import { compileQuery } from "../expressions/evaluate";
 import { readClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import type { Names, Pacer } from "./columns";
+import { Lru } from "./lru";
 import type { Rank } from "./rank";
 import { eventColumns, trackTest } from "./search";
 
@@ -18,7 +19,7 @@ type Mask = Uint8Array | null;
 type Test = (row: number) => boolean;
 
 export class Masks {
-  private readonly known = new Map<number, Map<string, Promise<Mask>>>();
+  private readonly known = new Map<number, Lru<string, Promise<Mask>>>();
 
   constructor(private readonly names: Names) {}
 
@@ -33,19 +34,10 @@ export class Masks {
   of(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = Masks.key(selection);
     if (key === "") return Promise.resolve(null);
-    const known = this.known.get(rank.number) ?? new Map<string, Promise<Mask>>();
+    const known = this.known.get(rank.number) ?? new Lru<string, Promise<Mask>>(KEPT_MASKS);
     this.known.set(rank.number, known);
-    let mask = known.get(key);
-    if (mask === undefined) {
-      mask = this.make(rank, selection, pacer);
-      mask.catch(() => known.delete(key));
-    }
-    known.delete(key);
-    known.set(key, mask);
-    for (const old of known.keys()) {
-      if (known.size <= KEPT_MASKS) break;
-      known.delete(old);
-    }
+    const mask = known.get(key, () => this.make(rank, selection, pacer));
+    mask.catch(() => known.delete(key));
     return mask;
   }
 

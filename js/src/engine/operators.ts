@@ -1,6 +1,6 @@
 /** A rank's operators: nesting, launched kernels, sums by name. */
 
-import { picked, positions } from "./columns";
+import { type Names, picked, positions } from "./columns";
 import {
   around,
   isChosen,
@@ -13,6 +13,11 @@ import {
 
 const CATEGORY = /^(?:cpu_op|operator)$/i;
 const STEP = "ProfilerStep";
+
+/** Whether the host events of a name and category are operators. */
+export function isOperator(names: Names, name: number, category: number): boolean {
+  return CATEGORY.test(names.category(category)) && !names.full(name).startsWith(STEP);
+}
 
 /** A rank's operators. */
 interface Operators extends Sorted {
@@ -36,7 +41,7 @@ export function operatorsOf({ rank: { all } }: Part): Operators {
     const places = new Map<number, number>();
     // Name index of each type, -1 if the type is not an operator.
     const nameOfType = Int32Array.from(rank.header.types, ([name, category]) => {
-      if (!CATEGORY.test(names.category(category)) || names.full(name).startsWith(STEP)) return -1;
+      if (!isOperator(names, name, category)) return -1;
       if (!places.has(name)) places.set(name, places.size);
       return places.get(name)!;
     });

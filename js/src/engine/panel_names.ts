@@ -1,6 +1,7 @@
 /** Frames of panels with one row per name: kernels, durations, operators. */
 
 import type { PanelFrame } from "../protocol/source";
+import { median } from "../expressions/numbers";
 import type { Names } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
 import { type Columns, columnsOf, frameOf, matchedKinds, NO_KERNELS } from "./frames";
@@ -114,12 +115,11 @@ function waitsOf(parts: readonly Part[]): Map<number, number> {
 /** The rank whose mean is farthest from the median rank's, and the ratio of both. */
 function oddRank({ kind, of }: Kernel): { rank: number; ratio: number } | null {
   if (kind === COMMUNICATION || of.length < LEAST_RANKS) return null;
-  const sorted = of.map(({ mean }) => mean).sort((a, b) => a - b);
-  const median = (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
-  if (!(median > 0)) return null;
-  const apart = of.map(({ mean }) => Math.abs(mean - median));
+  const middle = median(of.map(({ mean }) => mean));
+  if (!(middle > 0)) return null;
+  const apart = of.map(({ mean }) => Math.abs(mean - middle));
   const { rank, mean } = of[apart.indexOf(Math.max(...apart))]!;
-  return { rank, ratio: mean / median };
+  return { rank, ratio: mean / middle };
 }
 
 export function operators(parts: readonly Part[], names: Names, top: number): PanelFrame {

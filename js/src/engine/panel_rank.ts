@@ -2,6 +2,7 @@
 
 import type { Collectives } from "./collectives";
 import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
+import { Lru } from "./lru";
 import type { Rank } from "./rank";
 
 /** Max number of results kept per rank, in addition to the results for all events. */
@@ -86,7 +87,7 @@ export class PanelRank {
   readonly kernels: Kernel[] = [];
   /** Its part in matched collectives. */
   readonly matched: ReturnType<Collectives["part"]>;
-  private readonly known = new Map<string, unknown>();
+  private readonly known = new Lru<string, unknown>(KEPT_RESULTS);
   private readonly whole = new Map<string, unknown>();
 
   constructor(
@@ -156,19 +157,6 @@ export class PanelRank {
       if (!this.whole.has(what)) this.whole.set(what, make(part));
       return this.whole.get(what) as T;
     }
-    const key = `${what} ${part.low} ${part.high} ${part.key}`;
-    if (this.known.has(key)) {
-      const found = this.known.get(key) as T;
-      this.known.delete(key);
-      this.known.set(key, found);
-      return found;
-    }
-    const made = make(part);
-    this.known.set(key, made);
-    for (const old of this.known.keys()) {
-      if (this.known.size <= KEPT_RESULTS) break;
-      this.known.delete(old);
-    }
-    return made;
+    return this.known.get(`${what} ${part.low} ${part.high} ${part.key}`, () => make(part));
   }
 }

@@ -1,6 +1,7 @@
 /** Frames of panels with rows per rank: breakdown, overlap, idle, queue, steps. */
 
 import { CAUSES } from "../facts/panels";
+import { sum } from "../expressions/numbers";
 import type { PanelFrame } from "../protocol/source";
 import {
   COMMUNICATION,
@@ -21,7 +22,6 @@ import {
   NO_LAUNCHES,
   numbersOf,
   STILL_QUEUES,
-  sumOf,
   withoutCommunication,
   withoutWork,
 } from "./frames";
@@ -82,7 +82,7 @@ export function idleCauses(parts: readonly Part[]): PanelFrame {
   const [at, without] = working(parts);
   const rows = at.flatMap((part) => {
     const { time, gaps } = idle(part);
-    const whole = sumOf(time);
+    const whole = sum(time);
     return CAUSES.map((cause, k) => ({
       ...{ rank: part.rank.number, cause, time: time[k]!, gaps: gaps[k]! },
       share: whole > 0 ? time[k]! / whole : null,
@@ -111,7 +111,7 @@ export function queues(parts: readonly Part[]): PanelFrame {
     max: ({ max }) => max,
     span_ns: ({ span }) => span,
   });
-  const launched = sumOf(rows.map((row) => row.launched));
+  const launched = sum(rows.map((row) => row.launched));
   // Queues cover all times and are cut at the window's edges.
   const matched = { ...matchedKinds(countsOf(parts.map(ofAllTimes))), launched };
   const moved = rows.some(({ count, span }) => count !== 0 || span !== 0);
@@ -127,7 +127,7 @@ export function kernelTypes(parts: readonly Part[]): PanelFrame {
       if (set > 0) times[set] = times[set]! + time;
     });
   }
-  const whole = sumOf(times);
+  const whole = sum(times);
   const sets = Array.from(times.keys()).filter((set) => times[set]! !== 0);
   sets.sort((a, b) => times[b]! - times[a]! || a - b);
   const columns = columnsOf(sets, {

@@ -3,11 +3,12 @@
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
 import type { PanelFrame, Reply, Requests, SelectionJson } from "../protocol/source";
 import { countBelow, Pacer, picked, positions } from "./columns";
-import { binEdges, deviceOf, deviceTimes, heatmap, heatmapNote, spanOf, workOf } from "./device";
+import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
-import { matchedKinds } from "./frames";
+import { countsOf, heatmapNote, matchedKinds } from "./frames";
 import { gapsOf } from "./idle";
 import type { Job } from "./job";
+import { Lru } from "./lru";
 import { Masks } from "./masks";
 import { operatorSums } from "./operators";
 import { Overview } from "./overview";
@@ -39,7 +40,7 @@ export class Panels {
   private readonly made = new Map<number, Promise<PanelRank | null>>();
   private readonly frames: Record<string, Make>;
   /** Cached frames: a brush does not change the panels that write its dimension. */
-  private readonly known = new Map<string, PanelFrame>();
+  private readonly known = new Lru<string, Promise<PanelFrame>>(KEPT_FRAMES);
 
   constructor(private readonly job: Job) {
     this.masks = new Masks(job.names);
@@ -72,25 +73,15 @@ export class Panels {
       }
       const own = withoutOwn(id, selection);
       const key = JSON.stringify([id, top, own]);
-      let frame = this.known.get(key);
-      if (frame === undefined) {
+      const frame = this.known.get(key, async () => {
         const { parts, missing } = await this.chosen(own, pacer);
-        frame = withMissing(make(parts, top), missing);
-      }
-      this.keep(key, frame);
-      panels[id] = frame;
+        return withMissing(make(parts, top), missing);
+      });
+      frame.catch(() => this.known.delete(key));
+      panels[id] = await frame;
       await pacer.rest();
     }
     return { reply: { panels }, buffer: null };
-  }
-
-  private keep(key: string, frame: PanelFrame): void {
-    this.known.delete(key);
-    this.known.set(key, frame);
-    for (const old of this.known.keys()) {
-      if (this.known.size <= KEPT_FRAMES) break;
-      this.known.delete(old);
-    }
   }
 
   async heatmap({ start, end, metric, bins, ...request }: Requests["heatmap"]): Promise<Reply> {
@@ -109,13 +100,9 @@ export class Panels {
     const chosen = await this.chosen(selection, new Pacer());
     const parts = chosen.parts.map(ofAllTimes);
     const values = heatmap(parts, metric, binEdges(start, end, bins));
-    const counts = [0, 0, 0];
-    for (const part of parts) {
-      deviceTimes(part).counts.forEach((count, kind) => (counts[kind] = counts[kind]! + count));
-    }
     const note = heatmapNote(parts, metric, values);
     const attrs: Record<string, unknown> = {
-      matched: matchedKinds(counts),
+      matched: matchedKinds(countsOf(parts)),
       span_ns: parts.map((part) => {
         const [first, last] = spanOf(part) ?? [0, 0];
         return Math.max(Math.min(last, end) - Math.max(first, start), 0);

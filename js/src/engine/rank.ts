@@ -20,6 +20,7 @@ import {
   type SummaryHeader,
   type TrackHeader,
 } from "./document";
+import { Lru } from "./lru";
 
 /** A table as intervals: events, asyncs or instants. Times are those that users see. */
 export interface Rows {
@@ -449,7 +450,7 @@ const KEPT_BLOCKS = 8;
 
 export class Args {
   private directory: Promise<Directory> | null = null;
-  private readonly texts = new Map<number, Promise<Uint8Array>>();
+  private readonly texts = new Lru<number, Promise<Uint8Array>>(KEPT_BLOCKS);
 
   constructor(
     private readonly header: FullHeader,
@@ -502,15 +503,9 @@ export class Args {
   }
 
   private unpacked(block: number): Promise<Uint8Array> {
-    const found =
-      this.texts.get(block) ?? readBlock(this.blocks, argsBlockOf(this.header.rank, block));
-    this.texts.delete(block);
-    this.texts.set(block, found);
-    for (const old of this.texts.keys()) {
-      if (this.texts.size <= KEPT_BLOCKS) break;
-      this.texts.delete(old);
-    }
-    return found;
+    return this.texts.get(block, () =>
+      readBlock(this.blocks, argsBlockOf(this.header.rank, block)),
+    );
   }
 
   private async readDirectory(): Promise<Directory> {

@@ -13,6 +13,7 @@ import type {
 } from "../protocol/source";
 import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
 import type { Job } from "./job";
+import { Lru } from "./lru";
 import { Overview } from "./overview";
 import type { Rank } from "./rank";
 
@@ -119,20 +120,13 @@ export interface Place {
 }
 
 export class Search {
-  private readonly kept = new Map<string, Promise<Hits>>();
+  private readonly kept = new Lru<string, Promise<Hits>>(KEPT_TEXTS);
 
   constructor(private readonly job: Job) {}
 
   /** Matches of a text; the results of the last few texts are cached. */
   hits(text: string): Promise<Hits> {
-    const found = this.kept.get(text) ?? this.match(text);
-    this.kept.delete(text);
-    this.kept.set(text, found);
-    for (const old of this.kept.keys()) {
-      if (this.kept.size <= KEPT_TEXTS) break;
-      this.kept.delete(old);
-    }
-    return found;
+    return this.kept.get(text, () => this.match(text));
   }
 
   private async match(text: string): Promise<Hits> {

@@ -1,9 +1,10 @@
 /** Time of the devices in any window: unions over all streams of a rank. */
 
+import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
 import { Counter } from "./cells";
 import { packed, picked } from "./columns";
-import { COMMUNICATION, COMPUTE, MEMORY, WORK } from "./device";
+import { binEdges, COMMUNICATION, COMPUTE, MEMORY, WORK } from "./device";
 import { type AnyRank, Overview } from "./overview";
 import { BUSY } from "./panel_rank";
 import type { Rank } from "./rank";
@@ -161,15 +162,13 @@ export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: numb
     throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
   }
   const [start, end] = scene.range;
-  const step = Math.floor((end - start) / bins);
-  const rest = (end - start) % bins;
-  const edge = (k: number): number => start + step * k + Math.floor((rest * k) / bins);
+  const edges = binEdges(start, end, bins);
   const onDevices = devices.some(({ any }) => any);
   const names = onDevices ? (["compute", "exposed", "memory"] as const) : (["cpu"] as const);
   const columns: Record<string, Float32Array> = {};
   for (const name of names) columns[name] = new Float32Array(bins);
   for (let bin = 0; bin < bins; bin += 1) {
-    const [low, high] = [edge(bin), edge(bin + 1)];
+    const [low, high] = [edges[bin]!, edges[bin + 1]!];
     const weight = (high - low) * devices.length;
     if (weight === 0) continue;
     const totals: Record<string, number> = {};
@@ -182,8 +181,4 @@ export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: numb
     for (const name of names) columns[name]![bin] = totals[name]! / weight;
   }
   return packed({ start, end, bins }, columns);
-}
-
-function sum(values: readonly number[]): number {
-  return values.reduce((total, value) => total + value, 0);
 }

@@ -1,16 +1,9 @@
 /** Duration of each step and its phases per rank, compared with the other ranks. */
 
+import { median, sum } from "../expressions/numbers";
 import type { PanelFrame } from "../protocol/source";
 import type { PhasesHeader } from "./document";
-import {
-  columnsOf,
-  countsOf,
-  frameOf,
-  matchedKinds,
-  numbersOf,
-  sumOf,
-  withoutSteps,
-} from "./frames";
+import { columnsOf, countsOf, frameOf, matchedKinds, numbersOf, withoutSteps } from "./frames";
 import { isChosen, type PanelRank, type Part } from "./panel_rank";
 
 /** Phases below this share of all steps are omitted. */
@@ -34,10 +27,10 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
   const ofPhase = (phase: number, name: string): Spent[] =>
     parts.flatMap((part) => spent(part, phase, name));
   const whole = ofPhase(0, "step").map((one) => ({ ...one, dur: one.end - one.start }));
-  const least = sumOf(whole.map(({ dur }) => dur)) * LEAST_PCT;
+  const least = sum(whole.map(({ dur }) => dur)) * LEAST_PCT;
   const lasting = phases.labels
     .map((label, at) => ofPhase(at + 1, label))
-    .filter((one) => whole.length > 0 && sumOf(one.map(({ dur }) => dur)) * 100 >= least);
+    .filter((one) => whole.length > 0 && sum(one.map(({ dur }) => dur)) * 100 >= least);
   const groups = [whole, ...lasting];
   const columns = columnsOf(groups.flat(), {
     phase: ({ phase }) => phase,
@@ -52,7 +45,7 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
   const unselected = without.map(({ rank }) => new Set(stepRows(rank, 0).map(([, step]) => step)));
   const matched = { steps: whole.length, ...matchedKinds(countsOf(parts)) };
   const notes = [
-    withoutSteps(numbersOf(parts), numbersOf(without), sumOf(unselected.map(({ size }) => size))),
+    withoutSteps(numbersOf(parts), numbersOf(without), sum(unselected.map(({ size }) => size))),
     whole.every((one) => one.whole) ? "" : CUT,
   ];
   return frameOf(columns, { matched }, notes.filter(Boolean).join("; "));
@@ -101,11 +94,9 @@ function deviations(rows: readonly Spent[]): (number | null)[] {
     if (known === undefined) byStep.set(step, [dur]);
     else known.push(dur);
   }
-  for (const durs of byStep.values()) durs.sort((a, b) => a - b);
+  const middles = new Map(Array.from(byStep, ([step, durs]) => [step, median(durs)]));
   return rows.map(({ step, dur, whole }) => {
-    const durs = byStep.get(step);
-    if (!whole || durs === undefined) return null;
-    const middle = (durs[(durs.length - 1) >> 1]! + durs[durs.length >> 1]!) / 2;
-    return middle === 0 ? null : (dur - middle) / middle;
+    const middle = middles.get(step);
+    return !whole || middle === undefined || middle === 0 ? null : (dur - middle) / middle;
   });
 }

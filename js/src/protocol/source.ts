@@ -10,7 +10,7 @@ export type Kind = keyof typeof kinds;
 /** Half-open window of time. */
 export type Span = readonly [start: number, end: number];
 
-export type TableName = "events" | "asyncs" | "instants";
+export type TableName = Brief["table"];
 
 export interface Problem {
   kind: string;

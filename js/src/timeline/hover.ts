@@ -191,7 +191,7 @@ export class Hover {
     const { exact } = this;
     const count = exact?.count ?? cell.count;
     const share = exact === null ? cell.busy : exact.busy / Math.max(cell.end - cell.start, 1);
-    const more = exact === null && cell.count === 65535 ? " or more" : "";
+    const more = typeof exact?.count !== "number" && cell.count === 65535 ? " or more" : "";
     const place = this.ctx.lanes.at(lane);
     const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
     const lines: Child[][] = [[h("b", {}, head)]];

@@ -337,18 +337,6 @@ export function niceTicks(end: number, most = 3, start = 0): number[] {
   return found;
 }
 
-/** The middle value; NaN of none. */
-export function median(values: readonly number[]): number {
-  const sorted = values.filter(Number.isFinite).sort((a, b) => a - b);
-  if (sorted.length === 0) return NaN;
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-}
-
-export function sum(values: readonly number[]): number {
-  return values.reduce((all, value) => all + value, 0);
-}
-
 /** A piece of a sentence: plain, strong, or a key. */
 export type Piece = string | { strong: string } | { key: string };
 export type Words = Piece[];

@@ -258,8 +258,10 @@ export class DetailsPanel {
     const rows = shown.map((flow): Fact => {
       const first = !seen.has(flow.direction);
       seen.add(flow.direction);
-      const value: Child[] = [eventLink(flow.brief, this.actions.go)];
-      if (flow.delay !== null) value.push(h("span", { class: "hta-note" }, delayWords(flow)));
+      const value: Child[] = [
+        eventLink(flow.brief, this.actions.go),
+        h("span", { class: "hta-note" }, delayWords(flow)),
+      ];
       if (first) value.push(kbd(flow.direction === "in" ? "[" : "]"));
       return { name: flowLabel(flow), value, look: "line" };
     });
@@ -355,10 +357,9 @@ function kindWords(kind: Kind, category: string | null): string {
   return category === null || category === "" ? kindName(kind) : `${kindName(kind)} · ${category}`;
 }
 
-function delayWords(flow: Flow): string {
-  const delay = flow.delay ?? 0;
+function delayWords({ delay, direction }: Flow): string {
   if (delay < 0) return `overlaps by ${formatDuration(-delay)}`;
-  return `${formatDuration(delay)} ${flow.direction === "in" ? "before start" : "after"}`;
+  return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
 }
 
 /** Name of a step: BytePS counts its own, from 0 in each file. */

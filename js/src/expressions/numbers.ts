@@ -1,0 +1,13 @@
+/** Figures of several numbers. */
+
+/** The middle value, the mean of two middle ones; NaN of none. */
+export function median(values: Iterable<number>): number {
+  const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+}
+
+export function sum(values: Iterable<number>): number {
+  let all = 0;
+  for (const value of values) all += value;
+  return all;
+}
