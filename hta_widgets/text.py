@@ -34,7 +34,7 @@ def _known(number: Number) -> bool:
     return number is not None and math.isfinite(number)
 
 
-def _fixed(number: float, decimals: int) -> str:
+def fixed(number: float, decimals: int) -> str:
     """Round half up, as a browser does."""
     step = Decimal(1).scaleb(-decimals)
     return str(Decimal(number).quantize(step, rounding=ROUND_HALF_UP))
@@ -48,10 +48,10 @@ def _group(digits: str) -> str:
 
 def _significant(number: float, digits: int) -> str:
     whole = max(1, math.floor(math.log10(number) + 1e-12) + 1)
-    text = _fixed(number, max(0, digits - whole))
+    text = fixed(number, max(0, digits - whole))
     if len(text.replace(".", "")) > digits and "." in text:
         # Rounding may add a digit: 9.996 is 10.0, not 10.00.
-        return _fixed(number, max(0, digits - whole - 1))
+        return fixed(number, max(0, digits - whole - 1))
     return text
 
 
@@ -82,7 +82,7 @@ def axis_time(ns: float, step: float) -> str:
     """Label of an axis tick: the unit and the decimals that the step between ticks needs."""
     unit, scale = _TIME_UNITS[0 if step >= 1e9 else 1 if step >= 1e5 else 2]
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
-    text = _fixed(abs(ns) / scale, decimals)
+    text = fixed(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""
     return f"{sign}{_group(text)}{THIN}{unit}"
 
@@ -97,7 +97,7 @@ def share(part: Number) -> str:
         return f"<1{THIN}%"
     if 0.995 <= part < 1:
         return f">99{THIN}%"
-    return f"{_fixed(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
+    return f"{fixed(part * 100, 0 if part >= 0.0995 else 1)}{THIN}%"
 
 
 def share_delta(part: Number) -> str:
@@ -105,7 +105,7 @@ def share_delta(part: Number) -> str:
     if part is None or not _known(part):
         return UNKNOWN
     absolute = abs(part)
-    text = _fixed(absolute * 100, 0 if absolute >= 0.0995 else 1)
+    text = fixed(absolute * 100, 0 if absolute >= 0.0995 else 1)
     if float(text) == 0:
         return f"±0{THIN}%"
     return f"{'+' if part > 0 else MINUS}{_group(text)}{THIN}%"
@@ -115,7 +115,7 @@ def count(number: Number) -> str:
     """``215 456``."""
     if number is None or not _known(number):
         return UNKNOWN
-    return (MINUS if number < 0 else "") + _group(_fixed(abs(float(number)), 0))
+    return (MINUS if number < 0 else "") + _group(fixed(abs(float(number)), 0))
 
 
 def size(number: Number) -> str:
@@ -164,7 +164,7 @@ def value(number: Number, unit: str = "") -> str:
         return UNKNOWN
     absolute = abs(float(number))
     if absolute == int(absolute) or absolute >= 1000:
-        text = _group(_fixed(absolute, 0))
+        text = _group(fixed(absolute, 0))
     else:
         text = f"{absolute:.4g}"
     return f"{MINUS if number < 0 else ''}{text}{THIN + unit if unit else ''}"

@@ -18,7 +18,7 @@ import pandas as pd
 
 from hta_widgets.charts.data import Draw, ramp, require, require_panel
 from hta_widgets.charts.figure import blank, mixed, sentences, unmatched
-from hta_widgets.charts.language import Scope, codes, column, evaluate, fill, is_rows
+from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
 from hta_widgets.charts.rows import (
     Bars,
     Column,
@@ -73,11 +73,8 @@ def draw(
         return blank(frame, plain, colors, width, note=said or each["text"])
     data: dict[str, Any] = {"row": scope["row"]}
     marks, parts = _stack(look, scope, data, colors)
-    marks += [
-        _mark(mark, scope, data, colors)
-        for mark in look.get("marks", [])
-        if is_sheet() or _holds(mark, scope)
-    ]
+    marks += [_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
+    scope["finding"] = sentences(*_sentences(look["finding"], scope))
     scale, rows = look["scale"], look["rows"]
     columns = [
         Column(each.get("head", ""), _texts(each["text"], scope), each.get("from", 0))
@@ -142,7 +139,7 @@ def _scope(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
             scope[name] = evaluate(code, scope)
         if "sort" in before:
             keys = [evaluate(code, scope) for code in before["sort"]]
-            order = np.lexsort([codes_of(key) for key in reversed(keys)])
+            order = np.lexsort([CELLS["order"](key) for key in reversed(keys)])
         else:
             order = np.arange(len(frame))
         if "keep" in before:
@@ -160,9 +157,10 @@ def _scope(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
     return scope, frame
 
 
-def codes_of(values: Any) -> Any:
-    """Return the place of each value among all in order."""
-    return np.unique(values, return_inverse=True)[1]
+def idle_words(cause: str) -> str:
+    """Return what people read of a cause: ``host: data loading``."""
+    label: str = facts("causes").get(cause, {}).get("label", cause.replace("_", " "))
+    return label
 
 
 def _holds(each: Any, scope: Scope) -> bool:
@@ -215,17 +213,20 @@ def _bars(ink: str, left: str | float, right: str, name: str, colors: Theme) -> 
     )
 
 
-def _labels(stack: Mapping[str, Any]) -> dict[str, str]:
-    return {name: each["label"] for name, each in facts(stack["labels"]).items()}
-
-
 def _parts(look: Definition, colors: Theme) -> list[tuple[Any, Bars]]:
     """Return the bars of a stack, each with its part or category."""
     stack = look.get("stack", {})
     if "by" in stack:
+        inks = {name: name for name in facts(stack["labels"])} | stack.get("also", {})
         return [
-            (name, replace(_bars(name, "left", "right", said, colors), only=(stack["by"], name)))
-            for name, said in _labels(stack).items()
+            (
+                name,
+                replace(
+                    _bars(ink, "left", "right", idle_words(name), colors),
+                    only=(stack["by"], name),
+                ),
+            )
+            for name, ink in inks.items()
         ]
     return [
         (part, _bars(part["ink"], f"left_{at}", f"right_{at}", part["name"], colors))
@@ -242,11 +243,11 @@ def _stack(
         return [], []
     rows = len(scope["names"])
     if "by" in stack:
-        size = np.maximum(evaluate(stack["value"], scope), 0)
+        size = np.maximum(np.nan_to_num(evaluate(stack["value"], scope)), 0)
         right = pd.Series(size).groupby(scope["row"]).cumsum().to_numpy(float)
         data["left"] = np.where(size > 0, right - size, np.nan)
         data["right"] = np.where(size > 0, right, np.nan)
-        data["part"] = [_labels(stack).get(each, each) for each in scope[stack["by"]]]
+        data["part"] = [idle_words(each) for each in scope[stack["by"]]]
         data["part_text"] = _texts(stack["text"], scope)
         shares = scope[stack["share"]]
         data["inside"] = [share(each) if each > 0 else "" for each in shares]
@@ -255,7 +256,7 @@ def _stack(
             if of > 0:
                 said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
             if of > 0 or is_sheet():
-                writes = "on" in definition("inks")[name]
+                writes = "on" in definition("inks")[stack.get("also", {}).get(name, name)]
                 kept.append(replace(bars, text="inside" if writes else ""))
         lines = [("@{part}", "@{part_text}")]
     else:
@@ -264,7 +265,7 @@ def _stack(
         for at, (part, bars) in enumerate(_parts(look, colors)):
             ns = np.nan_to_num(np.broadcast_to(evaluate(part["ns"], scope), rows).astype(float))
             of = ns if whole is None else np.divide(ns, whole, out=np.zeros(rows), where=whole > 0)
-            # Outlines of nothing would be seen.
+            # A zero-width bar would still draw its outline.
             shown = (of > 0) | (bars.line is None)
             data[f"left_{at}"] = np.where(shown, left, np.nan)
             data[f"right_{at}"] = np.where(shown, left + of, np.nan)

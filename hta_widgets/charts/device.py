@@ -38,7 +38,6 @@ from hta_widgets.charts.rows import (
     time_ticks,
 )
 from hta_widgets.charts.theme import Theme, theme_of
-from hta_widgets.facts import facts
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.trace.names import short_name
 
@@ -176,12 +175,6 @@ def device_idle_breakdown(
     >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
     """
     return draw("idle", frame, width=width, theme=theme, title=title)
-
-
-def idle_words(category: str) -> str:
-    """Return what people read of a category: ``host: data loading``."""
-    label: str = facts("causes").get(category, {}).get("label", category.replace("_", " "))
-    return label
 
 
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")

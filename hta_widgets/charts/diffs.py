@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.charts.data import draws, draws_only, require, require_diff, told_apart
-from hta_widgets.charts.device import idle_words
+from hta_widgets.charts.defined import idle_words
 from hta_widgets.charts.figure import blank, sentences, unmatched
 from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks, rows_chart
 from hta_widgets.charts.theme import Theme, theme_of

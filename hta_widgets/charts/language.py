@@ -7,6 +7,7 @@ item of the frame, or for each row of the chart. ``js/src/charts/language.ts`` d
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -30,7 +31,8 @@ def queue_length(mean: float) -> str:
         return text.value(None)
     if 0 < mean < 0.01:
         return "<0.01"
-    return text.value(round(mean)) if mean >= 10 else text.value(float(f"{mean:.2g}"))
+    digits = max(0, 1 - math.floor(math.log10(mean))) if mean > 0 else 0
+    return text.value(float(text.fixed(mean, digits)))
 
 
 #: Formats of holes; any other word is a noun, as in ``{steps:step}``.
@@ -43,8 +45,8 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "value": text.value,
     "size": text.size,
     "length": queue_length,
-    "tenths": lambda number: f"{number:.1f}",
-    "hundredths": lambda number: f"{number:.2f}",
+    "tenths": lambda number: text.fixed(number, 1),
+    "hundredths": lambda number: text.fixed(number, 2),
 }
 _HOLE = re.compile(r"\{((?:'[^']*'|[^{}'])*)\}")
 _FORMAT = re.compile(r"^(.*?)(?::([\w ]+))?$", re.DOTALL)
@@ -71,7 +73,7 @@ def column(values: pd.Series) -> np.ndarray:
 def codes(columns: list[Any]) -> np.ndarray:
     """Return the number of each item's combination of values, in the order they first occur."""
     frame = pd.DataFrame(dict(enumerate(columns)))
-    return frame.groupby(list(frame), sort=False).ngroup().to_numpy()
+    return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
 
 def _known(value: Any) -> Any:
@@ -125,7 +127,6 @@ CELLS: dict[str, Callable[..., Any]] = {
     "listed": lambda texts, between=", ": between.join(each for each in texts if each),
     "part": _each(_part),
     "split": _each(lambda value, separator: value.split(separator) if value else []),
-    "replace": _each(lambda value, old, new: value.replace(old, new)),
     "kinds_of": _each(_kinds),
     "numbers": _each(lambda values: [int(each) for each in values]),
     "size_range": lambda low, high: np.array(
@@ -180,7 +181,7 @@ _SIGNS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: np.divide, ast.Mod: operator.mod,
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
-    ast.In: np.isin, ast.NotIn: lambda a, b: ~np.isin(a, b),
+    ast.In: np.isin,
 }  # fmt: skip
 
 
@@ -223,7 +224,10 @@ def _run(node: ast.expr, scope: Mapping[str, Any]) -> Any:
                 return _of_groups(name, given, named)
     raise TraceError(
         f"{ast.unparse(node)} is not known in a chart's definition",
-        remedy="Name columns of the frame, earlier names, or functions of charts/language.py.",
+        remedy=(
+            f"Name a value ({', '.join(scope)}) or a function"
+            f" ({', '.join(dict.fromkeys([*CELLS, *COLUMNS, 'text']))})."
+        ),
     )
 
 

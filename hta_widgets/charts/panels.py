@@ -43,8 +43,9 @@ def panel_figure(
     A sheet has marks and no layout: the page places its words and sets its scale
     (``js/src/charts``). For a chart that stands alone take the function of its analysis.
     """
-    if panel not in (*CHART_PANELS, *OF_FORMATS):
-        raise ValueError(f"no chart {panel!r}: there are {', '.join(CHART_PANELS)}")
+    known = (*CHART_PANELS, *OF_FORMATS)
+    if panel not in known:
+        raise ValueError(f"no chart {panel!r}: there are {', '.join(known)}")
     with laid_out_by_the_page():
         if panel == "heatmap":
             figure = rank_time_heatmap(_heatmap() if frame is None else frame, theme=theme)

@@ -788,7 +788,7 @@ def stacked(
     left = np.zeros(len(data))
     for name, words, values in parts:
         size = np.nan_to_num(np.asarray(values, dtype=float))
-        # Outlines of nothing would be seen.
+        # A zero-width bar would still draw its outline.
         data[f"left_{name}"] = np.where(size > 0, left, np.nan)
         data[f"right_{name}"] = np.where(size > 0, left + size, np.nan)
         left = left + size

@@ -475,9 +475,9 @@ def byteps_arrivals() -> pd.DataFrame:
 
 def byteps_pull_blame() -> pd.DataFrame:
     return table(
-        "worker blame slack_ns pulls pull_ns",
-        (0, 0.0, 9_000, 3, 10_000),
-        (1, 1.0, 0, 3, 1_000),
+        "worker blame slack_ns pulls pull_ns straggler",
+        (0, 0.0, 9_000, 3, 10_000, False),
+        (1, 1.0, 0, 3, 1_000, True),
     )
 
 

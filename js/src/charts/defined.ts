@@ -215,8 +215,12 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   }
   const { rows, scale } = look;
   const one = (code: Code): number => number(evaluate(code, scope) as Cell);
-  const texts = (template: string): readonly string[] =>
-    rowsOf(fill(template, scope), names.length) as readonly string[];
+  const filled = new Map<string, readonly string[]>();
+  const texts = (template: string): readonly string[] => {
+    const known = filled.get(template) ?? (rowsOf(fill(template, scope), names.length) as string[]);
+    filled.set(template, known);
+    return known;
+  };
   const rowsWhere = (code: string): Set<number> =>
     new Set(rowsOf(evaluate(code, scope), names.length).flatMap((is, at) => (is ? [at] : [])));
   const line = (each: Line | (When & { of: Line })): Line => ("of" in each ? each.of : each);
@@ -224,12 +228,14 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     shown(all, scope).map((each) =>
       String(fill(typeof each === "string" ? each : each.text, scope)),
     );
+  const finding = sentences(...said(look.finding));
+  scope.set("finding", finding);
   const keys = rows.keys.map((code) => rowsOf(evaluate(code, scope), names.length));
   const ranks = rows.rank === undefined ? null : numbersOf(evaluate(rows.rank, scope));
   return {
     title: String(fill(look.title, scope)),
     subtitle: sentences(...said(look.subtitle), unmatched(frame, look.unmatched)),
-    finding: sentences(...said(look.finding)),
+    finding,
     names,
     keys: names.map((_, row) => keys.flatMap((column) => column[row] as Key | Key[])),
     ...(ranks === null ? {} : markedRows(frame, ranks)),
@@ -370,7 +376,7 @@ function stacked(
     const size =
       whole === null ? ns : ns.map((each, row) => (whole[row]! > 0 ? each / whole[row]! : 0));
     const right = left.map((each, row) => each + size[row]!);
-    // Outlines of nothing would be seen.
+    // A zero-width bar would still draw its outline.
     const seen = (edges: number[]): number[] =>
       ink.line === undefined ? edges : edges.map((each, row) => (size[row]! > 0 ? each : NaN));
     data[`left_${at}`] = seen(left);
@@ -425,7 +431,7 @@ function stackedBy(
   size.forEach((each, at) => {
     const from = ends[row[at]!]!;
     const to = (ends[row[at]!] = from + each);
-    // Outlines of nothing would be seen.
+    // A zero-width bar would still draw its outline.
     left.push(each > 0 ? from : NaN);
     right.push(each > 0 ? to : NaN);
     const on = INKS[by[at]!]?.on;
@@ -518,9 +524,13 @@ function selecting(
   ];
   const rank = ranks === undefined ? null : numbersOf(evaluate(ranks, scope));
   const { tip } = mark;
+  const filled = new Map<string, readonly Cell[]>();
   const tipOf = (item: number): Tip => {
-    const text = (template: string): string =>
-      String(rowsOf(fill(template, scope), items.length)[item]);
+    const text = (template: string): string => {
+      const known = filled.get(template) ?? rowsOf(fill(template, scope), items.length);
+      filled.set(template, known);
+      return String(known[item]);
+    };
     return {
       heading: text(tip.heading),
       lines: shown(tip.lines, scope).map((each) => {

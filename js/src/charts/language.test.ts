@@ -23,6 +23,8 @@ test.each(CASES.map((one) => [one.code ?? one.text!, one] as const))("%s", (_, o
   expect(plain(found)).toEqual(plain(one.is));
 });
 
-test("what is not known is named", () => {
-  expect(() => evaluate("lenght + 1", new Map())).toThrow("lenght");
+test("what is not known is named with what is", () => {
+  const scope: Scope = new Map([["length", 1]]);
+  expect(() => evaluate("lenght + 1", scope)).toThrow("lenght: there are length");
+  expect(() => evaluate("men(length)", scope)).toThrow(/men: there are .*median/);
 });

@@ -39,7 +39,8 @@ export const numbersOf = (value: Value, rows = 1): number[] => rowsOf(value, row
 function queueLength(mean: number): string {
   if (!Number.isFinite(mean)) return formatValue(NaN);
   if (mean > 0 && mean < 0.01) return "<0.01";
-  return formatValue(mean >= 10 ? Math.round(mean) : Number(mean.toPrecision(2)));
+  const digits = mean > 0 ? Math.max(0, 1 - Math.floor(Math.log10(mean))) : 0;
+  return formatValue(Number(mean.toFixed(digits)));
 }
 
 const FORMATS: Readonly<Record<string, (value: number) => string>> = {
@@ -106,7 +107,6 @@ const CELLS: Readonly<Record<string, Work>> = {
   min: signed(Math.min),
   part: (text, separator, place) => String(text).split(String(separator))[number(place)] ?? "",
   split: (text, separator) => (text === "" ? [] : String(text).split(String(separator))),
-  replace: (text, old, now) => String(text).replaceAll(String(old), String(now)),
   kinds_of: (label) => kindWords(String(label)),
   numbers: (list) => (list as readonly Cell[]).map(Number),
 };
@@ -211,6 +211,10 @@ function lift(work: Work, values: readonly Value[]): Value {
   return a!.map((_, at) => work(...all.map((column) => column[at]!)));
 }
 
+function unknown(what: string, name: string, known: Iterable<string>): Error {
+  return new Error(`no ${what} is named ${name}: there are ${[...known].join(", ")}`);
+}
+
 const parsed = new Map<string, Expression>();
 
 /** The value of an expression. */
@@ -227,7 +231,7 @@ function run(node: Expression, scope: Scope): Value {
       return node.value as Cell;
     case "name": {
       const value = scope.get(node.name);
-      if (value === undefined) throw new Error(`no column and no value is named ${node.name}`);
+      if (value === undefined) throw unknown("value", node.name, scope.keys());
       return value;
     }
     case "not":
@@ -241,9 +245,8 @@ function run(node: Expression, scope: Scope): Value {
     case "compare": {
       const [[sign, of]] = node.rest as [readonly [string, Expression]];
       const [left, right] = [run(node.first, scope), run(of, scope)];
-      if (sign !== "in" && sign !== "not in") return lift(SIGNS[sign]!, [left, right]);
-      const set = right as ReadonlySet<Cell>;
-      return lift((cell) => set.has(cell) === (sign === "in"), [left]);
+      if (sign !== "in") return lift(SIGNS[sign]!, [left, right]);
+      return lift((cell) => (right as ReadonlySet<Cell>).has(cell), [left]);
     }
     case "arithmetic":
       return lift(SIGNS[node.sign]!, [run(node.left, scope), run(node.right, scope)]);
@@ -281,7 +284,9 @@ function call(node: Extract<Expression, { type: "function" }>, scope: Scope): Va
     return ofGroups(name, given, Object.fromEntries(named));
   }
   const cells = CELLS[name];
-  if (cells === undefined) throw new Error(`no function is named ${name}`);
+  if (cells === undefined) {
+    throw unknown("function", name, Object.keys({ ...CELLS, ...WHOLE, ...COLUMNS }));
+  }
   return lift(cells, given);
 }
 

@@ -55,7 +55,7 @@ export function stack(count: number, parts: readonly StackPart[]): Stack {
   for (const { ink, values } of parts) {
     const size = values.map((value) => (Number.isFinite(value) ? value : 0));
     const right = left.map((at, row) => at + size[row]!);
-    // Outlines of nothing would be seen.
+    // A zero-width bar would still draw its outline.
     const shown = (edges: readonly number[]): number[] =>
       edges.map((at, row) => (size[row]! > 0 ? at : NaN));
     known[`left_${ink}`] = shown(left);

@@ -59,7 +59,7 @@ export function applyTheme(root: HTMLElement, name: ThemeName): void {
   root.style.setProperty("color-scheme", name);
   root.style.setProperty("--hta-font", FONT_FAMILY);
   root.style.setProperty("--hta-mono", tokens.mono);
-  for (const [key, value] of Object.entries(theme)) {
+  for (const [key, value] of Object.entries(tokens[name])) {
     if (typeof value === "string") root.style.setProperty(`--hta-${dashed(key)}`, value);
   }
   for (const [kind, colour] of Object.entries(theme.kind)) {

@@ -244,6 +244,8 @@ def test_idle_time_stacks_by_stream():
     figure = charts.idle_time_breakdown(frames.idle())
     data = data_of(figure, "rank", "stream", "idle_category", "idle_ns")
     assert data["idle_ns"].tolist() == frames.idle()["idle_ns"].tolist()
+    drawn = {getattr(bar.view.filter, "group", None) for bar in bars_of(figure)} - {None}
+    assert drawn == set(frames.idle()["idle_category"])
     assert data["left"].tolist() == [0, 700, 900] * 2
     assert data["right"].tolist() == [700, 900, 1000] * 2
     assert data["row"].tolist() == [0, 0, 0, 1, 1, 1]
