@@ -420,7 +420,7 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
     most = max(on_host, key=on_host.__getitem__, default="")
     if cause == "host_wait" and 2 * on_host[most] >= spent:
         cause, spent = most, on_host[most]
-    meaning = facts("causes").get(cause, {}).get("meaning", _HOST_WAIT)
+    meaning = _HOST_WAIT if cause == "host_wait" else facts("causes")[cause]["meaning"]
     text += f"; for {share(spent / times.idle_ns)} of that, {meaning}"
     gaps = analysis.device_idle_gaps(traces, top=1)
     selection = Selection(ranks=tuple(times.ranks))

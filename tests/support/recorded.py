@@ -15,7 +15,7 @@ JOBS = ("cpu_stacks.json.gz", "gloo", "gpu")
 
 
 def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list:
-    """Return parameters: paths of our own traces, and of `shared`, if that folder is there.
+    """Return parameters: paths of our own traces, and of `shared`, skipped where it is missing.
 
     With `files` our own folders count as their files, each of one rank.
     """
@@ -23,6 +23,5 @@ def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list
     if files:
         own = [path for job in own for path in (sorted(job.iterdir()) if job.is_dir() else [job])]
     found = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
-    if SHARED.is_dir():
-        found += [pytest.param(SHARED / name, id=name) for name in shared]
-    return found
+    missing = pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} is not there")
+    return found + [pytest.param(SHARED / name, id=name, marks=missing) for name in shared]

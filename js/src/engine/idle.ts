@@ -11,8 +11,13 @@ import { Sweep } from "./sweep";
  * The first entries are a thread's activities before it launches; the earlier entry has priority.
  */
 const ACTIVITIES = 4;
-const NOTHING = ACTIVITIES;
-const [CALL, LATENCY, KERNEL, STREAM, BLOCKED, UNKNOWN] = [5, 6, 7, 8, 9, 10];
+const NOTHING = CAUSES.indexOf("host_nothing");
+const CALL = CAUSES.indexOf("launch_call");
+const LATENCY = CAUSES.indexOf("launch_latency");
+const KERNEL = CAUSES.indexOf("kernel_wait");
+const STREAM = CAUSES.indexOf("stream_wait");
+const BLOCKED = CAUSES.indexOf("blocked");
+const UNKNOWN = CAUSES.indexOf("unknown");
 
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;

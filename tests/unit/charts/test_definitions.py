@@ -17,7 +17,6 @@ VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
 NAMES = sorted(path.stem for path in defined.FOLDER.glob("*.json") if path.stem != "inks")
 GIVEN = {"nan", "late_ranks", "fact_ranks"}
-SPOKEN = {"subtitle", "finding", "text", "name", "heading", "lines"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.get("code", case.get("text")) for case in CASES])
