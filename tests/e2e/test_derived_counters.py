@@ -18,7 +18,8 @@ def test_queues_and_copies_are_tracks(notebook, kernel, page, screenshot):
     labels = kernel.value(
         "[t['label'] for t in tl.engine.scene()['ranks'][0]['tracks'] if t['role'] == 'counter']"
     )
-    assert [label for label in labels if label.startswith("Queue")] == [
-        f"Queue Length[{stream}]" for stream in (7, 20, 24, 28)
+    assert labels == [
+        *(f"GPU 0 memory (bytes) {what}" for what in ("allocated", "reserved")),
+        *(f"Queue Length[{stream}]" for stream in (7, 20, 24, 28)),
+        *("Memcpy DtoH", "Memcpy HtoD", "Memset"),
     ]
-    assert labels[6:] == ["Memcpy DtoH", "Memcpy HtoD", "Memset"]

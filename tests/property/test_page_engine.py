@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from functools import partial
 from pathlib import Path
 
@@ -48,7 +49,10 @@ class Pair:
         if refusal is not None:
             assert error, (op, request)
             # msgspec words what the request's type refuses; the kernel names the request.
-            if not refusal.startswith(f"the request {op} is not understood: "):
+            named = re.fullmatch(rf"the request {op} is not understood: .* `\$\.(\w+).*", refusal)
+            if named is not None:
+                assert named[1] in error, (request, refusal, error)
+            else:
                 assert refusal in (error, f"the request {op} has no answer: {error}"), request
             return None
         assert error is None, (op, request)
