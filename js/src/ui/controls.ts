@@ -3,6 +3,7 @@
 import type { Brief, Chosen, Kind, PanelFrame } from "../protocol/source";
 import { type Child, h, svg } from "./dom";
 import type { Words } from "./text";
+import { applyTheme } from "./theme";
 
 /** The name that a key has on this keyboard: Macs say ⌘ where others say Ctrl. */
 function keyName(key: string): string {
@@ -265,12 +266,14 @@ export function failure(title: string, error: Error, retry: () => void): HTMLEle
 
 /** The widget's place where the widget cannot be: what failed, and why. */
 export function brokenPanel(title: string, error: Error): HTMLElement {
-  return h(
+  const panel = h(
     "div",
     { class: "hta-broken", role: "alert" },
     h("b", {}, title),
     h("div", { class: "hta-broken-text" }, error.message),
   );
+  applyTheme(panel, "light");
+  return panel;
 }
 
 /** What a panel shows inside its frame. */
