@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.trace.query import read_clauses
 from hta_widgets.trace.selection import Selection
@@ -50,18 +51,14 @@ class Panel:
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
 
 
-_SHARED = (
-    Panel("breakdown", "temporal_breakdown", ("ranks",), is_chart=True),
-    Panel("overlap", "comm_comp_overlap", ("ranks",), is_chart=True),
-    Panel("idle", "device_idle_breakdown", ("ranks",), is_chart=True),
-    Panel("queue", "queue_length_summary", ("ranks",), is_chart=True),
-    Panel("kernel_types", "kernel_type_breakdown", ("kinds",), is_chart=True),
-    Panel("kernel_durations", "kernel_duration_by_rank", ("names", "ranks"), is_chart=True),
-    Panel("kernels", "kernel_breakdown", ("names",)),
-    Panel("operators", "operators", ("names", "kinds")),
-    Panel("steps", "step_times", ("window", "ranks", "names", "kinds"), is_chart=True),
-    Panel("heatmap", "rank_time_heatmap", ("window", "ranks"), is_chart=True),
-)
+def known_panel(name: str, **more: Any) -> Panel:
+    """Return a panel of the catalogue `facts/panels.json`; `more` are further fields."""
+    one = facts("panels")[name]
+    is_chart = one["look"] in {"chart", "heatmap"}
+    return Panel(name, one.get("analysis", ""), tuple(one["own"]), is_chart=is_chart, **more)
+
+
+_SHARED = tuple(map(known_panel, _OFFERED[1:]))
 
 
 def own_panels() -> list[Panel]:
@@ -71,7 +68,7 @@ def own_panels() -> list[Panel]:
 
 def panels() -> dict[str, Panel]:
     """Return all panels with a frame, by id."""
-    return {one.id: one for one in (*_SHARED, *own_panels(), Panel("summary", "", ()))}
+    return {one.id: one for one in (*_SHARED, *own_panels(), known_panel("summary"))}
 
 
 def chart_panels() -> list[str]:

@@ -1,6 +1,8 @@
 """The facts that Python and the page share: JSON in `hta_widgets/facts`."""
 
+from hta_widgets import analysis
 from hta_widgets.facts import facts
+from hta_widgets.panels.catalog import all_panels
 
 
 def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
@@ -30,3 +32,16 @@ def test_metrics_have_a_ramp_and_name_kinds():
     for metric in facts("metrics").values():
         assert metric["ramp"] in facts("tokens")["light"]
         assert set(metric["kinds"]) <= set(facts("kinds"))
+
+
+def test_panels_have_a_title_a_line_and_an_analysis():
+    known = facts("panels")
+    assert [*all_panels(), "summary"] == list(known)
+    titles = [one["title"] for one in known.values()]
+    assert len(set(titles)) == len(titles)
+    for name, one in known.items():
+        assert one["look"] in {"timeline", "heatmap", "chart", "table", "words"}, name
+        assert one["about"], name
+        assert set(one["own"]) <= {"ranks", "names", "kinds", "window"}, name
+        assert ("analysis" in one) == (one["look"] in {"heatmap", "chart", "table"}), name
+        assert hasattr(analysis, one.get("analysis", "operators")), name

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
-from hta_widgets.panels.catalog import Panel, Whole
+from hta_widgets.panels.catalog import Panel, Whole, known_panel
 from hta_widgets.panels.frames import as_json, rows_or_none, taken
 from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import count, duration, share
@@ -141,11 +142,9 @@ def _all_columns(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _panel(
     name: str,
-    own: tuple[str, ...],
     needs: str,
     shape: Callable[[pd.DataFrame], pd.DataFrame] = _all_columns,
     *,
-    analysed: str = "",
     whole: Whole | None = None,
     fits: Callable[[set[str], int], bool] | None = None,
     ranks_of: str = "",
@@ -154,7 +153,7 @@ def _panel(
 
     With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
     """
-    run = whole or _run(analysed or name, needs)
+    run = whole or _run(facts("panels")[name]["analysis"], needs)
 
     def frame(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
         found = shape(run(traces, selection))
@@ -171,8 +170,7 @@ def _panel(
     def has_format(formats: set[str], _workers: int) -> bool:
         return needs in formats
 
-    fits = fits or has_format
-    return Panel(name, analysed or name, own, is_chart=True, frame=frame, whole=run, fits=fits)
+    return known_panel(name, frame=frame, whole=run, fits=fits or has_format)
 
 
 def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
@@ -187,35 +185,28 @@ def _requests(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Da
 PANELS = (
     _panel(
         "byteps_stragglers",
-        ("window", "ranks"),
         "byteps-server",
         by_iteration,
-        analysed="byteps_arrivals",
         whole=_arrivals,
         fits=lambda formats, workers: "byteps-server" in formats or workers > 1,
     ),
-    _panel("byteps_gradients", ("names",), "byteps", by_tensor),
-    _panel("byteps_stages", ("ranks",), "byteps"),
+    _panel("byteps_gradients", "byteps", by_tensor),
+    _panel("byteps_stages", "byteps"),
     _panel(
         "byteps_blame",
-        ("ranks",),
         "byteps",
-        analysed="byteps_pull_blame",
         fits=lambda formats, workers: "byteps" in formats and workers > 1,
         ranks_of="worker",
     ),
-    _panel("byteps_servers", ("ranks",), "byteps-server", ranks_of="server"),
-    Panel(
+    _panel("byteps_servers", "byteps-server", ranks_of="server"),
+    known_panel(
         "byteps_requests",
-        "byteps_requests",
-        ("ranks",),
         frame=_requests,
         whole=_run("byteps_requests", "byteps-server"),
         fits=lambda formats, _: "byteps-server" in formats,
     ),
     _panel(
         "byteps_clock",
-        ("ranks", "window"),
         "byteps",
         whole=lambda traces, _: analysis.byteps_clock(traces),
         fits=lambda formats, _: formats >= {"byteps", "byteps-server"},

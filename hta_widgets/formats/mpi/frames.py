@@ -15,7 +15,7 @@ from hta_widgets import analysis
 from hta_widgets.formats.byteps.frames import of_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
-from hta_widgets.panels.catalog import Frame, Panel
+from hta_widgets.panels.catalog import Frame, Panel, known_panel
 from hta_widgets.panels.frames import as_json, rows_or_none, taken
 from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import duration, share, size_range
@@ -138,22 +138,23 @@ def _hosts(traces: TraceSet, _selection: Selection, _top: int | None) -> pd.Data
     return found
 
 
-def _panel(name: str, analysed: str, own: tuple[str, ...], frame: Frame, *, chart: bool) -> Panel:
+def _panel(name: str, frame: Frame) -> Panel:
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
-        found: pd.DataFrame = getattr(analysis, analysed)(traces, **_scope(traces, selection))
+        found: pd.DataFrame = getattr(analysis, panel.analysis)(traces, **_scope(traces, selection))
         return found
 
-    return Panel(name, analysed, own, is_chart=chart, frame=frame, whole=whole)
+    panel = known_panel(name, frame=frame, whole=whole)
+    return panel
 
 
 #: In the order of the list from which users choose; windows do not apply to totals of a run.
 PANELS = (
-    _panel("mpi_ranks", "mpi_ranks", ("ranks", "window", "names"), _ranks, chart=True),
-    _panel("mpi_sizes", "mpi_message_sizes", ("names", "window"), _sizes, chart=True),
-    _panel("mpi_routines", "mpi_routines", ("names", "window"), _routines, chart=True),
-    _panel("mpi_routine_table", "mpi_routines", ("names", "window"), _routines, chart=False),
-    _panel("mpi_messages", "mpi_message_sizes", ("window",), _sizes, chart=False),
-    _panel("mpi_hosts", "mpi_hosts", ("ranks", "window", "names"), _hosts, chart=False),
+    _panel("mpi_ranks", _ranks),
+    _panel("mpi_sizes", _sizes),
+    _panel("mpi_routines", _routines),
+    _panel("mpi_routine_table", _routines),
+    _panel("mpi_messages", _sizes),
+    _panel("mpi_hosts", _hosts),
 )
 
 
