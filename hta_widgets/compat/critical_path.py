@@ -30,7 +30,6 @@ from hta_widgets.compat.frames import (
     TraceSymbolTable,
     first_event_ns,
     hta_frame,
-    hta_rows,
     in_us,
     shorten_name,
     symbols_of,
@@ -64,25 +63,7 @@ Data = dict[str, Any]
 
 
 class _View(dict[Any, Data]):
-    """Nodes or edges with their data."""
-
-    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
-        if data is False:
-            return list(self)
-        values = (entry if data is True else entry.get(data, default) for entry in self.values())
-        pairs = zip(self, values, strict=True)
-        return [(*key, value) if isinstance(key, tuple) else (key, value) for key, value in pairs]
-
-
-class _NodeView(_View):
-    """The nodes; ``nodes(data=…)`` as in networkx."""
-
-    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:
-        return self.data(data, default)
-
-
-class _EdgeView(_View):
-    """The edges by pairs of nodes; ``edges(nbunch, data=…)`` as in networkx."""
+    """Nodes, or edges by pairs of nodes; called as in networkx: ``view(nbunch, data=…)``."""
 
     end = 0  # index of the edge's end that `nbunch` restricts
 
@@ -93,14 +74,24 @@ class _EdgeView(_View):
         *,
         default: Any = None,
     ) -> list[Any]:
-        if nbunch is None:
-            return self.data(data, default)
-        wanted = set(nbunch) if isinstance(nbunch, Iterable) else {nbunch}
-        chosen = {pair: entry for pair, entry in self.items() if pair[self.end] in wanted}
-        return _View(chosen).data(data, default)
+        wanted = nbunch if nbunch is None or isinstance(nbunch, Iterable) else {nbunch}
+        keys = [key for key in self if wanted is None or key[self.end] in wanted]
+        if data is False:
+            return keys
+        values = (self[key] if data is True else self[key].get(data, default) for key in keys)
+        pairs = zip(keys, values, strict=True)
+        return [(*key, value) if isinstance(key, tuple) else (key, value) for key, value in pairs]
+
+    def data(self, data: bool | str = True, default: Any = None) -> list[Any]:
+        return self(data=data, default=default)
 
 
-class _InEdgeView(_EdgeView):
+class _NodeView(_View):
+    def __call__(self, data: bool | str = False, default: Any = None) -> list[Any]:  # type: ignore[override]
+        return super().__call__(data=data, default=default)
+
+
+class _InEdgeView(_View):
     end = 1
 
 
@@ -108,7 +99,7 @@ class _DiGraph:
     """A directed graph with networkx's methods for reading."""
 
     def __init__(self) -> None:
-        self.nodes, self.edges = _NodeView(), _EdgeView()
+        self.nodes, self.edges = _NodeView(), _View()
         self.succ: dict[int, dict[int, Data]] = {}
         self.pred: dict[int, dict[int, Data]] = {}
         self.adj, self.out_edges = self.succ, self.edges
@@ -124,7 +115,7 @@ class _DiGraph:
             self.edges[begin, end] = self.succ[begin][end] = self.pred[end][begin] = data
 
     @property
-    def in_edges(self) -> _EdgeView:
+    def in_edges(self) -> _View:
         return _InEdgeView(self.edges)
 
     def __getitem__(self, node: int) -> dict[int, Data]:
@@ -260,7 +251,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         self._asked = asked
         if symbols is None:
             table = path.trace.table
-            symbols = TraceSymbolTable(symbols_of(table, hta_rows(table)))
+            symbols = TraceSymbolTable(symbols_of(table))
         self.symbol_table = symbols
         self._take_path()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 
@@ -20,6 +20,7 @@ _NO_TEXT = "the frame has no names as text: call decode_symbol_ids first"
 
 
 _Symbols = TraceSymbolTable | None
+_Numbers = int | Sequence[int]
 
 
 class Filter:
@@ -52,49 +53,55 @@ class Filter:
         raise NotImplementedError
 
 
-class IterationFilter(Filter):
-    """Events of steps, by their numbers."""
+class _NumberFilter(Filter):
+    """Events whose column is one of the numbers in the only attribute."""
 
-    _column = "iteration"
-
-    def __init__(self, iterations: int | Sequence[int]) -> None:
-        self.iterations = _integers(iterations, "iterations")
+    def __post_init__(self) -> None:
+        ((name, value),) = vars(self).items()
+        if isinstance(value, str) or not isinstance(value, int | Sequence):
+            raise TypeError(f"{name} must be a whole number or a list of them")
+        vars(self)[name] = [value] if isinstance(value, int) else list(value)
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        return df[df["iteration"].isin(self.iterations)]
+        (numbers,) = vars(self).values()
+        return df[df[self._column].isin(numbers)]
 
 
-class IterationIndexFilter(Filter):
-    """Events of steps, by their positions among the frame's steps."""
+@dataclass(eq=False)
+class IterationFilter(_NumberFilter):
+    """Events of steps, by their numbers."""
 
+    iterations: _Numbers
     _column = "iteration"
 
-    def __init__(self, iteration_index: int | Sequence[int]) -> None:
-        self.iteration_index = _integers(iteration_index, "iteration_index")
+
+@dataclass(eq=False)
+class IterationIndexFilter(_NumberFilter):
+    """Events of steps, by their positions among the frame's steps."""
+
+    iteration_index: _Numbers
+    _column = "iteration"
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         steps = sorted(step for step in df["iteration"].unique().tolist() if step >= 0)
-        chosen = [step for place, step in enumerate(steps) if place in self.iteration_index]
+        (places,) = vars(self).values()
+        chosen = [step for place, step in enumerate(steps) if place in places]
         return df[df["iteration"].isin(chosen)] if steps else df
 
 
+@dataclass(eq=False)
 class FirstIterationFilter(IterationIndexFilter):
     """Events of the frame's first step."""
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    iteration_index: _Numbers = field(default_factory=lambda: [0], init=False)
 
 
-class RankFilter(Filter):
+@dataclass(eq=False)
+class RankFilter(_NumberFilter):
     """Events of ranks, by the column ``rank``."""
 
+    ranks: _Numbers
     _column = "rank"
-
-    def __init__(self, ranks: int | Sequence[int]) -> None:
-        self.ranks = _integers(ranks, "ranks")
-
-    def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
-        return df[df["rank"].isin(self.ranks)]
 
 
 class TimeRangeFilter(Filter):
@@ -226,14 +233,6 @@ class CompositeFilter(Filter):
         return df
 
 
-def _integers(value: int | Sequence[int], name: str) -> list[int]:
-    if isinstance(value, int):
-        return [value]
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be a whole number or a list of them")
-    return list(value)
-
-
 # --- by operator ----------------------------------------------------------------------------------
 
 #: Position of events relative to an operator; the last two are names only, as in HTA.
@@ -284,44 +283,35 @@ class OperatorFilter(Filter):
     def _lies(self, df: pd.DataFrame, operator: pd.Series[Any]) -> Any:
         start, end = df["ts"], df["ts"] + df["dur"]
         began, ended = operator["ts"], operator["ts"] + operator["dur"]
-        if self.method.value == OperatorFilterMethod.Under.value:
-            return (start >= began) & (end <= ended)
-        if self.method.value == OperatorFilterMethod.After.value:
-            return start >= ended
-        if self.method.value == OperatorFilterMethod.Before.value:
-            return end <= began
+        match self.method.name:
+            case "Under":
+                return (start >= began) & (end <= ended)
+            case "After":
+                return start >= ended
+            case "Before":
+                return end <= began
         raise TraceError(f"{self.method} is not offered", remedy="Choose Under, After or Before.")
 
 
-class _OneMethod(OperatorFilter):
-    _method: ClassVar[OperatorFilterMethod]
-
-    def __init__(
-        self,
-        op_name: str,
-        position: int,
-        include_gpu_kernels: bool = False,
-        name_column: str | None = None,
-    ) -> None:
-        super().__init__(op_name, position, self._method, include_gpu_kernels, name_column)
-
-
-class UnderOperatorFilter(_OneMethod):
+@dataclass(eq=False)
+class UnderOperatorFilter(OperatorFilter):
     """Events within an occurrence of an operator, including the operator."""
 
-    _method = OperatorFilterMethod.Under
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.Under, init=False)
 
 
-class AfterOperatorFilter(_OneMethod):
+@dataclass(eq=False)
+class AfterOperatorFilter(OperatorFilter):
     """Events that start after an occurrence of an operator."""
 
-    _method = OperatorFilterMethod.After
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.After, init=False)
 
 
-class BeforeOperatorFilter(_OneMethod):
+@dataclass(eq=False)
+class BeforeOperatorFilter(OperatorFilter):
     """Events that end before an occurrence of an operator."""
 
-    _method = OperatorFilterMethod.Before
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.Before, init=False)
 
 
 @dataclass(eq=False)

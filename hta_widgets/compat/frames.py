@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,6 @@ ANNOTATION = taxonomy.KINDS.index("annotation")
 _COMPLETE = 0
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
 
-_STEP = re.compile(r"ProfilerStep#(\d+)")
-_LAUNCH = re.compile(r"(cuda.*LaunchKernel)|(hip.*LaunchKernel)|(cuLaunchKernel)|(runFunction)")
-_MEMORY = re.compile(r"(hip)?Mem(cpy|set)|dma")
-_HOST_CATEGORY = re.compile(r"cpu_op|user_annotation|.+_runtime")
-_DEVICE_CATEGORY = re.compile(r"kernel|gpu_mem.|mtia_ccp_events")
 _LAUNCHES = (
     "cudaLaunchKernel",
     "cudaLaunchKernelExC",
@@ -47,6 +42,17 @@ _LAUNCHES = (
 )
 
 # --- names as numbers -----------------------------------------------------------------------------
+
+
+def _beginning_with(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
+    """Return a method for the numbers of the symbols that begin with a match."""
+    matches = re.compile(pattern).match
+
+    def numbers(self: TraceSymbolTable) -> list[int]:
+        return [number for symbol, number in self.sym_index.items() if matches(symbol)]
+
+    numbers.__doc__ = f"Return the numbers of {what}."
+    return numbers
 
 
 class TraceSymbolTable:
@@ -100,7 +106,12 @@ class TraceSymbolTable:
         Patterns are regular expressions, as HTA documents (its code searches plain text); an
         invalid expression is searched as text.
         """
-        compiled = [_pattern(pattern) for pattern in patterns]
+        compiled = []
+        for pattern in patterns:
+            try:
+                compiled.append(re.compile(pattern))
+            except re.error:
+                compiled.append(re.compile(re.escape(pattern)))
         return [
             number
             for number, symbol in enumerate(self.sym_table)
@@ -117,34 +128,21 @@ class TraceSymbolTable:
 
     def get_symbol_names(self, symbol_ids: Iterable[int]) -> dict[int, str]:
         """Return symbols by number for the numbers that exist."""
-        return {
-            int(number): self.sym_table[number]
-            for number in sorted(set(symbol_ids))
-            if 0 <= number < len(self.sym_table)
-        }
+        known = sorted(set(symbol_ids) & set(range(len(self.sym_table))))
+        return {int(number): self.sym_table[number] for number in known}
 
-    def get_profiler_step_ids(self) -> list[int]:
-        """Return the numbers of ``ProfilerStep#n``."""
-        return self._beginning_with(_STEP)
-
-    def get_kernel_launch_ids(self) -> list[int]:
-        """Return the numbers of calls that launch kernels."""
-        return self._beginning_with(_LAUNCH)
-
-    def get_memory_name_ids(self) -> list[int]:
-        """Return the numbers of copies and fills of memory."""
-        return self._beginning_with(_MEMORY)
-
-    def get_cpu_event_cat_ids(self) -> list[int]:
-        """Return the numbers of the categories of operators, annotations and runtime calls."""
-        return self._beginning_with(_HOST_CATEGORY)
-
-    def get_gpu_kernel_cat_ids(self) -> list[int]:
-        """Return the numbers of the categories of kernels and copies."""
-        return self._beginning_with(_DEVICE_CATEGORY)
-
-    def _beginning_with(self, pattern: re.Pattern[str]) -> list[int]:
-        return [number for symbol, number in self.sym_index.items() if pattern.match(symbol)]
+    get_profiler_step_ids = _beginning_with(r"ProfilerStep#(\d+)", "``ProfilerStep#n``")
+    get_kernel_launch_ids = _beginning_with(
+        "(cuda|hip).*LaunchKernel|cuLaunchKernel|runFunction", "calls that launch kernels"
+    )
+    get_memory_name_ids = _beginning_with("(hip)?Mem(cpy|set)|dma", "copies and fills of memory")
+    get_cpu_event_cat_ids = _beginning_with(
+        "cpu_op|user_annotation|.+_runtime",
+        "the categories of operators, annotations and runtime calls",
+    )
+    get_gpu_kernel_cat_ids = _beginning_with(
+        "kernel|gpu_mem.|mtia_ccp_events", "the categories of kernels and copies"
+    )
 
     def get_runtime_launch_events_mask(self, df: pd.DataFrame) -> pd.Series[bool]:
         """Return a mask of calls that launched device events of the frame."""
@@ -239,13 +237,6 @@ def _text(numbers: pd.Series[Any], symbols: Sequence[str]) -> Any:
     return lookup[np.where((codes >= 0) & (codes < len(symbols)), codes, -1)]
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error:
-        return re.compile(re.escape(text))
-
-
 # --- a rank's events ------------------------------------------------------------------------------
 
 
@@ -280,8 +271,9 @@ def _is_shown(table: EventTable) -> Bools:
     return is_shown & ~np.isin(table.category, apart)
 
 
-def symbols_of(table: EventTable, rows: Rows) -> list[str]:
-    """Return the distinct categories and names of some events."""
+def symbols_of(table: EventTable, rows: Rows | None = None) -> list[str]:
+    """Return the distinct categories and names of events; of those in HTA's frames by default."""
+    rows = hta_rows(table) if rows is None else rows
     symbols: list[str] = []
     for codes, pool in ((table.category, table.categories), (table.name, table.names)):
         symbols += [pool[code] for code in np.unique(codes[rows]).tolist()]
@@ -313,8 +305,8 @@ def hta_frame(
         "index": table.record[rows],
         "cat": symbol_numbers(symbols, table.categories.values)[table.category[rows]],
         "name": symbol_numbers(symbols, table.names.values)[table.name[rows]],
-        "pid": by_track([track.pid for track in table.tracks], table.track[rows]),
-        "tid": by_track([track.tid for track in table.tracks], table.track[rows]),
+        "pid": by_track(table, "pid", table.track[rows]),
+        "tid": by_track(table, "tid", table.track[rows]),
         "ts": start / 1000,
         "dur": table.dur_ns[rows] / 1000,
         "stream": np.where(table.kind[rows] == ANNOTATION, -1, table.stream[rows]).astype(np.int64),
@@ -338,10 +330,10 @@ def symbol_numbers(symbols: TraceSymbolTable, values: Sequence[str]) -> Ints:
     return np.array([symbols.sym_index.get(value, -1) for value in values], dtype=np.int64)
 
 
-def by_track(ids: Sequence[str], tracks: Array) -> Array:
+def by_track(table: EventTable, name: Literal["pid", "tid"], tracks: Array) -> Array:
     """Return the process or thread id of each event: numbers if possible, else text."""
     used, place = np.unique(tracks, return_inverse=True)
-    return number_or_text([ids[track] for track in used.tolist()])[place]
+    return number_or_text([getattr(table.tracks[track], name) for track in used.tolist()])[place]
 
 
 def number_or_text(values: Sequence[str]) -> Array:

@@ -1,9 +1,9 @@
-"""HTA's result frames made of ours, and its rules for the names shown and for stragglers."""
+"""HTA's results as tables of ours, and its rules for the names shown and for stragglers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,63 @@ _OTHERS = "others"
 _LEAST_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
-# --- frames ---------------------------------------------------------------------------------------
+# --- HTA's columns --------------------------------------------------------------------------------
+
+_NAMES = (
+    "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
+    " mean (us)=mean_ns:us"
+)
+#: HTA's columns by the analysis that they are of, each with ours if that has another name. Those in
+#: ns become µs; after a colon stands to how many digits a column is rounded, or its type.
+COLUMNS = {
+    "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
+    " non_compute_time(us)=non_compute_ns, kernel_time(us)=span_ns, idle_time_pctg=idle_pct:2,"
+    " compute_time_pctg=compute_pct:2, non_compute_time_pctg=non_compute_pct:2",
+    "idle_time_breakdown": "rank, stream, idle_category:str, idle_time=idle_ns,"
+    " idle_time_ratio=idle_share:2",
+    "idle_interval_stats": "rank, stream, count:float64, mean=mean_ns:2, std=std_ns:2, "
+    "min=min_ns:2, 25%=p25_ns:2, 50%=p50_ns:2, 75%=p75_ns:2, max=max_ns:2, idle_category:str",
+    "kernel_type_breakdown": "kernel_type, sum=sum_ns, percentage=100*share:1",
+    "kernel_breakdown": f"{_NAMES}, kernel_type, rank:int64",
+    "user_annotation_breakdown": f"{_NAMES}, rank:int64",
+    "comm_comp_overlap": "rank, comp_comm_overlap_pctg=100*overlap_share:2",
+    "launch_stats": "correlation, cpu_duration=cpu_dur_ns, gpu_duration=gpu_dur_ns,"
+    " launch_delay=launch_delay_ns, kernel, launch",
+    "operator_launch_delays": "aten_op_name=operator, kernel_sequence, occurrence_count,"
+    " avg_aten_op_launch_delay=avg_operator_launch_delay_ns:3,"
+    " avg_runtime_delay=avg_runtime_delay_ns:3",
+    "frequent_kernel_sequences": "pattern, count, GPU kernel duration (us)=kernel_ns,"
+    " CPU op duration (us)=operator_ns",
+    "memory_events": "ts=time_ns, device_id, device_type, bytes_delta=bytes,"
+    " total_allocated=total_allocated_bytes, total_reserved=total_reserved_bytes, addr=address,"
+    " operator",
+}
+_COLUMN = re.compile(r"([^=:]+)(?:=(100\*)?(\w+))?(?::(\w+))?")
+#: As in HTA, only `other` has a row without gaps; our columns that count them.
+_GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 
 
 def hta_columns(
-    source: pd.DataFrame, columns: Mapping[str, Any], rows: pd.Series[bool] | None = None
+    name: str, frame: pd.DataFrame, attrs_of: pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return columns under HTA's names: values, or columns of `source`; those in ns become µs."""
+    """Return the frame of one of our analyses as in HTA, with the attributes of `attrs_of`."""
     data: dict[str, Any] = {}
-    for name, value in columns.items():
-        data[name] = source[value] if isinstance(value, str) else value
-        if isinstance(value, str) and value.endswith("_ns"):
-            data[name] = in_us(data[name])
-    frame = pd.DataFrame(data)
-    if rows is not None:
-        frame = frame[rows].reset_index(drop=True)
-    return with_attrs_of(frame, source)
+    for text in COLUMNS[name].split(", "):
+        column, factor, own, form = _COLUMN.findall(text)[0]
+        own = own or column
+        values = 100 * frame[own] if factor else frame[own]
+        if own.endswith("_ns"):
+            values = values / 1000 if form else in_us(values)
+        if (form or "us").isdecimal():
+            values = values.round(int(form))
+        elif form and form != "us":
+            values = values.astype(form)
+        data[column] = values
+    made = pd.DataFrame(data)
+    if name in _GAPS:
+        there = (frame[_GAPS[name]] > 0) | (frame["idle_category"] == "other")
+        made = made[there].reset_index(drop=True)
+    return with_attrs_of(made, frame if attrs_of is None else attrs_of)
 
 
 def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
@@ -62,19 +103,15 @@ def described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFr
     return with_attrs_of(frame, summary)
 
 
-def statistics_us(every: pd.DataFrame, source: pd.DataFrame, *keys: str) -> pd.DataFrame:
-    """Return the statistics of names as in HTA."""
-    columns = {
-        "name": every["name"],
-        "sum (us)": "sum_ns",
-        "max (us)": "max_ns",
-        "min (us)": "min_ns",
-        "stddev": every["std_ns"] / 1000,
-        "mean (us)": every["mean_ns"] / 1000,
-        **{key: every[key] for key in keys},
-        "rank": every["rank"].astype(np.int64),
-    }
-    return with_attrs_of(hta_columns(every, columns), source)
+def names_shown(
+    frame: pd.DataFrame, keys: list[str], limits: tuple[int, float], always: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return the statistics of the names that HTA shows, chosen by `top_names` for each group."""
+    shown = [
+        top_names(group, *limits, always).assign(**group.iloc[0][keys])
+        for _, group in frame.groupby(keys)
+    ]
+    return pd.concat(shown, ignore_index=True) if shown else frame
 
 
 def top_names(

@@ -7,7 +7,8 @@ import gzip
 import json
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from hta_widgets.compat.frames import (
     first_event_ns,
     hta_frame,
     hta_rows,
+    in_us,
     symbols_of,
 )
 from hta_widgets.errors import TraceError
@@ -164,7 +166,7 @@ class Trace(TraceSet):
         if ignored := self.parser_config.without_effect():
             logger.warning("parser_config: %s: no events are left out here", ", ".join(ignored))
         for trace in self.values():
-            self.symbol_table.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
+            self.symbol_table.add_symbols(symbols_of(trace.table))
         _OWNERS[self.symbol_table] = weakref.ref(self)
         self.meta_data = {
             rank: {
@@ -175,7 +177,7 @@ class Trace(TraceSet):
         }
         self._zero_ns = first_event_ns(self.values())
         first = next(iter(self.values()), None)
-        self.min_ts = 0 if first is None else _us(self._zero_ns + _own_zero_ns(first))
+        self.min_ts = 0 if first is None else in_us(self._zero_ns + _own_zero_ns(first)).item()
         self._base, self.is_aligned, self.is_parsed = self, False, True
         self.traces = self._frames = _Frames(self, self._frame)
 
@@ -298,7 +300,8 @@ class Trace(TraceSet):
             raise self._no_rank(rank)
         table = self.kept[rank].table
         starts = table.start_ns[hta_rows(table)]
-        return _us(int(starts.max() - starts.min())) if len(starts) else 0
+        span_us: int | float = in_us(np.ptp(starts)).item() if len(starts) else 0
+        return span_us
 
     def get_device_type(self) -> str:
         """Return the type of the first rank's device, such as ``NVIDIA GPU``."""
@@ -402,10 +405,6 @@ def _own_zero_ns(trace: RankTrace) -> int:
     return int(trace.zero_ns - base - trace.shift_ns)
 
 
-def _us(nanoseconds: int) -> int | float:
-    return nanoseconds / 1000 if nanoseconds % 1000 else nanoseconds // 1000
-
-
 def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:
     backend = metadata.get("distributedInfo")
     if "mtia:hccl" in str(backend.get("backend") if isinstance(backend, dict) else ""):
@@ -420,7 +419,7 @@ def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str
     return "UNKNOWN GPU"
 
 
-class _Frames(MutableMapping[int, pd.DataFrame]):
+class _Frames(UserDict[int, Any]):
     """A frame per rank, built on first access.
 
     `_originals` are the frames as built; with pandas' copy-on-write they share the memory of the
@@ -428,14 +427,14 @@ class _Frames(MutableMapping[int, pd.DataFrame]):
     """
 
     def __init__(self, ranks: Iterable[int], build: Callable[[int], pd.DataFrame]) -> None:
-        self._frames: dict[int, pd.DataFrame | None] = dict.fromkeys(ranks)
+        super().__init__(dict.fromkeys(ranks))
         self._build = build
         self._originals: dict[int, pd.DataFrame] = {}
 
     def __getitem__(self, rank: int) -> pd.DataFrame:
-        frame = self._frames[rank]
-        if frame is None:
-            frame = self._frames[rank] = self._original(rank).copy(deep=not _COPY_ON_WRITE)
+        if self.data[rank] is None:
+            self.data[rank] = self._original(rank).copy(deep=not _COPY_ON_WRITE)
+        frame: pd.DataFrame = self.data[rank]
         return frame
 
     def _original(self, rank: int) -> pd.DataFrame:
@@ -443,21 +442,9 @@ class _Frames(MutableMapping[int, pd.DataFrame]):
             self._originals[rank] = self._build(rank)
         return self._originals[rank]
 
-    def __setitem__(self, rank: int, frame: pd.DataFrame) -> None:
-        self._frames[rank] = frame
-
-    def __delitem__(self, rank: int) -> None:
-        del self._frames[rank]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._frames)
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
     def built(self) -> dict[int, pd.DataFrame]:
         """Return the frames that were built or set."""
-        return {rank: frame for rank, frame in self._frames.items() if frame is not None}
+        return {rank: frame for rank, frame in self.data.items() if frame is not None}
 
     def dropped(self, rank: int, frame: pd.DataFrame) -> Rows:
         """Return the places of dropped rows; raise if rows were added or values changed."""

@@ -43,10 +43,9 @@ from hta_widgets.compat.results import (
     described,
     find_stragglers_with_late_start_comm_kernels,
     hta_columns,
+    names_shown,
     one_below,
-    statistics_us,
     step_number,
-    top_names,
     with_attrs_of,
 )
 from hta_widgets.compat.trace import Trace, kept_of
@@ -59,15 +58,6 @@ if TYPE_CHECKING:  # it imports networkx if installed, which takes a while
 
 __all__ = ["TimeSeriesTypes", "TraceAnalysis"]
 
-_INTERVALS = {
-    "mean_ns": "mean",
-    "std_ns": "std",
-    "min_ns": "min",
-    "p25_ns": "25%",
-    "p50_ns": "50%",
-    "p75_ns": "75%",
-    "max_ns": "max",
-}
 _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 
 #: HTA's columns of an event, and our columns that are not counters.
@@ -161,23 +151,32 @@ class TraceAnalysis:
     def __repr__(self) -> str:
         return f"<TraceAnalysis of {self.t!r}>"
 
+    def _made(
+        self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
+    ) -> pd.DataFrame:
+        """Return what one of our analyses gives as in HTA; show its figure with these options."""
+        frame = getattr(analysis, name)(self.kept, **options)
+        if figure is not None:
+            show(name, frame, **figure)
+        return hta_columns(name, frame)
+
+    def _by_rank(
+        self,
+        name: str,
+        ranks: Iterable[int] | None,
+        figure: Mapping[str, Any] | None = None,
+        /,
+        **options: Any,
+    ) -> dict[int, pd.DataFrame]:
+        """Return what `_made` does for each rank."""
+        chosen = self._ranks(ranks)
+        return {rank: self._made(name, figure, ranks=[rank], **options) for rank in chosen}
+
     # --- device time ------------------------------------------------------------------------------
 
     def get_temporal_breakdown(self, visualize: bool = True) -> pd.DataFrame:
         """Return idle, compute and other time per rank; see `analysis.temporal_breakdown`."""
-        split = analysis.temporal_breakdown(self.kept)
-        if visualize:
-            show("temporal_breakdown", split)
-        names = ("idle", "compute", "non_compute")
-        return hta_columns(
-            split,
-            {
-                "rank": "rank",
-                **{f"{name}_time(us)": f"{name}_ns" for name in names},
-                "kernel_time(us)": "span_ns",
-                **{f"{name}_time_pctg": split[f"{name}_pct"].round(2) for name in names},
-            },
-        )
+        return self._made("temporal_breakdown", {} if visualize else None)
 
     def get_idle_time_breakdown(
         self,
@@ -193,37 +192,16 @@ class TraceAnalysis:
         `consecutive_kernel_delay` is in µs; see `analysis.idle_time_breakdown`.
         """
         options: dict[str, Any] = {
-            "consecutive_kernel_delay_ns": round(consecutive_kernel_delay * 1000),
             "streams": None if streams is None else list(streams) or None,
+            "consecutive_kernel_delay_ns": round(consecutive_kernel_delay * 1000),
         }
-        kept, idle_frames, stats_frames = self.kept, [], []
-        for rank in self._ranks(ranks):
-            idle = analysis.idle_time_breakdown(kept, ranks=[rank], **options)
-            if visualize:
-                show("idle_time_breakdown", idle)
-            columns = {
-                "rank": "rank",
-                "stream": "stream",
-                "idle_category": idle["idle_category"].astype("str"),
-                "idle_time": "idle_ns",
-                "idle_time_ratio": idle["idle_share"].round(2),
-            }
-            # As in HTA, only `other` has a row without gaps.
-            is_there = (idle["gaps"] > 0) | (idle["idle_category"] == "other")
-            idle_frames.append(hta_columns(idle, columns, is_there))
-            if show_idle_interval_stats:
-                stats = analysis.idle_interval_stats(kept, ranks=[rank], **options)
-                columns = {
-                    "rank": "rank",
-                    "stream": "stream",
-                    "count": stats["count"].astype(np.float64),
-                    **{name: (stats[key] / 1000).round(2) for key, name in _INTERVALS.items()},
-                    "idle_category": stats["idle_category"].astype("str"),
-                }
-                is_there = (stats["count"] > 0) | (stats["idle_category"] == "other")
-                frame = hta_columns(stats, columns, is_there).set_index("idle_category")
-                stats_frames.append(frame)
-        return one_below(idle_frames), one_below(stats_frames, keep_index=True)
+        figure: dict[str, Any] | None = {} if visualize else None
+        idle = self._by_rank("idle_time_breakdown", ranks, figure, **options)
+        stats = {}
+        if show_idle_interval_stats:
+            stats = self._by_rank("idle_interval_stats", ranks, **options)
+        by_cause = [frame.set_index("idle_category") for frame in stats.values()]
+        return one_below(list(idle.values())), one_below(by_cause, keep_index=True)
 
     def get_gpu_kernel_breakdown(
         self,
@@ -239,43 +217,26 @@ class TraceAnalysis:
         become ``others``; see `analysis.kernel_type_breakdown` and `kernel_breakdown`.
         """
         kept, options = self.kept, dict[str, Any](include_memory=include_memory_kernels)
-        types = analysis.kernel_type_breakdown(kept, **options)
+        types = self._made("kernel_type_breakdown", {} if visualize else None, **options)
         kernels = analysis.kernel_breakdown(kept, **options)
         if visualize:
-            show("kernel_type_breakdown", types)
             show("kernel_breakdown", kernels, top=num_kernels)
             by_rank = analysis.kernel_duration_by_rank
             if len(kernels):
                 options["top"] = num_kernels
                 show("kernel_duration_by_rank", lambda: by_rank(kept, **options))
-        columns = {
-            "kernel_type": "kernel_type",
-            "sum": "sum_ns",
-            "percentage": (100 * types["share"]).round(1),
-        }
-        shown = [
-            top_names(group, num_kernels, duration_ratio).assign(
-                kernel_type=KERNEL_TYPE_OF_KIND[str(group["kind"].iloc[0])],
-                rank=group["rank"].iloc[0],
-            )
-            for _, group in kernels.groupby(["rank", "kind"], observed=True)
-        ]
-        every = kernels.assign(kernel_type=pd.Series(dtype="str"))
-        if shown:
-            every = pd.concat(shown, ignore_index=True)
+        kind = kernels["kind"].astype("str").map(KERNEL_TYPE_OF_KIND).astype("str")
+        every = kernels.assign(kernel_type=kind)
+        every = names_shown(every, ["rank", "kernel_type"], (num_kernels, duration_ratio))
         every = every.sort_values(["kernel_type", "name", "rank"], ignore_index=True)
-        return hta_columns(types, columns), statistics_us(every, kernels, "kernel_type")
+        return types, hta_columns("kernel_breakdown", every, kernels)
 
     def get_comm_comp_overlap(self, visualize: bool = True) -> pd.DataFrame:
         """Return the share of communication that runs during computation, per rank.
 
         NaN without communication; see `analysis.comm_comp_overlap`.
         """
-        overlap = analysis.comm_comp_overlap(self.kept)
-        if visualize:
-            show("comm_comp_overlap", overlap)
-        percentage = (100 * overlap["overlap_share"]).round(2)
-        return hta_columns(overlap, {"rank": "rank", "comp_comm_overlap_pctg": percentage})
+        return self._made("comm_comp_overlap", {} if visualize else None)
 
     # --- annotations ------------------------------------------------------------------------------
 
@@ -298,13 +259,9 @@ class TraceAnalysis:
         every = ranges
         if (ranges["rank"].value_counts() > num_kernels).any():
             always = self.t.symbol_table.find_matched_symbols(allowlist_patterns or ())
-            shown = [
-                top_names(group, num_kernels, duration_ratio, always).assign(rank=rank)
-                for rank, group in ranges.groupby("rank")
-            ]
-            every = pd.concat(shown, ignore_index=True)
+            every = names_shown(ranges, ["rank"], (num_kernels, duration_ratio), always)
         every = every.sort_values(["rank", "name"], ignore_index=True)
-        return statistics_us(every, ranges)
+        return hta_columns("user_annotation_breakdown", every, ranges)
 
     def get_gpu_kernels_with_user_annotations(
         self,
@@ -356,26 +313,16 @@ class TraceAnalysis:
 
         The cutoffs, in µs, are for the figure.
         """
-        kept, frames = self.kept, {}
-        for rank in self._ranks(ranks):
-            stats = analysis.launch_stats(kept, include_memory=include_memory_events, ranks=[rank])
-            if visualize:
-                show(
-                    "launch_stats",
-                    stats,
-                    runtime_cutoff_ns=runtime_cutoff * 1000,
-                    launch_delay_cutoff_ns=launch_delay_cutoff * 1000,
-                )
-            columns = {
-                "correlation": "correlation",
-                "cpu_duration": "cpu_dur_ns",
-                "gpu_duration": "gpu_dur_ns",
-                "launch_delay": "launch_delay_ns",
-                "kernel": "kernel",
-                "launch": "launch",
-            }
-            frames[rank] = hta_columns(stats, columns)
-        return frames
+        cutoffs = {
+            "runtime_cutoff_ns": runtime_cutoff * 1000,
+            "launch_delay_cutoff_ns": launch_delay_cutoff * 1000,
+        }
+        return self._by_rank(
+            "launch_stats",
+            ranks,
+            cutoffs if visualize else None,
+            include_memory=include_memory_events,
+        )
 
     def get_aten_op_kernels_and_delay(
         self, ranks: Iterable[int] | None = None, sort_by: Sequence[str] | None = None
@@ -385,22 +332,12 @@ class TraceAnalysis:
         Sorted by `sort_by`, ``["occurrence_count"]`` by default; see
         `analysis.operator_launch_delays`.
         """
-        kept, frames = self.kept, {}
-        for rank in self._ranks(ranks):
-            delays = analysis.operator_launch_delays(kept, ranks=[rank])
-            delay_us = delays["avg_operator_launch_delay_ns"] / 1000
-            runtime_us = delays["avg_runtime_delay_ns"] / 1000
-            columns = {
-                "aten_op_name": "operator",
-                "kernel_sequence": "kernel_sequence",
-                "occurrence_count": "occurrence_count",
-                "avg_aten_op_launch_delay": delay_us.round(3),
-                "avg_runtime_delay": runtime_us.round(3),
-            }
-            frames[rank] = hta_columns(delays, columns).sort_values(
-                list(sort_by or ["occurrence_count"]), ascending=False, kind="stable"
-            )
-        return frames
+        by = list(sort_by or ["occurrence_count"])
+        frames = self._by_rank("operator_launch_delays", ranks)
+        return {
+            rank: frame.sort_values(by, ascending=False, kind="stable")
+            for rank, frame in frames.items()
+        }
 
     def get_frequent_cuda_kernel_sequences(
         self,
@@ -422,14 +359,9 @@ class TraceAnalysis:
         patterns = analysis.frequent_kernel_sequences(
             kept, operator_name, min_pattern_len=min_pattern_len, ranks=[rank]
         )
-        columns = {
-            "pattern": "pattern",
-            "count": "count",
-            "GPU kernel duration (us)": "kernel_ns",
-            "CPU op duration (us)": "operator_ns",
-        }
+        frame = hta_columns("frequent_kernel_sequences", patterns)
         if not len(patterns):
-            return with_attrs_of(pd.DataFrame(columns=list(columns)), patterns)
+            return frame
         if visualize:
             show("frequent_kernel_sequences", patterns.head(top_k))
         export_patterns(
@@ -442,7 +374,7 @@ class TraceAnalysis:
             compress_other_kernels=compress_other_kernels,
             beside_input=True,  # the caller chose the folder; `_trace_files_in` skips this file
         )
-        return hta_columns(patterns, columns)
+        return frame
 
     # --- counters ---------------------------------------------------------------------------------
 
@@ -461,8 +393,8 @@ class TraceAnalysis:
             frame = pd.DataFrame(
                 {
                     "ts": in_us(steps.time_ns + part.trace.shift_ns - zero_ns),
-                    "pid": by_track([track.pid for track in table.tracks], tracks),
-                    "tid": by_track([track.tid for track in table.tracks], tracks),
+                    "pid": by_track(table, "pid", tracks),
+                    "tid": by_track(table, "tid", tracks),
                     "stream": steps.streams[steps.code],
                     "queue_length": steps.queue_length,
                 },
@@ -533,7 +465,7 @@ class TraceAnalysis:
             frame = pd.DataFrame(
                 {
                     "ts": in_us(steps.time_ns + part.trace.shift_ns - zero_ns),
-                    "pid": by_track([track.pid for track in table.tracks], table.track[steps.row]),
+                    "pid": by_track(table, "pid", table.track[steps.row]),
                     "name": pd.Series(kinds, dtype="str"),
                     "memory_bw_gbps": steps.gb_per_s,
                 }
@@ -627,20 +559,14 @@ class TraceAnalysis:
             self.kept, ranks=self._ranks(None if rank is None else [rank])
         )
         devices = [str(device) for device in events["device"].cat.categories]
-        codes = events["device"].cat.codes.to_numpy()
         numbers = [int(name.partition(":")[2] or -1) for name in devices]
-        on_device = [int(name != "cpu") for name in devices]
-        columns = {
-            "ts": in_us(events["time_ns"].to_numpy() - self._zero_ns),
-            "device_id": np.array(numbers, dtype=np.int64)[codes],
-            "device_type": np.array(on_device, dtype=np.int64)[codes],
-            "bytes_delta": "bytes",
-            "total_allocated": "total_allocated_bytes",
-            "total_reserved": "total_reserved_bytes",
-            "addr": "address",
-            "operator": "operator",
-        }
-        return hta_columns(events, columns)
+        codes = events["device"].cat.codes.to_numpy()
+        events = events.assign(
+            time_ns=events["time_ns"] - self._zero_ns,
+            device_id=np.array(numbers, dtype=np.int64)[codes],
+            device_type=np.array([name != "cpu" for name in devices], dtype=np.int64)[codes],
+        )
+        return hta_columns("memory_events", events)
 
     def get_profiler_steps(self) -> list[int]:
         """Return the numbers of the steps that are used."""
@@ -790,9 +716,8 @@ def _over(t: Any) -> TraceAnalysis:
     return analyzer
 
 
-def _of_trace(name: str, trace: str = "t") -> Any:
+def _of_trace(method: Callable[..., Any], trace: str) -> Any:
     """Return a method of `TraceAnalysis` as a static method whose first argument is the trace."""
-    method = getattr(TraceAnalysis, name)
     signature = inspect.signature(method)
     first = inspect.Parameter(trace, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Trace")
     signature = signature.replace(parameters=[first, *list(signature.parameters.values())[1:]])
@@ -806,83 +731,51 @@ def _of_trace(name: str, trace: str = "t") -> Any:
     return staticmethod(call)
 
 
-def _with_methods(*names: str) -> Callable[[type], type]:
-    """Add methods of `TraceAnalysis` to one of HTA's classes."""
-
-    def add(analyzer: type) -> type:
-        for name in names:
-            setattr(analyzer, name, _of_trace(name))
-        return analyzer
-
-    return add
+def _of(*names: str, trace: str = "t") -> dict[str, Any]:
+    return {name: _of_trace(getattr(TraceAnalysis, name), trace) for name in names}
 
 
-@_with_methods(
-    "get_temporal_breakdown",
-    "get_gpu_kernel_breakdown",
-    "get_gpu_user_annotation_breakdown",
-    "get_gpu_kernels_with_user_annotations",
-)
-class BreakdownAnalysis:
-    """Device time by kind, kernel, cause of idleness and annotation."""
-
-    @classmethod
-    def get_idle_time_breakdown(
-        cls,
-        t: Trace,
-        consecutive_kernel_delay: float,
-        rank: int = 0,
-        streams: Iterable[int] | None = None,
-        visualize: bool = True,
-        visualize_pctg: bool = True,
-        show_idle_interval_stats: bool = False,
-    ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
-        options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
-        return _over(t).get_idle_time_breakdown([rank], streams, *options)
+def _idle_time_breakdown(
+    t: Trace,
+    consecutive_kernel_delay: float,
+    rank: int = 0,
+    streams: Iterable[int] | None = None,
+    visualize: bool = True,
+    visualize_pctg: bool = True,
+    show_idle_interval_stats: bool = False,
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return one rank's idle time; see `TraceAnalysis.get_idle_time_breakdown`."""
+    options = visualize, visualize_pctg, show_idle_interval_stats, consecutive_kernel_delay
+    return _over(t).get_idle_time_breakdown([rank], streams, *options)
 
 
-@_with_methods("get_comm_comp_overlap")
-class CommunicationAnalysis:
-    """Overlap of communication and computation."""
+def _summary_from_time_series(queue_length_dict: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return the statistics of given series."""
+    return _over(None).get_queue_length_summary_from_time_series(queue_length_dict)
 
 
-@_with_methods("critical_path_analysis", "overlay_critical_path_analysis")
-class CriticalPathAnalysis:
-    """Critical paths of a rank."""
-
-
-@_with_methods("get_frequent_cuda_kernel_sequences")
-class CudaKernelAnalysis:
-    """Launches, their kernels and recurring sequences."""
-
-    cuda_kernel_launch_stats = _of_trace("get_cuda_kernel_launch_stats")
-    get_aten_op_kernels_and_delay = _of_trace("get_aten_op_kernels_and_delay", "trace")
-
-
-@_with_methods("get_counter_data_with_operators")
-class CuptiCounterAnalysis:
-    """Hardware counters of kernels."""
-
-
-@_with_methods("get_profiler_steps", "get_potential_stragglers")
-class StragglerAnalysis:
-    """Ranks that the others wait for."""
-
-
-@_with_methods(
-    "get_queue_length_time_series",
-    "get_queue_length_summary",
-    "get_time_spent_blocked_on_full_queue",
-    "get_memory_bw_time_series",
-    "get_memory_bw_summary",
-)
-class TraceCounters:
-    """Lengths of launch queues, and rates of copies, over time."""
-
-    @classmethod
-    def get_queue_length_summary_from_time_series(
-        cls, queue_length_dict: Mapping[int, pd.DataFrame]
-    ) -> pd.DataFrame:
-        """Return the statistics of given series."""
-        return _over(None).get_queue_length_summary_from_time_series(queue_length_dict)
+#: HTA's classes, whose methods take the trace first.
+_ANALYZERS: dict[str, dict[str, Any]] = {
+    "BreakdownAnalysis": {
+        **_of("get_temporal_breakdown", "get_gpu_kernel_breakdown"),
+        **_of("get_gpu_user_annotation_breakdown", "get_gpu_kernels_with_user_annotations"),
+        "get_idle_time_breakdown": staticmethod(_idle_time_breakdown),
+    },
+    "CommunicationAnalysis": _of("get_comm_comp_overlap"),
+    "CriticalPathAnalysis": _of("critical_path_analysis", "overlay_critical_path_analysis"),
+    "CudaKernelAnalysis": {
+        **_of("get_frequent_cuda_kernel_sequences"),
+        **_of("get_aten_op_kernels_and_delay", trace="trace"),
+        "cuda_kernel_launch_stats": _of_trace(TraceAnalysis.get_cuda_kernel_launch_stats, "t"),
+    },
+    "CuptiCounterAnalysis": _of("get_counter_data_with_operators"),
+    "StragglerAnalysis": _of("get_profiler_steps", "get_potential_stragglers"),
+    "TraceCounters": {
+        **_of("get_queue_length_time_series", "get_queue_length_summary"),
+        **_of("get_time_spent_blocked_on_full_queue"),
+        **_of("get_memory_bw_time_series", "get_memory_bw_summary"),
+        "get_queue_length_summary_from_time_series": staticmethod(_summary_from_time_series),
+    },
+}
+for _name, _methods in _ANALYZERS.items():
+    globals()[_name] = type(_name, (), {"__module__": __name__, **_methods})

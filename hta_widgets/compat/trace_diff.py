@@ -72,7 +72,7 @@ class LabeledTrace:
         given = _trace_set(self.t)
         self._symbols = given.symbol_table if isinstance(given, Trace) else TraceSymbolTable()
         for trace in given.values():
-            self._symbols.add_symbols(symbols_of(trace.table, hta_rows(trace.table)))
+            self._symbols.add_symbols(symbols_of(trace.table))
         self.s_map = self._symbols.get_sym_index_series()
         self.s_tab = self._symbols.get_sym_table_series()
         numbers: set[int] = set()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.analysis.steps import CLIPPED
 from hta_widgets.export.members import KEEP, Members
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import Fields, decode_fields, encode_fields
 
 _ARROW = (b'"s"', b'"t"', b'"f"')
@@ -98,7 +98,7 @@ def _moved(members: Members, low: int, high: int) -> frozenset[int]:
     """Return the flow records and async records whose time may lie beyond the window's edge."""
     trace = members.trace
     flows, table = trace.flow_table, trace.table
-    moved: list[npt.NDArray[np.int64]] = []
+    moved: list[Ints] = []
     for rows, records in (
         (flows.source, flows.source_record),
         (flows.target, flows.target_record),

@@ -14,13 +14,11 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
+from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import encode_fields
 from hta_widgets.trace.names import ExportPart
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 DROP, KEEP, ASK = 0, 1, 2
 
@@ -49,7 +47,7 @@ class Members:
 
     trace: Trace
     rows: Ints  # events
-    fate: npt.NDArray[np.uint8]  # by record
+    fate: Codes  # by record
     whole: bool  # nothing restricts what is selected of the rank
     start_ns: int | None  # window
     end_ns: int | None
@@ -161,7 +159,7 @@ def _text(value: float | str | None) -> str:
     return "" if value is None else str(value)
 
 
-def _add_parents(chosen: Flags, parent: npt.NDArray[np.int32]) -> None:
+def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
     rows: npt.NDArray[np.signedinteger[Any]] = np.flatnonzero(chosen)
     while len(rows):
         above = np.unique(parent[rows])
@@ -184,7 +182,7 @@ def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None,
     return low, high
 
 
-def _flows(members: Members, chosen: Flags) -> None:
+def _flows(members: Members, chosen: Bools) -> None:
     flows, fate = members.trace.flow_table, members.fate
     stated = (flows.source_record >= 0) & (flows.target_record >= 0)
     both = chosen[flows.source] & chosen[flows.target]
@@ -257,7 +255,7 @@ def _last_before(members: Members, rows: Ints) -> Ints:
     return before[np.append(series[1:] != series[:-1], True)] if len(before) else before
 
 
-def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Flags:
+def _within(members: Members, start_ns: Ints, end_ns: Ints) -> Bools:
     kept = np.ones(len(start_ns), dtype=bool)
     if members.whole:
         return kept

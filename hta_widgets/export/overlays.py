@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.analysis.copies import COUNTER_KINDS, CounterKind, with_counters
 from hta_widgets.analysis.critical.nodes import trace_of
@@ -22,6 +21,7 @@ from hta_widgets.export.members import Members, base_time, records_of
 from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.files import Target
 from hta_widgets.formats.kineto.times import micros
+from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -65,8 +65,6 @@ def _refuse_inputs(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
                 remedy="Choose another place; the input stays as it is.",
             )
 
-
-Ints = npt.NDArray[np.int64]
 
 #: Name and category of the arrows, as in HTA's files.
 _ARROW = b'"critical_path"'

@@ -24,6 +24,7 @@ from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
+from hta_widgets.trace.arrays import Array, Floats, Ints
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
@@ -48,8 +49,6 @@ def alike(engine: TileEngine) -> Mapping[str, Any] | None:
 _BLOCK_BYTES = 256 << 10
 #: Records from which the size of all is estimated.
 _SAMPLE = 4000
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -358,18 +357,14 @@ def _parents_by_lane(rank: Rank, lane: Ints) -> Ints:
     return parents
 
 
-def _exceptions(
-    writer: ColumnWriter, name: str, guessed: npt.ArrayLike, right: npt.NDArray[Any]
-) -> None:
+def _exceptions(writer: ColumnWriter, name: str, guessed: npt.ArrayLike, right: Array) -> None:
     """Write the values, plus one, of the rows that the page would guess wrongly."""
     rows = np.flatnonzero(np.asarray(guessed) != right)
     writer.ints(f"{name}_row", rows, delta=True)
     writer.ints(name, right[rows].astype(np.int64) + 1)
 
 
-def _by_track(
-    values: npt.NDArray[Any], track: npt.NDArray[np.int32], none: int | None = None
-) -> Ints:
+def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:
     """Return differences along each track, folded to natural numbers.
 
     With `none`, that value is written as 0, and the others from 1 on.
@@ -508,7 +503,7 @@ def _pooled(names: Names, own: Pool, code: int) -> int:
     return names.names.add(own[code])
 
 
-def _mapped(values: npt.NDArray[Any], what: Callable[[int], int]) -> Ints:
+def _mapped(values: Array, what: Callable[[int], int]) -> Ints:
     """Apply `what` to each value, once per distinct value."""
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([what(value) for value in distinct.tolist()], np.int64)[inverse]
@@ -581,8 +576,8 @@ class _Columns:
     covered: list[Ints] = field(default_factory=list)
     count: list[Ints] = field(default_factory=list)
     starts: list[Ints] = field(default_factory=list)
-    low: list[npt.NDArray[np.float64]] = field(default_factory=list)
-    high: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    low: list[Floats] = field(default_factory=list)
+    high: list[Floats] = field(default_factory=list)
     instants: list[Ints] = field(default_factory=list)
     slices: list[Ints] = field(default_factory=list)
 

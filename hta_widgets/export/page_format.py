@@ -25,6 +25,7 @@ from hta_widgets.files import target_path, written_whole
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.lanes import RankIndex
+from hta_widgets.trace.arrays import Array, Codes
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.names import short_name
 
@@ -87,13 +88,13 @@ class ColumnWriter:
         width = max(1, -(-largest.bit_length() // 8))
         self._add(name, numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width], flags)
 
-    def floats(self, name: str, values: npt.NDArray[Any], dtype: str = "<f8") -> None:
+    def floats(self, name: str, values: Array, dtype: str = "<f8") -> None:
         """Add floating point numbers."""
         numbers = np.ascontiguousarray(values, dtype)
         planes = numbers.view(np.uint8).reshape(-1, numbers.itemsize)
         self._add(name, planes, _FLOAT)
 
-    def _add(self, name: str, items: npt.NDArray[np.uint8], flags: int) -> None:
+    def _add(self, name: str, items: Codes, flags: int) -> None:
         length, width = items.shape
         self.specs[name] = [self._size, length, width, flags]
         self._parts.append(items.T.tobytes())
@@ -105,8 +106,6 @@ class ColumnWriter:
 
 
 TABLES = ("events", "asyncs", "instants")
-
-Ints = npt.NDArray[np.int64]
 
 
 class Names:

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import diff
@@ -32,7 +31,7 @@ from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Bools, Codes, Ints
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.names import short_name
 
 Ranks = tuple[int, int]  # before and after
@@ -159,7 +158,7 @@ class PairTable:
         """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
         return self._events(rows_of_change(self._frame, change), ranks)
 
-    def _events(self, rows: npt.NDArray[np.intp], ranks: Ranks | None) -> dict[str, Any]:
+    def _events(self, rows: Rows, ranks: Ranks | None) -> dict[str, Any]:
         found = []
         for k in (0, 1):
             there = rows[self.id[k][rows] >= 0]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow, job_title, place_label
+from hta_widgets.trace.arrays import Rows
 from hta_widgets.trace.problems import Problem
 from hta_widgets.trace.traceset import TraceSet, part_of_job, ranks_of_job
 
@@ -19,8 +19,6 @@ _ANNOTATION = KINDS.index("annotation")
 
 #: Shorter phases, as a share of their step, are not worth a label.
 MIN_SHARE = 0.005
-
-Rows = npt.NDArray[np.intp]
 
 
 def strip(job: Job) -> dict[str, Any]:

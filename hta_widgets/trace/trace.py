@@ -10,14 +10,13 @@ from html import escape
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_bool_dtype
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -33,7 +32,7 @@ from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import ExportPart, part_in
 from hta_widgets.trace.query import REGEXES, checked_query
 
-Rows = npt.NDArray[np.intp] | slice
+_Picked = Rows | slice
 
 #: Columns of `Trace.events`, in order.
 EVENT_COLUMNS: tuple[str, ...] = (
@@ -59,7 +58,7 @@ _PHASES = ("X", "B")
 _STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 
 
-def _coded(trace: Trace, column: str, rows: Rows) -> tuple[Array, Sequence[str]]:
+def _coded(trace: Trace, column: str, rows: _Picked) -> tuple[Array, Sequence[str]]:
     table = trace.table
     if column == "name":
         return table.name[rows], table.names.values
@@ -76,7 +75,7 @@ def _coded(trace: Trace, column: str, rows: Rows) -> tuple[Array, Sequence[str]]
     return (codes[table.track[rows]] if len(codes) else table.track[rows]), pool.values
 
 
-def _plain(trace: Trace, column: str, rows: Rows) -> Array:
+def _plain(trace: Trace, column: str, rows: _Picked) -> Array:
     table = trace.table
     if column == "start_ns":
         return table.start_ns[rows] + trace.shift_ns
@@ -148,11 +147,11 @@ def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list
 
 
 def event_frame(
-    trace: Trace, rows: Rows | None = None, columns: Iterable[str] | None = None
+    trace: Trace, rows: _Picked | None = None, columns: Iterable[str] | None = None
 ) -> pd.DataFrame:
     """Return `rows` and `columns` of the events of one rank; by default all."""
     wanted = _checked(columns)
-    picked: Rows = slice(None) if rows is None else rows
+    picked: _Picked = slice(None) if rows is None else rows
     data = {
         column: _categorical([_coded(trace, column, picked)], column)
         if column in _STRINGS
@@ -171,11 +170,11 @@ def event_frame(
 def events_of(
     traces: Sequence[Trace],
     columns: Iterable[str] | None = None,
-    rows: Callable[[Trace], Rows | None] = lambda _: None,
+    rows: Callable[[Trace], _Picked | None] = lambda _: None,
 ) -> pd.DataFrame:
     """Return events of several ranks, one below the other, with their ``rank`` in front."""
     wanted = ["rank", *(name for name in _checked(columns, ("rank",)) if name != "rank")]
-    picked: list[Rows] = [slice(None) if (r := rows(trace)) is None else r for trace in traces]
+    picked: list[_Picked] = [slice(None) if (r := rows(trace)) is None else r for trace in traces]
     ids = [
         np.arange(len(trace.table), dtype=np.int64)[row]
         for trace, row in zip(traces, picked, strict=True)
@@ -429,7 +428,7 @@ class Trace:
         return self._frame.copy(deep=_COPY_FRAMES)
 
     def frame(
-        self, rows: npt.NDArray[np.intp] | slice | None = None, columns: Iterable[str] | None = None
+        self, rows: _Picked | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """Return some `rows` and `columns` of `events` without building the rest."""
         return event_frame(self, rows, columns)

@@ -10,13 +10,13 @@ from html import escape
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
 from hta_widgets.live.comparison import BINS, DiffAnswers
 from hta_widgets.live.event_classes import CLASSES
+from hta_widgets.trace.arrays import Codes, Floats, Ints
 
 SIZE_PX = 11
 
@@ -77,7 +77,6 @@ def first_fit(texts: Sequence[str], room: float, *, bold: bool = False) -> str:
 Anchor = Literal["start", "end", "middle"]
 #: How the marks of a lane are drawn.
 Form = Literal["solid", "pale", "bar", "counter"]
-Numbers = npt.NDArray[np.float64]
 
 #: What XML 1.0 cannot hold: most control characters, and halves of surrogate pairs.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -89,7 +88,7 @@ def number(value: float) -> str:
     return "0" if text in {"-0", ""} else text
 
 
-def numbers(values: Numbers) -> list[str]:
+def numbers(values: Floats) -> list[str]:
     """Return coordinates as texts."""
     return [number(value) for value in values.tolist()]
 
@@ -130,7 +129,7 @@ class Drawing:
         w = number(width)
         self.path(f"M{number(x)} {number(y)}h{w}v{number(height)}h-{w}z", fill)
 
-    def rects(self, left: Numbers, right: Numbers, y: float, height: float, fill: str) -> None:
+    def rects(self, left: Floats, right: Floats, y: float, height: float, fill: str) -> None:
         """Fill rectangles of one height."""
         top, down = number(y), number(height)
         data = [
@@ -152,7 +151,7 @@ class Drawing:
         wide = "" if line == 1 else f' stroke-width="{number(line)}"'
         self._parts.append(f'<rect {at} {size} fill="none" stroke="{colour}"{wide}/>')
 
-    def frames(self, left: Numbers, right: Numbers, y: float, height: float, colour: str) -> None:
+    def frames(self, left: Floats, right: Floats, y: float, height: float, colour: str) -> None:
         """Draw the borders of rectangles of one height, inside of them."""
         if not len(left):
             return
@@ -357,9 +356,9 @@ class ClassParts:
 
     start_ns: int
     end_ns: int
-    shares: Mapping[int, npt.NDArray[np.float64]]
+    shares: Mapping[int, Floats]
 
-    def at(self, times: npt.NDArray[np.float64]) -> Iterator[tuple[int, npt.NDArray[np.float64]]]:
+    def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
         """Yield each class with its shares at some times; 0 outside."""
         for code, share in self.shares.items():
             part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
@@ -372,7 +371,7 @@ class ClassParts:
 class Classed:
     """A class for every event."""
 
-    classes_of: Callable[[int], npt.NDArray[np.uint8] | None]
+    classes_of: Callable[[int], Codes | None]
     looks: Sequence[Look]
     groups: Sequence[tuple[str, Sequence[int]]]
     parts: ClassParts | None = None
@@ -549,13 +548,13 @@ class Place:
         """Return the x of a time, which may be outside of the lanes."""
         return self.left + (time - self.start) / self.span * self.across
 
-    def xs(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def xs(self, times: Ints) -> Floats:
         """Return where times lie, kept within the lanes."""
         found = self.left + (times - self.start) / self.span * self.across
         return np.clip(found, self.left, self.right)
 
     @property
-    def edges(self) -> npt.NDArray[np.int64]:
+    def edges(self) -> Ints:
         """Times between neighbouring cells: one cell a px, but none shorter than a ns."""
         cells = max(1, min(int(self.across), self.span))
         at = np.arange(cells + 1, dtype=np.int64)

@@ -15,7 +15,6 @@ from hta_widgets.export.svg.drawing import (
     Colours,
     Drawing,
     Form,
-    Numbers,
     Place,
     fitted,
     mixed,
@@ -23,12 +22,12 @@ from hta_widgets.export.svg.drawing import (
 )
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure
-from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, Lane, RankIndex, Rows
+from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, Lane, RankIndex, Rows as Table
+from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.intervals import spans_of
 from hta_widgets.trace.names import short_name
 
 RankScene = Mapping[str, Any]
-Ints = npt.NDArray[np.int64]
 
 _GPU, _COMM, _PAD, _GAP, _BEFORE_CPU, _BELOW = 16, 12, 3, 1, 3, 2
 _GROWN_GPU, _GROWN_COMM = 24, 15
@@ -452,7 +451,9 @@ class Lanes:
         unknown = np.uint8(len(self.classed.looks) - 1)
         return replace(cells, kind=np.where(cells.kind == NO_KIND, cells.kind, unknown))
 
-    def _codes(self, index: RankIndex, role: str, table: Rows, rows: npt.NDArray[np.int32]) -> Ints:
+    def _codes(
+        self, index: RankIndex, role: str, table: Table, rows: npt.NDArray[np.int32]
+    ) -> Ints:
         """Return the kind of each rectangle, or the class."""
         if self.classed is None:
             return table.kind[rows].astype(np.int64)
@@ -478,7 +479,7 @@ class Lanes:
                 self._skyline(of_kind, y + band.height), self.colours.column(code, band.form)
             )
 
-    def _skyline(self, size: Numbers, base: float) -> str:
+    def _skyline(self, size: Floats, base: float) -> str:
         """Return the outline of columns that stand on `base`; equal neighbours are one step."""
         steps = np.flatnonzero(np.diff(size, prepend=-1.0))
         ends = np.append(steps[1:], len(size))
@@ -504,7 +505,7 @@ class Lanes:
         self,
         slices: _Slices,
         kinds: Ints,
-        table: Rows,
+        table: Table,
         band: Band,
         y: float,
         *,
@@ -539,7 +540,7 @@ class Lanes:
                 self.colours.solid(kind, shade),
             )
 
-    def _shades(self, slices: _Slices, table: Rows) -> Ints:
+    def _shades(self, slices: _Slices, table: Table) -> Ints:
         codes, inverse = np.unique(table.name[slices.row], return_inverse=True)
         shades = [self.colours.shade(short_name(table.names[int(code)])) for code in codes]
         return np.array(shades, np.int64)[inverse]
@@ -549,7 +550,7 @@ class Lanes:
         slices: _Slices,
         kinds: Ints,
         waits: _Slices | None,
-        table: Rows,
+        table: Table,
         band: Band,
         y: float,
     ) -> None:
@@ -579,7 +580,7 @@ class Lanes:
 
     # --- waits and late arrivals ------------------------------------------------------------------
 
-    def _over(self, index: RankIndex, number_: int, height: float) -> tuple[_Slices, Numbers]:
+    def _over(self, index: RankIndex, number_: int, height: float) -> tuple[_Slices, Floats]:
         """Return rectangles of a lane of waits, and heights of the columns of what is left."""
         lane = index.lane(number_)[1]
         shift = index.rank.shift_ns
@@ -634,7 +635,7 @@ class Lanes:
         )
 
 
-def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
     """Yield codes with their places: each once, or, to keep the order, run by run."""
     if whole:
         for code in np.unique(codes).tolist():

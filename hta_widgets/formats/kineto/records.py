@@ -18,7 +18,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import Kept
-from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import (
     CopyTable,
     Fields,
@@ -39,8 +39,6 @@ from hta_widgets.trace.names import (
     original_id,
 )
 from hta_widgets.trace.problems import Problems
-
-Rows = npt.NDArray[np.intp]
 
 _VERSION = 1
 _M = ord("M")
