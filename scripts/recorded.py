@@ -11,7 +11,7 @@ from pathlib import Path
 
 import hta_widgets as hw
 from hta_widgets.demo import write_demo
-from hta_widgets.export.page import embed, job_document
+from hta_widgets.export.page import embed
 from hta_widgets.export.page_format import ascii_json, packed
 from hta_widgets.live.job import TileEngine
 
@@ -25,9 +25,9 @@ def blocks() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))
-        embedded = embed(engine, engine.scene(), {}, 25e6)
-    document = packed("document", ascii_json(job_document(engine, embedded, {})))
-    return {block.name: block.text for block in [document, *embedded.blocks]}
+        made = embed(engine, engine.scene(), {}, 25e6)
+    document = packed("document", ascii_json(made.document))
+    return {block.name: block.text for block in [document, *made.blocks]}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw
 
+from hta_widgets.export.scrub import Scrub
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import encode_fields
@@ -58,8 +59,13 @@ class Members:
     counters: bool = False
     #: samples of counters that have no record, as rows of the counter table
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: what is added to the times of records
+    #: what is added to the times of records, and whether that fits the clock
     move_ns: int = 0
+    fitted: bool = False
+    #: whether records are cut at the window
+    clip: bool = False
+    #: removes private data from records
+    scrub: Scrub | None = None
     #: the part of the job that the file states to hold; None: all
     part: ExportPart | None = None
 
@@ -94,7 +100,7 @@ class Members:
             return False
         if record.ph in "stf":
             return self._leave_out("flows")
-        on_track = (_text(record.pid), _text(record.tid))
+        on_track = tuple("" if one is None else str(one) for one in (record.pid, record.tid))
         if record.ph in "XBE" or (self.threads is not None and on_track not in self.threads):
             return self._leave_out("others")
         return True
@@ -153,10 +159,6 @@ def base_time(trace: Trace) -> int:
         return int(value)
     except (TypeError, ValueError, OverflowError):
         return 0
-
-
-def _text(value: float | str | None) -> str:
-    return "" if value is None else str(value)
 
 
 def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
@@ -294,9 +296,8 @@ def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
     if found:
         fields |= {"name": found[1], "id": _as_written(found[2])}
     fields["pid"] = _as_written(pid)
-    head = json.dumps(fields, ensure_ascii=False)[:-1] + ', "ts": '
-    tail = ', "args": {' + json.dumps(label, ensure_ascii=False).replace("%", "%%") + ": %s}}"
-    return head.encode(), tail.encode()
+    tail = b', "args": {' + json_text(label).replace(b"%", b"%%") + b": %s}}"
+    return json_text(fields)[:-1] + b', "ts": ', tail
 
 
 def _number(value: float) -> bytes:
@@ -311,9 +312,9 @@ def records_of(members: Members) -> Iterator[bytes]:
     """Yield names of processes and threads, then the events as complete events."""
     table = members.trace.table
     for track in table.tracks:
-        at = {"pid": _synthetic_number(track.pid), "tid": _synthetic_number(track.tid), "ph": "M"}
-        yield _json({"name": "process_name", **at, "args": {"name": track.process}})
-        yield _json({"name": "thread_name", **at, "args": {"name": track.label}})
+        at = {"pid": _as_written(track.pid), "tid": _as_written(track.tid), "ph": "M"}
+        yield json_text({"name": "process_name", **at, "args": {"name": track.process}})
+        yield json_text({"name": "thread_name", **at, "args": {"name": track.label}})
     base_ns = members.written_zero_ns
     for row in members.rows.tolist():
         track = table.tracks[table.track[row]]
@@ -324,21 +325,18 @@ def records_of(members: Members) -> Iterator[bytes]:
             args["correlation"] = int(table.correlation[row])
         fields = {
             "ph": b'"X"',
-            "cat": _json(table.categories[table.category[row]]),
-            "name": _json(table.names[table.name[row]]),
-            "pid": _json(_synthetic_number(track.pid)),
-            "tid": _json(_synthetic_number(track.tid)),
+            "cat": json_text(table.categories[table.category[row]]),
+            "name": json_text(table.names[table.name[row]]),
+            "pid": json_text(_as_written(track.pid)),
+            "tid": json_text(_as_written(track.tid)),
             "ts": micros(int(table.start_ns[row]) + base_ns),
             "dur": micros(int(table.dur_ns[row])),
         }
         if args:
-            fields["args"] = _json(args)
+            fields["args"] = json_text(args)
         yield encode_fields(fields)
 
 
-def _synthetic_number(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
-def _json(value: Any) -> bytes:
+def json_text(value: object) -> bytes:
+    """Return a value as JSON, with letters of any alphabet."""
     return json.dumps(value, ensure_ascii=False).encode()

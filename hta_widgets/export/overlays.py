@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,8 +17,8 @@ from hta_widgets.analysis.critical.rules import DEPENDENCY, EDGE_TYPES, LAUNCH, 
 from hta_widgets.analysis.operator_kernels import Patterns, find_patterns
 from hta_widgets.analysis.scope import parts
 from hta_widgets.errors import TraceError
-from hta_widgets.export.members import Members, base_time, records_of
-from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.export.members import Members, base_time, json_text, records_of
+from hta_widgets.export.trace import ExportReport, export_trace, own_keys, write_file
 from hta_widgets.files import Target
 from hta_widgets.formats.kineto.times import micros
 from hta_widgets.trace.arrays import Ints
@@ -141,13 +141,7 @@ def write_overlay(
     drawn = _edges_to_draw(graph, every=all_edges and not only_path)
     overlay = _Overlay(graph, drawn, only_path=only_path)
     with target.file() as out:
-        out.write(b"{\n")
-        for key, raw in _top_level(trace).items():
-            out.write(_json(key) + b": " + raw + b",\n")
-        out.write(b'"traceEvents": [\n')
-        out.write_list(overlay.records())
-        out.write_list(overlay.arrows())
-        out.write(b"\n]\n}\n")
+        write_file(out, own_keys(trace), overlay.records(), overlay.arrows())
     return ExportReport(
         path=target.path,
         events=overlay.events,
@@ -244,7 +238,7 @@ class _Overlay:
         on_path = np.zeros(len(edges), dtype=bool)
         on_path[graph.on_path] = True
         for number, edge in enumerate(self._drawn.tolist()):
-            args = _json(
+            args = json_text(
                 {
                     "weight": int(edges.weight_ns[edge]) // 1000,
                     "critical": bool(on_path[edge]),
@@ -276,17 +270,6 @@ class _Overlay:
         if phase == b'"f"':
             fields["bp"] = b'"e"'
         return encode_fields(fields)
-
-
-def _top_level(trace: Trace) -> dict[str, bytes]:
-    own: dict[str, Any] = getattr(trace.source, "metadata_text", None) or {
-        key: _json(value) for key, value in trace.metadata.items()
-    }
-    return {key: bytes(raw) for key, raw in own.items() if key != "traceEvents"}
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
 
 
 _PREFIX = "overlaid_"
@@ -332,9 +315,9 @@ def export_patterns(
             path=trace.path,
             remedy="Give another operator, or a smaller min_pattern_len.",
         )
-    marked = _Marked(trace.source, _marks(trace, found))
-    source = _Compressed(marked, trace) if compress_other_kernels else marked
-    overlaid = TraceSet([trace.replace(source=source)], like=traces)
+    marks = _marks(trace, found)
+    others = _Compressed(trace) if compress_other_kernels else None
+    overlaid = TraceSet([trace.replace(source=_Marked(trace.source, marks, others))], like=traces)
     return export_trace(overlaid, path, counters="own")
 
 
@@ -355,7 +338,7 @@ def _target(trace: Trace, folder: Path, *, beside_input: bool) -> Path:
 def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
     """Return the JSON text of ``Patterns`` by record."""
     texts = [
-        json.dumps({text: count}, ensure_ascii=False).encode()
+        json_text({text: count})
         for text, count in zip(found.texts, found.count.tolist(), strict=True)
     ]
     pattern = np.append(found.pattern, -1)[found.below]
@@ -366,68 +349,57 @@ def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
     }
 
 
+@dataclass
 class _Marked:
-    """Gives a file's records with the marks of patterns in their args."""
+    """Gives a file's records with the marks of patterns in their args, and edits the others."""
 
-    def __init__(self, source: RecordSource, marks: dict[int, bytes]) -> None:
-        self.path = source.path
-        self.metadata_text = getattr(source, "metadata_text", None)
-        self.marks = marks
-        self._source = source
+    source: RecordSource
+    marks: dict[int, bytes]
+    edit: Callable[[dict[str, bytes]], bool] | None
+
+    def __post_init__(self) -> None:
+        self.path = self.source.path
+        self.metadata_text = getattr(self.source, "metadata_text", None)
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self.source)
 
     def record(self, index: int) -> bytes:
-        return self._mark(index, self._source.record(index))
+        return self._edited(index, self.source.record(index))
 
     def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        for number, text in self._source.records(indices):
-            yield number, self._mark(number, text)
+        for number, text in self.source.records(indices):
+            yield number, self._edited(number, text)
 
-    def _mark(self, number: int, text: bytes) -> bytes:
+    def _edited(self, number: int, text: bytes) -> bytes:
         mark = self.marks.get(number)
-        fields = None if mark is None else decode_fields(text)
-        if mark is None or fields is None:
+        fields = None if mark is None and self.edit is None else decode_fields(text)
+        if fields is None:
             return text
-        args = decode_fields(fields.get("args", b"{}")) or {}
-        fields["args"] = encode_fields({**args, _PATTERNS: mark})
+        if mark is not None:
+            args = decode_fields(fields.get("args", b"{}")) or {}
+            fields["args"] = encode_fields({**args, _PATTERNS: mark})
+        elif self.edit is None or not self.edit(fields):
+            return text
         return encode_fields(fields)
 
 
 class _Compressed:
-    """Gives the records of events that carry no mark without args, and numbers for their names."""
+    """Takes args from events, and puts numbers in place of their names."""
 
-    def __init__(self, source: _Marked, trace: Trace) -> None:
-        self.path = source.path
-        self.metadata_text = source.metadata_text
-        self._source = source
-        table = trace.table
-        known = {name: number for number, name in enumerate(table.names.values)}
-        self._numbers = {name: json.dumps(str(number)).encode() for name, number in known.items()}
-        names = {str(number): name for name, number in known.items()}
-        self._legend = json.dumps(names, ensure_ascii=False).encode()
+    def __init__(self, trace: Trace) -> None:
+        numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}
+        self._numbers = {name: json_text(number) for name, number in numbers.items()}
+        self._legend = json_text({number: name for name, number in numbers.items()})
 
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def record(self, index: int) -> bytes:
-        return self._compress(index, self._source.record(index))
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        for number, text in self._source.records(indices):
-            yield number, self._compress(number, text)
-
-    def _compress(self, number: int, text: bytes) -> bytes:
-        if number in self._source.marks:
-            return text
-        fields = decode_fields(text)
-        if fields is None or fields.get("ph") != b'"X"' or "name" not in fields:
-            return text
+    def __call__(self, fields: dict[str, bytes]) -> bool:
+        """Change the record's fields; return whether they are those of an event."""
+        if fields.get("ph") != b'"X"' or "name" not in fields:
+            return False
         name = json.loads(fields["name"])
         if "PyTorch Profiler" in str(name):
             fields["args"] = self._legend
         else:
             fields["args"] = b"{}"
             fields["name"] = self._numbers.get(name, fields["name"])
-        return encode_fields(fields)
+        return True

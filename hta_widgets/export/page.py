@@ -7,8 +7,9 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from hta_widgets.analysis.steps import phase_ranges
@@ -21,7 +22,6 @@ from hta_widgets.export.page_data import (
     embed_args,
 )
 from hta_widgets.export.page_format import (
-    Block,
     Content,
     Names,
     ascii_json,
@@ -56,17 +56,7 @@ _WORDS_BYTES = 4000
 CHUNK_BYTES = 4_000_000
 _MOST_MB = 25
 #: Blocks are measured as base64: four characters hold three bytes.
-TEXT_PER_BYTE = 4 / 3
-
-
-@dataclass(slots=True)
-class Embedded:
-    """The part of a job that a page holds."""
-
-    document: dict[str, Any]
-    blocks: list[Block]
-    scene: dict[str, Any]
-    sizes: list[tuple[str, int]]
+_TEXT_PER_BYTE = 4 / 3
 
 
 @dataclass(frozen=True)
@@ -89,11 +79,8 @@ def save_html(
     """Write a timeline, or a dashboard, as one self-contained page."""
 
     def make(room: float, saved_at: datetime) -> Content:
-        embedded = embed(engine, scene, state, room - _WORDS_BYTES)
         files = source_files(engine)
-        document = job_document(engine, embedded, state, saved_at, files, widget=widget)
-        words = embedded.scene["embedded"]["text"]
-        return Content(document, embedded.blocks, embedded.sizes, words, "names and lanes")
+        return embed(engine, scene, state, room - _WORDS_BYTES, saved_at, files, widget=widget)
 
     if dashboard is None:
         widget, code, more_code = "timeline", _TIMELINE, []
@@ -117,22 +104,21 @@ def save_html(
 
 
 class OfflineData:
-    """Prepares the data of a saved page in the background, and hands it out in chunks."""
+    """Prepares the data of a saved page in the background, and hands it out in chunks.
+
+    `make` returns the content that fits into so many bytes of text.
+    """
 
     def __init__(
         self,
-        engine: TileEngine,
-        scene: dict[str, Any],
-        state: Mapping[str, Any] | None = None,
+        make: Callable[[float], Content],
         *,
         max_mb: float = _MOST_MB,
     ) -> None:
-        self._engine, self._scene, self._state = engine, scene, dict(state or {})
-        self._limit_bytes = max_mb * 1e6
+        self._make, self._limit_bytes = make, max_mb * 1e6 * _TEXT_PER_BYTE
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._content = b""
-        self._blocks: dict[str, tuple[int, int]] = {}
         self._said: dict[str, Any] = {"state": "preparing"}
 
     def chunk(self, number: int | None = None) -> Answer:
@@ -169,74 +155,63 @@ class OfflineData:
 
     def _prepare(self) -> None:
         try:
-            self._content, self._blocks = self._made()
+            made = self._make(self._limit_bytes)
+            blocks = [packed("document", ascii_json(made.document)), *made.blocks]
+            parts = [base64.b64decode(block.text) for block in blocks]
         except Exception as error:  # noqa: BLE001 - the page shows any error
             self._said = {"state": "failed", "message": str(error) or type(error).__name__}
             return
+        self._content = b"".join(parts)
+        sizes = list(map(len, parts))
+        starts = accumulate(sizes, initial=0)
         self._said = {
             "state": "ready",
             "bytes": len(self._content),
             "chunks": -(-len(self._content) // CHUNK_BYTES),
-            "blocks": {name: list(place) for name, place in self._blocks.items()},
+            "blocks": {
+                block.name: place for block, *place in zip(blocks, starts, sizes, strict=False)
+            },
         }
-
-    def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
-        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
-        embedded = embed(self._engine, self._scene, self._state, limit_bytes)
-        return joined(job_document(self._engine, embedded, {}), embedded.blocks)
 
 
 def embed(
-    engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
-) -> Embedded:
-    """Return the part of a job that fits into `limit_bytes`."""
-    return _Plan(engine, scene, state, limit_bytes).carry_out()
-
-
-def job_document(
     engine: TileEngine,
-    embedded: Embedded,
+    scene: dict[str, Any],
     state: Mapping[str, Any],
+    limit_bytes: float,
     saved_at: datetime | None = None,
     files: Sequence[tuple[str, int | None]] = (),
     **more: Any,
-) -> dict[str, Any]:
-    """Return the document of a job's page; without `saved_at` it is for an open notebook."""
+) -> Content:
+    """Return the part of a job that fits into `limit_bytes`.
+
+    Without `saved_at` it is for an open notebook, which has the state itself.
+    """
+    made = _Plan(engine, scene, state, limit_bytes).carry_out()
     origin_ns = engine.traces.origin_ns
-    return {
+    about = {
         "version": 2,
-        "scene": embedded.scene,
-        "state": state,
+        "scene": made.document["scene"],
+        "state": {} if saved_at is None else state,
         "saved": {
             "at": "" if saved_at is None else saved_at.isoformat(timespec="seconds"),
             "by": "" if saved_at is None else f"hta_widgets {version_text()}",
             "files": [{"name": name, "bytes": size} for name, size in files],
-            "embedded": embedded.sizes,
+            "embedded": made.sizes,
         },
         "origin_ns": None if origin_ns is None else str(origin_ns),
         **more,
-        **embedded.document,
     }
-
-
-def joined(
-    document: Mapping[str, Any], blocks: Sequence[Block]
-) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """Return a document and blocks behind each other, and where each of them is, by name."""
-    parts: list[bytes] = []
-    places: dict[str, tuple[int, int]] = {}
-    size = 0
-    for block in (packed("document", ascii_json(document)), *blocks):
-        content = base64.b64decode(block.text)
-        places[block.name] = (size, len(content))
-        parts.append(content)
-        size += len(content)
-    return b"".join(parts), places
+    return replace(made, document={**about, **made.document})
 
 
 class _Plan:
     def __init__(
-        self, engine: TileEngine, scene: dict[str, Any], state: dict[str, Any], limit_bytes: float
+        self,
+        engine: TileEngine,
+        scene: dict[str, Any],
+        state: Mapping[str, Any],
+        limit_bytes: float,
     ) -> None:
         self.scene = scene
         self.names = Names()
@@ -253,7 +228,7 @@ class _Plan:
         fixed += self.collectives.size_bytes
         self.limit = limit_bytes - fixed
 
-    def carry_out(self) -> Embedded:
+    def carry_out(self) -> Content:
         full = self._full_ranks()
         overviews: dict[int, Overview] = {}
         while len(full) < len(self.indices):
@@ -263,29 +238,27 @@ class _Plan:
                 break
             del full[list(full)[-1]]
         args = self._args(full, self.limit - _size(full.values()) - _size(overviews.values()))
-        ranks = [
-            full[rank].header if rank in full else overviews[rank].header for rank in self.indices
-        ]
-        ranks_blocks = [
-            full[rank].block if rank in full else overviews[rank].block for rank in self.indices
-        ]
+        made = [full.get(rank) or overviews[rank] for rank in self.indices]
         args_blocks = [block for one in args.values() for block in one.blocks]
-        return Embedded(
+        scene = _with_coverage(self.scene, list(full), args, overviews)
+        return Content(
             document={
+                "scene": scene,
                 **self.names.document(),
-                "ranks": ranks,
+                "ranks": [one.header for one in made],
                 "collectives": self.collectives.header,
                 "alike": self.alike,
                 "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
-            blocks=[*self.collectives.blocks, *ranks_blocks, *args_blocks],
-            scene=_with_coverage(self.scene, list(full), args, overviews),
+            blocks=[*self.collectives.blocks, *(one.block for one in made), *args_blocks],
             sizes=[
                 ("events", _size(full.values())),
                 ("overviews", _size(overviews.values())),
                 ("collectives", self.collectives.size_bytes),
                 ("arguments", sum(one.size_bytes for one in args.values())),
             ],
+            words=scene["embedded"]["text"],
+            document_word="names and lanes",
         )
 
     def _full_ranks(self) -> dict[int, FullRank]:
@@ -351,7 +324,7 @@ def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
 
 
 def _by_importance(
-    ranks: list[int], scene: dict[str, Any], state: dict[str, Any], late: Sequence[int] = ()
+    ranks: list[int], scene: dict[str, Any], state: Mapping[str, Any], late: Sequence[int] = ()
 ) -> list[int]:
     """Return the ranks in order of importance.
 

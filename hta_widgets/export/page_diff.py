@@ -13,7 +13,7 @@ import numpy as np
 
 from hta_widgets import diff
 from hta_widgets.diff.align import BASES
-from hta_widgets.export.page import TEXT_PER_BYTE, OfflineData, embed, job_document, joined
+from hta_widgets.export.page import embed
 from hta_widgets.export.page_format import (
     Block,
     ColumnWriter,
@@ -48,7 +48,7 @@ Side = tuple[TileEngine, dict[str, Any], dict[str, Any]]
 def save_diff(
     path: str | os.PathLike[str],
     answers: DiffAnswers,
-    sides: Sequence[tuple[TileEngine, dict[str, Any], dict[str, Any]]],
+    sides: Sequence[Side],
     traits: Mapping[str, Any],
     *,
     max_mb: float = 25,
@@ -59,44 +59,25 @@ def save_diff(
         " → ".join(traits["_about"]["labels"]),
         _CODE,
         [engine for engine, _, _ in sides],
-        lambda room, saved_at: _held(answers, sides, traits, room - _FRAME_BYTES, saved_at),
+        lambda room, saved_at: held(answers, sides, traits, room - _FRAME_BYTES, saved_at),
         max_mb=max_mb,
         least_mb=1,
         remedy="Code, words and frames of a page take about as much.",
     )
 
 
-class DiffOffline(OfflineData):
-    """Prepares in the background what a saved page of a comparison would hold."""
-
-    def __init__(
-        self,
-        answers: DiffAnswers,
-        sides: Sequence[Side],
-        traits: Mapping[str, Any],
-        *,
-        max_mb: float = 25,
-    ) -> None:
-        super().__init__(sides[0][0], sides[0][1], max_mb=max_mb)
-        self._answers, self._sides, self._traits = answers, sides, traits
-
-    def _made(self) -> tuple[bytes, dict[str, tuple[int, int]]]:
-        limit_bytes = self._limit_bytes * TEXT_PER_BYTE
-        found = _held(self._answers, self._sides, self._traits, limit_bytes, datetime.now(UTC))
-        return joined(found.document, found.blocks)
-
-
-def _held(
+def held(
     answers: DiffAnswers,
     sides: Sequence[Side],
     traits: Mapping[str, Any],
     limit_bytes: float,
-    saved_at: datetime,
+    saved_at: datetime | None = None,
 ) -> Content:
     """Return all that fits of a comparison: both runs' events get the bytes that the rest leaves.
 
     Whole frames and pairs of events are always in.
     """
+    saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
     own = [packed("frames", ascii_json(frames))]
     document: dict[str, Any] = {"version": 1, "widget": "diff", "traits": dict(traits)}
@@ -116,13 +97,13 @@ def _held(
     sizes: list[tuple[str, int]] = []
     words: list[str] = []
     blocks: list[Block] = []
-    for place, side in enumerate(sides):
+    for place, (side, word) in enumerate(zip(sides, _SIDES, strict=True)):
         left = limit_bytes - fixed - sum(block.size_bytes for block in blocks)
-        word = _SIDES[place]
-        made, side_sizes, text = _side_blocks(side, left / (len(sides) - place), saved_at)
-        blocks += [replace(block, name=f"{word}-{block.name}") for block in made]
-        sizes += [(f"{word}: {name}", size) for name, size in side_sizes]
-        words.append(f"{word.capitalize()}: {text}")
+        made = embed(*side, left / (len(sides) - place), saved_at, widget="timeline")
+        of_side = [packed("document", ascii_json(made.document)), *made.blocks]
+        blocks += [replace(block, name=f"{word}-{block.name}") for block in of_side]
+        sizes += [(f"{word}: {name}", size) for name, size in made.sizes]
+        words.append(f"{word.capitalize()}: {made.words}")
     sizes += [
         ("frames and pairs", sum(block.size_bytes for block in own)),
         ("single steps", steps.size_bytes),
@@ -131,16 +112,6 @@ def _held(
     words += [text for text in (steps.words, pairs.words) if text]
     blocks = [*own, *steps.blocks, *pairs.blocks, *blocks]
     return Content(document, blocks, sizes, " ".join(words))
-
-
-def _side_blocks(
-    side: Side, limit_bytes: float, saved_at: datetime
-) -> tuple[list[Block], list[tuple[str, int]], str]:
-    engine, scene, state = side
-    embedded = embed(engine, scene, state, limit_bytes)
-    document = job_document(engine, embedded, state, saved_at, widget="timeline")
-    blocks = [packed("document", ascii_json(document)), *embedded.blocks]
-    return blocks, embedded.sizes, str(embedded.scene["embedded"]["text"])
 
 
 def _frame_names(answers: DiffAnswers) -> list[str]:

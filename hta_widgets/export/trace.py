@@ -28,6 +28,7 @@ from hta_widgets.export.members import (
     DROP,
     Members,
     base_time,
+    json_text,
     members_of,
     records_of,
     samples_of,
@@ -95,17 +96,6 @@ class ExportReport:
     left_out: dict[str, int] = field(default_factory=dict)
     samples: int = 0
     clock: Literal["recorded", "fitted"] = "recorded"
-
-
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """Options of `export_trace`."""
-
-    clip: bool
-    keep_parents: bool
-    counters: bool
-    scrub: bool
-    moves_ns: Mapping[int, int]
 
 
 def export_trace(
@@ -188,13 +178,19 @@ def export_trace(
         raise TraceError(f"counters are False, True or 'own', not {counters!r}")
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
-    options = ExportOptions(clip, keep_parents, bool(counters), scrub, moves_ns)
     target = Target.of(path)
-    ranks = [
-        members
-        for trace in traces.values()
-        if (members := _members(trace, selection, options, len(traces))) is not None
-    ]
+    ranks = _ranks(
+        traces.values(),
+        selection,
+        keep_parents=keep_parents,
+        counters=bool(counters),
+        clip=clip,
+        scrub=scrub,
+    )
+    for members in ranks:
+        members.fitted = bool(moves_ns)
+        members.move_ns = moves_ns.get(members.trace.rank, 0)
+        members.part = _part(members, selection, len(traces))
     if not ranks:
         raise TraceError(
             "nothing to export: the selection holds no events",
@@ -205,16 +201,16 @@ def export_trace(
         with target.directory(names) as opened:
             for name, members in names.items():
                 with opened(name) as out:
-                    _write_rank(out, members, options, several=len(ranks) > 1)
+                    _write_rank(out, members, several=len(ranks) > 1)
     else:
         with target.file() as out:
             if len(ranks) == 1:
-                _write_rank(out, ranks[0], options, several=False)
+                _write_rank(out, ranks[0])
             else:
                 entries = [_MergedRank(one, base_time(one.trace)) for one in ranks]
                 # Files of one job share their base, as a rule; else the earliest serves for all.
                 base_ns = min((one.base_ns for one in entries if one.base_ns), default=0)
-                _write_merged(out, entries, base_ns, options)
+                _write_merged(out, entries, base_ns)
     return _report(target, ranks, "fitted" if moves_ns else "recorded")
 
 
@@ -241,15 +237,15 @@ def export_pair(
         )
     if base not in {"first_step", "absolute"}:
         raise TraceError(f"a pair has no base {base!r}", remedy='Say "first_step" or "absolute".')
-    options = ExportOptions(clip, True, bool(counters), scrub, {})
     # Labels come from the names of folders.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
+    options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
     first = _side_ranks("before", diff.before.label, before, 0, moves[0], options)
     second = _side_ranks("after", diff.after.label, after, _offset(before), moves[1], options)
     base_ns = max(0, min(base_time(one.members.trace) for one in first))
     with target.file() as out:
-        _write_merged(out, [*first, *second], base_ns, options)
+        _write_merged(out, [*first, *second], base_ns)
     return _report(target, [one.members for one in (*first, *second)], "recorded")
 
 
@@ -348,19 +344,15 @@ def _moved_record(text: bytes, move_ns: int) -> bytes:
     return encode_fields(fields)
 
 
-def _members(
-    trace: Trace, selection: Selection, options: ExportOptions, job_ranks: int
-) -> Members | None:
-    members = members_of(
-        trace,
-        selection,
-        keep_parents=options.keep_parents,
-        counters=options.counters,
-    )
-    if members is not None:
-        members.move_ns = options.moves_ns.get(trace.rank, 0)
-        members.part = _part(members, selection, job_ranks)
-    return members
+def _ranks(
+    traces: Iterable[Trace], selection: Selection, *, clip: bool, scrub: bool, **which: bool
+) -> list[Members]:
+    """Return what is written of each rank that has any of it."""
+    found = [members for trace in traces if (members := members_of(trace, selection, **which))]
+    for members in found:
+        members.clip = clip
+        members.scrub = Scrub(members.trace.metadata, members.trace.host) if scrub else None
+    return found
 
 
 def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart | None:
@@ -395,43 +387,51 @@ def _part(members: Members, selection: Selection, job_ranks: int) -> ExportPart 
     )
 
 
-def _write_rank(out: Output, members: Members, options: ExportOptions, *, several: bool) -> None:
-    trace = members.trace
-    values = _top_level(trace, options, state_rank=several, part=members.part)
+def own_keys(trace: Trace) -> dict[str, bytes]:
+    """Return the top-level keys of a rank's file except its events, as JSON."""
+    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
+        key: json_text(value) for key, value in trace.metadata.items()
+    }
+    return {key: raw for key, raw in own.items() if key != "traceEvents"}
+
+
+def write_file(out: Output, keys: Mapping[str, bytes], *records: Iterable[bytes]) -> None:
+    """Write a trace file: its top-level keys, then the records."""
     out.write(b"{\n")
-    for key, raw in values.items():
-        out.write(_json(key) + b": " + raw + b",\n")
+    for key, raw in keys.items():
+        out.write(json_text(key) + b": " + raw + b",\n")
     out.write(b'"traceEvents": [\n')
-    out.write_list(_records_of_members(members, options))
+    for some in records:
+        out.write_list(some)
     out.write(b"\n]\n}\n")
 
 
-def _top_level(
-    trace: Trace, options: ExportOptions, *, state_rank: bool, part: ExportPart | None = None
-) -> dict[str, bytes]:
+def _write_rank(out: Output, members: Members, *, several: bool = False) -> None:
+    write_file(out, _top_level(members, state_rank=several), _records_of_members(members))
+
+
+def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
     """Return the file's own keys, as JSON; what names the rank comes early."""
-    own: Mapping[str, bytes] = getattr(trace.source, "metadata_text", None) or {
-        key: _json(value) for key, value in trace.metadata.items()
-    }
-    scrub = Scrub(trace.metadata, trace.host) if options.scrub else None
-    values = scrub.top_level(own) if scrub else dict(own)
-    values.pop("traceEvents", None)
-    note = _clock_note(trace.metadata, options.moves_ns.get(trace.rank)) or {}
-    note |= _identity(trace, scrub=options.scrub)
-    if part is not None:
-        note |= part.mark()
-    if note and (options.moves_ns or part is not None or MARK not in values):
+    trace, scrub = members.trace, members.scrub
+    values = own_keys(trace)
+    if scrub:
+        values = scrub.top_level(values)
+    note = _clock_note(trace.metadata, members.move_ns if members.fitted else None) or {}
+    note |= _identity(trace, scrub=scrub is not None)
+    if members.part is not None:
+        note |= members.part.mark()
+    if note and (members.fitted or members.part is not None or MARK not in values):
         earlier = trace.metadata.get(MARK)
         if scrub:
             earlier = scrub.value(earlier)
-        values[MARK] = _json({**(earlier if isinstance(earlier, Mapping) else {}), **note})
+        values[MARK] = json_text({**(earlier if isinstance(earlier, Mapping) else {}), **note})
     info = values.get("distributedInfo")
     if info is not None and b'"rank"' in info and not _RANK_WITH_SPACE.search(info):
-        values["distributedInfo"] = _json(_decoded(info))  # HTA looks for "rank": 0, with a space
+        values["distributedInfo"] = json_text(_decoded(info))  # HTA looks for "rank": 0
     elif state_rank and (info is None or b'"rank"' not in info):
         stated = {} if info is None else _decoded(info)
         stated = stated if isinstance(stated, dict) else {}
-        values["distributedInfo"] = _json({**stated, "rank": trace.rank})
+        values["distributedInfo"] = json_text({**stated, "rank": trace.rank})
     first = {key: values.pop(key) for key in _FIRST if key in values}
     return first | values
 
@@ -445,20 +445,18 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
     return {IDENTITY: known} if known else {}
 
 
-def _records_of_members(members: Members, options: ExportOptions) -> Iterator[bytes]:
+def _records_of_members(members: Members) -> Iterator[bytes]:
     """Yield the records that go out, in the file's order."""
-    records = chain(_edited_records(members, options), samples_of(members))
-    if not options.scrub:
-        return records
-    return map(Scrub(members.trace.metadata, members.trace.host).record, records)
+    records = chain(_edited_records(members), samples_of(members))
+    return map(members.scrub.record, records) if members.scrub else records
 
 
-def _edited_records(members: Members, options: ExportOptions) -> Iterator[bytes]:
+def _edited_records(members: Members) -> Iterator[bytes]:
     trace = members.trace
     if trace.source is None:
         yield from records_of(members)
         return
-    clip = Clip(members) if options.clip and not members.whole else None
+    clip = Clip(members) if members.clip and not members.whole else None
     threads = None if members.whole else FlowThreads(members)
     fate, move_ns = members.fate, members.move_ns
     for number, text in trace.source.records(np.flatnonzero(fate != DROP)):
@@ -491,45 +489,38 @@ class _MergedRank:
     stated: dict[str, Any] = field(default_factory=dict)
 
 
-def _write_merged(
-    out: Output, ranks: Sequence[_MergedRank], base_ns: int, options: ExportOptions
-) -> None:
+def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> None:
     """Write ranks as one file, their times counted from `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
-    for one in ranks:
-        trace = one.members.trace
-        texts = _top_level(trace, options, state_rank=False, part=one.members.part)
+    scopes: list[Iterator[bytes]] = []
+    for position, one in enumerate(ranks):
+        members, trace, shift_ns = one.members, one.members.trace, one.base_ns - base_ns
+        texts = _top_level(members, state_rank=False)
         head["ranks"].append(
             {
                 "rank": trace.rank,
-                "file": f"rank-{trace.rank}" if options.scrub else Path(trace.path).name,
-                "shift_ns": one.base_ns - base_ns,
+                "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
+                "shift_ns": shift_ns,
                 "metadata": {key: _decoded(raw) for key, raw in texts.items()} | one.stated,
             }
         )
-    out.write(b"{\n" + _json(MARK) + b": " + _json(head) + b",\n")
-    out.write(b'"schemaVersion": 1,\n"displayTimeUnit": "ms",\n')
+        scopes.append(_scoped(members, position, shift_ns, one.title))
+    keys = {MARK: json_text(head), "schemaVersion": b"1", "displayTimeUnit": b'"ms"'}
     if base_ns:
-        out.write(f'"{_BASE}": {base_ns},\n'.encode())
-    out.write(b'"traceEvents": [\n')
-    for position, one in enumerate(ranks):
-        members = one.members
-        shift_ns = one.base_ns - base_ns
-        metadata = _metadata_records(members, options)
-        scope = _Scope(members.trace.rank, position, metadata, shift_ns, one.title)
-        out.write_list(map(scope, _records_of_members(members, options)))
-    out.write(b"\n]\n}\n")
+        keys[_BASE] = str(base_ns).encode()
+    write_file(out, keys, *scopes)
 
 
-def _metadata_records(members: Members, options: ExportOptions) -> Iterator[bytes]:
-    """Yield the rank's metadata records."""
-    trace = members.trace
-    if trace.source is None:
-        return
-    scrub = Scrub(trace.metadata, trace.host) if options.scrub else None
-    for _, text in trace.source.records(np.flatnonzero(members.fate == ASK)):
-        if b'"M"' in text:
-            yield text if scrub is None else scrub.record(text)
+def _scoped(members: Members, position: int, shift_ns: int, title: str | None) -> Iterator[bytes]:
+    """Yield the records of a rank as they stand in a merged file."""
+    metadata: list[bytes] = []
+    if (source := members.trace.source) is not None:
+        asked = source.records(np.flatnonzero(members.fate == ASK))
+        metadata = [text for _, text in asked if b'"M"' in text]
+        if members.scrub:
+            metadata = list(map(members.scrub.record, metadata))
+    scope = _Scope(members.trace.rank, position, metadata, shift_ns, title)
+    yield from map(scope, _records_of_members(members))
 
 
 class _Scope:
@@ -544,8 +535,8 @@ class _Scope:
         rank: int,
         position: int,
         metadata: Iterable[bytes],
-        shift_ns: int = 0,
-        title: str | None = None,
+        shift_ns: int,
+        title: str | None,
     ) -> None:
         self.rank, self.shift_ns = rank, shift_ns
         self._whose = title or f"rank {rank}"
@@ -595,9 +586,9 @@ class _Scope:
         own = encode_fields(args)
         record = fields.get("name")
         if record == b'"process_name"' and "name" in args:
-            args["name"] = _json(self._title(key, _string(args["name"])))
+            args["name"] = json_text(self._title(key, _string(args["name"])))
         elif record == b'"process_sort_index"' and "sort_index" in args:
-            args["sort_index"] = _json(self._first_sort + self._sorts.get(key, 0))
+            args["sort_index"] = json_text(self._first_sort + self._sorts.get(key, 0))
         else:
             return
         args[MARK] = own
@@ -658,12 +649,7 @@ def _process_key(raw: bytes) -> str | None:
 
 
 def _metadata(name: str, pid: int, args: dict[str, Any]) -> bytes:
-    record = {"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args}
-    return json.dumps(record, ensure_ascii=False).encode()
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
+    return json_text({"name": name, "ph": "M", "pid": pid, "tid": 0, "args": args})
 
 
 def _decoded(raw: bytes) -> Any:
@@ -716,18 +702,14 @@ def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
 
 
 def _side_ranks(
-    side: str, label: str, source: Side, offset: int, move_ns: int, options: ExportOptions
+    side: str, label: str, source: Side, offset: int, move_ns: int, options: dict[str, bool]
 ) -> list[_MergedRank]:
     """Return the ranks of one side of a pair, numbered from `offset` on and moved in time."""
     traces, selection = _traces(source)
     whose = side if label == side else f"{side} {label}"
     found = []
-    for trace in traces:
-        members = members_of(
-            trace, selection, keep_parents=options.keep_parents, counters=options.counters
-        )
-        if members is None:
-            continue
+    for members in _ranks(traces, selection, **options):
+        trace = members.trace
         base_ns = base_time(trace) + move_ns
         stated: dict[str, Any] = {
             MARK: {"side": side, "label": label, "rank": trace.rank, "moved_ns": move_ns}

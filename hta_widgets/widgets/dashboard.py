@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,14 +18,13 @@ import traitlets as t
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import DashboardPart, OfflineData
+from hta_widgets.export.page import DashboardPart, OfflineData, embed
 from hta_widgets.export.page_format import asset
 from hta_widgets.files import cache_folder, code_stamp, table_bytes, write_table, written_whole
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
-from hta_widgets.options import page_target
 from hta_widgets.panels.catalog import (
     chart_panels,
     chosen_panels,
@@ -47,6 +46,7 @@ from hta_widgets.widgets.view import (
     bokeh_asset,
     bokeh_module,
     in_marimo,
+    page_target,
 )
 
 #: The traits that a saved page shows unchanged.
@@ -372,7 +372,7 @@ class Dashboard(LinkedView):
 
     @cached_property
     def _offline(self) -> OfflineData:
-        return OfflineData(self.engine, self._scene, self.state.snapshot())
+        return OfflineData(partial(embed, self.engine, self._scene, self.state.snapshot()))
 
     def _drawn(self, panels: Sequence[str]) -> dict[str, Any]:
         """Return charts for the page, which adds the rows, and send it BokehJS."""

@@ -19,7 +19,8 @@ from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page_diff import DiffOffline, save_diff
+from hta_widgets.export.page import OfflineData
+from hta_widgets.export.page_diff import held, save_diff
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
@@ -28,14 +29,13 @@ from hta_widgets.files import write_text
 from hta_widgets.live import operations
 from hta_widgets.live.comparison import DiffAnswers, answer_ahead
 from hta_widgets.live.operations import Answer, answer, serve
-from hta_widgets.options import page_target
 from hta_widgets.text import Time
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.view import LinkedView, known_or_loaded, shown_window
+from hta_widgets.widgets.view import LinkedView, known_or_loaded, page_target, shown_window
 
 SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
@@ -540,8 +540,10 @@ class TraceDiff(anywidget.AnyWidget):
         return [(view.engine, view.scene, view.state.snapshot()) for view in self.sides]
 
     @cached_property
-    def _offline(self) -> DiffOffline:
-        return DiffOffline(self._answers, self._drawn_sides(), {"_about": self._about})
+    def _offline(self) -> OfflineData:
+        return OfflineData(
+            partial(held, self._answers, self._drawn_sides(), {"_about": self._about})
+        )
 
     @t.validate("pair")
     def _known_pair(self, proposal: Any) -> Any:

@@ -13,14 +13,15 @@ import anywidget
 import pandas as pd
 import traitlets as t
 
+from hta_widgets import options
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import DashboardPart, save_html
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.trace import ExportReport, export_trace
+from hta_widgets.files import target_path, write_errors
 from hta_widgets.live import operations
 from hta_widgets.live.job import TileEngine
 from hta_widgets.live.operations import Answer, answer, serve
-from hta_widgets.options import page_target
 from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
@@ -34,6 +35,28 @@ SHARED = (
 _PLAIN = ("selected_event", "search", "color", "pinned", "scope")
 HISTORY_LENGTH = 100
 MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
+
+
+def page_target(path: str, *, overwrite: bool) -> Path:
+    """Return the path of a file that a page asks to write."""
+    target = target_path(path)
+    if options.export_dir is not None:
+        folder = target_path(options.export_dir).resolve()
+        with write_errors(folder):
+            target = folder / target
+            # The name itself may be a link, which is replaced; ".." would lead out of the folder.
+            is_inside = target.name != ".." and target.parent.resolve().is_relative_to(folder)
+        if not is_inside:
+            raise TraceError(
+                "is outside of export_dir",
+                path=target,
+                remedy=f"Give a name in {folder}, or change hw.options.export_dir.",
+            )
+    with write_errors(target):
+        is_there = target.is_symlink() or target.exists()
+    if is_there and not overwrite:
+        raise TraceError("exists already", path=target, remedy="Write it again to replace it.")
+    return target
 
 
 def in_marimo() -> bool:

@@ -10,15 +10,16 @@ from support.random_job import write_job
 
 CELL = """
 import os, signal, threading, time
+from functools import partial
 import anywidget
 import hta_widgets as hw
-from hta_widgets.export.page import OfflineData
+from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import serve
 
 traces = hw.load({job!r}, progress=False, cache=False)
 tiles, panels = TileEngine(traces), PanelEngine(traces)
-offline = OfflineData(tiles, tiles.scene())
+offline = OfflineData(partial(embed, tiles, tiles.scene(), {}))
 
 def answer(request):
     if request["op"] == "offline":

@@ -24,7 +24,7 @@ from support.random_job import write_job  # noqa: E402
 import hta_widgets as hw  # noqa: E402
 from hta_widgets.analysis.clusters import HEATMAP_METRICS  # noqa: E402
 from hta_widgets.demo.job import write_demo  # noqa: E402
-from hta_widgets.export.page import embed, job_document  # noqa: E402
+from hta_widgets.export.page import embed  # noqa: E402
 from hta_widgets.export.page_format import ascii_json  # noqa: E402
 from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
 
@@ -96,7 +96,7 @@ def _case(name: str, folder: Path) -> dict[str, Any]:
 def _page(engine: TileEngine) -> dict[str, Any]:
     """Return the parts of a saved page that panels are computed from."""
     embedded = embed(engine, engine.scene(), {}, 1e8)
-    document = json.loads(ascii_json(job_document(engine, embedded, {})))
+    document = json.loads(ascii_json(embedded.document))
     document = {name: document[name] for name in DOCUMENT}
     document["scene"] = {name: document["scene"].get(name) for name in SCENE}
     blocks = [block for block in embedded.blocks if not block.name.startswith("args-")]

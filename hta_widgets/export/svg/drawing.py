@@ -497,56 +497,27 @@ _GUTTER, _NARROW_GUTTER, _MARGIN = 164, 104, 128
 _GUTTER_FROM, _MARGIN_FROM = 760, 900
 
 
-@dataclass(frozen=True)
 class Place:
-    """The window of time and the columns of a picture, in px."""
+    """The window of time and the columns of a picture, in px.
 
-    width: float
-    start: int
-    end: int
+    The lanes are between `left`, beside their names, and `right`, beside the totals in `margin`,
+    which is 0 without room for them. A `narrow` picture has no room for the names of lanes.
+    """
 
-    @property
-    def narrow(self) -> bool:
-        """Whether the picture is too narrow for the names of lanes."""
-        return self.width < _GUTTER_FROM
-
-    @property
-    def left(self) -> float:
-        """Left edge of the lanes; names stand left of it."""
-        return _NARROW_GUTTER if self.narrow else _GUTTER
-
-    @property
-    def margin(self) -> float:
-        """Width of the totals on the right, 0 for none."""
-        return _MARGIN if self.width >= _MARGIN_FROM else 0
-
-    @property
-    def right(self) -> float:
-        """Right edge of the lanes."""
-        return self.width - self.margin
-
-    @property
-    def across(self) -> float:
-        """Width of the lanes."""
-        return self.right - self.left
-
-    @property
-    def span(self) -> int:
-        """Length of the window in ns."""
-        return self.end - self.start
-
-    @property
-    def ns_per_px(self) -> float:
-        """Time that a px stands for."""
-        return self.span / self.across
+    def __init__(self, width: float, start: int, end: int) -> None:
+        self.width, self.start, self.end = width, start, end
+        self.narrow = width < _GUTTER_FROM
+        self.left: float = _NARROW_GUTTER if self.narrow else _GUTTER
+        self.margin: float = _MARGIN if width >= _MARGIN_FROM else 0
+        self.right = width - self.margin
+        self.across = self.right - self.left
+        self.span = end - start
+        self.ns_per_px = self.span / self.across
 
     def x(self, time: float) -> float:
         """Return the x of a time, clipped to the lanes."""
-        return min(max(self.free_x(time), self.left), self.right)
-
-    def free_x(self, time: float) -> float:
-        """Return the x of a time, which may be outside of the lanes."""
-        return self.left + (time - self.start) / self.span * self.across
+        at = self.left + (time - self.start) / self.span * self.across
+        return min(max(at, self.left), self.right)
 
     def xs(self, times: Ints) -> Floats:
         """Return where times lie, kept within the lanes."""
@@ -561,6 +532,14 @@ class Place:
         # In two steps: the product of a long window and a px would leave int64.
         whole, rest = divmod(self.span, cells)
         return self.start + whole * at + rest * at // cells
+
+
+class Painter:
+    """Base of what draws parts of one picture."""
+
+    def __init__(self, drawing: Drawing, place: Place, colours: Colours) -> None:
+        self.drawing, self.place, self.colours = drawing, place, colours
+        self.theme = colours.theme
 
 
 _GAP_PX = 12

@@ -18,6 +18,7 @@ from hta_widgets.export.svg.drawing import (
     ClassParts,
     Colours,
     Drawing,
+    Painter,
     Place,
     first_fit,
     fitted,
@@ -61,7 +62,7 @@ def ticks(place: Place) -> tuple[list[float], float]:
     return [at * step for at in range(first, last + 1)], step
 
 
-class Head:
+class Head(Painter):
     """Draws axis, minimap and strip above the rows."""
 
     def __init__(
@@ -72,10 +73,7 @@ class Head:
         scene: Mapping[str, Any],
         late: frozenset[int],
     ) -> None:
-        self.drawing = drawing
-        self.place = place
-        self.colours = colours
-        self.theme = colours.theme
+        super().__init__(drawing, place, colours)
         self.scene = scene
         self.late = late
 
@@ -343,14 +341,11 @@ class _Fact:
     look: Literal["plain", "warn", "late"] = "plain"
 
 
-class Sides:
+class Sides(Painter):
     """Draws the columns of a picture."""
 
     def __init__(self, drawing: Drawing, place: Place, colours: Colours, figures: Figures) -> None:
-        self.drawing = drawing
-        self.place = place
-        self.colours = colours
-        self.theme = colours.theme
+        super().__init__(drawing, place, colours)
         self.figures = figures
 
     # --- names ------------------------------------------------------------------------------------
@@ -628,7 +623,7 @@ def _has_waits(scene: Mapping[str, Any]) -> bool:
     return any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
 
 
-class _Picture:
+class _Picture(Painter):
     def __init__(
         self,
         engine: TileEngine,
@@ -639,15 +634,9 @@ class _Picture:
         rows: list[Row],
         classed: Classed | None,
     ) -> None:
-        self.engine = engine
-        self.scene = scene
-        self.state = state
-        self.place = place
-        self.colours = colours
-        self.rows = rows
-        self.classed = classed
-        self.theme = colours.theme
-        self.drawing = Drawing()
+        super().__init__(Drawing(), place, colours)
+        self.engine, self.scene, self.state = engine, scene, state
+        self.rows, self.classed = rows, classed
         self.has_waits = _has_waits(scene)
         window = {"start": place.start, "end": place.end}
         stats = engine.answer({"op": "stats", **window})[0]

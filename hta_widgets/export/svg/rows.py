@@ -15,6 +15,7 @@ from hta_widgets.export.svg.drawing import (
     Colours,
     Drawing,
     Form,
+    Painter,
     Place,
     fitted,
     mixed,
@@ -377,7 +378,7 @@ class _Slices:
         return self.start + self.dur
 
 
-class Lanes:
+class Lanes(Painter):
     """Draws lanes, from the rank's events themselves."""
 
     def __init__(
@@ -389,10 +390,7 @@ class Lanes:
         by_name: bool,
         classed: Classed | None = None,
     ) -> None:
-        self.drawing = drawing
-        self.place = place
-        self.colours = colours
-        self.theme = colours.theme
+        super().__init__(drawing, place, colours)
         self.by_name = by_name and classed is None
         self.classed = classed
         self.edges = place.edges

@@ -119,7 +119,7 @@ def size(made):
 
 def test_detail_leaves_in_order_as_the_room_shrinks(engine):
     whole = embed(engine, engine.scene(), {}, 1e9)
-    assert whole.scene["embedded"] == {
+    assert whole.document["scene"]["embedded"] == {
         "level": "all",
         "text": "All events.",
         "ranks_full": [0, 1, 2],
@@ -133,14 +133,14 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
     for share in (0.99, 0.7, *np.linspace(0.6, 0, 13)):
         room = size(whole) * share
         made = embed(engine, engine.scene(), state, room + _fixed(engine))
-        embedded = made.scene["embedded"]
+        embedded = made.document["scene"]["embedded"]
         seen.append((len(embedded["ranks_full"]), len(embedded["ranks_args"])))
         assert set(embedded["ranks_args"]) <= set(embedded["ranks_full"])
         if embedded["ranks_full"]:
             assert 1 in embedded["ranks_full"]
             assert size(made) <= room
         assert (embedded["level"] == "all") == (len(embedded["ranks_full"]) == 3)
-        for rank in made.scene["ranks"]:
+        for rank in made.document["scene"]["ranks"]:
             assert ("overview_level" in rank) == (rank["rank"] not in embedded["ranks_full"])
     assert seen == sorted(seen, reverse=True)
     assert seen[0][0] == 3
@@ -156,8 +156,8 @@ def _fixed(engine):
 
 def test_a_rank_without_its_rows_cannot_be_opened(engine):
     made = embed(engine, engine.scene(), {}, 0)
-    assert made.scene["embedded"]["text"] == "Overview only: no single events."
-    for rank, header in zip(made.scene["ranks"], made.document["ranks"], strict=True):
+    assert made.document["scene"]["embedded"]["text"] == "Overview only: no single events."
+    for rank, header in zip(made.document["scene"]["ranks"], made.document["ranks"], strict=True):
         assert rank["tracks"] == []
         assert [lane["lane"] for lane in header["lanes_kept"]] == [
             row["lane"] for row in rank["summary"]
@@ -245,7 +245,7 @@ def test_arguments_that_cannot_be_read_are_explained(front_end, tmp_path):
     args = made.document["ranks"][0]["args"]
     assert args["state"] == "unreadable"
     assert "was changed after it was loaded" in args["reason"]
-    assert made.scene["embedded"]["text"] == "All events, no arguments."
+    assert made.document["scene"]["embedded"]["text"] == "All events, no arguments."
 
 
 def test_blocks_are_gzip():

@@ -5,6 +5,7 @@ import gzip
 import json
 import sys
 import threading
+from functools import partial
 
 import pytest
 from support.random_job import write_job
@@ -15,6 +16,10 @@ from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.live.job import PanelEngine, TileEngine
 
 
+def offline_of(engine, make=embed, **options):
+    return OfflineData(partial(make, engine, engine.scene(), {}), **options)
+
+
 @pytest.fixture
 def engine(tmp_path):
     return TileEngine(hw.load(write_job(tmp_path, 1), progress=False, cache=False))
@@ -22,7 +27,7 @@ def engine(tmp_path):
 
 def test_all_that_a_saved_page_holds(engine, monkeypatch):
     monkeypatch.setattr(live, "CHUNK_BYTES", 1000)
-    offline = OfflineData(engine, engine.scene())
+    offline = offline_of(engine)
     assert offline.join(60)
     said, buffer = offline.chunk()
     assert (said["state"], buffer) == ("ready", None)
@@ -44,23 +49,22 @@ def test_all_that_a_saved_page_holds(engine, monkeypatch):
 
 def test_no_more_than_asked_for(tmp_path):
     engine = TileEngine(hw.load(write_job(tmp_path, 1, events=3000), progress=False, cache=False))
-    offline = OfflineData(engine, engine.scene(), max_mb=0.08)
+    offline = offline_of(engine, max_mb=0.08)
     assert offline.join(60)
-    whole = OfflineData(engine, engine.scene())
+    whole = offline_of(engine)
     assert whole.join(60)
     few, all_ = offline.chunk()[0], whole.chunk()[0]
     assert few["bytes"] <= 80_000 < all_["bytes"]
 
 
-def test_answers_while_it_works(engine, monkeypatch):
+def test_answers_while_it_works(engine):
     go_on = threading.Event()
 
     def held_up(*arguments):
         go_on.wait(60)
         return embed(*arguments)
 
-    monkeypatch.setattr(live, "embed", held_up)
-    offline = OfflineData(engine, engine.scene())
+    offline = offline_of(engine, held_up)
     assert offline.chunk() == ({"state": "preparing"}, None)
     assert offline.chunk() == ({"state": "preparing"}, None)
     with pytest.raises(ValueError, match="no chunk 0: there are 0"):
@@ -70,12 +74,11 @@ def test_answers_while_it_works(engine, monkeypatch):
     assert offline.chunk()[0]["state"] == "ready"
 
 
-def test_says_why_it_fails(engine, monkeypatch):
+def test_says_why_it_fails(engine):
     def broken(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(live, "embed", broken)
-    offline = OfflineData(engine, engine.scene())
+    offline = offline_of(engine, broken)
     assert offline.join(60)
     said = {"state": "failed", "message": "the disk is full"}
     assert offline.chunk() == (said, None)
@@ -97,7 +100,7 @@ def test_panels_answer_beside_it(tmp_path):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        offline = OfflineData(engine, engine.scene())
+        offline = offline_of(engine)
         offline.start()
         threads = [threading.Thread(target=brush, args=(k,)) for k in range(4)]
         for thread in threads:
