@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 from support.collective_job import US, collective
-from support.dashboard import PANELS, Dash
+from support.dashboard import GUTTER, HEAD, MARGIN, PANELS, Dash
 from support.small import call, copy, event, kernel, load
 
 import hta_widgets as hw
@@ -64,6 +64,59 @@ def test_brushes_in_a_page_have_the_numbers_of_the_analyses(
     }
 
 
+@pytest.mark.parametrize(("width", "height"), [(1440, 1000), (700, 900)])
+def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, height):
+    path = hw.Dashboard(job).save_html(tmp_path / "report.html")
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(f"file://{path}")
+    dash = Dash(page, job)
+    expect(dash.root.locator(".hta-said")).to_contain_text("compute")
+
+    def is_in_window(selector):
+        expect(page.locator(selector).first).to_be_visible()
+        box = page.locator(selector).first.bounding_box()
+        assert box["x"] >= 0, selector
+        assert box["y"] >= 0, selector
+        assert box["x"] + box["width"] <= width, selector
+        assert box["y"] + box["height"] <= height, selector
+        return box
+
+    dash.chart("breakdown")
+    # The first row is half in sight: its details have no room below the lanes.
+    top = dash.timeline.bounding_box()["y"]
+    page.evaluate("y => window.scrollTo(0, y)", top + HEAD + 260 - height)
+    row = dash.timeline.bounding_box()["y"] + HEAD
+    busy = job[0].events.query("kind == 'compute'").nlargest(1, "dur_ns").iloc[0]
+    share = (busy.start_ns + busy.dur_ns / 2 - job.start_ns) / (job.end_ns - job.start_ns)
+    left, across = (GUTTER, -GUTTER - MARGIN) if width > 900 else (SLIM, -SLIM)
+    box = dash.timeline.bounding_box()
+    page.mouse.click(box["x"] + left + share * (box["width"] + across), row + 12)
+    expect(dash.root.locator(".hta-details")).to_contain_text("rank 0")
+    page.wait_for_function(
+        "() => document.querySelector('.hta-dock').getBoundingClientRect().bottom <= innerHeight"
+    )
+    details = is_in_window(".hta-dock")
+    assert details["y"] >= row + 30 or details["y"] + details["height"] <= row
+
+    page.evaluate("window.scrollTo(0, 0)")
+    dash.root.get_by_role("button", name="Write the selection").click()
+    dash.root.locator(".hta-menu-item").get_by_text("as a trace").click()
+    is_in_window(".hta-export")
+    page.keyboard.press("Escape")
+    dash.root.get_by_role("button", name="Keys and gestures").first.click()
+    is_in_window(".hta-help h3")
+    page.keyboard.press("Escape")
+
+    dash.root.get_by_role("button", name="Full window").click()
+    box = is_in_window(".hta-dash")
+    assert (box["width"], box["height"]) == (width, height)
+    if width > 1100:
+        dash.panel("queue").scroll_into_view_if_needed()
+        is_in_window("[data-panel=timeline]")
+    dash.root.get_by_role("button", name="Full window").click()
+    assert dash.root.bounding_box()["height"] > height
+
+
 def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, job, tmp_path, built):
     with pytest.warns(UserWarning, match="at least an overview"):
         least = Path(hw.Dashboard(job).save_html(tmp_path / "least.html", max_mb=0.1))
@@ -85,6 +138,7 @@ def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, job, tmp_pat
     assert dash.numbers("kernels")["sum_ns"].tolist() == exact["sum_ns"].tolist()
 
 
+SLIM = 104  # the gutter of a narrow timeline
 LONG = "void " + "very_long_namespace_of_templates::" * 6 + "kernel<float, 128>(int*)"
 HOST = [
     event("user_annotation", "ProfilerStep#0", 0, 50_000, pid=10, tid=1),

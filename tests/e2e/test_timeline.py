@@ -318,3 +318,23 @@ def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
     click(ddp.stage, (middle, LAST_RANKS))
     ddp.kernel.wait_for("tl.selected_event is not None and tl.selected_event[0] == 5")
     expect(ddp.root.locator(".hta-collective")).to_contain_text("on 8 ranks")
+
+
+def test_details_and_the_full_window_in_a_notebook(ddp):
+    page = ddp.page
+    page.set_viewport_size({"width": 1440, "height": 620})
+    stage = ddp.stage.bounding_box()
+    assert stage["y"] + stage["height"] > 620, "the test's window is too high"
+    click(ddp.stage, (ddp.x(30_000_000), ddp.row(1) + 12))
+    dock = ddp.root.locator(".hta-dock")
+    expect(dock).to_contain_text("rank 1")
+    box = dock.bounding_box()
+    assert box["y"] + box["height"] <= 620
+    ddp.root.focus()
+    page.keyboard.press("Shift+F")
+    assert ddp.root.bounding_box() == {"x": 0, "y": 0, "width": 1440, "height": 620}
+    on_top = "el => el.contains(document.elementFromPoint(720, 5))"
+    assert ddp.root.evaluate(on_top)
+    page.keyboard.press("Shift+F")
+    assert ddp.root.bounding_box()["height"] != 620
+    assert not ddp.root.evaluate(on_top)

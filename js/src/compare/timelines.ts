@@ -148,8 +148,8 @@ export class Timelines {
     this.coupling?.align();
   }
 
-  openExport(side: Side): void {
-    this.apps?.[side].openExport();
+  openExport(side: Side, anchor: HTMLElement): void {
+    this.apps?.[side].openExport(anchor);
   }
 
   sayAside(words: string): void {
@@ -298,7 +298,6 @@ export class Timelines {
         status,
         theme,
         kernelSays: () => (live === null ? null : kernelSays(live.source)),
-        openProblems: () => this.apps?.[side].openProblems(),
       },
     });
     this.places[side].append(status);

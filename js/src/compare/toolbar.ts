@@ -22,7 +22,9 @@ interface ToolbarWays {
   /** Null where there is no kernel to write files. */
   exportPair: ((path: string) => Promise<string>) | null;
   savePage: ((path: string) => Promise<string>) | null;
-  exportSide(side: 0 | 1): void;
+  exportSide(side: 0 | 1, anchor: HTMLElement): void;
+  /** The button of the full window. */
+  full: HTMLElement;
 }
 
 const BASES: readonly (readonly [Base, string, string])[] = [
@@ -101,7 +103,7 @@ export class DiffToolbar {
       name: "Export… both runs as one trace, or a window",
       press: () => {},
     });
-    this.opens(exports, "Export", () => this.sheet(hasEvents));
+    this.opens(exports, "Export", () => this.sheet(hasEvents, exports));
     this.el = h(
       "div",
       { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Comparison" },
@@ -126,6 +128,7 @@ export class DiffToolbar {
         hasEvents && this.link,
         button({ text: "Swap", name: "Swap: before becomes after", press: () => ways.swap() }),
         (hasEvents || ways.savePage !== null) && exports,
+        ways.full,
       ),
     );
   }
@@ -206,7 +209,7 @@ export class DiffToolbar {
     });
   }
 
-  private sheet(hasEvents: boolean): HTMLElement {
+  private sheet(hasEvents: boolean, anchor: HTMLElement): HTMLElement {
     const { ways } = this;
     const said = h("p", { class: "hta-note", "aria-live": "polite" });
     const file = (
@@ -239,8 +242,8 @@ export class DiffToolbar {
         h(
           "div",
           { class: "hta-diff-file" },
-          button({ text: "Window of before…", press: () => ways.exportSide(0) }),
-          button({ text: "Window of after…", press: () => ways.exportSide(1) }),
+          button({ text: "Window of before…", press: () => ways.exportSide(0, anchor) }),
+          button({ text: "Window of after…", press: () => ways.exportSide(1, anchor) }),
         ),
       said,
     );

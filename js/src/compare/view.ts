@@ -9,6 +9,7 @@ import type { MakeStage } from "../timeline/view";
 import { failure } from "../ui/controls";
 import { fill, h, isTextEntry } from "../ui/dom";
 import { detectTheme, TIGHT_PX, watchTheme } from "../ui/host";
+import { FullWindow } from "../ui/placing";
 import { applyTheme } from "../ui/theme";
 import { type Base, piecesOf } from "./align";
 import { Charts, type Room } from "./charts";
@@ -154,7 +155,8 @@ export class DiffApp {
         setPair: (pair) => this.keep("pair", pair),
         exportPair: live === null ? null : write("export_pair"),
         savePage: live === null ? null : write("save_html"),
-        exportSide: (side) => this.timelines.openExport(side),
+        exportSide: (side, anchor) => this.timelines.openExport(side, anchor),
+        full: new FullWindow(this.root, () => this.arrange()).button,
       },
       this.about,
     );

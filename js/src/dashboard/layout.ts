@@ -17,7 +17,7 @@ interface Band {
 }
 
 interface Layout {
-  name: "one" | "pairs" | "wide";
+  name: "one" | "pairs" | "wide" | "full";
   bands: Band[];
   /** The status line stands below this band. */
   statusAfter: number;
@@ -28,6 +28,8 @@ const PAIRS_FROM = 900;
 /** From here on the timeline stands in the middle. */
 const WIDE_FROM = 1640;
 const LEFT_PX = 396;
+/** From here on the full window has columns that scroll on their own. */
+const FULL_FROM = 1100;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
 
@@ -123,13 +125,16 @@ export function leftOutWords(
   return parts.length > 0 ? `Left out: ${parts.join("; ")}.` : "";
 }
 
-export function layoutOf(width: number, choice: Choice): Layout {
-  const name = width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
+export function layoutOf(width: number, choice: Choice, full = false): Layout {
+  const isFull = full && width >= FULL_FROM && !isRows(choice);
+  const name = isFull ? "full" : width < PAIRS_FROM ? "one" : width < WIDE_FROM ? "pairs" : "wide";
   const shown = new Set(shownIds(choice));
   const kept = (ids: readonly string[]): string[] => ids.filter((id) => shown.has(id));
   let bands: Band[];
   if (isRows(choice)) {
     bands = name === "one" ? choice.flat().map((id) => row([id])) : choice.map((ids) => row(ids));
+  } else if (name === "full") {
+    bands = [wide(width, fullColumns(width).map(kept))];
   } else if (name === "wide") {
     bands = [wide(width, WIDE.map(kept)), below(BELOW.map(kept))];
   } else {
@@ -145,6 +150,14 @@ export function layoutOf(width: number, choice: Choice): Layout {
 /** Panels side by side. */
 function row(ids: readonly string[]): Band {
   return { columns: ids.map((id) => ({ width: fr(SHARE[id] ?? 1), panels: [id] })) };
+}
+
+/** All panels beside the timeline: in one column, or in two where there is room for both. */
+function fullColumns(width: number): string[][] {
+  const [left = [], middle = [], right = []] = WIDE;
+  const rest = BELOW.flat();
+  if (width < WIDE_FROM) return [[...left, ...right, ...rest], middle, []];
+  return [[...left, ...rest.filter((id) => id !== "operators")], middle, [...right, "operators"]];
 }
 
 function wide(width: number, columns: readonly string[][]): Band {
@@ -209,16 +222,25 @@ export class Board {
     return { own: own.panels, others: others.map(({ panels }) => panels) };
   }
 
+  /** What a panel can grow within its column of the full window; null in other layouts. */
+  roomInFull(id: string, heightOf: (id: string) => number): number | null {
+    if (this.layout?.name !== "full") return null;
+    const own = this.layout.bands[0]?.columns.find(({ panels }) => panels.includes(id))?.panels;
+    const height = this.el.firstElementChild?.clientHeight ?? 0;
+    return own === undefined ? null : height - own.reduce((sum, one) => sum + heightOf(one), 0);
+  }
+
   /** Put every panel where it belongs at this width; false if all of them are there already. */
-  arrange(width: number, choice: Choice): boolean {
+  arrange(width: number, choice: Choice, full: boolean): boolean {
     if (width <= 0) return false;
-    const layout = layoutOf(width, choice);
+    const layout = layoutOf(width, choice, full);
     const key = JSON.stringify([layout]);
     if (key === this.shown) return false;
     this.shown = key;
     this.layout = layout;
     toggle(this.root, "hta-dash-one", layout.name === "one");
     toggle(this.root, "hta-dash-wide", layout.name === "wide");
+    toggle(this.root, "hta-dash-columns", layout.name === "full");
     const bands = layout.bands.map(({ columns }) => {
       const band = h("div", { class: "hta-band" });
       band.style.gridTemplateColumns = columns.map((column) => column.width).join(" ");

@@ -31,7 +31,7 @@ import { leftOutWords, prefixed } from "../ui/text";
 interface SelectionWays {
   select(selection: SelectionJson | null): void;
   copy(text: string, what: string): void;
-  openExport(): void;
+  openExport(anchor: HTMLElement): void;
   scene(): Scene;
   shortName(name: string): string;
 }
@@ -149,7 +149,7 @@ export class SelectionPanel implements Content {
         text: "Export…",
         name: "Export the selection as a trace",
         key: "X",
-        press: () => this.ways.openExport(),
+        press: ({ currentTarget }) => this.ways.openExport(currentTarget as HTMLElement),
       }),
     );
   }

@@ -23,8 +23,10 @@ interface ToolbarWays {
   exports(): MenuItem[];
   /** The sheet to save all this as a page. */
   saveForm(): HTMLElement;
-  help(): void;
-  openProblems(): void;
+  help(anchor: HTMLElement): void;
+  openProblems(anchor: HTMLElement): void;
+  /** The button of the full window. */
+  full: HTMLElement;
 }
 
 export class DashToolbar {
@@ -35,6 +37,8 @@ export class DashToolbar {
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
   private readonly scope: HTMLButtonElement;
+  readonly exporting: HTMLButtonElement;
+  readonly helpButton: HTMLButtonElement;
   private now: "selection" | "view" = "selection";
   private open: Popover | null = null;
   private whole = "Whole job";
@@ -43,11 +47,20 @@ export class DashToolbar {
     this.problems = h("button", {
       type: "button",
       class: "hta-badge hta-warn hta-problem-badge",
-      on: { click: () => ways.openProblems() },
+      on: { click: () => ways.openProblems(this.problems) },
     });
     this.undo = undoButton(() => ways.undo());
     this.redo = redoButton(() => ways.redo());
     this.scope = this.opener(this.whole, "What the figures are of", () => this.scopes());
+    this.exporting = this.opener("Export…", "Write the selection, a table or a chart", () =>
+      this.exports(),
+    );
+    this.helpButton = button({
+      text: "?",
+      name: "Keys and gestures",
+      class: "hta-help-button",
+      press: () => ways.help(this.helpButton),
+    });
     this.el = h(
       "div",
       { class: "hta-toolbar hta-dash-toolbar", role: "toolbar", "aria-label": "Dashboard" },
@@ -55,11 +68,12 @@ export class DashToolbar {
       h("div", { class: "hta-pair" }, this.undo, this.redo),
       this.scope,
       this.opener("Panels", "Choose which panels are shown", () => this.panels()),
-      this.opener("Export…", "Write the selection, a table or a chart", () => this.exports()),
+      this.exporting,
       this.opener("Save HTML", "Save all this as one page that needs no kernel", () =>
         ways.saveForm(),
       ),
-      button({ text: "?", name: "Keys and gestures", class: "hta-help-button", press: ways.help }),
+      ways.full,
+      this.helpButton,
     );
   }
 

@@ -16,6 +16,7 @@ import { copyWords } from "../ui/controls";
 import { h, isTextEntry, toggle } from "../ui/dom";
 import { plural } from "../ui/formats";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
+import { FullWindow } from "../ui/placing";
 import { applyTheme } from "../ui/theme";
 import { Board, type Choice, leftOutWords, shownIds, withPanel } from "./layout";
 import type { HeadlineFacts, MenuItem } from "./pane";
@@ -51,6 +52,7 @@ export class DashApp {
   private readonly timeline: TimelineApp;
   private readonly board: Board;
   private readonly toolbar: DashToolbar;
+  private readonly full: FullWindow;
   private readonly headline: Headline;
   private readonly words: SelectionPanel;
   private readonly problems: ProblemsPane;
@@ -95,7 +97,7 @@ export class DashApp {
         title: this.scene.title,
         source,
         signal,
-        openTrace: () => this.timeline.openExport(),
+        openTrace: () => this.timeline.openExport(this.toolbar.exporting),
         timelineSvg: () => this.timeline.toSvg(this.headline.text),
         copy: (text, what) => void this.copy(text, what),
         fail: (title, error) => this.fail(title, error),
@@ -108,11 +110,12 @@ export class DashApp {
     this.words = new SelectionPanel({
       select: (selection) => this.choosing.select(selection, this.choosing.ranksFrom),
       copy: (text, what) => void this.copy(text, what),
-      openExport: () => this.timeline.openExport(),
+      openExport: (anchor) => this.timeline.openExport(anchor),
       scene: () => this.scene,
       shortName: (name) => this.shortName(name),
     });
     this.panes = this.makePanes();
+    this.full = new FullWindow(this.root, () => this.arrange());
     this.toolbar = new DashToolbar({
       root: this.root,
       signal,
@@ -125,8 +128,9 @@ export class DashApp {
       isOffered: (id) => this.traits.offered?.includes(id) ?? true,
       exports: () => this.takeAway.all(shownIds(this.traits.choice)),
       saveForm: () => this.takeAway.saveForm(),
-      help: () => this.timeline.openHelp(),
-      openProblems: () => this.openProblems(),
+      help: (anchor) => this.timeline.openHelp(anchor),
+      openProblems: (anchor) => this.timeline.openProblems(anchor),
+      full: this.full.button,
     });
     const status = h("div", { class: "hta-dash-status" });
     status.hidden = this.traits.offered?.includes("timeline") === false;
@@ -148,7 +152,6 @@ export class DashApp {
         status,
         theme: this.theme,
         kernelSays: () => (options.live === null ? null : kernelSays(options.live.source)),
-        openProblems: () => this.openProblems(),
       },
     });
     this.fit = new TimelineFit({
@@ -269,7 +272,8 @@ export class DashApp {
       redo: () => this.choosing.redo(),
       clear: () => this.choosing.select(null),
       isEmpty: () => this.choosing.isEmpty,
-      help: () => this.timeline.openHelp(),
+      help: () => this.timeline.openHelp(this.toolbar.helpButton),
+      full: this.full,
     };
     listenToDashKeys(root, signal, keys, options.live === null);
   }
@@ -316,7 +320,10 @@ export class DashApp {
     const words = leftOutWords(this.traits.leftOut, shownIds(this.traits.choice));
     this.leftOut.hidden = words === "";
     this.leftOut.textContent = words;
-    if (!this.board.arrange(width, this.traits.choice)) return;
+    if (!this.board.arrange(width, this.traits.choice, this.full.isOn)) {
+      if (this.full.isOn) this.fit.fit(true);
+      return;
+    }
     this.panes.showAll();
     this.fit.fit(true);
     this.askLater();
@@ -389,15 +396,6 @@ export class DashApp {
     if (!this.options.signal.aborted) this.timeline.flash(words);
   }
 
-  private openProblems(): void {
-    if (!shownIds(this.traits.choice).includes("problems")) {
-      this.timeline.openProblems();
-      return;
-    }
-    this.problems.showAll();
-    this.panes.pane("problems").el.scrollIntoView({ block: "nearest" });
-  }
-
   /** Say in the widget what went wrong. */
   fail(title: string, error: unknown): void {
     this.timeline.fail(title, error);
@@ -435,7 +433,11 @@ class TimelineFit {
     this.fitted = true;
     const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
     const most = Math.max(needed * STRETCH, ROOMY_PX);
-    timeline.height = given() ?? Math.max(needed, Math.min(this.room(), most));
+    const all = this.ways.board.roomInFull("timeline", this.ways.heightOf);
+    timeline.height =
+      all === null
+        ? (given() ?? Math.max(needed, Math.min(this.room(), most)))
+        : Math.max(timeline.height + all, LEAST_PX);
   }
 
   /** The height of the timeline at which its column is as high as those beside it. */
@@ -458,6 +460,7 @@ interface DashKeys {
   clear(): void;
   isEmpty(): boolean;
   help(): void;
+  full: FullWindow;
 }
 
 /** `isAlone`: the page is the dashboard's, so that keys are its own before anything has the focus. */
@@ -473,13 +476,14 @@ function listenToDashKeys(
       const ask = new Event("hta-escape", { cancelable: true });
       root.dispatchEvent(ask);
       if (ask.defaultPrevented) return true;
-      if (keys.isEmpty()) return false;
+      if (keys.isEmpty()) return keys.full.leave();
       keys.clear();
       return true;
     }
     if (command === "undo" && (event.ctrlKey || event.metaKey)) keys.undo();
     else if (command === "redo") keys.redo();
     else if (command === "help") keys.help();
+    else if (command === "full-window") keys.full.toggle();
     else return false;
     return true;
   };

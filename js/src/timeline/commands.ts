@@ -2,6 +2,7 @@
 
 import { selectionSpan } from "../protocol/selection";
 import type { Kind, Span } from "../protocol/source";
+import type { FullWindow } from "../ui/placing";
 import type { Words } from "../ui/text";
 import { Bookmarks, calm, type Context, marked, type Note, unmarked } from "./context";
 import type { Hover } from "./hover";
@@ -26,6 +27,9 @@ interface CommandParts {
   hover: Hover;
   status: StatusLine;
   help: HelpSheet;
+  helpButton(): HTMLElement;
+  /** Null in a panel of a dashboard: the dashboard fills the window. */
+  full: FullWindow | null;
   focusSearch(): void;
   openExport(): void;
   closePanel(): boolean;
@@ -156,7 +160,11 @@ export class Commands {
         this.parts.openExport();
         break;
       case "help":
-        help.toggle();
+        help.toggle(this.parts.helpButton());
+        break;
+      case "full-window":
+        if (this.parts.full === null) return false;
+        this.parts.full.toggle();
         break;
       case "leave":
         return this.leave();
@@ -286,17 +294,18 @@ export class Commands {
 
   /** Escape: one thing at a time, the nearest first. */
   private leave(): boolean {
-    const { pointer, picking, help, ctx, status } = this.parts;
+    const { pointer, picking, full, ctx, status } = this.parts;
     if (pointer.cancel()) return true;
-    const ask = new Event("hta-escape", { cancelable: true });
+    const ask = new Event("hta-escape", { bubbles: true, cancelable: true });
     ctx.root.dispatchEvent(ask);
     if (ask.defaultPrevented) return true;
-    if (help.close() || this.parts.closePanel()) return true;
+    if (this.parts.closePanel()) return true;
     status.say("search", null);
     if (picking.active || picking.window !== null) {
       picking.clearAll();
       return true;
     }
+    if (full?.leave() === true) return true;
     ctx.root.focus({ preventScroll: true });
     ctx.root.blur();
     return true;

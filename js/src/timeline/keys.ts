@@ -134,6 +134,7 @@ export type Command =
   | "fold-group"
   | "export"
   | "help"
+  | "full-window"
   | "leave"
   | "bookmark-go"
   | "bookmark-set";
@@ -171,6 +172,7 @@ const BINDINGS: readonly Binding[] = [
   { command: "next", key: "arrowright" },
   { command: "previous-event", key: "," },
   { command: "next-event", key: "." },
+  { command: "full-window", key: "f", shift: true },
   { command: "zoom-selection", key: "f" },
   { command: "fit", key: "z" },
   { command: "fit", key: "0" },
@@ -333,6 +335,7 @@ export const HELP: readonly HelpGroup[] = [
       { keys: [["P"]], text: "pin the row to the top" },
       { keys: [["C"]], text: "colour by kind or by name" },
       { keys: [["X"]], text: "export the window as a trace" },
+      { keys: [["Shift", "F"]], text: "full window, and back" },
       { keys: [["?"]], text: "this sheet" },
     ],
   },

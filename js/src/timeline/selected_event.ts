@@ -67,6 +67,22 @@ export class Picking {
     return this.key?.rank ?? null;
   }
 
+  /** Top and bottom in the window of the selected event's row; null while it has none. */
+  get rowExtent(): { top: number; bottom: number } | null {
+    const { brief, ctx } = this;
+    if (brief === null) return null;
+    const track = ctx.lanes.at(brief.lane)?.track?.key;
+    const rows = ctx.stage
+      .rows()
+      .filter(({ rank, like }) => rank === brief.rank || like?.includes(brief.rank) === true);
+    const row =
+      rows.find((one) => one.track !== null && one.track.key === track) ??
+      rows.find((one) => one.track === null && !one.open);
+    if (row === undefined) return null;
+    const top = ctx.stage.el.getBoundingClientRect().top + row.top;
+    return { top, bottom: top + row.height };
+  }
+
   /** Return the event summary of a drawn rectangle. */
   briefOf(slice: Slice): Brief | null {
     const place = this.ctx.lanes.at(slice.lane);

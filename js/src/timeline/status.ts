@@ -62,7 +62,7 @@ const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
 };
 
 interface StatusWays {
-  openProblems(): void;
+  openProblems(anchor: HTMLElement): void;
   showAllRanks(): void;
   /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
@@ -103,7 +103,7 @@ export class StatusLine {
     this.truth = h("button", {
       type: "button",
       class: "hta-badge",
-      on: { click: ways.openProblems },
+      on: { click: () => ways.openProblems(this.truth) },
     });
     this.ranks = h("button", {
       type: "button",

@@ -23,11 +23,14 @@ export class Toolbar {
   private readonly redo: HTMLButtonElement;
   private readonly color: HTMLButtonElement;
   private readonly fold: HTMLButtonElement;
+  readonly exporting: HTMLButtonElement;
+  readonly help: HTMLButtonElement;
 
   constructor(
     private readonly legend: Legend,
     private readonly search: SearchBox,
     filter: FilterBox,
+    full: HTMLElement | null,
     run: (command: Command) => void,
   ) {
     this.title = h("b", { class: "hta-title" });
@@ -50,6 +53,20 @@ export class Toolbar {
       press: () => run("fold"),
     });
     this.fold.hidden = true;
+    this.exporting = button({
+      text: "Export…",
+      name: "Export a window as a trace",
+      key: "X",
+      class: "hta-export-button",
+      press: () => run("export"),
+    });
+    this.help = button({
+      text: "?",
+      name: "Keys and gestures",
+      key: "?",
+      class: "hta-help-button",
+      press: () => run("help"),
+    });
     this.el = h(
       "div",
       { class: "hta-toolbar", role: "toolbar", "aria-label": "Timeline" },
@@ -67,20 +84,9 @@ export class Toolbar {
       this.color,
       this.fold,
       filter.el,
-      button({
-        text: "Export…",
-        name: "Export a window as a trace",
-        key: "X",
-        class: "hta-export-button",
-        press: () => run("export"),
-      }),
-      button({
-        text: "?",
-        name: "Keys and gestures",
-        key: "?",
-        class: "hta-help-button",
-        press: () => run("help"),
-      }),
+      this.exporting,
+      full,
+      this.help,
     );
   }
 

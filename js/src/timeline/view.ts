@@ -14,6 +14,7 @@ import {
 } from "../protocol/source";
 import { aria, focused, h } from "../ui/dom";
 import { detectTheme, markWidth, watchBoxes, watchTheme } from "../ui/host";
+import { FullWindow, outermost } from "../ui/placing";
 import type { Words } from "../ui/text";
 import { applyTheme } from "../ui/theme";
 import { Tooltip } from "../ui/tooltip";
@@ -58,7 +59,6 @@ interface Part {
   theme: ThemeName;
   /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
-  openProblems(): void;
 }
 
 const LEAST_STAGE_PX = 96;
@@ -114,7 +114,6 @@ export class TimelineApp {
     this.parts = makeParts(ctx, this.frame, {
       folded,
       keepFolded,
-      openProblems: part === undefined ? null : () => part.openProblems(),
       kernelSays: () => part?.kernelSays() ?? null,
       showAllRanks: () => this.showAllRanks(),
       fail: (title, error) => this.fail(title, error),
@@ -192,18 +191,17 @@ export class TimelineApp {
     this.parts.status.flash(words);
   }
 
-  openExport(): void {
-    this.parts.panels.openExport();
-    this.root.scrollIntoView({ block: "nearest" });
+  /** At a button of the view around this one; left out: at its own. */
+  openExport(anchor?: HTMLElement): void {
+    this.parts.panels.openExport(anchor);
   }
 
-  openHelp(): void {
-    this.parts.commands.run("help");
-    this.root.scrollIntoView({ block: "nearest" });
+  openHelp(anchor: HTMLElement): void {
+    this.parts.help.toggle(anchor);
   }
 
-  openProblems(): void {
-    this.parts.panels.openProblems();
+  openProblems(anchor: HTMLElement): void {
+    this.parts.panels.openProblems(anchor);
   }
 
   /** Write down a gesture that is still settling: an undo from elsewhere then undoes it. */
@@ -368,8 +366,6 @@ export class TimelineApp {
 interface AssemblyWays {
   folded: boolean | null;
   keepFolded(folded: boolean): void;
-  /** Open the problems; null if the timeline has a panel of its own for them. */
-  openProblems: (() => void) | null;
   /** Null for what status lines say as a rule. */
   kernelSays(): KernelSays | null;
   showAllRanks(): void;
@@ -381,21 +377,31 @@ type Parts = ReturnType<typeof makeParts>;
 function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
   const { fail } = ways;
   const focus = (): void => ctx.root.focus({ preventScroll: true });
-  const dock = new Dock(focus);
-  const help = new HelpSheet(frame, focus, ctx.isPart ? [PANEL_HELP] : []);
+  const around = (): HTMLElement => outermost(ctx.root);
+  const help = new HelpSheet(around, ctx.signal, ctx.isPart ? [PANEL_HELP] : []);
+  const full = ctx.isPart ? null : new FullWindow(ctx.root);
   const nav = new Navigation(ctx);
   const rows = new Rows(ctx);
   const folding = new Folding(ctx, rows, ways.folded, ways.keepFolded, (error) =>
     fail("Ranks that are alike cannot be found", error),
   );
   const picking = new Picking(ctx, nav, rows);
+  const dock = new Dock(focus, () => picking.rowExtent, ctx.signal);
   const search = new Search(ctx, picking);
   const status: StatusLine = new StatusLine(ctx, {
-    openProblems: ways.openProblems ?? (() => panels.openProblems()),
+    openProblems: (anchor) => panels.openProblems(anchor),
     showAllRanks: ways.showAllRanks,
     kernelSays: ways.kernelSays,
   });
-  const panels = new PanelControl(ctx, dock, nav, picking, search, status);
+  const panels: PanelControl = new PanelControl(
+    ctx,
+    dock,
+    nav,
+    picking,
+    search,
+    status,
+    () => toolbar.exporting,
+  );
   const tip = new Tooltip(frame);
   const pin = new PinButton(ctx, rows);
   const hover = new Hover(ctx, tip, rows, (row, point) => pin.show(row, point));
@@ -414,13 +420,17 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
     search,
     pointer,
     help,
+    helpButton: () => toolbar.help,
+    full,
     focusSearch: () => searchBox.focus(),
     openExport: () => panels.openExport(),
     closePanel: () => dock.close(),
     fail,
   });
   const led = new Led(ctx, nav, hover);
-  const toolbar = new Toolbar(legend, searchBox, filter, (command) => commands.run(command));
+  const toolbar: Toolbar = new Toolbar(legend, searchBox, filter, full?.button ?? null, (command) =>
+    commands.run(command),
+  );
   const facts = new ViewFacts(
     { ctx, nav, rows, folding, status, legend },
     { showAllRows: () => filter.clear(), back: () => void commands.run("undo") },
@@ -428,6 +438,6 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
   const grid = new AccessGrid(ctx);
   return {
     ...{ nav, rows, folding, picking, search, hover, pointer, commands, led },
-    ...{ toolbar, legend, status, panels, dock, tip, pin, facts, grid },
+    ...{ toolbar, legend, status, panels, dock, help, tip, pin, facts, grid },
   };
 }

@@ -1,10 +1,15 @@
-/** A popover under a button. */
+/** A popover at a button. */
 
 import { aria, focused, h } from "./dom";
+import { visibleBox } from "./placing";
+
+const GAP_PX = 4;
+const EDGE_PX = 8;
 
 export class Popover {
   readonly el: HTMLElement;
   private shut: AbortController | null = null;
+  private before: Element | null = null;
 
   constructor(
     private readonly root: HTMLElement,
@@ -31,6 +36,7 @@ export class Popover {
     if (this.isOpen || this.signal.aborted) return;
     const shut = new AbortController();
     this.shut = shut;
+    this.before = focused(this.root);
     this.root.append(this.el);
     this.place();
     aria(this.anchor, "expanded", true);
@@ -53,7 +59,11 @@ export class Popover {
     this.shut = null;
     this.el.remove();
     aria(this.anchor, "expanded", false);
-    if (inside && giveFocusBack) this.anchor.focus({ preventScroll: true });
+    if (!inside || !giveFocusBack) return;
+    const { before, root, anchor } = this;
+    // A button is not focused by a click in every browser.
+    const back = before instanceof HTMLElement && root.contains(before) ? before : anchor;
+    back.focus({ preventScroll: true });
   }
 
   private onEscape(event: Event): void {
@@ -62,13 +72,61 @@ export class Popover {
     this.close();
   }
 
-  /** Under the anchor, shifted to stay inside the widget. */
+  /** Below the anchor, above it if there is more room, always where it can be seen. */
   private place(): void {
-    const frame = this.root.getBoundingClientRect();
-    const box = this.anchor.getBoundingClientRect();
-    const width = this.el.offsetWidth;
-    const left = Math.min(box.left - frame.left, frame.width - width - 8);
-    this.el.style.left = `${Math.max(8, left)}px`;
-    this.el.style.top = `${box.bottom - frame.top + 4}px`;
+    const { el, root } = this;
+    const seen = visibleBox(root);
+    const frame = root.getBoundingClientRect();
+    // An anchor without a size is not shown: the corner of what is seen stands for it.
+    const shown = this.anchor.getBoundingClientRect();
+    const box =
+      shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };
+    const below = seen.bottom - EDGE_PX - (box.bottom + GAP_PX);
+    const above = box.top - GAP_PX - (seen.top + EDGE_PX);
+    el.style.maxHeight = `${seen.bottom - seen.top - 2 * EDGE_PX}px`;
+    const { offsetWidth: width, offsetHeight: height } = el;
+    const wanted =
+      height <= below || below >= above ? box.bottom + GAP_PX : box.top - GAP_PX - height;
+    const top = clamp(wanted, seen.top + EDGE_PX, seen.bottom - EDGE_PX - height);
+    const left = clamp(box.left, seen.left + EDGE_PX, seen.right - EDGE_PX - width);
+    el.style.left = `${left - frame.left - root.clientLeft}px`;
+    el.style.top = `${top - frame.top - root.clientTop}px`;
+  }
+}
+
+function clamp(value: number, least: number, most: number): number {
+  return Math.max(least, Math.min(value, most));
+}
+
+/** One content that opens at different buttons. */
+export class Sheet {
+  private popover: Popover | null = null;
+
+  constructor(
+    private readonly root: () => HTMLElement,
+    private readonly name: string,
+    private readonly content: HTMLElement,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  get isOpen(): boolean {
+    return this.popover?.isOpen === true;
+  }
+
+  open(anchor: HTMLElement): void {
+    this.popover?.close(false);
+    this.popover = new Popover(this.root(), anchor, this.name, this.content, this.signal);
+    this.popover.open();
+  }
+
+  /** False if it was not open. */
+  close(): boolean {
+    const { isOpen } = this;
+    this.popover?.close();
+    return isOpen;
+  }
+
+  toggle(anchor: HTMLElement): void {
+    if (!this.close()) this.open(anchor);
   }
 }

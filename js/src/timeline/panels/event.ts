@@ -53,7 +53,7 @@ interface DetailsActions {
   zoom(): void;
   selectName(): void;
   selectIds(rank: number, ids: readonly number[]): void;
-  exportWindow(): void;
+  exportWindow(anchor: HTMLElement): void;
   retry(): void;
   copy: Copy;
   showArea(): void;
@@ -333,7 +333,11 @@ export class DetailsPanel {
         text: "Copy as Python",
         press: () => brief !== null && this.actions.copy(eventCode(brief), "Python"),
       }),
-      button({ text: "Export window…", key: "X", press: () => this.actions.exportWindow() }),
+      button({
+        text: "Export window…",
+        key: "X",
+        press: ({ currentTarget }) => this.actions.exportWindow(currentTarget as HTMLElement),
+      }),
     );
   }
 }

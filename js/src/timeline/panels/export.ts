@@ -48,7 +48,6 @@ export function defaultPath(title: string): string {
 }
 
 export class ExportPanel {
-  readonly id = "export" as const;
   readonly name = "Export";
   readonly el: HTMLElement;
   private readonly path: HTMLInputElement;
@@ -111,7 +110,6 @@ export class ExportPanel {
     }
     this.printChoice();
     fill(this.result);
-    if (this.source.status === "none") this.say("hta-note", "There is no kernel to write a file.");
   }
 
   focus(): void {

@@ -1,20 +1,17 @@
-/** All keys and gestures on one sheet over the lanes. */
+/** All keys and gestures on one sheet. */
 
 import { closeButton, kbd } from "../../ui/controls";
-import { focused, h, put } from "../../ui/dom";
+import { h, put } from "../../ui/dom";
+import { Sheet } from "../../ui/menu";
 import { HELP, type HelpGroup, type HelpLine } from "../keys";
 
 export class HelpSheet {
-  readonly el: HTMLElement;
+  private readonly sheet: Sheet;
 
-  constructor(
-    private readonly place: HTMLElement,
-    private readonly giveFocus: () => void,
-    more: readonly HelpGroup[] = [],
-  ) {
-    this.el = h(
+  constructor(root: () => HTMLElement, signal: AbortSignal, more: readonly HelpGroup[] = []) {
+    const el = h(
       "div",
-      { class: "hta-help", role: "dialog", "aria-label": "Keys and gestures", tabindex: -1 },
+      { class: "hta-help" },
       h(
         "div",
         { class: "hta-head" },
@@ -24,7 +21,7 @@ export class HelpSheet {
           { class: "hta-note hta-grow" },
           "They work while the timeline has the focus: click it, or Tab to it.",
         ),
-        closeButton(() => this.close(), ""),
+        closeButton(() => this.sheet.close(), ""),
       ),
       h(
         "div",
@@ -50,28 +47,11 @@ export class HelpSheet {
         ),
       ),
     );
+    this.sheet = new Sheet(root, "Keys and gestures", el, signal);
   }
 
-  get isOpen(): boolean {
-    return this.el.isConnected;
-  }
-
-  toggle(): void {
-    if (this.isOpen) this.close();
-    else this.open();
-  }
-
-  open(): void {
-    this.place.append(this.el);
-    this.el.focus({ preventScroll: true });
-  }
-
-  close(): boolean {
-    if (!this.isOpen) return false;
-    const had = this.el.contains(focused(this.el));
-    this.el.remove();
-    if (had) this.giveFocus();
-    return true;
+  toggle(anchor: HTMLElement): void {
+    this.sheet.toggle(anchor);
   }
 }
 

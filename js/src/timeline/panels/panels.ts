@@ -1,10 +1,12 @@
-/** Open and fill the panels below a timeline. */
+/** Open and fill the panels of a timeline. */
 
 import { EVERYTHING } from "../../protocol/selection";
 import { asError, isAbort, type Totals } from "../../protocol/source";
 import { copyWords } from "../../ui/controls";
 import { focused, h } from "../../ui/dom";
 import { formatCount, plural } from "../../ui/formats";
+import { Sheet } from "../../ui/menu";
+import { outermost, visibleBox } from "../../ui/placing";
 import { type Context, debounce, Emitter, throttle } from "../context";
 import type { Navigation } from "../navigation";
 import type { Search } from "../search";
@@ -24,7 +26,9 @@ export class PanelControl {
   private readonly details: DetailsPanel;
   private readonly area: AreaPanel;
   private readonly problems: ProblemsPanel;
+  private readonly problemSheet: Sheet;
   private readonly exporting: ExportPanel;
+  private readonly exportSheet: Sheet;
   private totals: Totals | null = null;
   private totalsError: Error | null = null;
   private totalsFor = "";
@@ -40,6 +44,8 @@ export class PanelControl {
     private readonly picking: Picking,
     search: Search,
     private readonly status: StatusLine,
+    /** The button of forms that a key opens. */
+    private readonly exportButton: () => HTMLElement,
   ) {
     const close = (): void => void dock.close();
     const copy = (text: string, what: string): void => void this.copy(text, what);
@@ -52,7 +58,7 @@ export class PanelControl {
       goTo: (rank, id) => picking.pick({ rank, table: "events", id }, null),
       selectName: () => picking.selectName(),
       selectIds: (rank, ids) => picking.selectIds(rank, ids),
-      exportWindow: () => this.openExport(),
+      exportWindow: (anchor) => this.openExport(anchor),
       retry: () => picking.retry(),
       showArea: () => dock.show("area"),
     });
@@ -60,19 +66,23 @@ export class PanelControl {
       close,
       zoom: () => nav.toggleZoom(picking.windowTarget() ?? picking.target()),
       clear: () => picking.clearAll(),
-      exportSelection: () => this.openExport(),
+      exportSelection: (anchor) => this.openExport(anchor),
       search: (name) => search.set(name),
       retry: () => this.askTotals(),
       copy,
       showEvent: () => dock.show("event"),
     });
-    this.problems = new ProblemsPanel(close);
+    const sheet = ({ name, el }: Panel): Sheet =>
+      new Sheet(() => outermost(ctx.root), name, el, ctx.signal);
+    this.problems = new ProblemsPanel(() => this.problemSheet.close());
+    this.problemSheet = sheet(this.problems);
     this.exporting = new ExportPanel(
       ctx.source,
-      { close, copy, svg: () => this.svg() },
+      { close: () => this.exportSheet.close(), copy, svg: () => this.svg() },
       ctx.signal,
     );
-    for (const panel of [this.details, this.area, this.problems, this.exporting]) dock.add(panel);
+    this.exportSheet = sheet(this.exporting);
+    for (const panel of [this.details, this.area]) dock.add(panel);
     this.askLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
     ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
     picking.event.on(() => this.eventChanged());
@@ -81,10 +91,10 @@ export class PanelControl {
     nav.moved.on(() => picking.active && say());
   }
 
-  openExport(): void {
+  openExport(anchor: HTMLElement = this.exportButton()): void {
     const { scene, shared } = this.ctx;
     this.exporting.show({ scene, selection: shared.state.selection, view: this.nav.view() });
-    this.dock.show("export");
+    this.exportSheet.open(anchor);
     this.exporting.focus();
   }
 
@@ -98,19 +108,15 @@ export class PanelControl {
     return stage.toSvg({ title: scene.title, words, headline });
   }
 
-  openProblems(): void {
-    if (this.dock.current === "problems") {
-      this.dock.close();
-      return;
-    }
+  openProblems(anchor: HTMLElement): void {
     this.problems.show(this.ctx.scene);
-    this.dock.show("problems");
+    this.problemSheet.toggle(anchor);
   }
 
   /** After another scene. */
   renew(): void {
     this.totalsFor = "";
-    if (this.dock.current === "problems") this.problems.show(this.ctx.scene);
+    this.problems.show(this.ctx.scene);
     this.selectionChanged();
   }
 
@@ -229,27 +235,51 @@ export class PanelControl {
   }
 }
 
-// The place below the lanes that panels are pushed into; one at a time.
+// The place below the lanes that panels are pushed into, one at a time. If it is out of sight, the
+// panel moves up over the lanes.
 
-type PanelId = "event" | "area" | "problems" | "export";
+type PanelId = "event" | "area";
 
 interface Panel {
-  readonly id: PanelId;
   readonly name: string;
   readonly el: HTMLElement;
 }
+
+interface DockedPanel extends Panel {
+  readonly id: PanelId;
+}
+
+interface Extent {
+  top: number;
+  bottom: number;
+}
+
+const EVENT_GAP_PX = 6;
 
 export class Dock {
   readonly el: HTMLElement;
   readonly changed = new Emitter();
   current: PanelId | null = null;
-  private readonly panels = new Map<PanelId, Panel>();
+  private readonly panels = new Map<PanelId, DockedPanel>();
+  private shift = 0;
 
-  constructor(private readonly giveFocus: () => void) {
+  constructor(
+    private readonly giveFocus: () => void,
+    /** Top and bottom in the window of the row that must stay in sight; null for none. */
+    private readonly eventRow: () => Extent | null,
+    signal: AbortSignal,
+  ) {
     this.el = h("section", { class: "hta-dock", hidden: true });
+    const place = (): void => this.place();
+    document.addEventListener("scroll", place, { capture: true, passive: true, signal });
+    window.addEventListener("resize", place, { signal });
+    // What is above may grow, too.
+    const cut = new IntersectionObserver(place, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
+    cut.observe(this.el);
+    signal.addEventListener("abort", () => cut.disconnect(), { once: true });
   }
 
-  add(panel: Panel): void {
+  add(panel: DockedPanel): void {
     this.panels.set(panel.id, panel);
   }
 
@@ -265,6 +295,7 @@ export class Dock {
       this.el.replaceChildren(panel.el);
     });
     this.el.classList.toggle("hta-opening", opening);
+    this.place();
     this.changed.emit();
   }
 
@@ -278,6 +309,27 @@ export class Dock {
     });
     this.changed.emit();
     return true;
+  }
+
+  /** Bring the panel into the part of the timeline that can be seen, and off the event's row. */
+  place(): void {
+    const { el, current } = this;
+    const root = el.parentElement;
+    if (current === null || root === null) return;
+    const seen = visibleBox(root);
+    const box = el.getBoundingClientRect();
+    const [top, bottom] = [box.top + this.shift, box.bottom + this.shift];
+    const most = top - root.getBoundingClientRect().top;
+    let shift = Math.min(Math.max(bottom - seen.bottom, 0), most);
+    const row = this.eventRow();
+    if (shift > 0 && row !== null && row.bottom > top - shift) {
+      const above = bottom - (row.top - EVENT_GAP_PX);
+      if (above > shift && top - above >= seen.top) shift = above;
+    }
+    if (shift === this.shift) return;
+    this.shift = shift;
+    el.style.transform = shift === 0 ? "" : `translateY(${-shift}px)`;
+    el.classList.toggle("hta-over", shift > 0);
   }
 
   /** Keep the focus when a focused element is replaced; keys must not reach the page. */

@@ -6,7 +6,6 @@ import { fill, h } from "../../ui/dom";
 import { formatCount, plural, rangesText } from "../../ui/formats";
 
 export class ProblemsPanel {
-  readonly id = "problems" as const;
   readonly name = "Problems";
   readonly el: HTMLElement;
 

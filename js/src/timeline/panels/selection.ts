@@ -29,7 +29,7 @@ interface AreaActions {
   close(): void;
   zoom(): void;
   clear(): void;
-  exportSelection(): void;
+  exportSelection(anchor: HTMLElement): void;
   search(name: string): void;
   retry(): void;
   copy: Copy;
@@ -114,7 +114,11 @@ export class AreaPanel {
         text: "Copy as Python",
         press: () => this.actions.copy(selectionCode(selection), "Python"),
       }),
-      button({ text: "Export selection…", key: "X", press: () => this.actions.exportSelection() }),
+      button({
+        text: "Export selection…",
+        key: "X",
+        press: ({ currentTarget }) => this.actions.exportSelection(currentTarget as HTMLElement),
+      }),
       button({ text: "Clear", press: () => this.actions.clear() }),
       closeButton(this.actions.close, ""),
     );

@@ -1,0 +1,102 @@
+/** The part of an element that can be seen, and a widget in the whole window. */
+
+import { button } from "./controls";
+import { aria, h, toggle } from "./dom";
+
+interface Box {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+}
+
+const FULL = "hta-full";
+export const FULL_WINDOW = "Full window";
+
+/** The widget that an element is part of: a linked panel's is the view around it. */
+export function outermost(root: HTMLElement): HTMLElement {
+  return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
+}
+
+/** The part of an element inside the window and inside everything that scrolls or cuts it. */
+export function visibleBox(el: HTMLElement): Box {
+  const { left, top, right, bottom } = el.getBoundingClientRect();
+  const box = { left, top, right, bottom };
+  const cut = (by: Box): void => {
+    box.left = Math.max(box.left, by.left);
+    box.top = Math.max(box.top, by.top);
+    box.right = Math.min(box.right, by.right);
+    box.bottom = Math.min(box.bottom, by.bottom);
+  };
+  cut({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
+  // Nothing around a widget in the full window cuts it.
+  for (let node: Node | null = el; node !== null; node = parentOf(node)) {
+    if (!(node instanceof HTMLElement) || node === document.body) continue;
+    if (node !== el && getComputedStyle(node).overflowY !== "visible") {
+      cut(node.getBoundingClientRect());
+    }
+    if (node.classList.contains(FULL)) break;
+  }
+  return box;
+}
+
+function parentOf(node: Node): Node | null {
+  return node instanceof ShadowRoot ? node.host : node.parentNode;
+}
+
+/** Shows a widget in the whole window, over everything that its host draws. */
+export class FullWindow {
+  readonly button: HTMLButtonElement;
+  /** Keeps the widget's room in the host's page. */
+  private readonly room = h("div", { "aria-hidden": "true" });
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly changed: () => void = () => undefined,
+  ) {
+    this.button = button({
+      icon: "full",
+      name: FULL_WINDOW,
+      key: "Shift+F",
+      class: "hta-full-button",
+      press: () => this.toggle(),
+    });
+    aria(this.button, "pressed", false);
+  }
+
+  get isOn(): boolean {
+    return this.root.classList.contains(FULL);
+  }
+
+  toggle(): void {
+    this.set(!this.isOn);
+  }
+
+  /** False if it was not on. */
+  leave(): boolean {
+    const { isOn } = this;
+    if (isOn) this.set(false);
+    return isOn;
+  }
+
+  private set(on: boolean): void {
+    const { root, room } = this;
+    if (on) {
+      room.style.height = `${root.offsetHeight}px`;
+      root.after(room);
+    }
+    toggle(root, FULL, on);
+    aria(this.button, "pressed", on);
+    // In the top layer no ancestor of the host's page cuts or moves it.
+    if (on) {
+      root.setAttribute("popover", "manual");
+      root.showPopover?.();
+    } else {
+      root.hidePopover?.();
+      root.removeAttribute("popover");
+      room.remove();
+    }
+    this.changed();
+    if (!on) root.scrollIntoView({ block: "nearest" });
+  }
+}
