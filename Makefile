@@ -33,7 +33,7 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo check test test-all fuzz lint format build wheel watch recorded lab screenshots bench setup interop clean distclean
+.PHONY: help demo check test test-all fuzz lint format build wheel watch recorded lab screenshots pictures bench setup interop clean distclean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -155,6 +155,11 @@ screenshots: $(PYTHON_READY) $(JS_BUILT) ## pictures of every view in screenshot
 	@$(BIN)/python scripts/pictures.py
 	@ls -1 screenshots/*.png docs/img/*.png
 
+pictures: $(PYTHON_READY) $(JS_BUILT) ## every view and chart, light and dark, at three widths, beside those of the run before
+	@scripts/system.sh browser
+	@$(BIN)/python scripts/gallery.py pictures $(ONLY)
+	@echo pictures/index.html
+
 bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performance.md; QUICK=1: a small try
 	@scripts/system.sh browser
 	@$(BIN)/python benchmarks/all.py $(if $(QUICK),--quick)
@@ -162,7 +167,7 @@ bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performan
 # --- cleaning -----------------------------------------------------------------------------------
 
 clean: ## remove what was built or written here
-	@rm -rf hta_widgets/static dist demo-job demo-job_truth.json screenshots .make .hypothesis .pytest_cache .mypy_cache \
+	@rm -rf hta_widgets/static dist demo-job demo-job_truth.json screenshots pictures .make .hypothesis .pytest_cache .mypy_cache \
 	  .ruff_cache benchmarks/.data benchmarks/results
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 
