@@ -91,7 +91,9 @@ export function drawMinimap(pen: Pen, head: HeadScene): void {
   const right = gutter - 10;
   const used = pen.width(length, FONT.label);
   pen.text(length, right, 20, FONT.label, theme.ink2, "right");
-  pen.fitted(wholeName(head.scene), 12, 20, right - used - 20, FONT.label, theme.ink3);
+  const name = wholeName(head.scene);
+  const room = right - used - 20;
+  if (pen.width(name, FONT.label) <= room) pen.text(name, 12, 20, FONT.label, theme.ink3);
   if (lanesWidth <= 0) return;
   pen.rect(lanesX, minimapTop, lanesWidth, minimapHeight, theme.lane);
   if (minimap !== null) {
