@@ -61,8 +61,6 @@ class _Journey:
             return what()
         except hw.TraceError:
             return None
-        except TimeoutError:
-            raise
         except Exception as error:  # noqa: BLE001 - to be found
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if "/hta_widgets/" in frame.filename] or frames
@@ -74,17 +72,23 @@ class _Journey:
 
 def run(seed: int, share: float = 1.0) -> list[Finding]:
     """Load one damaged input, take all steps or a share of them, and return what was wrong."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as name, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         folder = Path(name)
         sample, files = damaged(seed)
         for path, text in files.items():
             target = folder / sample / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text)
-        journey = _Journey(seed, share)
-        _travel(journey, folder / sample, folder)
-        return journey.findings
+        return journey(folder / sample, folder, seed, share)
+
+
+def journey(source: Path, folder: Path, seed: int, share: float) -> list[Finding]:
+    """Load a source, take all steps or a share of them, and return what was wrong."""
+    taken = _Journey(seed, share)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _travel(taken, source, folder)
+    return taken.findings
 
 
 def _load(path: Path | str) -> TraceSet:

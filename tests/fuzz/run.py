@@ -25,8 +25,12 @@ def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
 
+class TooLong(BaseException):
+    """An input took longer than any may take."""
+
+
 def _late(*_: object) -> None:
-    raise TimeoutError(f"longer than {LONGEST_S} s")
+    raise TooLong(f"longer than {LONGEST_S} s")
 
 
 def one(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
@@ -36,7 +40,7 @@ def one(share: float, seed: int) -> tuple[int, list[Finding], float, int]:
     start = time.process_time()
     try:
         found = run(seed, share)
-    except Exception as error:  # noqa: BLE001 - also of this program
+    except (Exception, TooLong) as error:  # noqa: BLE001 - also of this program
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}:{frame.lineno}"
         found = [Finding(seed, "all", f"{type(error).__name__}: {error}", place)]
