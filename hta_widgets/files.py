@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import platform
+import re
 import secrets
 import shutil
 import sys
@@ -196,6 +197,26 @@ def locked(path: Path, *, wait: bool) -> int | None:
         os.close(handle)
         return None
     return handle
+
+
+#: Types of file systems whose files are on other machines, or in another program's hands.
+_REMOTE = re.compile(
+    r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|panfs|pvfs2|orangefs|wekafs"
+    r"|fuse(\..+)?|gfs2|ocfs2|virtiofs|vboxsf|prl_fs|davfs|coda|ncpfs"
+)
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def is_remote(path: Path) -> bool:
+    """Whether a file is on a network disk, as far as the system tells (Linux does)."""
+    try:
+        device = path.stat().st_dev
+        mounts = _MOUNTS.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    types = (line.partition(" - ")[2].split(" ")[0] for line in mounts if number in line.split())
+    return any(_REMOTE.fullmatch(type_) for type_ in types)
 
 
 _BUFFER_BYTES = 1 << 20

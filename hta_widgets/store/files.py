@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hta_widgets.errors import TraceError
+from hta_widgets.files import is_remote
+from hta_widgets.store.checks import Damaged
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import EventTable, NumberedRecords, RecordSource
@@ -25,10 +27,6 @@ if TYPE_CHECKING:
     from hta_widgets.store.rank_file import StoredRank
 
 _HEADER = b"hta_widgets"
-
-
-class Damaged(Exception):  # noqa: N818 - turned into a `TraceError`
-    """A file was changed since it was written; the message states the difference."""
 
 
 class Frame(NamedTuple):
@@ -133,6 +131,12 @@ def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
 
 
 def _mapped(path: Path) -> pa.Buffer:
+    """Return the bytes of a file, mapped; of one on a network disk, a copy."""
+    # There another machine can cut the file, or the network fail: reading a mapping would end the
+    # process.
+    if is_remote(path):
+        with pa.OSFile(str(path), "rb") as copied:
+            return copied.read_buffer()
     # The mapping outlives the file's handle: a thousand ranks need no thousand handles.
     with pa.memory_map(str(path)) as file:
         # Read as a whole, all of it would be fetched from the disk, records included.
@@ -180,6 +184,8 @@ class ArrowFile:
         offsets, data = self._text_buffers(name)
         if _text_checksum(offsets, data) != self._spec(name)[2]:
             raise Damaged(f"was changed: the checksum of its column {name} differs")
+        if offsets[0] != 0 or offsets[-1] != len(data) or np.any(offsets[1:] < offsets[:-1]):
+            raise Damaged(f"was changed: the texts of its column {name} overlap")
         ends = offsets.tolist()
         return [bytes(data[start:end]) for start, end in pairwise(ends)]
 
@@ -193,6 +199,10 @@ class ArrowFile:
         if not 0 <= start <= end <= len(data):
             raise Damaged(f"was changed: its column {name} is too short")
         return data[start:end]
+
+    def count(self, name: str) -> int:
+        """Return the number of values of a column."""
+        return len(self._cell_of(name, self._spec(name)[1]))
 
     def _spec(self, name: str) -> list[Any]:
         if name not in self._specs:
@@ -298,6 +308,8 @@ def comm_args(
 
 def _decoded(rank: StoredRank) -> list[Any]:
     values: list[Any] = json.loads(b"[" + b",".join(rank.file.texts("comm.values")) + b"]")
+    if len(values) != rank.size("comm.values"):
+        raise Damaged("was changed: a text of its column comm.values is several")
     return values
 
 
@@ -477,4 +489,6 @@ class StoredRecords(NumberedRecords):
         count = int(firsts[number + 1] - firsts[number])
         lengths: npt.NDArray[Any] = np.frombuffer(block, np.uint32, count)
         starts = 4 * count + np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+        if int(starts[-1]) != len(block):
+            raise Damaged(f"was changed: its records' block {number} has another length")
         return block, starts.tolist()

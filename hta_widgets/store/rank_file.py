@@ -10,13 +10,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
-from hta_widgets.store.files import ArrowFile, Column, Damaged, Frame
+from hta_widgets.store.checks import Damaged, TrackRow, check
+from hta_widgets.store.files import ArrowFile, Column, Frame
 from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
+
+#: Types of columns of JSON.
+_JSON: dict[str, Any] = {
+    "tracks": list[TrackRow],
+    "flow_kinds": list[str],
+    "counter_series": list[tuple[str, str, str]],
+    "metadata": dict[str, Any],
+    "metadata_text": dict[str, str] | None,
+}
 
 #: Above this, the least recently used ranks are released.
 _MOST_BYTES = 1 << 30
@@ -45,6 +56,10 @@ class StoredRank:
     frame: Frame
     place: int = 0
     kept: KeptSource | None = None
+    #: number of rows of each table, and of the records; -1 without records
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    #: start of the first event and end of the last
+    span_ns: tuple[int, int] = (0, 0)
     _file: ArrowFile | None = field(default=None, init=False, repr=False)
     _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     _rebuilt: Trace | None = field(default=None, init=False, repr=False)
@@ -69,11 +84,16 @@ class StoredRank:
 
     def read(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers, mapped as long as it is in use and no longer."""
-        return self.checked(lambda: self.file.numbers(name))
+        return self.checked(lambda: self._numbers(name))
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
         """Return a column of numbers."""
-        values: npt.NDArray[Any] = self._get(name, lambda: self.file.numbers(name), None)
+        values: npt.NDArray[Any] = self._get(name, lambda: self._numbers(name), None)
+        return values
+
+    def _numbers(self, name: str) -> npt.NDArray[Any]:
+        values = self.file.numbers(name)
+        check(self, name, values)
         return values
 
     def strings(self, name: str) -> list[str]:
@@ -83,7 +103,16 @@ class StoredRank:
 
     def json(self, name: str) -> Any:
         """Return a value that is kept as JSON."""
-        return self._get(name, lambda: json.loads(self.file.texts(name)[0]), 1)
+        return self._get(name, lambda: self._json(name), 1)
+
+    def _json(self, name: str) -> Any:
+        return msgspec.convert(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
+
+    def size(self, name: str) -> int:
+        """Return the number of rows of a table, of records, or of values of a column."""
+        if name in _JSON:
+            return len(self.json(name))
+        return self.sizes[name] if name in self.sizes else self.file.count(name)
 
     def made(self, name: str, make: Callable[[], Any]) -> Any:
         """Return a value computed from columns; compute it on first access."""

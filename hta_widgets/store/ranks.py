@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
+from hta_widgets.store.checks import Clock, Damaged, Entry, checked_manifest
 from hta_widgets.store.files import (
     MANIFEST,
     Column,
     CommArgs,
-    Damaged,
     Frame,
     StoredRecords,
     Texts,
@@ -114,7 +114,7 @@ def _read(rank: StoredRank, table: str, name: str) -> Any:
     if name == "kinds":
         return rank.json("flow_kinds")
     if name == "series":
-        return rank.made(full, lambda: [tuple(values) for values in rank.json("counter_series")])
+        return rank.made(full, lambda: rank.json("counter_series"))
     if name == "end_record":
         return rank.made(full, lambda: as_mapping(rank.numbers("events.ends").reshape(-1, 2)))
     raise AttributeError(f"{table} have no column {name!r}")
@@ -352,14 +352,18 @@ def _rules() -> str:
 
 def opened_trace(
     folder: Path,
-    entry: dict[str, Any],
+    entry: Entry,
     place: int = 0,
     kept: KeptSource | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
     """Return a trace by its entry in the manifest; its file is not touched yet."""
-    rank = StoredRank(folder / entry["file"], Frame(*entry["frame"]), place, kept)
-    rows, facts = entry["rows"], entry["trace"]
+    rows: Any = entry["rows"]
+    facts = entry["trace"]
+    sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
+    rank = StoredRank(
+        folder / entry["file"], Frame(*entry["frame"]), place, kept, sizes, entry["span_ns"]
+    )
     source: Any = None
     if entry["records"] >= 0:
         if kept is None:
@@ -374,7 +378,7 @@ def opened_trace(
         async_table=StoredAsyncs(rank, rows["async_table"]),
         copy_table=StoredCopies(rank, rows["copy_table"]),
         source=source,
-        _table=StoredEvents(rank, rows["_table"], tuple(entry["span_ns"])),
+        _table=StoredEvents(rank, rows["_table"], entry["span_ns"]),
         _rules_version=0 if entry["rules"] == _rules() else -1,
         **facts,
     )
@@ -384,7 +388,8 @@ def opened_trace(
     if entry["has_profile"] and profile_type is not None:
         made_of = profile_type(trace.format)
         trace.profile = rank.either(
-            lambda: msgspec.convert(rank.json("profile"), made_of), lambda other: other.profile
+            lambda: rank.checked(lambda: msgspec.convert(rank.json("profile"), made_of)),
+            lambda other: other.profile,
         )
     return trace
 
@@ -491,19 +496,19 @@ class _KeptRecords:
             rank, kept = self._rank, self._rank.kept
             assert kept is not None  # noqa: S101
             self._source = rank.either(
-                lambda: kept.restore(
-                    rank.checked(lambda: rank.file.facts), lambda key: _column(rank, key)
-                ),
-                lambda trace: trace.source,
+                lambda: rank.checked(lambda: self._restored(kept)), lambda trace: trace.source
             )
         return getattr(self._source, name)
 
+    def _restored(self, kept: KeptSource) -> Any:
+        rank = self._rank
+        source = kept.restore(rank.file.facts, lambda key: rank.numbers(f"source.{key}"))
+        if len(source) != self._count:
+            raise Damaged(f"was changed: it has {len(source):,} records, not {self._count:,}")
+        return source
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_source": None}
-
-
-def _column(rank: StoredRank, name: str) -> Any:
-    return rank.numbers(f"source.{name}")
 
 
 @dataclass(frozen=True)
@@ -512,7 +517,7 @@ class Opened:
 
     traces: list[Trace]
     problems: Problems
-    clock: dict[str, Any] | None
+    clock: Clock | None
 
     def trace_set(self, more: Problems | None = None) -> TraceSet:
         """Return the set that was saved, with `more` problems."""
@@ -538,8 +543,9 @@ def open_store(
     if folder.name == MANIFEST and not folder.is_dir():
         folder = folder.parent
     try:
-        body = read_manifest(folder / MANIFEST)
-        _check_sizes(folder, body["ranks"], is_cache=kept is not None)
+        body = checked_manifest(read_manifest(folder / MANIFEST), is_cache=kept is not None)
+        for entry in body["ranks"]:
+            _check_size(folder, entry)
         problems = Problems()
         for kind, count, detail, rank, file in body["problems"]:
             problems.add(kind, count, detail, rank, file)
@@ -558,14 +564,7 @@ def open_store(
         ) from None
 
 
-def _check_sizes(folder: Path, entries: list[dict[str, Any]], *, is_cache: bool) -> None:
-    if not entries and not is_cache:
-        raise Damaged("holds no ranks")
-    for entry in entries:
-        _check_size(folder, entry)
-
-
-def _check_size(folder: Path, entry: dict[str, Any]) -> None:
+def _check_size(folder: Path, entry: Entry) -> None:
     if Path(entry["file"]).name != entry["file"]:
         raise Damaged(f"names a file outside of its folder, {entry['file']}")
     file, size = folder / entry["file"], entry["frame"][0]

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
-from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.layout import LaneRef, Rank, folded
 from hta_widgets.trace.arrays import Array, Bools, Codes, Floats, Ints
@@ -565,14 +564,14 @@ def kept_lanes(table: EventTable) -> dict[LaneRef, Lane]:
         if fact is None or fact["version"] != VERSION:
             return {}
         columns = {name: file.read(name) for name in _COLUMNS}
-    except TraceError:
+        return {
+            LaneRef(role, tuple(sources), annotations=annotations): _Reader(
+                columns, begin, numbers
+            ).lane()
+            for role, sources, annotations, begin, numbers in fact["lanes"]
+        }
+    except Exception:  # noqa: BLE001 - files may be damaged in any way; lanes are computed then
         return {}
-    return {
-        LaneRef(role, tuple(sources), annotations=annotations): _Reader(
-            columns, begin, numbers
-        ).lane()
-        for role, sources, annotations, begin, numbers in fact["lanes"]
-    }
 
 
 def _mixed(starts: Ints, durs: Ints, kinds: Codes, *, major: int, disjoint: bool) -> Kinds:
@@ -635,33 +634,64 @@ class _Reader:
         self._numbers = iter(numbers)
 
     def lane(self) -> Lane:
-        spans, kind = self._spans(), next(self._numbers)
+        spans, kind = self._spans(), self._kind()
         rows, longest, durs = self._array(_ROWS), self._array(_NS), self._array(_NS)
+        if rows is not None:
+            _expect(len(rows) == len(spans.begins))
+            _expect(len(longest) == -(-len(rows) // BLOCK))
+            _expect(spans.disjoint if durs is None else len(durs) == len(rows))
         kinds, major = None, next(self._numbers)
         if major != _NONE:
             cover = self._cover()
+            _expect(spans.disjoint or cover is not None)
             count = next(self._numbers)
-            minor = tuple((next(self._numbers), self._spans()) for _ in range(count))
+            minor = tuple((self._kind(), self._spans()) for _ in range(count))
             kinds = Kinds(major, cover, minor, self._array(_KINDS))
+            _expect(0 <= major < len(KINDS))
+            _expect(len(kinds.of_points) == len(spans.points))
         return Lane(spans, kind, kinds, rows, longest, durs)
+
+    def _kind(self) -> int:
+        kind = next(self._numbers)
+        _expect(0 <= kind < len(KINDS))
+        return kind
 
     def _spans(self) -> Spans:
         cover = self._cover()
         if cover is None:
             raise ValueError("expected the cover of spans, got none")
-        return Spans(cover, self._array(_NS), self._array(_NS), self._array(_NS))
+        starts, ends, points = self._array(_NS), self._array(_NS), self._array(_NS)
+        if starts is not None:
+            _expect(len(starts) == len(ends) and _in_order(starts) and _in_order(ends))
+        _expect(_in_order(points))
+        return Spans(cover, starts, ends, points)
 
     def _cover(self) -> Cover | None:
         starts, prefix = self._array(_NS), self._array(_NS)
-        return None if starts is None else Cover(starts, prefix)
+        if starts is None:
+            return None
+        _expect(len(prefix) == len(starts) + 1 and prefix[0] == 0 and _in_order(prefix))
+        cover = Cover(starts, prefix)
+        _expect(bool(np.all(cover.ends[:-1] <= starts[1:])))
+        return cover
 
     def _array(self, column: str) -> Any:
         length = next(self._numbers)
         if length == _NONE:
             return None
         first = self._at[column]
+        _expect(0 <= first <= first + length <= len(self._columns[column]))
         self._at[column] = first + length
         return self._columns[column][first : first + length]
+
+
+def _expect(condition: bool) -> None:  # noqa: FBT001
+    if not condition:
+        raise ValueError("the stored lanes do not fit the events")
+
+
+def _in_order(values: Ints) -> bool:
+    return bool(np.all(values[1:] >= values[:-1]))
 
 
 AnyLane = Lane | CounterLane

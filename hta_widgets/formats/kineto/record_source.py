@@ -102,14 +102,22 @@ class FileRecords(NumberedRecords):
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> FileRecords:
-        """Return a source from the facts and columns of `kept`."""
-        counts = column("odd_counts")
+        """Return a source from the facts and columns of `kept`; raise `ValueError` if forged."""
+        starts, ends, firsts = column("starts"), column("ends"), column("first_records")
+        odd, counts = column("odd_slices"), column("odd_counts")
+        records = np.diff(firsts, append=facts["count"])
+        same = len(starts) == len(ends) == len(firsts) and len(odd) == len(counts)
+        in_order = same and np.all(np.diff(starts, prepend=0) >= 0) and np.all(starts <= ends)
+        if not (in_order and firsts[:1].tolist() in ([], [0]) and np.all(records >= 0)):
+            raise ValueError("the positions of records are not in order")
+        if not np.array_equal(records[odd], counts):
+            raise ValueError("the records of a slice are not as many as their positions")
         spans = np.split(column("odd_spans").reshape(-1, 2), np.cumsum(counts)[:-1])
         index = SliceIndex(
-            column("starts").tolist(),
-            column("ends").tolist(),
-            column("first_records").tolist(),
-            dict(zip(column("odd_slices").tolist(), spans, strict=False)),
+            starts.tolist(),
+            ends.tolist(),
+            firsts.tolist(),
+            dict(zip(odd.tolist(), spans, strict=False)),
         )
         state = FileState(*facts["state"])
         return cls(facts["path"], index, facts["count"], as_bytes(facts["metadata_text"]), state)

@@ -266,9 +266,12 @@ class MergedRecords:
         """Make it again from what `kept` returned."""
         from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
 
+        source, numbers = FileRecords.restored(facts["whole"], column), column("numbers")
+        if np.any(np.diff(numbers, prepend=-1, append=len(source)) <= 0):
+            raise ValueError("the numbers of records are not in order")
         return cls(
-            FileRecords.restored(facts["whole"], column),
-            column("numbers"),
+            source,
+            numbers,
             facts["rank"],
             facts["shift_ns"],
             as_bytes(facts["pids"]),

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import pickle
 import random
 import shutil
@@ -151,10 +152,9 @@ def test_a_changed_fact(store):
 
 
 def test_it_does_not_lead_elsewhere(store):
-    elsewhere = manifest_module.dump_manifest(
-        {"clock": None, "problems": [], "ranks": [{"file": "../x.arrow", "frame": [1, 0, 1, 0]}]}
-    )
-    (store / "store.json").write_bytes(elsewhere)
+    body = manifest_module.read_manifest(store / "store.json")
+    body["ranks"][0]["file"] = "../x.arrow"
+    (store / "store.json").write_bytes(manifest_module.dump_manifest(body))
     with pytest.raises(hw.TraceError, match=r"names a file outside of its folder"):
         hw.load(store)
 
@@ -252,3 +252,43 @@ def test_a_full_disk(traces, store, monkeypatch):
         traces.save(store.parent / "new")
     assert_same(traces, hw.load(store))
     assert names(store.parent) == [store.name]
+
+
+# --- on network disks -----------------------------------------------------------------------------
+
+
+def mounted_as(kind, store, tmp_path, monkeypatch):
+    """Let the system say that the device of a store is a file system of this type."""
+    device = store.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts.write_text(
+        "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+        f"27 1 {number} / /data rw,noatime shared:1 - {kind} server:/data rw,vers=4.2\n"
+    )
+    monkeypatch.setattr("hta_widgets.files._MOUNTS", mounts)
+
+
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse", "fuse.sshfs", "lustre", "gpfs", "9p", "ceph"]
+)
+def test_a_file_on_a_network_disk_can_be_cut_while_in_use(
+    kind, traces, store, tmp_path, monkeypatch
+):
+    mounted_as(kind, store, tmp_path, monkeypatch)
+    opened = hw.load(store)
+    assert len(opened[0].events) == len(traces[0])
+    for file in store.glob("*.arrow"):
+        os.truncate(file, 100)
+    assert opened[0].events.equals(traces[0].events)
+    assert opened[0].flows.equals(traces[0].flows)
+    with pytest.raises(hw.TraceError, match=r"rank-1.*has 100 bytes instead of"):
+        opened[1].events  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "tmpfs", "overlay", "fuseblk", "nfsd"])
+def test_files_on_other_disks_are_mapped(kind, store, tmp_path, monkeypatch):
+    mounted_as(kind, store, tmp_path, monkeypatch)
+    opened = hw.load(store)
+    assert len(opened[0].events)
+    assert str(store) in Path("/proc/self/maps").read_text()

@@ -1,0 +1,321 @@
+"""Check stored values that other values or code depend on: codes, rows, positions, order, types.
+
+Checksums find damage. A file can also be forged, with checksums that fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec import Meta
+
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.columns import TrackRole
+from hta_widgets.trace.event_args import COMMUNICATION_KEYS
+from hta_widgets.trace.problems import ProblemKind
+
+if TYPE_CHECKING:
+    from hta_widgets.store.rank_file import StoredRank
+
+
+class Damaged(Exception):  # noqa: N818 - turned into a `TraceError`
+    """A file was changed since it was written; the message states the difference."""
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+_MOST = (1 << 63) - 1
+Time = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
+Count = Annotated[int, Meta(ge=0, le=_MOST)]
+Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
+Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
+#: Depths are int16.
+Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
+
+#: Each table has a column of int64.
+_ROW_BYTES = 8
+#: Records in a byte of a file; compressed ones have been seen to take several bytes each.
+_MOST_PER_BYTE = 1000
+
+#: Fields of `Track`.
+TrackRow = tuple[str, str, TrackRole, str, str, Code, list[int], Lanes, Lanes]
+
+
+class Facts(TypedDict):
+    """Fields of `Trace` that the manifest states as they are."""
+
+    rank: Rank
+    path: str
+    format: str
+    zero_ns: Time
+    shift_ns: Time
+    clock_offset_ns: Time
+    resolution_ns: Annotated[int, Meta(ge=1, le=_MOST)]
+    stated_rank: Time | None
+    job: str | None
+    host: str | None
+    worker: Code
+    local_rank: Code
+    server: Code
+    part: bool
+
+
+class Stated(TypedDict):
+    """Values of the metadata that are also in the manifest."""
+
+    export_part: dict[str, Any] | None
+    world_size: Rank
+
+
+class TableSizes(TypedDict):
+    """Number of rows of each table."""
+
+    _table: Count
+    flow_table: Count
+    counter_table: Count
+    instant_table: Count
+    async_table: Count
+    copy_table: Count
+
+
+class Entry(TypedDict):
+    """A rank in the manifest."""
+
+    file: str
+    frame: tuple[Count, Count, Count, Count]
+    rows: TableSizes
+    span_ns: tuple[Time, Time]
+    records: Annotated[int, Meta(ge=-1, le=_MOST)]
+    has_profile: bool
+    stated: NotRequired[Stated]  # not in older stores
+    rules: str
+    trace: Facts
+
+
+class Clock(TypedDict):
+    """The time axis of a set."""
+
+    name: Literal["host", "fitted"]
+    origin_ns: Time | None
+    lift_ns: Time
+
+
+class Manifest(TypedDict):
+    """The body of a manifest."""
+
+    clock: Clock | None  # None in caches
+    problems: list[tuple[ProblemKind, Count, str, Rank | None, str | None]]
+    ranks: list[Entry]
+
+
+def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
+    """Return the body of a manifest; raise `Damaged` if it cannot describe a set of traces."""
+    try:
+        manifest = msgspec.convert(body, Manifest)
+    except msgspec.ValidationError as cause:
+        raise Damaged(f"is not as it was written ({cause})") from None
+    if not is_cache:
+        ranks = {entry["trace"]["rank"] for entry in manifest["ranks"]}
+        if not ranks:
+            raise Damaged("holds no ranks")
+        if manifest["clock"] is None or len(ranks) != len(manifest["ranks"]):
+            raise Damaged("is not as it was written (it has no clock, or a rank twice)")
+    for entry in manifest["ranks"]:
+        (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
+        if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MOST:
+            raise Damaged(f"is not as it was written (events from {start} to {end} ns)")
+        # Memory is taken for as many before a column is read.
+        rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
+        size = entry["frame"][0]
+        if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
+            raise Damaged(f"is not as it was written ({rows:,} rows in {size:,} bytes)")
+    return manifest
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+Column = npt.NDArray[Any]
+
+
+class Rule(NamedTuple):
+    """What the values of a column may be; `limit` names what they are positions in."""
+
+    low: int | None = None
+    limit: str | int | None = None
+    #: letters of the kinds of numbers
+    kinds: str = "i"
+    ascending: bool = False
+
+
+_TIMES = Rule()
+_RECORD = Rule(-1, "records")
+_ASCENDING = Rule(ascending=True)
+_FLOAT = Rule(kinds="f")
+
+RULES = {
+    "events.start_ns": _ASCENDING,
+    "events.dur_ns": Rule(0),
+    "events.name": Rule(0, "names"),
+    "events.category": Rule(0, "categories"),
+    "events.kind": Rule(0, len(KINDS), "iu"),
+    "events.track": Rule(0, "tracks"),
+    "events.depth": Rule(0),
+    "events.parent": Rule(-1, "events"),
+    "events.stream": Rule(-1),
+    "events.correlation": Rule(-1),
+    "events.step": Rule(-1),
+    "events.phase": Rule(0, 2, "iu"),
+    "events.record": _RECORD,
+    "flows.kind": Rule(0, "flow_kinds", "iu"),
+    "flows.source": Rule(0, "events"),
+    "flows.target": Rule(0, "events"),
+    "flows.source_record": _RECORD,
+    "flows.target_record": _RECORD,
+    "counters.time_ns": _TIMES,
+    "counters.series_id": Rule(0, "counter_series", ascending=True),
+    "counters.value": _FLOAT,
+    "counters.record": _RECORD,
+    "instants.time_ns": _ASCENDING,
+    "instants.name": Rule(0, "names"),
+    "instants.category": Rule(0, "categories"),
+    "instants.record": _RECORD,
+    "instants.pid.codes": Rule(0, "instants.pid.values"),
+    "instants.tid.codes": Rule(0, "instants.tid.values"),
+    "instants.scope.codes": Rule(0, "instants.scope.values"),
+    "asyncs.start_ns": _ASCENDING,
+    "asyncs.dur_ns": Rule(-1),
+    "asyncs.name": Rule(0, "names"),
+    "asyncs.category": Rule(0, "categories"),
+    "asyncs.record": _RECORD,
+    "asyncs.async_id.codes": Rule(0, "asyncs.async_id.values"),
+    "asyncs.pid.codes": Rule(0, "asyncs.pid.values"),
+    "copies.record": Rule(0, "records", ascending=True),
+    "copies.gb_per_s": _FLOAT,
+    "copies.size_bytes": Rule(-1),
+    "events.ends": Rule(0),
+    "comm.record": Rule(0, "records", ascending=True),
+    **{f"comm.{key}": Rule(0, "comm.values") for key in COMMUNICATION_KEYS},
+    "args.bytes": Rule(-1),
+    "args.root": Rule(-1),
+    "lanes.ns": _TIMES,
+    "lanes.rows": Rule(0, "events"),
+    "lanes.kinds": Rule(0, len(KINDS), "u"),
+    "records.first": Rule(0, ascending=True),
+    "records.end": Rule(0, ascending=True),
+    "records.raw_bytes": Rule(0),
+    "records.checksum": Rule(0, kinds="u"),
+}
+
+
+_OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("records."))}
+
+
+def check(rank: StoredRank, name: str, values: Column) -> None:
+    """Raise `Damaged` unless a column of numbers can belong to this rank."""
+    # Sources of records check the order of their own numbers.
+    rule = RULES.get(name) or Rule()
+    dtype = values.dtype
+    if dtype.kind not in rule.kinds or not dtype.isnative:
+        raise Damaged(f"was changed: its column {name} is of the type {dtype}")
+    if name.endswith(("_ns", ".ns")) and dtype != np.int64:
+        raise Damaged(f"was changed: its column {name} is of the type {dtype}")
+    table = name.partition(".")[0]
+    if table in rank.sizes and name not in _OWN_LENGTH:
+        _same(name, len(values), rank.sizes[table])
+    if len(values):
+        limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
+        # What has no records has numbers of them all the same.
+        low, high = (None, None) if limit == -1 else (rule.low, limit)
+        if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
+            raise Damaged(f"was changed: its column {name} has values beyond {low} … {high}")
+        if rule.ascending and not np.all(values[1:] >= values[:-1]):
+            raise Damaged(f"was changed: its column {name} is not in order")
+    more = _MORE.get(name)
+    if more is not None and not more(rank, values):
+        raise Damaged(f"was changed: its column {name} does not fit the others")
+
+
+def _same(name: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise Damaged(f"was changed: its column {name} has {found:,} rows instead of {expected:,}")
+
+
+def _starts(rank: StoredRank, values: Column) -> bool:
+    return not len(values) or int(values[0]) == rank.span_ns[0]
+
+
+def _durations(rank: StoredRank, values: Column) -> bool:
+    first, last = rank.span_ns
+    if not len(values):
+        return first == last
+    # Checked first: sums beyond int64 would wrap.
+    return values.max() <= last - first and (
+        int((rank.numbers("events.start_ns") + values).max()) == last
+    )
+
+
+def _depths(rank: StoredRank, values: Column) -> bool:
+    lanes = np.array([track[-1] for track in rank.json("tracks")], np.int64)
+    return not len(values) or bool(np.all(values < lanes[rank.numbers("events.track")]))
+
+
+def _parents(_: StoredRank, values: Column) -> bool:
+    return bool(np.all(values < np.arange(len(values), dtype=values.dtype)))
+
+
+def _ends(rank: StoredRank, values: Column) -> bool:
+    if len(values) % 2:
+        return False
+    records = rank.size("records")
+    return not len(values) or bool(
+        values[::2].max() < rank.size("events") and (records < 0 or values[1::2].max() < records)
+    )
+
+
+def _samples(rank: StoredRank, values: Column) -> bool:
+    series = rank.numbers("counters.series_id")
+    return bool(np.all((values[1:] >= values[:-1]) | (series[1:] != series[:-1])))
+
+
+def _comm(rank: StoredRank, values: Column) -> bool:
+    return len(values) == len(rank.numbers("comm.record"))
+
+
+def _firsts(rank: StoredRank, values: Column) -> bool:
+    return len(values) > 0 and values[0] == 0 and values[-1] == rank.size("records")
+
+
+def _block_ends(rank: StoredRank, values: Column) -> bool:
+    return len(values) == len(rank.numbers("records.first"))
+
+
+#: Binary logarithm: zstd repeats a byte 128 K times with a block of 4.
+_EXPANSION = 15
+
+
+def _blocks(rank: StoredRank, values: Column) -> bool:
+    packed = np.diff(rank.numbers("records.end"))
+    return len(values) == len(packed) and bool(np.all(values >> _EXPANSION <= packed))
+
+
+def _checksums(rank: StoredRank, values: Column) -> bool:
+    return len(values) + 1 == len(rank.numbers("records.end"))
+
+
+_MORE: dict[str, Callable[[StoredRank, Column], bool]] = {
+    "events.start_ns": _starts,
+    "events.dur_ns": _durations,
+    "events.depth": _depths,
+    "events.parent": _parents,
+    "events.ends": _ends,
+    "counters.time_ns": _samples,
+    **dict.fromkeys((f"comm.{key}" for key in COMMUNICATION_KEYS), _comm),
+    "records.first": _firsts,
+    "records.end": _block_ends,
+    "records.raw_bytes": _blocks,
+    "records.checksum": _checksums,
+}
