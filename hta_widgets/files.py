@@ -208,7 +208,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_remote(path: Path) -> bool:
-    """Whether a file is on a network disk, as far as the system tells (Linux does)."""
+    """Whether a file is on a network disk, as far as the system states it (Linux does)."""
     try:
         device = path.stat().st_dev
         mounts = _MOUNTS.read_text("utf-8", "replace").splitlines()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from hta_widgets.errors import TraceError
@@ -34,10 +34,14 @@ def _known(number: Number) -> bool:
     return number is not None and math.isfinite(number)
 
 
+#: No finite float has more digits before the point, and callers ask for few after it.
+_EXACT = Context(prec=400)
+
+
 def fixed(number: float, decimals: int) -> str:
     """Round half up, as a browser does."""
     step = Decimal(1).scaleb(-decimals)
-    return str(Decimal(number).quantize(step, rounding=ROUND_HALF_UP))
+    return str(Decimal(number).quantize(step, ROUND_HALF_UP, _EXACT))
 
 
 def _group(digits: str) -> str:

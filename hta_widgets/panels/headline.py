@@ -356,8 +356,8 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
     if late.phase:
         over = _over(late.phase_over, "the median rank")
         found += [f"; its {late.phase} takes {duration(late.phase_ns)}, {over}"]
-    elif judged.causes[first]:
-        found += [f", after {judged.causes[first]}"]
+    elif cause := judged.causes.get(first):
+        found += [f", after {cause}"]
     return [*found, "."]
 
 

@@ -292,6 +292,7 @@ WHAT_IS_READ = (
 )
 
 _SNIFFED_BYTES = 4096
+_MOST_BEFORE_RECORDS = 1 << 20
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -345,6 +346,13 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
     """Detect the format of a file, or check that the `wanted` format can read it."""
     with open_stream(path) as stream:
         text = stream.read(_SNIFFED_BYTES)
+        if text.lstrip()[:1] == b"{" and b'"ph"' not in text:  # long keys before the records
+            while b'"ph"' not in text and len(text) < _MOST_BEFORE_RECORDS:
+                more = stream.read(_SNIFFED_BYTES << 4)
+                if not more:
+                    break
+                text += more
+            text += stream.read(_SNIFFED_BYTES)
         fault = stream.fault
     if not text:
         return Sniffed(foreign="damaged gzip data") if fault else Sniffed()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -319,7 +319,7 @@ def shifted(raw: bytes, shift_ns: int) -> bytes:
     """Return a JSON time in µs, later by some ns; every digit that it had stays."""
     try:
         time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
-    except (InvalidOperation, UnicodeDecodeError):
+    except (ArithmeticError, UnicodeDecodeError):
         return raw
     text = f"{time:f}"
     return (text.rstrip("0").rstrip(".") if "." in text else text).encode()

@@ -12,6 +12,16 @@ INPUTS, AT_ONCE = 300, 20
 SHARE = 0.12
 
 
+#: Inputs that once failed: a server's file with long keys before its records, times beyond what
+#: decimals hold, a mixed job's late rank, an MPI profile of 1e300 seconds.
+FAILED_ONCE = (51222, 1795460442465, 1795460444848, 1795460444950, 1795460445416)
+
+
+@pytest.mark.parametrize("seed", FAILED_ONCE)
+def test_inputs_that_failed_once_do_not(seed):
+    assert run(seed) == []
+
+
 @pytest.mark.parametrize("first", range(0, INPUTS, AT_ONCE))
 def test_damaged_files_fail_properly(first):
     found = [finding for seed in range(first, first + AT_ONCE) for finding in run(seed, SHARE)]

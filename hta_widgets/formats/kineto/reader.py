@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -555,7 +555,7 @@ class _Documents:
             if FIRST_NS <= base <= LAST_NS:
                 return int(base)
             self.notes.add("overflow", "baseTimeNanoseconds is too large and was left out", None)
-        except (InvalidOperation, ValueError):
+        except (ArithmeticError, ValueError):
             self.notes.add("repaired", "baseTimeNanoseconds is not a number and was left out", None)
         return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -282,7 +282,7 @@ def _exact(text: bytes) -> tuple[int, int]:
         if value and value.adjusted() > 18:  # also keeps 1e999999 from being written out
             return 0, TOO_LARGE
         ns = int((value * 1000).quantize(Decimal(1), context=_DECIMALS))
-    except (InvalidOperation, UnicodeDecodeError, ValueError):
+    except (ArithmeticError, ValueError):
         return 0, BAD
     return (ns, OK) if abs(ns) <= _LARGEST else (0, TOO_LARGE)
 
@@ -302,7 +302,7 @@ def nanoseconds_of_text(raw: bytes) -> int | None:
     try:
         exact = Decimal(raw.strip(b'"').decode()) * 1000
         return int(exact.quantize(_NANOSECOND, ROUND_HALF_EVEN))
-    except (InvalidOperation, UnicodeDecodeError, ValueError, OverflowError):
+    except (ArithmeticError, ValueError):
         return None
 
 

@@ -409,3 +409,14 @@ def test_a_broken_record_does_not_make_a_file_another_one(tmp_path, file, old, n
     assert most - 2 <= len(traces[0]) <= most + 1
     for ask in (hw.analysis.byteps_gradients, hw.analysis.byteps_requests):
         ask(traces)
+
+
+def test_servers_are_recognised_behind_long_keys(tmp_path):
+    write_byteps_job(tmp_path / "job", steps=2, gradients=2)
+    path = next((tmp_path / "job").rglob("server_profile.json"))
+    text = path.read_text()
+    expected = hw.load(path, cache=False, progress=False)[0]
+    path.write_text('{"log": "' + "x" * 200_000 + '", ' + text.lstrip().removeprefix("{"))
+    trace = hw.load(path, cache=False, progress=False)[0]
+    assert trace.format == "byteps-server"
+    assert trace.events.equals(expected.events)
