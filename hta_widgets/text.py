@@ -82,6 +82,15 @@ def duration_delta(ns: Number) -> str:
     return ("+" if ns > 0 else MINUS) + duration(abs(ns))
 
 
+def point(ns: float) -> str:
+    """``451.975 ms``, from a second on ``3.451 975 s``: a point in time with its microseconds."""
+    absolute, sign = abs(ns), MINUS if ns < 0 else ""
+    if absolute < 1e9:
+        return f"{sign}{fixed(absolute / 1e6, 3)}{THIN}ms"
+    whole, fraction = fixed(absolute / 1e9, 6).split(".")
+    return f"{sign}{_group(whole)}.{fraction[:3]}{GROUP}{fraction[3:]}{THIN}s"
+
+
 def axis_time(ns: float, step: float) -> str:
     """Label of an axis tick: the unit and the decimals that the step between ticks needs."""
     unit, scale = _TIME_UNITS[0 if step >= 1e9 else 1 if step >= 1e5 else 2]

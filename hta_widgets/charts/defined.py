@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import Draw, ramp, require, require_panel
-from hta_widgets.charts.figure import blank, mixed, sentences, unmatched
+from hta_widgets.charts.figure import blank, mixed, sentences, text_on, unmatched
 from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
 from hta_widgets.charts.rows import (
     Bars,
@@ -65,16 +65,20 @@ def draw(
     plain = title or look.get("short", look["title"])
     if frame.empty:
         return blank(frame, plain, colors, width)
-    scope, frame = _scope(look, frame)
-    said = str(frame.attrs.get("note", ""))
+    scope, frame = scope_of(look, frame)
     if frame.empty:
         return blank(frame, plain, colors, width)
     for each in _shown([look["empty"]] if "empty" in look else [], scope):
-        return blank(frame, plain, colors, width, note=said or each["text"])
+        note = str(frame.attrs.get("note", "")) or each["text"]
+        return blank(frame, plain, colors, width, note=note)
+    if "parts" in look.get("stack", {}):
+        # A bar is of a row, which stands for several items if they are grouped.
+        frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
+        scope["row"] = np.arange(len(frame))
     data: dict[str, Any] = {"row": scope["row"]}
     marks, parts = _stack(look, scope, data, colors)
     marks += [_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
-    scope["finding"] = sentences(*_sentences(look["finding"], scope))
+    said = spoken(look, frame, scope)
     scale, rows = look["scale"], look["rows"]
     columns = [
         Column(each.get("head", ""), _texts(each["text"], scope), each.get("from", 0))
@@ -87,21 +91,20 @@ def draw(
     whole = frame.reset_index(drop=True).assign(**data)
     if "order" in look:
         whole = whole.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
-    kinds = look.get("unmatched", KINDS)
     return rows_chart(
         whole.reset_index(drop=True),
         list(scope["names"]),
         marks,
         x_start=float(evaluate(scale.get("from", 0), scope)),
         x_end=float(evaluate(scale["to"], scope)) or 1.0,
-        title=title or fill(look["title"], scope),
-        subtitle=sentences(*_sentences(look["subtitle"], scope), unmatched(frame, kinds)),
+        title=title or said["title"],
+        subtitle=said["subtitle"],
         theme=colors,
         width=width,
         head=rows.get("head", ""),
         ticks=_ticks(scale, scope),
         zero_line=bool(evaluate(scale.get("zero_line", 0), scope)),
-        pitch=rows.get("pitch"),
+        pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
         columns=columns,
         tooltip=tooltip,
     )
@@ -113,7 +116,8 @@ def defines(takes: Callable[[Draw], Draw], name: str, *needs: str) -> Callable[[
     `needs` are columns of the frame that the function takes, if they are not the definition's.
     """
     look = definition(name)
-    return defines_rows(takes, look["title"], *(needs or look["needs"]), by=partial(draw, name))
+    title = look.get("short", look["title"])
+    return defines_rows(takes, title, *(needs or look["needs"]), by=partial(draw, name))
 
 
 def sheet(name: str, theme: str | Theme) -> Any:
@@ -124,7 +128,7 @@ def sheet(name: str, theme: str | Theme) -> Any:
     return sheet_rows({}, [], marks, x_start=0, x_end=1, title="", subtitle="", theme=colors)
 
 
-def _scope(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
+def scope_of(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
     """Return the values that texts and marks may name, and the rows that are drawn."""
     scope: Scope = {"nan": np.nan}
     for name, least in look.get("attrs", {}).items():
@@ -149,7 +153,7 @@ def _scope(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
         scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
     if frame.empty:
         return scope, frame
-    group = [scope[name] for name in look.get("group", ())]
+    group = [np.broadcast_to(scope[name], len(frame)) for name in look.get("group", ())]
     scope["row"] = codes(group) if group else np.arange(len(frame))
     for name, code in look.get("let", {}).items():
         scope[name] = evaluate(code, scope)
@@ -178,19 +182,36 @@ def _sentences(said: Sequence[Any], scope: Scope) -> list[str]:
     return [str(fill(each, scope)) for each in shown]
 
 
+def spoken(look: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
+    """Return the title and the subtitle, which may repeat what the chart finds."""
+    scope["finding"] = sentences(*_sentences(look["finding"], scope))
+    kinds = look.get("unmatched", KINDS)
+    notes = "" if kinds is None else unmatched(frame, kinds)
+    subtitle = sentences(*_sentences(look["subtitle"], scope), notes)
+    return {"title": str(fill(look["title"], scope)), "subtitle": subtitle}
+
+
 def _texts(template: str, scope: Scope) -> list[str]:
     found = fill(template, scope)
     return list(found) if is_rows(found) else [found] * len(scope["names"])
 
 
+@cache
+def _shades(stops: tuple[str, ...]) -> list[str]:
+    return ramp(stops, 256)
+
+
 def ink_of(token: str, colors: Theme) -> str:
-    """Return a colour: ``late``, ``kind.compute``, or ``busy 0.3`` for a place in a ramp."""
+    """Return a colour by its token.
+
+    That is ``late`` or ``kind.compute``; ``busy 0.3`` and ``lane>late 0.3`` are colours on the way
+    through a ramp or between others.
+    """
     name, _, part = token.partition(" ")
     if part:
         names = name.split(">")
-        stops = [ink_of(stop, colors) for stop in names] if names[1:] else getattr(colors, name)
-        shades = ramp(stops, 32)
-        return shades[int(np.ceil(float(part) * 31))]
+        stops = [ink_of(each, colors) for each in names] if names[1:] else getattr(colors, name)
+        return _shades(tuple(stops))[round(float(part) * 255)]
     name, _, kind = name.partition(".")
     found = getattr(colors, name)
     return str(found.get(kind, found["other"]) if kind else found)
@@ -321,6 +342,11 @@ def _mark(
             mark["ink"], float(left) if not isinstance(left, str) else left, right, name, colors
         )
     bars = Bars(float(left) if not isinstance(left, str) else left, right, color(mark["ink"]), name)
+    if "inside" in mark:
+        if scope is not None:
+            data["inside"] = fill(mark["inside"], scope)
+            data["on"] = [text_on(each) for each in data[mark["ink"][1:]]]
+        return replace(bars, text="inside", text_color="@on")
     if "hatch" not in mark:
         return bars
     place(mark["hatch"])
@@ -331,8 +357,9 @@ def _mark(
 def _ticks(scale: Mapping[str, Any], scope: Scope) -> list[tuple[float, str]]:
     for each in _shown(scale.get("ticks", []), scope):
         if "at" in each:
-            texts = fill(each["text"], scope)
-            return list(zip(evaluate(each["at"], scope).tolist(), texts, strict=True))
+            where = np.asarray(evaluate(each["where"], scope), bool)
+            texts = fill(each["text"], scope)[where]
+            return list(zip(evaluate(each["at"], scope)[where].tolist(), texts, strict=True))
         end, start, most = (
             float(evaluate(each.get(key, 0), scope)) for key in ("to", "from", "most")
         )

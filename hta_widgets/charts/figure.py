@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from hta_widgets.charts.data import listed
-from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.charts.theme import FONT, LIGHT, Theme, theme_of
 from hta_widgets.files import write_text
 from hta_widgets.text import count
 
@@ -378,6 +378,12 @@ def mixed(color: str, ground: str, part: float) -> str:
     """
     channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
+
+
+def text_on(color: str) -> str:
+    """Return the colour of text on a mark of this colour."""
+    red, green, blue = ((int(color[at : at + 2], 16) / 255) ** 2.2 for at in (1, 3, 5))
+    return LIGHT.ink if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 else LIGHT.bg
 
 
 def sentences(*parts: str) -> str:

@@ -39,11 +39,13 @@ def queue_length(mean: float) -> str:
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
+    "time": text.point,
     "share": text.share,
     "delta": text.share_delta,
     "count": text.count,
     "value": text.value,
     "size": text.size,
+    "binary_size": lambda high: text.binary_size(int(high)),
     "length": queue_length,
     "tenths": lambda number: text.fixed(number, 1),
     "hundredths": lambda number: text.fixed(number, 2),
@@ -128,24 +130,24 @@ CELLS: dict[str, Callable[..., Any]] = {
     "part": _each(_part),
     "split": _each(lambda value, separator: value.split(separator) if value else []),
     "kinds_of": _each(_kinds),
+    "removeprefix": _each(lambda value, prefix: value.removeprefix(prefix)),
     "numbers": _each(lambda values: [int(each) for each in values]),
     "size_range": lambda low, high: np.array(
         [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
     ),
-    "binary_size": _each(lambda size: text.binary_size(int(size))),
 }
 #: Functions of columns: of all, of each group (`by`, `each`), and of those that count (`where`).
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
-           "pick", "is_most")  # fmt: skip
-_NAMES = {"count": "size", "distinct": "nunique"}
-_NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True, "first": ""}
+           "lists", "pick", "is_most")  # fmt: skip
+_NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}
+_NONE = {"sum": 0, "count": 0, "distinct": 0, "any": False, "all": True}
 
 
 def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
     values = np.asarray(given[0])
     length = len(values)
     chosen = np.broadcast_to(named.get("where", True), length).astype(bool)
-    keys = named.get("each", named.get("by", np.zeros(length, int)))
+    keys = np.asarray(named.get("each", named.get("by", np.zeros(length))), int)
     groups = range(int(keys.max(initial=0)) + 1)
     if name in ("pick", "is_most"):
         scores = pd.Series(np.asarray(given[-1], float))[chosen].dropna()
@@ -158,7 +160,7 @@ def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
             found = np.where(places < 0, "" if values.dtype.kind in "OU" else np.nan, found)
     else:
         grouped = pd.Series(values)[chosen].groupby(keys[chosen]).agg(_NAMES.get(name, name))
-        none: Any = _NONE.get(name, np.nan)
+        none: Any = _NONE.get(name, "" if values.dtype.kind in "OU" else np.nan)
         found = grouped.reindex(groups, fill_value=none).to_numpy()
     if "each" in named:
         return found[keys]

@@ -11,9 +11,8 @@ import pandas as pd
 from hta_widgets.charts.defined import draw, sheet
 from hta_widgets.charts.figure import embed
 from hta_widgets.charts.ranks import rank_time_heatmap
-from hta_widgets.charts.rows import inks_sheet, laid_out_by_the_page
-from hta_widgets.charts.theme import Theme, theme_of
-from hta_widgets.panels.catalog import own_panels
+from hta_widgets.charts.rows import laid_out_by_the_page
+from hta_widgets.charts.theme import Theme
 
 Draw = Callable[..., Any]
 
@@ -23,16 +22,12 @@ def _heatmap() -> pd.DataFrame:
     return pd.DataFrame({**cell, "share": [0.0]})
 
 
-#: Panels whose charts stand in ``definitions``.
-DEFINED = (
-    "breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps",
-)  # fmt: skip
-
-#: As `DEFINED`, for the panels of a format.
-OF_FORMATS = ("byteps_blame", "byteps_servers", "byteps_clock", "mpi_routines")
-
-#: Panels that are charts with a sheet of their own, by id.
-CHART_PANELS: tuple[str, ...] = (*DEFINED, "heatmap")
+#: Panels that are charts, by id: each has a file in ``definitions``.
+CHART_PANELS: tuple[str, ...] = (
+    *("breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps"),
+    *("heatmap", "byteps_stragglers", "byteps_gradients", "byteps_stages", "byteps_blame"),
+    *("byteps_servers", "byteps_clock", "mpi_ranks", "mpi_sizes", "mpi_routines"),
+)
 
 
 def panel_figure(
@@ -43,9 +38,8 @@ def panel_figure(
     A sheet has marks and no layout: the page places its words and sets its scale
     (``js/src/charts``). For a chart that stands alone take the function of its analysis.
     """
-    known = (*CHART_PANELS, *OF_FORMATS)
-    if panel not in known:
-        raise ValueError(f"no chart {panel!r}: there are {', '.join(known)}")
+    if panel not in CHART_PANELS:
+        raise ValueError(f"no chart {panel!r}: there are {', '.join(CHART_PANELS)}")
     with laid_out_by_the_page():
         if panel == "heatmap":
             figure = rank_time_heatmap(_heatmap() if frame is None else frame, theme=theme)
@@ -71,16 +65,4 @@ def panel_items(panel: str) -> dict[str, Any]:
 
     The items are of no job: the page fills in what each selection has.
     """
-    # One sheet serves these, filled by ``js/src/formats``.
-    if panel in {one.id for one in own_panels()} - {*OF_FORMATS}:
-        return {name: embed.json_item(_inks(name)) for name in ("light", "dark")}
     return {name: embed.json_item(panel_figure(panel, theme=name)) for name in ("light", "dark")}
-
-
-def _inks(theme: str) -> Any:
-    with laid_out_by_the_page():
-        figure = inks_sheet(theme_of(theme))
-    rows = figure.select_one({"name": "rows"})
-    rows.data = {name: [] for name in rows.data}
-    _lean(figure)
-    return figure

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.charts.data import KIND_ORDER, draws, listed, placed, ramp, require
+from hta_widgets.charts.defined import definition, scope_of, spoken
 from hta_widgets.charts.figure import (
     add_tooltip,
     blank,
@@ -33,7 +34,6 @@ from hta_widgets.charts.rows import (
     add_rules,
     add_words,
     brush,
-    extremes,
     is_sheet,
     new_sheet,
     nice_ticks,
@@ -617,32 +617,29 @@ def rank_time_heatmap(
     >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
     >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
     """
-    colors = theme_of(theme)
+    colors, look = theme_of(theme), definition("heatmap")
     if len(frame):
         require(frame, "rank_time_heatmap", "rank", "bin", "start_ns", "end_ns", "value_ns")
     metric = str(frame.attrs.get("metric", "busy"))
     unknown = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
     known = facts("metrics").get(metric, unknown)
-    title = title or f"Rank × time: {known['label']}"
     if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
-        return blank(frame, title, colors, width)
+        return blank(frame, title or look["title"].format(**known), colors, width)
     ranks = frame["rank"].drop_duplicates().to_numpy()
     bins = len(frame) // len(ranks)
     value = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
     size = edges[:, 1] - edges[:, 0]
     part = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
-    names = [f"rank {rank}" for rank in ranks]
     total = value.sum(axis=1)
     start, end = float(edges[0, 0]), float(edges[-1, 1])
-    subtitle = sentences(
-        f"share of each {duration((end - start) / bins)} cell",
-        known["note"] if len(ranks) > 1 else "",
-        extremes(names, total, duration),
-        unmatched(frame, known["kinds"]),
-    )
+    rows = pd.DataFrame({"rank": ranks, "total_ns": total})
+    rows.attrs = {"label": known["label"], "about": known["note"], "cell_ns": (end - start) / bins}
+    scope, _ = scope_of(look, rows)
+    said = spoken({**look, "unmatched": known["kinds"]}, frame, scope)
+    title, subtitle = title or said["title"], said["subtitle"]
     if is_sheet():
-        return _sheet(colors, title, subtitle, names, part, total, start, end)
+        return _sheet(colors, title, subtitle, list(scope["names"]), part, total, start, end)
     return _standalone(
         colors, width, title, subtitle, ranks, part, value, total, (start, end), known["ramp"]
     )

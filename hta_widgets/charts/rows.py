@@ -571,7 +571,8 @@ def defines_rows(
                 return blank(frame, title, colors, width)
             require(frame, name, *needs)
             if by is not None:
-                return by(define(frame, **options), width=width, theme=colors, title=title)
+                own = "" if title == default else title
+                return by(define(frame, **options), width=width, theme=colors, title=own)
             content = define(frame, colors, **options)
             if isinstance(content, str):
                 return blank(frame, title, colors, width, note=content)
@@ -751,77 +752,6 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
     )
     figure.above = [legend, *figure.above]
     return legend
-
-
-#: In the order of the sheet's marks.
-INKS = (
-    "compute", "communication", "queue", "wait", "memory", "sync", "other", "cpu", "late",
-)  # fmt: skip
-
-
-def ink(name: str, colors: Theme, words: str = "") -> Bars:
-    """Return bars from column ``left_<ink>`` to ``right_<ink>``."""
-    left, right, said = f"left_{name}", f"right_{name}", words or name
-    if name == "queue":
-        return Bars(left, right, colors.idle, said, line=colors.idle_line)
-    if name == "wait":
-        return Bars(
-            left,
-            right,
-            colors.wait_fill,
-            said,
-            line=colors.wait_line,
-            hatch="/",
-            hatch_color=colors.wait_line,
-            text_color=colors.ink,
-        )
-    if name == "late":
-        return Bars(left, right, colors.late_fill, said, line=colors.late)
-    return Bars(left, right, colors.kind[name], said, text_color=colors.on_kind[name])
-
-
-def stacked(
-    data: pd.DataFrame, parts: Sequence[tuple[str, str, Any]], colors: Theme
-) -> tuple[list[Bars], list[float]]:
-    """Put parts of bars behind each other: add their columns, return the marks and the ends."""
-    marks = []
-    left = np.zeros(len(data))
-    for name, words, values in parts:
-        size = np.nan_to_num(np.asarray(values, dtype=float))
-        # A zero-width bar would still draw its outline.
-        data[f"left_{name}"] = np.where(size > 0, left, np.nan)
-        data[f"right_{name}"] = np.where(size > 0, left + size, np.nan)
-        left = left + size
-        if (size > 0).any():
-            marks.append(ink(name, colors, words))
-    return marks, left.tolist()
-
-
-def inks_sheet(theme: Theme) -> Any:
-    """Return the sheet of all charts of this kind: every ink, cells, and thin lines."""
-    columns: Mapping[str, Any] = {
-        "row": [0],
-        **{f"{side}_{name}": [float("nan")] for name in INKS for side in ("left", "right")},
-        "left_cell": [float("nan")],
-        "right_cell": [float("nan")],
-        "fill": [theme.lane],
-        "low": [float("nan")],
-        "high": [float("nan")],
-    }
-    return rows_chart(
-        pd.DataFrame(columns),
-        [""],
-        [
-            *(ink(name, theme) for name in INKS),
-            Bars("left_cell", "right_cell", "@fill"),
-            Whiskers("low", "high", theme.ink),
-        ],
-        x_end=1.0,
-        title="",
-        subtitle="",
-        theme=theme,
-        width=None,
-    )
 
 
 def note_of(frame: pd.DataFrame) -> str:

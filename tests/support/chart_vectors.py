@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support import panel_frames  # noqa: E402
 
-from hta_widgets.charts.panels import CHART_PANELS, panel_figure, panel_items  # noqa: E402
+from hta_widgets.charts.panels import panel_figure, panel_items  # noqa: E402
 from hta_widgets.charts.rows import content_of  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"
@@ -92,7 +92,7 @@ def items() -> str:
         return known.setdefault(match[0], f'"id{len(known)}"')
 
     lines = []
-    for panel in CHART_PANELS:
+    for panel in panel_frames.made(1, bins=6):
         made = panel_items(panel)
         kept = {name: item for name, item in made.items() if name == "light" or panel in DARK}
         lines.append(f"{json.dumps(panel)}: {json.dumps(kept, separators=(',', ':'))}")

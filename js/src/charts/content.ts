@@ -2,7 +2,6 @@
 
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { ranksIn } from "../ui/text";
-import type { Theme } from "../ui/theme";
 import type { Column, Sheet } from "./bokeh";
 
 export type Key = number | string;
@@ -66,14 +65,17 @@ export interface RowsContent {
   ruled?: boolean;
   head: string;
   columns: readonly SideColumn[];
-  inside?: readonly Inside[];
+  /** Texts in bars, made where rows are high enough for them. */
+  inside?(): Inside[];
   ends?: readonly End[];
   /** Marks by number, and what they are called. */
   legend?: readonly (readonly [mark: number, text: string])[];
   /** Height of a row where there is room for it. */
   pitch?: number;
-  tip(row: number, at: number): Tip;
-  /** The mark at a spot, where marks select more than their row; `y` counts rows. */
+  tip(row: number): Tip;
+  /** Whether marks select windows. */
+  windows?: boolean;
+  /** The mark at a spot, where marks tell or select more than their row; `y` counts rows. */
   hit?(x: number, y: number, reachX: number, reachY: number): Hit | null;
   /** What a rectangle selects, where that is not the rows it meets. */
   within?(x0: number, x1: number, y0: number, y1: number): Key[];
@@ -83,11 +85,10 @@ export interface RowsContent {
 
 export interface Hit {
   tip: Tip;
-  ranks: number[];
+  /** What is selected instead of its row's keys. */
+  keys: Key[] | null;
   window: [number, number] | null;
 }
-
-export type MakeRows = (frame: PanelFrame, theme: Theme) => RowsContent | string;
 
 /** A column as numbers; what is not known is NaN. */
 export function numbers(frame: PanelFrame, name: string): number[] {
@@ -113,10 +114,10 @@ export function factRanks(frame: PanelFrame): number[] {
 /** The rows of both. */
 export function markedRows(
   frame: PanelFrame,
-  ranks: readonly number[],
+  ranks: Iterable<number>,
 ): { late: Set<number>; facts: Set<number> } {
   const rowsOf = (marked: readonly number[]): Set<number> =>
-    new Set(ranks.flatMap((rank, row) => (marked.includes(rank) ? [row] : [])));
+    new Set(Array.from(ranks).flatMap((rank, row) => (marked.includes(rank) ? [row] : [])));
   return { late: rowsOf(lateRanks(frame)), facts: rowsOf(factRanks(frame)) };
 }
 

@@ -1,21 +1,28 @@
 /**
- * Contents of charts of rows from the JSON files in `hta_widgets/charts/definitions`, which
- * Python's `charts/defined.py` reads for Bokeh figures; docs/architecture.md describes their format.
+ * Contents of charts from the JSON files in `hta_widgets/charts/definitions`, which Python's
+ * `charts/defined.py` reads for Bokeh figures; docs/architecture.md describes their format.
  */
 
 import breakdown from "../../../hta_widgets/charts/definitions/breakdown.json";
 import byteps_blame from "../../../hta_widgets/charts/definitions/byteps_blame.json";
 import byteps_clock from "../../../hta_widgets/charts/definitions/byteps_clock.json";
+import byteps_gradients from "../../../hta_widgets/charts/definitions/byteps_gradients.json";
 import byteps_servers from "../../../hta_widgets/charts/definitions/byteps_servers.json";
+import byteps_stages from "../../../hta_widgets/charts/definitions/byteps_stages.json";
+import byteps_stragglers from "../../../hta_widgets/charts/definitions/byteps_stragglers.json";
+import heatmap from "../../../hta_widgets/charts/definitions/heatmap.json";
 import idle from "../../../hta_widgets/charts/definitions/idle.json";
 import inks from "../../../hta_widgets/charts/definitions/inks.json";
 import kernel_durations from "../../../hta_widgets/charts/definitions/kernel_durations.json";
 import kernel_types from "../../../hta_widgets/charts/definitions/kernel_types.json";
+import mpi_ranks from "../../../hta_widgets/charts/definitions/mpi_ranks.json";
 import mpi_routines from "../../../hta_widgets/charts/definitions/mpi_routines.json";
+import mpi_sizes from "../../../hta_widgets/charts/definitions/mpi_sizes.json";
 import overlap from "../../../hta_widgets/charts/definitions/overlap.json";
 import queue from "../../../hta_widgets/charts/definitions/queue.json";
 import steps from "../../../hta_widgets/charts/definitions/steps.json";
 import causes from "../../../hta_widgets/facts/causes.json";
+import { sum } from "../expressions/numbers";
 import { type Cause, CAUSES } from "../facts/panels";
 import type { Chosen, PanelFrame } from "../protocol/source";
 import {
@@ -25,10 +32,8 @@ import {
   formatShare,
   formatShareDelta,
 } from "../ui/formats";
-import { sum } from "../expressions/numbers";
 import { niceTicks, noteOf, sentences, unmatched } from "../ui/text";
-import type { Theme } from "../ui/theme";
-import type { Column } from "./bokeh";
+import { shade, textOn, type Theme } from "../ui/theme";
 import {
   factRanks,
   type Hit,
@@ -42,13 +47,19 @@ import {
 import {
   type Cell,
   codes,
+  columnOf,
   evaluate,
   fill,
+  filler,
   isRows,
   number,
   numbersOf,
+  ordered,
+  type Rows,
   rowsOf,
+  rowsWhere,
   type Scope,
+  taken,
   type Value,
 } from "./language";
 
@@ -90,7 +101,7 @@ interface Stack {
   labels?: "causes";
 }
 
-interface Mark extends When {
+interface Mark {
   bar?: readonly [Code, Code];
   line?: readonly [Code, Code];
   dot?: string;
@@ -113,9 +124,13 @@ interface Ticks extends When {
   from?: Code;
   most: Code;
   zero?: string;
-  /** Or places, each with a text. */
-  at?: string;
-  text?: string;
+}
+
+/** Places of items, each with a text. */
+interface Places extends When {
+  at: string;
+  text: string;
+  where: string;
 }
 
 interface TextColumn extends When {
@@ -132,13 +147,15 @@ export interface Definition {
   short?: string;
   needs: readonly string[];
   uses?: readonly string[];
+  /** What a cell of a heatmap has more than its row. */
+  cells?: readonly string[];
   attrs?: Readonly<Record<string, string | number>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;
   empty?: { when: string; text: string };
   subtitle: readonly (string | Sentence)[];
-  unmatched?: readonly string[];
+  unmatched?: readonly string[] | null;
   finding: readonly (string | Sentence)[];
   rows: {
     name: string;
@@ -147,12 +164,12 @@ export interface Definition {
     rank?: string;
     late?: string;
     head?: string;
-    pitch?: number;
+    pitch?: Code;
     ruled?: boolean;
     second?: TextColumn;
     ends?: TextColumn & { at: string };
   };
-  scale: { from?: Code; to: Code; zero_line?: Code; ticks?: readonly Ticks[] };
+  scale: { from?: Code; to: Code; zero_line?: Code; ticks?: readonly (Ticks | Places)[] };
   stack?: Stack;
   marks?: readonly Mark[];
   order?: string;
@@ -179,11 +196,18 @@ export const DEFINITIONS = {
   kernel_types,
   kernel_durations,
   steps,
+  byteps_stragglers,
+  byteps_gradients,
+  byteps_stages,
   byteps_blame,
   byteps_servers,
   byteps_clock,
+  mpi_ranks,
+  mpi_sizes,
   mpi_routines,
 } as unknown as Readonly<Record<string, Definition>>;
+
+export const HEATMAP = heatmap as unknown as Definition;
 
 /** What people read of a cause: `host: data loading`. */
 export function causeWords(name: string): string {
@@ -193,81 +217,83 @@ export function causeWords(name: string): string {
 /** What a frame shows as its definition says, or why it shows nothing. */
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
   const scope = scopeOf(look, frame);
-  const rowOf = scope.get("row") as number[] | undefined;
-  if (rowOf === undefined || rowOf.length === 0) return noteOf(frame) || "nothing to draw";
+  const rowOf = scope.get("row") as Float64Array | undefined;
+  if (rowOf === undefined) return noteOf(frame) || "nothing to draw";
   if (look.empty !== undefined && evaluate(look.empty.when, scope)) {
     return noteOf(frame) || look.empty.text;
   }
+  const { rows, scale, marks = [] } = look;
   const names = scope.get("names") as string[];
-  const data: Record<string, Column> = { row: rowOf };
+  const data: Record<string, Rows> = { row: rowOf };
   const stack = stacked(look, scope, data, theme);
   scope.set("ends", stack.ends).set("parts", stack.said);
-  const marks = look.marks ?? [];
   const parts = look.stack?.parts?.length ?? 0;
   const legend = marks.flatMap((mark, at): [number, string][] =>
     mark.name === undefined ? [] : [[parts + at, mark.name]],
   );
-  for (const mark of marks) addMark(mark, scope, data, theme);
+  const inMarks = marks.map((mark) => addMark(mark, scope, data, theme));
   if (look.place !== undefined) data.row = numbersOf(evaluate(look.place, scope));
-  const order = look.order === undefined ? null : ordered([evaluate(look.order, scope) as Cell[]]);
+  const order = look.order === undefined ? null : ordered([evaluate(look.order, scope) as Rows]);
   if (order !== null) {
-    for (const [name, values] of Object.entries(data)) data[name] = order.map((at) => values[at]);
+    for (const [name, values] of Object.entries(data)) data[name] = taken(values, order);
   }
-  const { rows, scale } = look;
-  const one = (code: Code): number => number(evaluate(code, scope) as Cell);
-  const filled = new Map<string, readonly string[]>();
-  const texts = (template: string): readonly string[] => {
-    const known = filled.get(template) ?? (rowsOf(fill(template, scope), names.length) as string[]);
-    filled.set(template, known);
-    return known;
-  };
-  const rowsWhere = (code: string): Set<number> =>
-    new Set(rowsOf(evaluate(code, scope), names.length).flatMap((is, at) => (is ? [at] : [])));
-  const line = (each: Line | (When & { of: Line })): Line => ("of" in each ? each.of : each);
-  const said = (all: readonly (string | Sentence)[]): string[] =>
-    shown(all, scope).map((each) =>
-      String(fill(typeof each === "string" ? each : each.text, scope)),
-    );
-  const finding = sentences(...said(look.finding));
-  scope.set("finding", finding);
-  const keys = rows.keys.map((code) => rowsOf(evaluate(code, scope), names.length));
+  const one = (code: Code): number => number(evaluate(code, scope));
+  const each = (code: string): Rows => rowsOf(evaluate(code, scope), names.length);
+  const texts = (template: string): readonly string[] =>
+    rowsOf(fill(template, scope), names.length) as string[];
+  const keys = rows.keys.map(each);
   const ranks = rows.rank === undefined ? null : numbersOf(evaluate(rows.rank, scope));
   return {
-    title: String(fill(look.title, scope)),
-    subtitle: sentences(...said(look.subtitle), unmatched(frame, look.unmatched)),
-    finding,
+    ...spoken(look, frame, scope),
     names,
     keys: names.map((_, row) => keys.flatMap((column) => column[row] as Key | Key[])),
     ...(ranks === null ? {} : markedRows(frame, ranks)),
-    ...(rows.late === undefined ? {} : { late: rowsWhere(rows.late) }),
+    ...(rows.late === undefined ? {} : { late: new Set(rowsWhere(each(rows.late))) }),
     data,
     xStart: one(scale.from ?? 0),
     xEnd: one(scale.to) || 1,
     ticks: ticksOf(scale.ticks ?? [], scope),
-    zeroLine: Boolean(one(scale.zero_line ?? 0)),
-    ...(rows.ruled === true ? { ruled: true } : {}),
+    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, scope)),
+    ruled: rows.ruled === true,
     head: rows.head ?? "",
-    ...(rows.pitch === undefined ? {} : { pitch: rows.pitch }),
+    ...(rows.pitch === undefined ? {} : { pitch: one(rows.pitch) }),
     columns: shown(look.columns ?? [], scope).map(({ head, text, from, late, strong }) => ({
       head: head ?? "",
       texts: texts(text),
       ...(from === undefined ? {} : { least: from }),
-      ...(late === undefined ? {} : { late: rowsWhere(late) }),
-      ...(strong === undefined ? {} : { strong: rowsWhere(strong) }),
+      ...(late === undefined ? {} : { late: new Set(rowsWhere(each(late))) }),
+      ...(strong === undefined ? {} : { strong: new Set(rowsWhere(each(strong))) }),
     })),
     ...(rows.second === undefined ? {} : { seconds: texts(rows.second.text) }),
     ...(rows.ends === undefined ? {} : { ends: endsOf(rows.ends, texts(rows.ends.text), scope) }),
-    inside: stack.inside,
+    inside: () => [...stack.inside(), ...inMarks.flatMap((each) => each())],
     legend: [...stack.legend, ...legend],
-    tip: (row) => ({
-      heading: texts(look.tip.heading)[row]!,
-      lines: shown(look.tip.lines, scope).flatMap((each) => {
-        const [what, text] = line(each);
-        if (what === "{parts}") return stack.lines(row);
-        return [[texts(what)[row]!, texts(text)[row]!] as const];
-      }),
-    }),
+    tip: tipsOf(look.tip, scope, stack.lines),
     ...selecting(look, scope, data, order),
+  };
+}
+
+/** The words above a chart; what it finds may be repeated below its title. */
+export function spoken(
+  look: Definition,
+  frame: PanelFrame,
+  scope: Scope,
+): Pick<RowsContent, "title" | "subtitle" | "finding"> {
+  const said = (all: readonly (string | Sentence)[]): string =>
+    sentences(
+      ...shown(all, scope).map((each) =>
+        String(fill(typeof each === "string" ? each : each.text, scope)),
+      ),
+    );
+  const finding = said(look.finding);
+  scope.set("finding", finding);
+  return {
+    title: String(fill(look.title, scope)),
+    subtitle: sentences(
+      said(look.subtitle),
+      look.unmatched === null ? "" : unmatched(frame, look.unmatched),
+    ),
+    finding,
   };
 }
 
@@ -281,30 +307,29 @@ function shown<T extends string | readonly unknown[] | When>(
   });
 }
 
-/** The order of rows by several columns, the first one first. */
-function ordered(columns: readonly (readonly Cell[])[]): number[] {
-  const before = (a: number, b: number): number => {
-    for (const column of columns) {
-      if (column[a]! < column[b]!) return -1;
-      if (column[a]! > column[b]!) return 1;
-    }
-    return a - b;
+/** Tooltips, filled one by one. */
+export function tipsOf(
+  tip: Tooltip,
+  scope: Scope,
+  parts: (row: number) => readonly Line[] = () => [],
+): (row: number) => Tip {
+  const fillers = new Map<string, (row: number) => string>();
+  const text = (template: string, row: number): string => {
+    let at = fillers.get(template);
+    if (at === undefined) fillers.set(template, (at = filler(template, scope).at));
+    return at(row);
   };
-  return columns[0]!.map((_, at) => at).sort(before);
-}
-
-/** Numbers, flags or texts; unknown numbers are NaN. */
-function columnOf(frame: PanelFrame, name: string): Cell[] {
-  const values = Array.from(frame.columns[name] ?? new Array<null>(frame.rows).fill(null));
-  const known = values.find((value) => value !== null);
-  if (typeof known === "string")
-    return values.map((value) => (value === null ? "" : String(value)));
-  if (typeof known === "boolean") return values.map(Boolean);
-  return values.map((value) => (typeof value === "number" ? value : NaN));
+  return (row) => ({
+    heading: text(tip.heading, row),
+    lines: shown(tip.lines, scope).flatMap((each): readonly Line[] => {
+      const [what, value] = "of" in each ? each.of : each;
+      return what === "{parts}" ? parts(row) : [[text(what, row), text(value, row)]];
+    }),
+  });
 }
 
 /** The values that texts and marks may name. */
-function scopeOf(look: Definition, frame: PanelFrame): Scope {
+export function scopeOf(look: Definition, frame: PanelFrame): Scope {
   const scope: Scope = new Map<string, Value>([
     ["nan", NaN],
     ["late_ranks", new Set(lateRanks(frame))],
@@ -313,46 +338,50 @@ function scopeOf(look: Definition, frame: PanelFrame): Scope {
   for (const [name, least] of Object.entries(look.attrs ?? {})) {
     scope.set(name, (frame.attrs[name] ?? least) as Cell);
   }
-  for (const name of [...look.needs, ...(look.uses ?? [])]) scope.set(name, columnOf(frame, name));
+  for (const name of [...look.needs, ...(look.uses ?? [])]) {
+    scope.set(name, columnOf(frame.columns[name] ?? new Array<null>(frame.rows).fill(null)));
+  }
   if (frame.rows === 0) return scope;
-  let rows = Array.from({ length: frame.rows }, (_, at) => at);
+  let rows = rowsWhere(new Float64Array(frame.rows).fill(1));
   if (look.from !== undefined) {
     const { keep, sort } = look.from;
     for (const [name, code] of Object.entries(look.from.let ?? {})) {
       scope.set(name, evaluate(code, scope));
     }
-    if (sort !== undefined) rows = ordered(sort.map((code) => evaluate(code, scope) as Cell[]));
+    if (sort !== undefined) rows = ordered(sort.map((code) => evaluate(code, scope) as Rows));
     const kept = keep === undefined ? null : rowsOf(evaluate(keep, scope), frame.rows);
-    if (kept !== null) rows = rows.filter((at) => kept[at]);
-    for (const [name, value] of scope) {
-      if (isRows(value))
-        scope.set(
-          name,
-          rows.map((at) => value[at]!),
-        );
-    }
+    if (kept !== null) rows = rows.filter((at) => Boolean(kept[at]));
+    for (const [name, value] of scope) if (isRows(value)) scope.set(name, taken(value, rows));
   }
   if (rows.length === 0) return scope;
-  const group = look.group?.map((name) => scope.get(name) as Cell[]);
-  scope.set("row", group === undefined ? rows.map((_, at) => at) : codes(group));
+  const group = look.group?.map((name) => rowsOf(scope.get(name)!, rows.length));
+  scope.set("row", group === undefined ? Float64Array.from(rows.keys()) : codes(group));
   for (const [name, code] of Object.entries(look.let ?? {})) scope.set(name, evaluate(code, scope));
   return scope.set("names", fill(look.rows.name, scope));
 }
 
-/** A colour: `late`, `kind.compute`. */
+/** A colour: `late`, `kind.compute`; `busy 0.3` and `lane>late 0.3` are on the way between some. */
 function inkOf(token: string, theme: Theme): string {
-  const [name, kind] = token.split(".") as [string, string | undefined];
+  const [names, part] = token.split(" ") as [string, string | undefined];
+  const between = names.split(">");
+  if (between.length > 1)
+    return shade(
+      between.map((name) => inkOf(name, theme)),
+      Number(part),
+    );
+  const [name, kind] = names.split(".") as [string, string | undefined];
   const found =
     theme[name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase()) as "kind" | "ink"];
+  if (part !== undefined) return shade(found as unknown as string[], Number(part));
   if (typeof found === "string") return found;
   return found[kind as keyof Theme["kind"]] ?? found.other;
 }
 
 interface Stacked {
-  inside: Inside[];
+  inside(): Inside[];
   legend: [mark: number, text: string][];
   said: string;
-  ends: number[];
+  ends: Float64Array;
   lines(row: number): Line[];
 }
 
@@ -360,49 +389,44 @@ interface Stacked {
 function stacked(
   look: Definition,
   scope: Scope,
-  data: Record<string, Column>,
+  data: Record<string, Rows>,
   theme: Theme,
 ): Stacked {
   const { stack } = look;
   const rows = (scope.get("names") as string[]).length;
-  if (stack === undefined) return { inside: [], legend: [], said: "", ends: [], lines: () => [] };
+  let left = new Float64Array(rows);
+  if (stack === undefined)
+    return { inside: () => [], legend: [], said: "", ends: left, lines: () => [] };
   if (stack.by !== undefined) return stackedBy(stack, scope, data, theme);
   const whole = stack.of === undefined ? null : numbersOf(evaluate(stack.of, scope));
-  const inside: Inside[] = [];
-  let left = new Array<number>(rows).fill(0);
+  data.row = Float64Array.from(left.keys());
   const parts = stack.parts!.map((part, at) => {
     const ink = INKS[part.ink]!;
     const ns = numbersOf(evaluate(part.ns, scope), rows).map((each) => each || 0);
     const size =
       whole === null ? ns : ns.map((each, row) => (whole[row]! > 0 ? each / whole[row]! : 0));
-    const right = left.map((each, row) => each + size[row]!);
+    const [start, end] = [left, left.map((each, row) => each + size[row]!)];
     // A zero-width bar would still draw its outline.
-    const seen = (edges: number[]): number[] =>
+    const seen = (edges: Float64Array): Float64Array =>
       ink.line === undefined ? edges : edges.map((each, row) => (size[row]! > 0 ? each : NaN));
-    data[`left_${at}`] = seen(left);
-    data[`right_${at}`] = seen(right);
-    if (whole !== null && ink.on !== undefined) {
+    data[`left_${at}`] = seen(start);
+    data[`right_${at}`] = seen(end);
+    const inside = (): Inside[] => {
+      if (whole === null || ink.on === undefined) return [];
       const color = inkOf(ink.on, theme);
       const plate = ink.hatch === undefined ? undefined : inkOf(ink.fill, theme);
-      size.forEach((each, row) => {
-        if (!(each > 0)) return;
-        const edges = { row, left: left[row]!, right: right[row]! };
-        inside.push({
-          ...edges,
-          text: formatShare(each),
-          color,
-          plate,
-          atEnd: part.at_end === true,
-        });
-      });
-    }
-    left = right;
-    return { at, name: String(fill(part.name, scope)), ns, size };
+      return Array.from(rowsWhere(size), (row) => ({
+        ...{ row, left: start[row]!, right: end[row]!, color, plate },
+        ...{ text: formatShare(size[row]!), atEnd: part.at_end === true },
+      }));
+    };
+    left = end;
+    return { at, name: String(fill(part.name, scope)), ns, size, inside };
   });
   const kept = parts.filter(({ ns }) => ns.some((each) => each > 0));
   const all = Math.max(sum(whole ?? []), 1);
   return {
-    inside,
+    inside: () => parts.flatMap(({ inside }) => inside()),
     legend: kept.map(({ at, name }) => [at, name]),
     said: kept.map(({ name, ns }) => `${name} ${formatShare(sum(ns) / all)}`).join(", "),
     ends: left,
@@ -415,30 +439,26 @@ function stacked(
 }
 
 /** Adds the columns of bars whose parts are items of the frame. */
-function stackedBy(
-  stack: Stack,
-  scope: Scope,
-  data: Record<string, Column>,
-  theme: Theme,
-): Stacked {
+function stackedBy(stack: Stack, scope: Scope, data: Record<string, Rows>, theme: Theme): Stacked {
   const by = scope.get(stack.by!) as string[];
-  const row = scope.get("row") as number[];
+  const row = scope.get("row") as Float64Array;
   const size = numbersOf(evaluate(stack.value!, scope)).map((each) => Math.max(each, 0) || 0);
-  const share = scope.get(stack.share!) as number[];
-  const ends = (scope.get("names") as string[]).map(() => 0);
-  const [left, right]: [number[], number[]] = [[], []];
-  const inside: Inside[] = [];
+  const share = scope.get(stack.share!) as Float64Array;
+  const ends = new Float64Array((scope.get("names") as string[]).length);
+  const [left, right] = [size.slice(), size.slice()];
   size.forEach((each, at) => {
     const from = ends[row[at]!]!;
     const to = (ends[row[at]!] = from + each);
     // A zero-width bar would still draw its outline.
-    left.push(each > 0 ? from : NaN);
-    right.push(each > 0 ? to : NaN);
-    const on = INKS[by[at]!]?.on;
-    if (on === undefined || !(share[at]! > 0)) return;
-    const edges = { row: row[at]!, left: left[at]!, right: right[at]! };
-    inside.push({ ...edges, text: formatShare(share[at]!), color: inkOf(on, theme) });
+    [left[at], right[at]] = each > 0 ? [from, to] : [NaN, NaN];
   });
+  const inside = (): Inside[] =>
+    Array.from(rowsWhere(share)).flatMap((at) => {
+      const on = INKS[by[at]!]?.on;
+      if (on === undefined || !(share[at]! > 0)) return [];
+      const edges = { row: row[at]!, left: left[at]!, right: right[at]! };
+      return [{ ...edges, text: formatShare(share[at]!), color: inkOf(on, theme) }];
+    });
   Object.assign(data, { left, right, [stack.by!]: by });
   const sums = new Map<string, number>();
   size.forEach((each, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + each));
@@ -446,44 +466,63 @@ function stackedBy(
     const of = sums.get(name) ?? 0;
     return of > 0 ? [{ mark, words: causeWords(name), of }] : [];
   });
+  const text = filler(stack.text!, scope);
   return {
     inside,
     legend: kept.map(({ mark, words }) => [mark, words]),
     said: kept.map(({ words, of }) => `${words} ${formatShare(of / sum(size))}`).join(", "),
     ends,
-    lines: (at) => {
-      const texts = fill(stack.text!, scope) as string[];
-      return by.flatMap((name, each): Line[] =>
-        row[each] === at && size[each]! > 0 ? [[causeWords(name), texts[each]!]] : [],
-      );
-    },
+    lines: (at) =>
+      by.flatMap((name, each): Line[] =>
+        row[each] === at && size[each]! > 0 ? [[causeWords(name), text.at(each)]] : [],
+      ),
   };
 }
 
-/** Adds the columns that a mark names: colours are names of inks. */
-function addMark(mark: Mark, scope: Scope, data: Record<string, Column>, theme: Theme): void {
-  const items = (scope.get("row") as number[]).length;
+/** Adds the columns that a mark names, colours by their tokens; returns the texts in its bars. */
+function addMark(
+  mark: Mark,
+  scope: Scope,
+  data: Record<string, Rows>,
+  theme: Theme,
+): () => Inside[] {
+  const row = scope.get("row") as Float64Array;
   const ends = mark.bar ?? mark.line ?? [mark.dot!];
   for (const code of [...ends, mark.size, mark.marker, mark.angle, mark.hatch]) {
-    if (typeof code === "string") data[code] = rowsOf(evaluate(code, scope), items);
+    if (typeof code === "string") data[code] = rowsOf(evaluate(code, scope), row.length);
   }
+  const colors = new Map<string, string>();
+  const color = (token: string): string => {
+    let known = colors.get(token);
+    if (known === undefined) colors.set(token, (known = inkOf(token, theme)));
+    return known;
+  };
   for (const ink of [mark.ink, mark.hatch_ink]) {
     if (ink?.startsWith("@") !== true) continue;
-    const name = ink.slice(1);
-    const tokens = rowsOf(evaluate(name, scope), items);
-    data[name] = tokens.map((token) => inkOf(String(token), theme));
+    const tokens = rowsOf(evaluate(ink.slice(1), scope), row.length) as string[];
+    data[ink.slice(1)] = tokens.map(color);
   }
+  const { inside } = mark;
+  if (inside === undefined) return () => [];
+  const [left, right] = ends.map((code) => numbersOf(evaluate(code, scope), row.length));
+  const fills = data[mark.ink.slice(1)] as string[];
+  return () =>
+    (fill(inside, scope) as string[]).flatMap((text, at) => {
+      const edges = { row: row[at]!, left: left![at]!, right: right![at]! };
+      return text === "" ? [] : [{ ...edges, text, color: textOn(fills[at]!) }];
+    });
 }
 
-function ticksOf(several: readonly Ticks[], scope: Scope): [at: number, text: string][] {
+function ticksOf(several: readonly (Ticks | Places)[], scope: Scope): [at: number, text: string][] {
   const ticks = shown(several, scope)[0];
   if (ticks === undefined) return [];
-  if (ticks.at !== undefined) {
-    const texts = fill(ticks.text!, scope) as string[];
-    return numbersOf(evaluate(ticks.at, scope)).map((at, each) => [at, texts[each]!]);
+  if ("at" in ticks) {
+    const [at, where] = [ticks.at, ticks.where].map((code) => numbersOf(evaluate(code, scope)));
+    const { at: text } = filler(ticks.text, scope);
+    return Array.from(rowsWhere(where!)).map((each) => [at![each]!, text(each)]);
   }
   const [to, from, most] = [ticks.to, ticks.from ?? 0, ticks.most].map((code) =>
-    number(evaluate(code, scope) as Cell),
+    number(evaluate(code, scope)),
   ) as [number, number, number];
   const all = niceTicks(to, most, from);
   const step = all.length > 1 ? all[1]! - all[0]! : Math.max(to, 1);
@@ -503,76 +542,76 @@ function endsOf(
   texts: readonly string[],
   scope: Scope,
 ): NonNullable<RowsContent["ends"]> {
-  return numbersOf(evaluate(at, scope)).map((each, row) => ({ row, at: each, text: texts[row]! }));
+  const ends = numbersOf(evaluate(at, scope));
+  return texts.map((text, row) => ({ row, at: ends[row]!, text }));
 }
 
-/** What marks select that are more than their row. */
+/** What marks tell and select that is more than their row. */
 function selecting(
   look: Definition,
   scope: Scope,
-  data: Record<string, Column>,
-  order: readonly number[] | null,
-): Pick<RowsContent, "hit" | "within" | "chosenMarks"> {
-  const mark = look.marks?.find(({ selects }) => selects !== undefined);
-  if (mark?.selects === undefined || mark.tip === undefined) return {};
-  const { ranks, window } = mark.selects;
-  const row = data.row as number[];
-  const items = order ?? row.map((_, at) => at);
-  const [start, end] = window.map((code) => numbersOf(evaluate(code, scope))) as [
-    number[],
-    number[],
+  data: Record<string, Rows>,
+  order: Int32Array | null,
+): Pick<RowsContent, "hit" | "within" | "windows" | "chosenMarks"> {
+  const mark = look.marks?.find(({ tip }) => tip !== undefined);
+  if (mark?.tip === undefined) return {};
+  const row = data.row as Float64Array;
+  const items = order ?? Int32Array.from(row.keys());
+  const [from, to] = (mark.bar ?? [mark.dot!, mark.dot!]).map((end) => data[end]) as [
+    Float64Array,
+    Float64Array,
   ];
+  const tipOf = tipsOf(mark.tip, scope);
+  const { ranks, window } = mark.selects ?? {};
   const rank = ranks === undefined ? null : numbersOf(evaluate(ranks, scope));
-  const { tip } = mark;
-  const filled = new Map<string, readonly Cell[]>();
-  const tipOf = (item: number): Tip => {
-    const text = (template: string): string => {
-      const known = filled.get(template) ?? rowsOf(fill(template, scope), items.length);
-      filled.set(template, known);
-      return String(known[item]);
-    };
-    return {
-      heading: text(tip.heading),
-      lines: shown(tip.lines, scope).map((each) => {
-        const [what, value] = "of" in each ? each.of : each;
-        return [text(what), text(value)];
-      }),
-    };
-  };
+  const [start, end] = (window ?? []).map((code) => numbersOf(evaluate(code, scope)));
   const hitOf = (at: number): Hit | null => {
     const item = items[at];
     if (item === undefined) return null;
     return {
       tip: tipOf(item),
-      ranks: rank === null ? [] : [rank[item]!],
-      window: [start[item]!, end[item]!],
+      keys: rank === null ? null : [rank[item]!],
+      window: start === undefined ? null : [start[item]!, end![item]!],
     };
   };
-  const at = data[mark.dot ?? ""] as number[];
   return {
+    windows: window !== undefined,
     hit: (x, y, reachX, reachY) => {
       let [best, distance] = [-1, 1];
-      at.forEach((dot, index) => {
-        const far = Math.hypot((dot - x) / reachX, (row[index]! - y) / reachY);
-        if (far <= distance) [best, distance] = [index, far];
+      from.forEach((left, at) => {
+        const aside = Math.max(left - x, x - to[at]!, 0) / reachX;
+        const above = Math.abs(row[at]! - y);
+        // Bars are as high as their rows.
+        const inRow = above <= 0.5 ? aside : Infinity;
+        const far = mark.bar === undefined ? Math.hypot(aside, above / reachY) : inRow;
+        if (far <= distance) [best, distance] = [at, far];
       });
       return hitOf(best);
     },
-    within: (x0, x1, y0, y1) => {
-      const met = items.filter(
-        (_, dot) => at[dot]! >= x0 && at[dot]! <= x1 && row[dot]! >= y0 && row[dot]! <= y1,
-      );
-      return [...new Set(met.map((item) => rank![item]!))].sort((a, b) => a - b);
-    },
-    chosenMarks: (chosen: Chosen) => {
-      if (chosen.ranks === null && chosen.window === null) return null;
-      const wanted = chosen.ranks === null ? null : new Set(chosen.ranks);
-      const [from, to] = chosen.window ?? [-Infinity, Infinity];
-      return items.flatMap((item, index) =>
-        start[item]! < to && end[item]! > from && wanted?.has(rank![item]!) !== false
-          ? [index]
-          : [],
-      );
-    },
+    ...(rank === null
+      ? {}
+      : {
+          within: (x0: number, x1: number, y0: number, y1: number) => {
+            const met = items.filter(
+              (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
+            );
+            return [...new Set(Array.from(met, (item) => rank[item]!))].sort((a, b) => a - b);
+          },
+        }),
+    ...(start === undefined
+      ? {}
+      : {
+          chosenMarks: (chosen: Chosen) => {
+            const wanted = chosen.ranks === null || rank === null ? null : new Set(chosen.ranks);
+            if (wanted === null && chosen.window === null) return null;
+            const [low, high] = chosen.window ?? [-Infinity, Infinity];
+            return Array.from(items.keys()).filter((at) => {
+              const item = items[at]!;
+              return (
+                start[item]! < high && end![item]! > low && wanted?.has(rank![item]!) !== false
+              );
+            });
+          },
+        }),
   };
 }

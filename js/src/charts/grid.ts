@@ -3,17 +3,8 @@
 import { sum } from "../expressions/numbers";
 import { isMetric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
-import { formatAxis, formatDuration, formatShare, formatTime } from "../ui/formats";
-import {
-  extremes,
-  fitted,
-  labelledRows,
-  noteOf,
-  sentences,
-  textWidth,
-  unmatched,
-  wrapped,
-} from "../ui/text";
+import { formatAxis, formatDuration } from "../ui/formats";
+import { fitted, labelledRows, noteOf, textWidth, wrapped } from "../ui/text";
 import { SIZE, type Theme } from "../ui/theme";
 import type { Column, Sheet } from "./bokeh";
 import {
@@ -25,6 +16,7 @@ import {
   type Spot,
   type Tip,
 } from "./content";
+import { HEATMAP, scopeOf, spoken, tipsOf } from "./defined";
 import { stillOnly, toggled } from "./gestures";
 import { type Scale, Words } from "./rows";
 
@@ -63,6 +55,10 @@ interface HeatmapContent {
   value: ArrayLike<number>;
   mean: number[];
   total: number[];
+  tip(
+    row: number,
+    cell: { start_ns: number; end_ns: number; share: number; value_ns: number },
+  ): Tip;
   late: Set<number>;
   facts: Set<number>;
 }
@@ -97,21 +93,16 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
       sums[bin]! += part;
     }
   }
-  const names = ranks.map((rank) => `rank ${rank}`);
   const spans = (frame.attrs.span_ns ?? []) as number[];
   // As the timeline's legend: of all spans together.
-  const ofAll = sum(total) / Math.max(sum(spans), 1);
+  const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
+  const columns = { rank: ranks, total_ns: total };
+  const own = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
+  const scope = scopeOf(HEATMAP, own);
   return {
-    title: `Rank × time: ${label}`,
-    subtitle: sentences(
-      `share of each ${formatDuration((end - start) / bins)} cell`,
-      ranks.length === 1 ? "" : note,
-      extremes(names, total, formatDuration),
-      unmatched(frame, kinds),
-    ),
-    finding: `${formatShare(ofAll)} of ${ranks.length === 1 ? "the" : "each"} rank's GPU span`,
+    ...spoken({ ...HEATMAP, unmatched: kinds }, frame, scope),
     ranks,
-    names,
+    names: scope.get("names") as string[],
     start,
     end,
     bins,
@@ -120,6 +111,9 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     value,
     mean: sums.map((each) => each / ranks.length),
     total,
+    tip: (row, cell) => {
+      return tipsOf(HEATMAP.tip, new Map([...scope, ...Object.entries(cell)]))(row);
+    },
     ...markedRows(frame, ranks),
   };
 }
@@ -327,17 +321,14 @@ export class HeatmapDrawing implements Drawing {
   }
 
   private tip(row: number, bin: number): Tip {
-    const { start, end, bins, share, value, names } = this.content;
+    const { start, end, bins, share, value } = this.content;
     const at = row * bins + bin;
-    const [from, to] = [edge(start, end, bins, bin), edge(start, end, bins, bin + 1)];
-    return {
-      heading: `${names[row]!} · ${formatTime(from)} to ${formatTime(to)}`,
-      lines: [
-        ["share", formatShare(share[at]!)],
-        ["time", formatDuration(value[at]!)],
-        ["total of the rank", formatDuration(this.content.total[row]!)],
-      ],
-    };
+    return this.content.tip(row, {
+      start_ns: edge(start, end, bins, bin),
+      end_ns: edge(start, end, bins, bin + 1),
+      share: share[at]!,
+      value_ns: value[at]!,
+    });
   }
 
   private rowAt(y: number): number | null {

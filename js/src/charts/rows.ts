@@ -103,7 +103,7 @@ export class RowsDrawing implements Drawing {
     if (source === null || plan === null || scale === null) return;
     const full = this.full(chosen);
     source.selected.indices = full;
-    const row = this.content.data.row as readonly number[] | undefined;
+    const row = this.content.data.row as Float64Array | undefined;
     const strong = full.length === 0 ? null : new Set(full.map((at) => row?.[at]));
     const words = new Words();
     inBars(plan, this.content, this.theme, words, (each) => strong?.has(each) === false);
@@ -119,7 +119,7 @@ export class RowsDrawing implements Drawing {
     return {
       index: row,
       box: { left: 0, top: plan.top + row * plan.pitch, width: plan.width, height: plan.pitch },
-      tip: hit?.tip ?? this.content.tip(row, this.at(x)),
+      tip: hit?.tip ?? this.content.tip(row),
     };
   }
 
@@ -138,15 +138,15 @@ export class RowsDrawing implements Drawing {
     if (plan === null || index >= plan.rows) return null;
     const top = plan.top + index * plan.pitch;
     const box = { left: 0, top, width: plan.width, height: plan.pitch };
-    return { index, box, tip: this.content.tip(index, this.content.xStart) };
+    return { index, box, tip: this.content.tip(index) };
   }
 
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
     const row = this.rowAt(y);
     if (row === null) return this.nothing();
     const hit = this.hitAt(x, y);
-    if (hit !== null) return this.choose(hit.ranks, more, chosen, hit.window);
-    return this.choose(this.content.keys[row] ?? [], more, chosen);
+    const keys = hit?.keys ?? this.content.keys[row] ?? [];
+    return this.choose(keys, more, chosen, hit?.window ?? null);
   }
 
   press(index: number, more: boolean, chosen: Chosen): Brush {
@@ -184,8 +184,7 @@ export class RowsDrawing implements Drawing {
   }
 
   nothing(): Brush {
-    const hits = this.content.hit !== undefined;
-    return { [this.dimension]: null, ...(hits ? { window: null } : {}) };
+    return { [this.dimension]: null, ...(this.content.windows === true ? { window: null } : {}) };
   }
 
   private choose(
@@ -195,7 +194,6 @@ export class RowsDrawing implements Drawing {
     window: [number, number] | null = null,
   ): Brush {
     const before: readonly Key[] | null = chosen[this.dimension];
-    const hits = this.content.hit !== undefined;
     if (more) {
       return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
     }
@@ -203,7 +201,10 @@ export class RowsDrawing implements Drawing {
       stillOnly(before, keys) &&
       (window === null || (chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1]));
     if (same) return this.nothing();
-    return { [this.dimension]: [...new Set(keys)], ...(hits ? { window } : {}) };
+    return {
+      [this.dimension]: [...new Set(keys)],
+      ...(this.content.windows === true ? { window } : {}),
+    };
   }
 
   private full(chosen: Chosen): number[] {
@@ -218,7 +219,7 @@ export class RowsDrawing implements Drawing {
     const rows = this.content.keys.map(
       (each) => each.length > 0 && each.every((key) => wanted.has(key)),
     );
-    const at = (this.content.data.row ?? []) as readonly number[];
+    const at = this.content.data.row as Float64Array;
     const found: number[] = [];
     at.forEach((row, index) => {
       if (rows[row] === true) found.push(index);
@@ -501,7 +502,7 @@ function inBars(
   if (plan.pitch < LINE) return;
   const perUnit = plan.across / (content.xEnd - content.xStart);
   const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
-  for (const { row, left, right, text, color, plate, atEnd } of content.inside ?? []) {
+  for (const { row, left, right, text, color, plate, atEnd } of content.inside?.() ?? []) {
     const size = (right - left) * perUnit;
     const wide = textWidth(text);
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;

@@ -3,11 +3,17 @@
 import type { ChartSlot } from "../charts/chart";
 import { lateRanks } from "../charts/content";
 import { CONSISTENT_SHARE } from "../formats/byteps";
-import { type Measure, MEASURES, sizeWords } from "../formats/mpi";
+import { type Measure, MEASURES } from "../formats/mpi";
 import type { Brush, Chosen, Kind, PanelFrame, Value } from "../protocol/source";
 import { type Content, swatch } from "../ui/controls";
 import { type Child, h } from "../ui/dom";
-import { formatBytes, formatCount, formatDuration, formatShare } from "../ui/formats";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatShare,
+  formatSizeRange,
+} from "../ui/formats";
 import {
   barCell,
   type ColumnLook,
@@ -391,7 +397,7 @@ const MESSAGES: TableLook = {
       hint: "Of one message",
       width: "auto",
       isNumber: true,
-      cell: (row) => [sizeWords(Number(row("size_lo")), Number(row("size_hi")))],
+      cell: (row) => [formatSizeRange(Number(row("size_lo")), Number(row("size_hi")))],
     },
     barred("time_s", "time", "Time of all calls, all ranks together", seconds),
     number("calls", "calls", "How often", counted, 420),

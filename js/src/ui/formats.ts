@@ -107,6 +107,27 @@ export function formatBytes(bytes: number | null): string {
   return `${bytes < 0 ? MINUS : ""}${text}${THIN}${BYTE_UNITS[unit]}`;
 }
 
+/** `64 KiB`: bounds of bins of sizes are powers of two. */
+export function formatBinarySize(high: number): string {
+  if (high < 0) return "none";
+  for (const [unit, scale] of [
+    ["GiB", 2 ** 30],
+    ["MiB", 2 ** 20],
+    ["KiB", 2 ** 10],
+  ] as const) {
+    if (high >= scale) return `${Math.floor(high / scale)}${THIN}${unit}`;
+  }
+  return `${high}${THIN}B`;
+}
+
+/** `5–8 B`; `no size` for calls without one. */
+export function formatSizeRange(low: number, high: number): string {
+  if (high < 0) return "no size";
+  const [from, to] = [formatBinarySize(low), formatBinarySize(high)];
+  const [least, unit] = from.split(THIN) as [string, string];
+  return from === to ? to : to.endsWith(unit) ? `${least}–${to}` : `${from}–${to}`;
+}
+
 /** Decimal: `22.0 GB/s`. */
 export function formatRate(bytesPerSecond: number | null): string {
   return bytesPerSecond === null ? UNKNOWN : `${formatBytes(bytesPerSecond)}/s`;

@@ -303,7 +303,7 @@ export function listed(ranks: readonly number[], most = 3): string {
 /** Which rows have least and most, where there are more than `least` of them. */
 export function extremes(
   names: readonly string[],
-  values: readonly number[],
+  values: readonly number[] | Float64Array,
   words: (value: number) => string,
   least = 16,
 ): string {

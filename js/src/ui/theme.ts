@@ -17,6 +17,29 @@ export const THEMES: Readonly<Record<ThemeName, Theme>> = {
   dark: { name: "dark", ...tokens.dark },
 };
 
+/** A colour between stops, at a share of the way. */
+export function shade(stops: readonly string[], share: number): string {
+  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+  const low = Math.min(Math.floor(at), stops.length - 2);
+  const part = at - low;
+  const channel = (stop: string, from: number): number => parseInt(stop.slice(from, from + 2), 16);
+  const mixed = [1, 3, 5].map((from) =>
+    Math.round(channel(stops[low]!, from) * (1 - part) + channel(stops[low + 1]!, from) * part)
+      .toString(16)
+      .padStart(2, "0"),
+  );
+  return `#${mixed.join("")}`;
+}
+
+/** Ink for text on a ground. */
+export function textOn(ground: string): string {
+  const [red, green, blue] = [1, 3, 5].map(
+    (from) => (parseInt(ground.slice(from, from + 2), 16) / 255) ** 2.2,
+  ) as [number, number, number];
+  const light = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return light > 0.3 ? THEMES.light.ink : THEMES.light.bg;
+}
+
 /** Sizes in CSS px. */
 export const SIZE = {
   toolbar: 36,

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from hta_widgets.charts import defined, language
-from hta_widgets.charts.panels import DEFINED, OF_FORMATS
+from hta_widgets.charts.panels import CHART_PANELS
 from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError
 
@@ -65,6 +65,7 @@ def names_in_text(template, known):
 def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     look = defined.definition(name)
     known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
+    known |= {*look.get("cells", ())}
     before = look.get("from", {})
     for one, code in before.get("let", {}).items():
         assert names_in(code, known) == [], one
@@ -82,7 +83,9 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
         if isinstance(value, dict) and key not in {"let", "from", "attrs", "names"}:
             for inner, each in value.items():
                 check(each, inner)
-        elif isinstance(value, list) and key not in {"needs", "uses", "group", "unmatched"}:
+        elif isinstance(value, list) and key not in {
+            *("needs", "uses", "group", "unmatched", "cells"),
+        }:
             for each in value:
                 check(each, "lines" if key in {"lines", "of"} and isinstance(each, str) else key)
         elif isinstance(value, str) and key in {
@@ -92,6 +95,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             "name",
             "heading",
             "lines",
+            "inside",
         }:
             assert names_in_text(value, known) == [], value
         elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
@@ -101,7 +105,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
         elif isinstance(value, str) and key in {
             "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
             "rank", "late", "strong", "bar", "line", "dot", "size", "marker", "angle", "hatch",
-            "keys", "at", "window",
+            "keys", "at", "window", "where", "pitch",
         }:  # fmt: skip
             assert names_in(value, known) == [], value
 
@@ -115,4 +119,4 @@ def test_inks_name_colours_of_both_themes():
 
 
 def test_every_panel_of_a_definition_has_its_file():
-    assert {*DEFINED, *OF_FORMATS} <= set(NAMES)
+    assert set(CHART_PANELS) <= set(NAMES)

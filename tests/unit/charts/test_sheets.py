@@ -61,7 +61,7 @@ def test_items_have_no_script_and_no_rows(panel):
     assert len(text) < 80_000
 
 
-@pytest.mark.parametrize("panel", CHART_PANELS)
+@pytest.mark.parametrize("panel", panel_frames.made(1, bins=6))
 def test_a_sheet_has_all_marks_whatever_a_frame_has(panel):
     """A window may have causes, kinds or waits that are missing from the job's first frame."""
 
