@@ -19,7 +19,7 @@ from hta_widgets.live.operations import serve
 
 traces = hw.load({job!r}, progress=False, cache=False)
 tiles, panels = TileEngine(traces), PanelEngine(traces)
-offline = OfflineData(partial(embed, tiles, tiles.scene(), {}))
+offline = OfflineData(partial(embed, tiles, tiles.scene(), dict()))
 
 def answer(request):
     if request["op"] == "offline":
