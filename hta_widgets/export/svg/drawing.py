@@ -232,75 +232,97 @@ def clean(text: str) -> str:
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
 
 
-_PALE_COLUMN, _BAR = 0.55, 0.75
-#: Of the late colour over the row of a rank that the others wait for.
-_LATE_TINT = 0.07
+#: Shares of a colour over its ground: in columns of cells and in rows of late ranks.
+_PALE_COLUMN, _BAR, _LATE_TINT = 0.55, 0.75, 0.07
+_FAINT, _CLASS_HATCH_GROUND, _CLASS_TINT = 0.45, 0.16, 0.3
+_CLASS_COLUMNS: Mapping[Form, float] = {"pale": 0.75}
+_PALE_KINDS = {"cpu", "annotation"}
 _RAMP_STEPS = 8
 
 
-class Colours:
-    """Colours by kind's code, form and shade."""
+@dataclass(frozen=True)
+class Paint:
+    """How events of one kind or class are drawn.
 
-    def __init__(self, theme: Theme, kinds: Sequence[str]) -> None:
+    `fill` is the colour of rectangles, or the pattern that hatches them. What is `pale` has a
+    `tint` and a left edge even among device events.
+    """
+
+    colour: str
+    fill: str
+    tint: str
+    text: str
+    columns: Mapping[Form, float]  # shares of the colour, 1 for other forms
+    pale: bool = False
+    edge_px: float = 2
+
+
+class Colours:
+    """Colours by kind, or by class, and by shade."""
+
+    def __init__(self, theme: Theme, kinds: Sequence[str], classed: Classed | None) -> None:
         self.theme = theme
-        self._tokens = facts("tokens")[theme.name]
-        self.kinds = kinds
         self.wait_pattern = f"url(#hta-wait-{theme.name})"
         self.no_data_pattern = f"url(#hta-none-{theme.name})"
         self.late_ground = mixed(theme.late, theme.bg, _LATE_TINT)
-        ink = theme.ink2
-        self.counter_fill = mixed(ink, theme.lane, 0.2)
-        self.counter_line = mixed(ink, theme.lane, 0.8)
-
-    @property
-    def patterns(self) -> list[str]:
-        """Definitions of `wait_pattern` and `no_data_pattern`."""
-        theme = self.theme
-        return [
+        self.counter_fill = mixed(theme.ink2, theme.lane, 0.2)
+        self.counter_line = mixed(theme.ink2, theme.lane, 0.8)
+        self.patterns = [
             hatch(f"hta-wait-{theme.name}", theme.wait_fill, theme.wait_line),
             hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
         ]
+        if classed is None:
+            self._paints = [[self._of_kind(kind, shade) for shade in range(3)] for kind in kinds]
+        else:
+            self._paints = [
+                [self._of_class(code, look)] * 3 for code, look in enumerate(classed.looks)
+            ]
+
+    def paint(self, code: int, shade: int = 0) -> Paint:
+        """Return how events of a kind or class are drawn."""
+        return self._paints[code][shade]
 
     def ground(self, form: Form) -> str:
         """Return what is behind the marks: idle time of a device has a colour of its own."""
         return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
 
-    def is_pale(self, kind: int) -> bool:
-        """Return whether a kind is drawn as a tint with an edge even among device events."""
-        return self.kinds[kind] in {"cpu", "annotation"}
-
-    def edge_px(self, kind: int) -> float:
-        """Return the width of a pale mark's left edge."""
-        return 2 if self.kinds[kind] == "annotation" else 1.5
-
-    def column(self, kind: int, form: Form) -> str:
+    def column(self, code: int, form: Form) -> str:
         """Return the colour of a column of cells."""
-        share = 1.0
-        if form == "bar":
-            share = _BAR
-        elif form == "pale" or self.is_pale(kind):
-            share = _PALE_COLUMN
-        return mixed(self.solid(kind), self.ground(form), share)
+        paint = self.paint(code)
+        return mixed(paint.colour, self.ground(form), paint.columns.get(form, 1))
 
-    def solid(self, kind: int, shade: int = 0) -> str:
-        """Return the colour of a rectangle."""
-        name = self.kinds[kind]
-        colour: str = self._tokens["nameShades"][name][shade] if shade else self.theme.kind[name]
-        return colour
+    def _of_kind(self, kind: str, shade: int) -> Paint:
+        theme, tokens = self.theme, facts("tokens")[self.theme.name]
+        colour: str = tokens["nameShades"][kind][shade] if shade else theme.kind[kind]
+        is_annotation, pale = kind == "annotation", kind in _PALE_KINDS
+        tint = tokens["annotationTint" if is_annotation else "cpuTint"]
+        device = _PALE_COLUMN if pale else 1
+        return Paint(
+            colour,
+            colour,
+            mixed(colour, theme.bg, tint),
+            self._readable_on(colour) if shade else theme.on_kind[kind],
+            {"bar": _BAR, "pale": _PALE_COLUMN, "solid": device, "counter": device},
+            pale,
+            2 if is_annotation else 1.5,
+        )
 
-    def tint(self, kind: int, shade: int = 0) -> str:
-        """Return the ground of a pale rectangle."""
-        is_annotation = self.kinds[kind] == "annotation"
-        share = self._tokens["annotationTint" if is_annotation else "cpuTint"]
-        return mixed(self.solid(kind, shade), self.theme.bg, share)
+    def _of_class(self, code: int, look: Look) -> Paint:
+        theme, columns = self.theme, _CLASS_COLUMNS
+        full = mixed(look.colour, theme.lane, _FAINT) if look.faint else look.colour
+        if not look.hatched:
+            tint = mixed(full, theme.bg, _CLASS_TINT)
+            return Paint(full, full, tint, self._readable_on(full), columns)
+        name, ground = f"hta-class-{code}-{theme.name}", mixed(full, theme.bg, _CLASS_HATCH_GROUND)
+        self.patterns.append(hatch(name, ground, look.colour))
+        pattern = f"url(#{name})"
+        return Paint(full, pattern, pattern, self._readable_on(ground), columns)
 
-    def text_on(self, kind: int, shade: int = 0) -> str:
-        """Return the colour of text on a rectangle: the one that is easier to read."""
-        if not shade:
-            return self.theme.on_kind[self.kinds[kind]]
+    def _readable_on(self, colour: str) -> str:
+        """Return the colour of text that is easier to read."""
         dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
-        ground = luminance(self.solid(kind, shade))
-        return dark if (ground + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05) else "#ffffff"
+        is_light = (luminance(colour) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
+        return dark if is_light else "#ffffff"
 
     @staticmethod
     def shade(name: str) -> int:
@@ -333,12 +355,6 @@ def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-_FAINT = 0.45
-_CLASS_PALE_COLUMN = 0.75
-_CLASS_HATCH_GROUND = 0.16
-_CLASS_TINT = 0.3
 
 
 @dataclass(frozen=True)
@@ -414,67 +430,6 @@ def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     }
     span = overview.attrs[f"{word}_start_ns"], overview.attrs[f"{word}_end_ns"]
     return ClassParts(*span, shares)
-
-
-class ClassColours(Colours):
-    """Colours by class instead of kind."""
-
-    def __init__(self, theme: Theme, kinds: Sequence[str], classed: Classed) -> None:
-        super().__init__(theme, kinds)
-        self.looks = classed.looks
-        self._full = [
-            mixed(look.colour, theme.lane, _FAINT) if look.faint else look.colour
-            for look in self.looks
-        ]
-
-    @property
-    def patterns(self) -> list[str]:
-        """Patterns of hatched classes, in addition to those of `Colours`."""
-        own = [
-            hatch(self._name(code), self._ground_of(code), look.colour)
-            for code, look in enumerate(self.looks)
-            if look.hatched
-        ]
-        return [*super().patterns, *own]
-
-    def is_pale(self, kind: int) -> bool:  # noqa: ARG002 - as by kind
-        """Return False: a class looks the same on all lanes."""
-        return False
-
-    def edge_px(self, kind: int) -> float:  # noqa: ARG002 - as by kind
-        """Return the width of a pale mark's left edge."""
-        return 2
-
-    def column(self, kind: int, form: Form) -> str:
-        """Return the colour of a column of cells."""
-        return mixed(
-            self._full[kind], self.ground(form), _CLASS_PALE_COLUMN if form == "pale" else 1
-        )
-
-    def solid(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
-        """Return the colour of a rectangle, or what hatches it."""
-        if self.looks[kind].hatched:
-            return f"url(#{self._name(kind)})"
-        return self._full[kind]
-
-    def tint(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
-        """Return the ground of a pale rectangle."""
-        if self.looks[kind].hatched:
-            return self.solid(kind)
-        return mixed(self._full[kind], self.theme.bg, _CLASS_TINT)
-
-    def text_on(self, kind: int, shade: int = 0) -> str:  # noqa: ARG002 - as by kind
-        """Return the colour of text on a rectangle: the one that is easier to read."""
-        dark = self.theme.on_kind["compute"] if self.theme.name == "dark" else self.theme.ink
-        ground = self._ground_of(kind) if self.looks[kind].hatched else self._full[kind]
-        light_is_better = (luminance(ground) + 0.05) ** 2 < 1.05 * (luminance(dark) + 0.05)
-        return "#ffffff" if light_is_better else dark
-
-    def _ground_of(self, kind: int) -> str:
-        return mixed(self._full[kind], self.theme.bg, _CLASS_HATCH_GROUND)
-
-    def _name(self, kind: int) -> str:
-        return f"hta-class-{kind}-{self.theme.name}"
 
 
 #: Groups of the legend, the most important first.

@@ -13,7 +13,6 @@ import numpy as np
 from hta_widgets.charts.theme import theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg.drawing import (
-    ClassColours,
     Classed,
     ClassParts,
     Colours,
@@ -589,11 +588,7 @@ def timeline_svg(
             remedy="Names and numbers need the room.",
         )
     try:
-        colours = (
-            Colours(theme_of(theme), scene["kinds"])
-            if classed is None
-            else ClassColours(theme_of(theme), scene["kinds"], classed)
-        )
+        colours = Colours(theme_of(theme), scene["kinds"], classed)
     except ValueError as error:
         raise TraceError(str(error), remedy='Use theme="light" or theme="dark".') from None
     start, end = (int(time) for time in state.get("view") or scene["range"])
@@ -746,7 +741,7 @@ class _Picture(Painter):
         drawing, x = self.drawing, self.place.left
         for name, codes in self.classed.groups if self.classed is not None else ():
             for code in codes:
-                drawing.rect(x, y - 9, 10, 10, self.colours.solid(code))
+                drawing.rect(x, y - 9, 10, 10, self.colours.paint(code).fill)
                 x += 12
             drawing.text(x + 2, y, name, self.theme.ink2)
             x += 2 + text_width(name) + 14

@@ -516,27 +516,16 @@ class Lanes(Painter):
         shades = self._shades(slices, table) if self.by_name else np.zeros(len(kinds), np.int64)
         codes = kinds * 3 + shades
         for code, at in _runs(codes, whole=disjoint):
-            kind, shade = divmod(code, 3)
-            if band.form != "pale" and not self.colours.is_pale(kind):
-                colour = self.colours.solid(kind, shade)
-                self.drawing.rects(left[at], shown[at], y, band.height, colour)
+            paint = self.colours.paint(*divmod(code, 3))
+            if band.form != "pale" and not paint.pale:
+                self.drawing.rects(left[at], shown[at], y, band.height, paint.fill)
                 continue
-            edge = self.colours.edge_px(kind)
-            widths = np.minimum(
-                np.where(right[at] - left[at] <= 8, 1.0, edge), shown[at] - left[at]
-            )
             begun = slices.start[at] < self.place.start
-            inner = left[at] + np.where(begun, 0, widths)
-            tint = self.colours.tint(kind, shade)
-            self.drawing.rects(inner, shown[at], y, band.height, tint)
-            here = at[~begun]
-            self.drawing.rects(
-                left[here],
-                left[here] + widths[~begun],
-                y,
-                band.height,
-                self.colours.solid(kind, shade),
-            )
+            edge = np.where(right[at] - left[at] <= 8, 1.0, paint.edge_px)
+            inner = left[at] + np.where(begun, 0, np.minimum(edge, shown[at] - left[at]))
+            self.drawing.rects(inner, shown[at], y, band.height, paint.tint)
+            left_edge, right_edge = left[at][~begun], inner[~begun]
+            self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
     def _shades(self, slices: _Slices, table: Table) -> Ints:
         codes, inverse = np.unique(table.name[slices.row], return_inverse=True)
@@ -566,15 +555,13 @@ class Lanes(Painter):
             if x1 - x0 < _LABEL_FROM_PX:
                 continue
             row = int(slices.row[at])
-            kind = int(kinds[at])
-            pale = band.form == "pale" or self.colours.is_pale(kind)
             name = short_name(table.names[int(table.name[row])])
+            shade = self.colours.shade(name) if self.by_name else 0
+            paint = self.colours.paint(int(kinds[at]), shade)
+            pale = band.form == "pale" or paint.pale
             label = fitted(name, x1 - x0 - 8)
-            colour = self.theme.ink if pale else self._text_on(kind, name)
+            colour = self.theme.ink if pale else paint.text
             self.drawing.text(x0 + (5 if pale else 4), baseline, label, colour)
-
-    def _text_on(self, kind: int, name: str) -> str:
-        return self.colours.text_on(kind, self.colours.shade(name) if self.by_name else 0)
 
     # --- waits and late arrivals ------------------------------------------------------------------
 
