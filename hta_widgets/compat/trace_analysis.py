@@ -361,7 +361,7 @@ class TraceAnalysis:
         )
         frame = hta_columns("frequent_kernel_sequences", patterns)
         if not len(patterns):
-            return frame
+            return with_attrs_of(pd.DataFrame(columns=frame.columns), patterns)
         if visualize:
             show("frequent_kernel_sequences", patterns.head(top_k))
         export_patterns(
