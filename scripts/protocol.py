@@ -84,7 +84,7 @@ def body(kind: type, indent: str = "") -> list[str]:
 def types() -> str:
     """Return the page's declarations of all requests and replies."""
     lines = ["// Written by scripts/protocol.py from operations.py and replies.py.", ""]
-    lines += ['import type { Kind, SelectionJson } from "./protocol/source";', ""]
+    lines += ['import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";', ""]
     lines += [f"/** {Part.__doc__} */", f"export interface Part {chr(10).join(body(Part))}", ""]
     lines += ["/** Requests by operation; with `within_ms` the answer may be pending. */"]
     lines += ["export interface Requests {"]
@@ -94,7 +94,7 @@ def types() -> str:
         lines += [f"  /** {kind.__doc__} */", f"  {name}: {chr(10).join(form)};"]
     lines += ["}", *filter(None, map(reply_type, vars(replies).values())), ""]
     lines += ["/** Replies by operation. */", "export interface Replies {"]
-    lines += [f"  {name}: {kind.__name__};" for name, kind in replies.REPLIES.items()]
+    lines += [f"  {name}: {typescript(kind)};" for name, kind in replies.REPLIES.items()]
     return "\n".join([*lines, "}", ""])
 
 

@@ -31,6 +31,7 @@ from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.frames import as_json
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
+from hta_widgets.tiles.replies import PairEvents, Partner, Ties
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.names import short_name
 
@@ -121,7 +122,7 @@ class PairTable:
                 self.dur[k, rows] = part.table.dur_ns[ids]
         self.classes = EventClasses(classes_of_pairs(frame), self._row_of, diff.rank_pairs)
 
-    def partner(self, side: int, rank: int, event: int) -> dict[str, Any]:
+    def partner(self, side: int, rank: int, event: int) -> Partner:
         """Return the status of an event, and rank and id of its partner."""
         rows = self._row_of[side].get(rank)
         row = -1 if rows is None or not 0 <= event < len(rows) else int(rows[event])
@@ -135,7 +136,7 @@ class PairTable:
             "node": int(self.node[row]),
         }
 
-    def ties(self, side: int, start_ns: int, end_ns: int, most: int) -> dict[str, Any]:
+    def ties(self, side: int, start_ns: int, end_ns: int, most: int) -> Ties:
         """Return the longest pieces of device work in a window, with their partners."""
         start, dur = self.start[side], self.dur[side]
         there = self.is_device & (self.id[side] >= 0) & (start < end_ns) & (start + dur > start_ns)
@@ -150,15 +151,15 @@ class PairTable:
             ],
         }
 
-    def events_of(self, node: int, ranks: Ranks | None = None) -> dict[str, Any]:
+    def events_of(self, node: int, ranks: Ranks | None = None) -> PairEvents:
         """Return the events of one call path, by side, as (rank, id); of all ranks by default."""
         return self._events(np.flatnonzero((self.node == node) & (node >= 0)), ranks)
 
-    def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> dict[str, Any]:
+    def events_of_change(self, change: pd.Series, ranks: Ranks | None = None) -> PairEvents:
         """Return the events of a row of `hta_widgets.diff.changes`, by side, as (rank, id)."""
         return self._events(rows_of_change(self._frame, change), ranks)
 
-    def _events(self, rows: Rows, ranks: Ranks | None) -> dict[str, Any]:
+    def _events(self, rows: Rows, ranks: Ranks | None) -> PairEvents:
         found = []
         for k in (0, 1):
             there = rows[self.id[k][rows] >= 0]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.facts import facts
+from hta_widgets.tiles.replies import ClassCounts
 from hta_widgets.trace.arrays import Bools, Codes, Rows
 
 #: By code. Numbers of slower and faster: less than a third longer than the other, less than twice
@@ -73,7 +73,7 @@ class EventClasses:
         """Return the class of each event of a rank, by id; None if the rank is not compared."""
         return self._by_rank[side].get(rank)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> ClassCounts:
         """Return how many events have each class."""
         by_rank = [
             {number: np.bincount(codes, minlength=len(CLASSES)) for number, codes in side.items()}

@@ -5,13 +5,16 @@ Times are ns since the origin, durations ns.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 TableName = Literal["events", "asyncs", "instants"]
 #: A kind of events and pairs; the annotation is the type in the page.
 Kind = Annotated[str, "Kind"]
 Texts = Annotated[list[str], "[string, string]"]
 Numbers = Annotated[list[int], "[number, number]"]
+#: A frame by column: ``rows``, ``columns`` and ``attrs``.
+Frame = Annotated[dict[str, Any], "PanelFrame"]
+Tie = Annotated[list[int], "readonly [start: number, dur: number, start2: number, dur2: number]"]
 
 
 class Brief(TypedDict):
@@ -281,8 +284,79 @@ class Clusters(TypedDict):
     note: str
 
 
+class Panels(TypedDict):
+    """The reply to ``panels``; `left` has the panels that took too long: request them next."""
+
+    panels: dict[str, Frame]
+    left: NotRequired[list[str]]
+
+
+class Heatmap(TypedDict):
+    """The reply to ``heatmap``; its buffer has float64 values by rank and bin."""
+
+    ranks: list[int]
+    start: int
+    end: int
+    bins: int
+    exact: bool
+    attrs: dict[str, Any]
+
+
+class Frames(TypedDict):
+    """The reply to ``frames``."""
+
+    frames: dict[str, Frame]
+
+
+class Partner(TypedDict):
+    """The reply to ``partner``: an event's status, its partner or -1, and its call path or -1."""
+
+    status: str | None
+    rank: int
+    id: int
+    node: int
+
+
+class Ties(TypedDict):
+    """The reply to ``ties``: the longest pairs of device work in a window, `of` so many."""
+
+    of: int
+    ties: list[Tie]
+
+
+class PairEvents(TypedDict):
+    """The reply to ``path_events`` and ``change_events``: (rank, id) before and after."""
+
+    events: list[list[Numbers]]
+
+
+class ClassCounts(TypedDict):
+    """The reply to ``classes``: events of each class by run, and the same by pair of ranks."""
+
+    counts: list[list[int]]
+    pair_counts: list[list[list[int]]]
+
+
+class Written(TypedDict):
+    """The reply to ``save_html``, ``export_pair`` and ``export_table``."""
+
+    path: str
+    bytes: NotRequired[int]
+    events: NotRequired[int]
+
+
+class Exported(TypedDict):
+    """The reply to ``export``; `dropped` counts arrows whose other end is not in the file."""
+
+    path: str
+    bytes: int
+    events: int
+    flows: int
+    dropped: int
+
+
 #: By operation.
-REPLIES: dict[str, type] = {
+REPLIES: dict[str, Any] = {
     "stats": Stats,
     "event": EventDetail,
     "cell": Cell,
@@ -294,4 +368,17 @@ REPLIES: dict[str, type] = {
     "lateness": Lateness,
     "collective": CollectiveOf,
     "clusters": Clusters,
+    "panels": Panels,
+    "heatmap": Heatmap,
+    "frame": Frame,
+    "frames": Frames,
+    "partner": Partner,
+    "ties": Ties,
+    "path_events": PairEvents,
+    "change_events": PairEvents,
+    "classes": ClassCounts,
+    "save_html": Written,
+    "export_pair": Written,
+    "export_table": Written,
+    "export": Exported,
 }

@@ -1,6 +1,6 @@
 // Written by scripts/protocol.py from operations.py and replies.py.
 
-import type { Kind, SelectionJson } from "./protocol/source";
+import type { Kind, PanelFrame, SelectionJson } from "./protocol/source";
 
 /** Tiles of some lanes: `first` to `last` (exclusive). */
 export interface Part {
@@ -490,6 +490,68 @@ export type Clusters = {
   note: string;
 };
 
+/** The reply to `panels`; `left` has the panels that took too long: request them next. */
+export type Panels = {
+  panels: Record<string, PanelFrame>;
+  left?: readonly string[];
+};
+
+/** The reply to `heatmap`; its buffer has float64 values by rank and bin. */
+export type Heatmap = {
+  ranks: readonly number[];
+  start: number;
+  end: number;
+  bins: number;
+  exact: boolean;
+  attrs: Record<string, unknown>;
+};
+
+/** The reply to `frames`. */
+export type Frames = {
+  frames: Record<string, PanelFrame>;
+};
+
+/** The reply to `partner`: an event's status, its partner or -1, and its call path or -1. */
+export type Partner = {
+  status: string | null;
+  rank: number;
+  id: number;
+  node: number;
+};
+
+/** The reply to `ties`: the longest pairs of device work in a window, `of` so many. */
+export type Ties = {
+  of: number;
+  ties: readonly (readonly [start: number, dur: number, start2: number, dur2: number][]);
+};
+
+/** The reply to `path_events` and `change_events`: (rank, id) before and after. */
+export type PairEvents = {
+  events: readonly (readonly [number, number][][]);
+};
+
+/** The reply to `classes`: events of each class by run, and the same by pair of ranks. */
+export type ClassCounts = {
+  counts: readonly (readonly number[][]);
+  pair_counts: readonly (readonly (readonly number[][][]));
+};
+
+/** The reply to `save_html`, `export_pair` and `export_table`. */
+export type Written = {
+  path: string;
+  bytes?: number;
+  events?: number;
+};
+
+/** The reply to `export`; `dropped` counts arrows whose other end is not in the file. */
+export type Exported = {
+  path: string;
+  bytes: number;
+  events: number;
+  flows: number;
+  dropped: number;
+};
+
 /** Replies by operation. */
 export interface Replies {
   stats: Stats;
@@ -503,4 +565,17 @@ export interface Replies {
   lateness: Lateness;
   collective: CollectiveOf;
   clusters: Clusters;
+  panels: Panels;
+  heatmap: Heatmap;
+  frame: PanelFrame;
+  frames: Frames;
+  partner: Partner;
+  ties: Ties;
+  path_events: PairEvents;
+  change_events: PairEvents;
+  classes: ClassCounts;
+  save_html: Written;
+  export_pair: Written;
+  export_table: Written;
+  export: Exported;
 }

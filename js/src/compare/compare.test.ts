@@ -287,7 +287,7 @@ describe("a saved page that holds some of many steps", () => {
       },
     );
     const { reply } = await source.ask("frame", { name: "names:13" });
-    expect((reply as unknown as Frame).columns.members).toEqual([["gemm<1>", "gemm<2>"], ["new"]]);
+    expect(reply.columns.members).toEqual([["gemm<1>", "gemm<2>"], ["new"]]);
     await source.ask("frame", { name: "waterfall:kind:13" });
     await source.ask("frame", { name: "names" });
     expect(read).toEqual(["step-13"]);

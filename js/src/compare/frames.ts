@@ -109,8 +109,8 @@ export class Frames {
     const unknown = names.filter((name) => !this.kept.has(name));
     const asked = this.source
       .ask("frames", { names: unknown }, this.signal)
-      .then(({ reply }) => reply.frames as Record<string, Frame | undefined>)
-      .catch((): Record<string, Frame | undefined> => ({}));
+      .then(({ reply }) => reply.frames)
+      .catch((): Record<string, Frame> => ({}));
     for (const name of unknown) {
       void this.keep(
         name,
@@ -121,7 +121,7 @@ export class Frames {
 
   private async alone(name: string): Promise<Frame> {
     const { reply } = await this.source.ask("frame", { name }, this.signal);
-    return reply as unknown as Frame;
+    return reply;
   }
 
   private keep(name: string, frame: Promise<Frame>): Promise<Frame> {

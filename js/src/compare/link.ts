@@ -5,6 +5,7 @@ import { classLook, classOfChange } from "../facts/event_classes";
 import { briefOf, EVERYTHING, writeClauses } from "../protocol/selection";
 import type {
   Brief,
+  PairEvents,
   SelectionJson,
   SharedState,
   Slice,
@@ -121,12 +122,12 @@ export class Linking {
     const [start, end] = apps[side].led.view;
     const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
     const { reply } = await this.ways.source.ask("ties", request, this.ways.signal);
-    const ties = reply.ties as Tie[];
+    const { ties } = reply;
     this.ways.lines.setTies(
       this.ways.swapped() ? ties.map(([a, b, c, d]) => [c, d, a, b] as const) : ties,
     );
     this.ways.say(
-      `Lines join the ${ties.length} longest of ${plural(Number(reply.of), "piece")} of device work in view.`,
+      `Lines join the ${ties.length} longest of ${plural(reply.of, "piece")} of device work in view.`,
     );
   }
 
@@ -152,7 +153,7 @@ export class Linking {
     try {
       const asked = { node, pair };
       const { reply } = await this.ways.source.ask("path_events", asked, this.ways.signal);
-      this.markEvents(reply.events as [number, number][][], name, "call", turn);
+      this.markEvents(reply.events, name, "call", turn);
     } catch (error) {
       this.ways.fail(error);
     }
@@ -173,7 +174,7 @@ export class Linking {
     try {
       const asked = { row, pair };
       const { reply } = await this.ways.source.ask("change_events", asked, this.ways.signal);
-      this.markEvents(reply.events as [number, number][][], name, "event", turn);
+      this.markEvents(reply.events, name, "event", turn);
     } catch (error) {
       this.ways.fail(error);
     }
@@ -187,7 +188,7 @@ export class Linking {
   }
 
   private markEvents(
-    events: [number, number][][],
+    events: PairEvents["events"],
     name: string,
     what: string,
     turn: () => void,
@@ -238,17 +239,16 @@ export class Partners {
     const asked = { of: side, rank: event.rank, id: event.id, pair: this.ways.treeOf() };
     const { reply } = await source.ask("partner", asked, signal);
     const to = other(side);
-    const id = Number(reply.id);
-    const partner =
-      id < 0 ? await this.stepOf(side, event) : await this.event(to, Number(reply.rank), id);
+    const { id } = reply;
+    const partner = id < 0 ? await this.stepOf(side, event) : await this.event(to, reply.rank, id);
     const pair: [Brief | null, Brief | null] = side === 0 ? [event, partner] : [partner, event];
-    const known = reply.status as string | null;
+    const known = reply.status;
     const status = known === null && partner !== null ? "same" : known;
     const opposite: Record<string, string> = { added: "removed", removed: "added" };
     return {
       events: this.ways.swapped() ? [pair[1], pair[0]] : pair,
       status: this.ways.swapped() && status !== null ? (opposite[status] ?? status) : status,
-      node: Number(reply.node),
+      node: reply.node,
     };
   }
 

@@ -2,8 +2,8 @@
 
 import type { LiveSource } from "../connection/answering";
 import { type History, type Model, readHistory, same } from "../connection/store";
-import { type ClassCounts, classParts, countsOf, eventClasses } from "../facts/event_classes";
-import type { ClassParts, Scene, Source, ThemeName } from "../protocol/source";
+import { classParts, countsOf, eventClasses } from "../facts/event_classes";
+import type { ClassCounts, ClassParts, Scene, Source, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { kernelSays } from "../timeline/status";
 import { type MakeStage, TimelineApp } from "../timeline/view";
@@ -201,7 +201,7 @@ export class Timelines {
     try {
       const { reply } = await source.ask("classes", {}, signal);
       this.classed = true;
-      this.counts = reply as unknown as ClassCounts;
+      this.counts = reply;
       this.showCounts();
       this.showColour();
     } catch (error) {

@@ -141,7 +141,7 @@ export class DiffApp {
     const { signal, source, live } = this.options;
     const write = (op: "export_pair" | "save_html") => async (path: string) => {
       const { reply } = await source.ask(op, { path }, signal);
-      return `Written: ${String(reply.path)}`;
+      return `Written: ${reply.path}`;
     };
     return new DiffToolbar(
       {

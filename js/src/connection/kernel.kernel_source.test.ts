@@ -92,8 +92,8 @@ describe("asking", () => {
 
 test("two views of one model do not receive each other's replies", async () => {
   const other = new KernelSource(model, owner.signal);
-  const mine = source.ask("frame", {} as never);
-  const theirs = other.ask("frame", {} as never);
+  const mine = source.ask("headline", {});
+  const theirs = other.ask("headline", {});
   expect(model.sent[0]!.rpc).not.toBe(model.sent[1]!.rpc);
   model.reply(1, { who: "theirs" });
   model.reply(0, { who: "mine" });

@@ -26,7 +26,7 @@ class Slow implements Source {
 
 let source: Slow;
 let values: (number | null)[];
-let latest: Latest<"frame", number>;
+let latest: Latest<"headline", number>;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -34,7 +34,7 @@ beforeEach(() => {
   values = [];
   latest = new Latest(
     source,
-    "frame",
+    "headline",
     100,
     ({ reply }) => reply.value as number,
     (value) => values.push(value),

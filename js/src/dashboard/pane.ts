@@ -115,12 +115,11 @@ export class PanelData {
       .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
-          const frames = reply.panels as Record<string, PanelFrame | undefined>;
-          const left = new Set((reply.left ?? []) as string[]);
+          const left = new Set(reply.left ?? []);
           told = open.filter((id) => !left.has(id));
           open.forEach((id, at) => {
             if (left.has(id)) return;
-            const frame = frames[id];
+            const frame = reply.panels[id];
             const key = keys[at]!;
             if (frame === undefined) this.fail(id, key, new Error("No answer for this panel."));
             else this.put(id, key, frame);
@@ -261,9 +260,8 @@ export class HeatmapView implements Content {
       .then(
         ({ reply, buffer }) => {
           const values = new Float64Array(buffer ?? new ArrayBuffer(0));
-          const known = reply as unknown as Parameters<typeof heatmapFrame>[0];
           this.shownKey = key;
-          const frame = heatmapFrame(known, values, request.metric);
+          const frame = heatmapFrame(reply, values, request.metric);
           // Rows of nothing say less than the sentence why.
           const isVain = !this.ways.hasDevices() && values.every((value) => value === 0);
           this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });

@@ -220,8 +220,8 @@ export function saveForm(source: Source, signal: AbortSignal, look: FormLook): H
     source
       .ask("save_html", { ...look.request, path: path.value.trim() }, signal)
       .then(({ reply }) => {
-        const size = typeof reply.bytes === "number" ? `, ${formatBytes(reply.bytes)}` : "";
-        fill(said, h("b", { class: "hta-ok-text" }, `Wrote ${String(reply.path)}`), size, ".");
+        const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
+        fill(said, h("b", { class: "hta-ok-text" }, `Wrote ${reply.path}`), size, ".");
       })
       .catch((error: unknown) => {
         if (!isAbort(error))

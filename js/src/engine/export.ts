@@ -1,6 +1,6 @@
 /** Write a selection as a trace file in the browser. */
 
-import type { Reply, Requests, Scene, SelectionJson } from "../protocol/source";
+import type { Answer, Requests, Scene, SelectionJson } from "../protocol/source";
 import { type JsonText, type Names, readJson } from "./columns";
 import { notEmbedded, type TrackHeader } from "./document";
 import type { Job } from "./job";
@@ -17,7 +17,7 @@ export async function exportSelection(
   request: Requests["export"],
   argsOf: (rank: Rank) => Args,
   save: Save,
-): Promise<Reply> {
+): Promise<Answer<"export">> {
   if (request.scrub === true) {
     throw new Error(
       "A saved page does not know which texts name hosts, users or paths. " +

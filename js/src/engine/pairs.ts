@@ -1,18 +1,28 @@
 /** Answers of a saved comparison. */
 
-import { type ClassCounts, CLASSES } from "../facts/event_classes";
-import type { Frame, Operation, Reply, Requests, Scene, Source, Answer } from "../protocol/source";
+import { CLASSES } from "../facts/event_classes";
+import type {
+  Answer,
+  ClassCounts,
+  Frame,
+  Operation,
+  PairEvents,
+  Partner,
+  Requests,
+  Scene,
+  Source,
+  Ties,
+  Value,
+} from "../protocol/source";
 import { type Blocks, Columns, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { PageSource } from "./source";
 
-interface PairsHeader extends ClassCounts {
+type PairsHeader = ClassCounts & {
   columns: Record<string, ColumnSpec>;
   statuses: string[];
-}
-
-type Request = Record<string, unknown>;
+};
 
 interface Pairs {
   rank: [Float64Array, Float64Array];
@@ -35,12 +45,35 @@ const OF_STEP = /^(?:waterfall:\w+|names):(\d+)$/;
 /** A frame of one pair of ranks. */
 const OF_PAIR = /@(\d+)$/;
 
-type Held = Record<string, unknown>;
+type Held = Record<string, Frame>;
+type Answers = {
+  readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>["reply"]>;
+};
 
 export class PairSource implements Source {
   readonly status = "none";
   private pairs: Promise<Pairs> | null = null;
   private readonly steps = new Map<string, Promise<Held>>();
+  private readonly answers = {
+    frame: ({ name }: Requests["frame"]) => this.frame(name),
+    frames: async ({ names }: Requests["frames"]) => ({ frames: await this.several(names) }),
+    classes: () => {
+      const { counts = [], pair_counts = [] } = this.header ?? {};
+      return Promise.resolve({ counts, pair_counts });
+    },
+    partner: async (request: Requests["partner"]) =>
+      partner(await this.load(), request, this.header),
+    ties: async (request: Requests["ties"]) => ties(await this.load(), request),
+    path_events: async ({ node, pair }: Requests["path_events"]) => {
+      const { node: nodes, ...pairs } = await this.ofAllRanks(pair);
+      return eventsOf(pairs, (row) => nodes[row] === node);
+    },
+    change_events: async ({ row, pair }: Requests["change_events"]) => {
+      const pairs = await this.ofAllRanks(pair);
+      const rows = new Set(pairs.changes[row] ?? []);
+      return eventsOf(pairs, (at) => rows.has(at));
+    },
+  };
 
   constructor(
     private readonly frames: Held,
@@ -56,42 +89,25 @@ export class PairSource implements Source {
 
   async ask<Op extends Operation>(
     op: Op,
-    asked: Requests[Op],
+    request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    const request = asked as Record<string, unknown>;
-    if (request.side === undefined) return (await this.own(op, request, signal)) as Answer<Op>;
-    const side = this.sides[Number(request.side) === 0 ? 0 : 1];
-    if (side === null) throw new Error("This page holds no events.");
-    return side.ask(op, asked, signal);
+    if ("side" in request && request.side !== undefined) {
+      const side = this.sides[request.side === 0 ? 0 : 1];
+      if (side === null) throw new Error("This page holds no events.");
+      return side.ask(op, request, signal);
+    }
+    const answers: Answers = this.answers;
+    const answer = answers[op];
+    if (answer === undefined) {
+      throw new Error(
+        "A saved page has no kernel to write files. Use the notebook, or hta-widgets.",
+      );
+    }
+    return { reply: await answer(request), buffer: null };
   }
 
-  private async own(op: Operation, request: Request, signal?: AbortSignal): Promise<Reply> {
-    if (op === "frame") return this.frame(String(request.name));
-    if (op === "frames") return this.several(request.names as string[]);
-    if (op === "classes") {
-      const { counts = [], pair_counts = [] } = this.header ?? {};
-      return { reply: { counts, pair_counts }, buffer: null };
-    }
-    const pairs = await this.load();
-    signal?.throwIfAborted();
-    if (op === "partner") return this.partner(pairs, request);
-    if (typeof request.pair === "number") {
-      throw new Error("Which events that is about on one pair of ranks needs a kernel to say.");
-    }
-    if (op === "ties") return this.ties(pairs, request);
-    if (op === "path_events") {
-      const node = Number(request.node);
-      return this.events(pairs, (row) => pairs.node[row] === node);
-    }
-    if (op === "change_events") {
-      const rows = new Set(pairs.changes[Number(request.row)] ?? []);
-      return this.events(pairs, (row) => rows.has(row));
-    }
-    throw new Error("A saved page has no kernel to write files. Use the notebook, or hta-widgets.");
-  }
-
-  private async frame(name: string): Promise<Reply> {
+  private async frame(name: string): Promise<Frame> {
     const [step, pair] = [OF_STEP.exec(name)?.[1], OF_PAIR.exec(name)?.[1]];
     const held =
       pair !== undefined
@@ -101,17 +117,17 @@ export class PairSource implements Source {
           : this.frames;
     const frame = held[name];
     if (frame === undefined) throw new Error(`This page does not hold ${name}.`);
-    return { reply: frame as Record<string, unknown>, buffer: null };
+    return frame;
   }
 
   /** Those that are here. */
-  private async several(names: readonly string[]): Promise<Reply> {
+  private async several(names: readonly string[]): Promise<Record<string, Frame>> {
     const found = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: Held = {};
     found.forEach((one, at) => {
-      if (one.status === "fulfilled") frames[names[at]!] = one.value.reply;
+      if (one.status === "fulfilled") frames[names[at]!] = one.value;
     });
-    return { reply: { frames }, buffer: null };
+    return frames;
   }
 
   private part(block: string, names: string): Promise<Held> {
@@ -138,12 +154,15 @@ export class PairSource implements Source {
 
   /** Add the full names behind each short name; they are stored once for all steps. */
   private withMembers(frames: Held, name: string): Held {
-    const [whole, own] = [this.frames.names, frames[name]] as (Frame | undefined)[];
+    const [whole, own] = [this.frames.names, frames[name]];
     if (whole === undefined || own === undefined) return frames;
     const behind = new Map(
       (whole.columns.name ?? []).map((one, row) => [one, whole.columns.members?.[row]]),
     );
-    const members = (own.columns.name ?? []).map((one) => behind.get(one) ?? [one]);
+    // The one column of lists.
+    const members = (own.columns.name ?? []).map(
+      (one) => behind.get(one) ?? [one],
+    ) as unknown as Value[];
     return { ...frames, [name]: { ...own, columns: { ...own.columns, members } } };
   }
 
@@ -191,60 +210,65 @@ export class PairSource implements Source {
     return this.pairs;
   }
 
-  private partner(pairs: Pairs, { of, rank, id, pair }: Request): Reply {
-    const side = Number(of) === 0 ? 0 : 1;
-    const other = side === 0 ? 1 : 0;
-    const row = pairs.place[side].get(`${String(rank)}/${String(id)}`);
-    if (row === undefined) {
-      return { reply: { status: null, rank: -1, id: -1, node: -1 }, buffer: null };
+  private async ofAllRanks(pair: number | null | undefined): Promise<Pairs> {
+    if (typeof pair === "number") {
+      throw new Error("Which events that is about on one pair of ranks needs a kernel to say.");
     }
-    const reply = {
-      status: this.header?.statuses[pairs.status[row]!] ?? null,
-      rank: pairs.rank[other][row],
-      id: pairs.id[other][row],
-      // The nodes of one pair of ranks have other numbers.
-      node: typeof pair === "number" ? -1 : pairs.node[row],
-    };
-    return { reply, buffer: null };
+    return this.load();
   }
+}
 
-  private ties(pairs: Pairs, { of, start, end, most }: Request): Reply {
-    const side = Number(of) === 0 ? 0 : 1;
-    const [from, to] = [Number(start), Number(end)];
-    const rows: number[] = [];
-    let there = 0;
-    for (let row = 0; row < pairs.device.length; row += 1) {
-      if (pairs.device[row] !== 1 || pairs.id[side][row]! < 0) continue;
-      const at = pairs.start[side][row]!;
-      if (at >= to || at + pairs.dur[side][row]! <= from) continue;
-      there += 1;
-      if (pairs.id[side === 0 ? 1 : 0][row]! >= 0) rows.push(row);
+function partner(
+  pairs: Pairs,
+  { of, rank, id, pair }: Requests["partner"],
+  header: PairsHeader | null,
+): Partner {
+  const [side, other] = of === 0 ? ([0, 1] as const) : ([1, 0] as const);
+  const row = pairs.place[side].get(`${rank}/${id}`);
+  if (row === undefined) return { status: null, rank: -1, id: -1, node: -1 };
+  return {
+    status: header?.statuses[pairs.status[row]!] ?? null,
+    rank: pairs.rank[other][row]!,
+    id: pairs.id[other][row]!,
+    // The nodes of one pair of ranks have other numbers.
+    node: typeof pair === "number" ? -1 : pairs.node[row]!,
+  };
+}
+
+function ties(pairs: Pairs, { of, start, end, most }: Requests["ties"]): Ties {
+  const [side, other] = of === 0 ? ([0, 1] as const) : ([1, 0] as const);
+  const rows: number[] = [];
+  let there = 0;
+  for (let row = 0; row < pairs.device.length; row += 1) {
+    if (pairs.device[row] !== 1 || pairs.id[side][row]! < 0) continue;
+    const at = pairs.start[side][row]!;
+    if (at >= end || at + pairs.dur[side][row]! <= start) continue;
+    there += 1;
+    if (pairs.id[other][row]! >= 0) rows.push(row);
+  }
+  const long = (row: number): number => Math.max(pairs.dur[0][row]!, pairs.dur[1][row]!);
+  rows.sort((a, b) => long(b) - long(a) || a - b);
+  const times = [pairs.start[0], pairs.dur[0], pairs.start[1], pairs.dur[1]];
+  const longest = rows
+    .slice(0, most)
+    .map((row) => times.map((values) => values[row]!) as unknown as Ties["ties"][number]);
+  return { of: there, ties: longest };
+}
+
+function eventsOf(
+  pairs: Pick<Pairs, "status" | "rank" | "id">,
+  wanted: (row: number) => boolean,
+): PairEvents {
+  const events: [number, number][][] = [[], []];
+  pairs.status.forEach((_, row) => {
+    if (!wanted(row)) return;
+    for (const side of [0, 1] as const) {
+      const id = pairs.id[side][row]!;
+      const found = events[side]!;
+      if (id >= 0 && found.length < MOST_EVENTS) found.push([pairs.rank[side][row]!, id]);
     }
-    const long = (row: number): number => Math.max(pairs.dur[0][row]!, pairs.dur[1][row]!);
-    rows.sort((a, b) => long(b) - long(a) || a - b);
-    const ties = rows
-      .slice(0, Number(most))
-      .map((row) => [
-        pairs.start[0][row]!,
-        pairs.dur[0][row]!,
-        pairs.start[1][row]!,
-        pairs.dur[1][row]!,
-      ]);
-    return { reply: { of: there, ties }, buffer: null };
-  }
-
-  private events(pairs: Pairs, wanted: (row: number) => boolean): Reply {
-    const events: [number, number][][] = [[], []];
-    pairs.status.forEach((_, row) => {
-      if (!wanted(row)) return;
-      for (const side of [0, 1] as const) {
-        const id = pairs.id[side][row]!;
-        const found = events[side]!;
-        if (id >= 0 && found.length < MOST_EVENTS) found.push([pairs.rank[side][row]!, id]);
-      }
-    });
-    return { reply: { events }, buffer: null };
-  }
+  });
+  return { events };
 }
 
 // Open the comparison held by a page: a saved file, or data that a kernel sent earlier.
@@ -280,11 +304,11 @@ export async function openHeld(blocks: Blocks): Promise<Opened> {
     }),
   );
   const source = new PairSource(
-    (await readJson("frames")) as Record<string, unknown>,
+    (await readJson("frames")) as Held,
     page.pairs ?? null,
     () => readBlock(blocks, "pairs"),
     [runs[0]!.source, runs[1]!.source],
-    async (block) => (await readJson(block)) as Record<string, unknown>,
+    async (block) => (await readJson(block)) as Held,
   );
   if (page.pairs !== undefined) {
     for (const side of [0, 1] as const) {

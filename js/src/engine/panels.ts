@@ -1,7 +1,7 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
-import type { PanelFrame, Reply, Requests, SelectionJson } from "../protocol/source";
+import type { Answer, PanelFrame, Requests, SelectionJson } from "../protocol/source";
 import { countBelow, Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
@@ -60,7 +60,7 @@ export class Panels {
     };
   }
 
-  async panels(request: Requests["panels"]): Promise<Reply> {
+  async panels(request: Requests["panels"]): Promise<Answer<"panels">> {
     const selection = readSelection(request.selection);
     const top = request.top ?? null;
     const panels: Record<string, PanelFrame> = {};
@@ -84,7 +84,13 @@ export class Panels {
     return { reply: { panels }, buffer: null };
   }
 
-  async heatmap({ start, end, metric, bins, ...request }: Requests["heatmap"]): Promise<Reply> {
+  async heatmap({
+    start,
+    end,
+    metric,
+    bins,
+    ...request
+  }: Requests["heatmap"]): Promise<Answer<"heatmap">> {
     if (!isMetric(metric)) {
       throw new Error(
         `no metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,

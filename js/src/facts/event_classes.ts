@@ -1,23 +1,22 @@
 /** Classes of events in a comparison, with their colours; codes as in Python. */
 
 import data from "../../../hta_widgets/facts/event_classes.json";
-import type { Classes, ClassLook, ClassParts, Frame, ThemeName } from "../protocol/source";
+import type {
+  ClassCounts,
+  Classes,
+  ClassLook,
+  ClassParts,
+  Frame,
+  ThemeName,
+} from "../protocol/source";
 
 type EventClass = keyof typeof data.light;
 
 /** By code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
-/** How many events have each class. */
-export interface ClassCounts {
-  /** Of all ranks, before and after. */
-  counts: number[][];
-  /** The same of each pair of ranks alone. */
-  pair_counts: number[][][];
-}
-
 /** Those of the chosen pair of ranks, as it stands in the model; of all without one. */
-export function countsOf(all: ClassCounts, pair: unknown): number[][] {
+export function countsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }
 

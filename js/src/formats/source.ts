@@ -4,7 +4,6 @@ import { withoutOwn } from "../facts/panels";
 import { EVERYTHING } from "../protocol/selection";
 import type {
   PanelFrame,
-  Reply,
   SelectionJson,
   Source,
   Requests,
@@ -59,7 +58,10 @@ function isLarge(tables: Tables, id: string): boolean {
 }
 
 export function withTables(source: Source, tables: () => Tables): Source {
-  const frames = async (request: Requests["panels"], signal?: AbortSignal): Promise<Reply> => {
+  const frames = async (
+    request: Requests["panels"],
+    signal?: AbortSignal,
+  ): Promise<Answer<"panels">> => {
     const panels: Record<string, PanelFrame> = {};
     const rest: string[] = [];
     const { panels: ids, selection = null } = request;
@@ -72,8 +74,7 @@ export function withTables(source: Source, tables: () => Tables): Source {
     }
     if (rest.length === 0) return { reply: { panels }, buffer: null };
     const { reply, buffer } = await source.ask("panels", { ...request, panels: rest }, signal);
-    const asked = reply.panels as Record<string, PanelFrame>;
-    return { reply: { ...reply, panels: { ...asked, ...panels } }, buffer };
+    return { reply: { ...reply, panels: { ...reply.panels, ...panels } }, buffer };
   };
   return {
     get status() {

@@ -397,11 +397,11 @@ export function telling(totals: Totals): Sums[] {
 export type Value = string | number | boolean | null;
 
 /** One panel's numbers, by column; times are integer nanoseconds. */
-export interface PanelFrame {
+export type PanelFrame = {
   rows: number;
   columns: Record<string, readonly Value[]>;
   attrs: Record<string, unknown>;
-}
+};
 
 /** Selection requested by a view, by dimension: null clears one, a missing one is kept. */
 export interface Brush {

@@ -4,6 +4,7 @@ import { download } from "../../engine/export";
 import { EVERYTHING, windowSelection } from "../../protocol/selection";
 import {
   asError,
+  type Exported,
   isAbort,
   type Scene,
   type SelectionJson,
@@ -245,15 +246,8 @@ export class ExportPanel {
       });
   }
 
-  private report(reply: Record<string, unknown>): void {
-    const number = (key: string): number => Number(reply[key] ?? Number.NaN);
-    const path = typeof reply.path === "string" ? reply.path : "the file";
-    const parts = [
-      plural(number("events"), "event"),
-      plural(number("flows"), "arrow"),
-      formatBytes(number("bytes")),
-    ];
-    const dropped = number("dropped");
+  private report({ path, events, flows, bytes, dropped }: Exported): void {
+    const parts = [plural(events, "event"), plural(flows, "arrow"), formatBytes(bytes)];
     if (dropped > 0)
       parts.push(`${formatCount(dropped)} left out because their other end is outside`);
     this.say("hta-ok-text", h("b", {}, `Wrote ${path}`), `: ${parts.join(", ")}. `);
