@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from msgspec import Raw
 
 from hta_widgets.export.scrub import Scrub
+from hta_widgets.formats.kineto.columns import FIRST_NS, LAST_NS
 from hta_widgets.formats.kineto.times import micros, nanoseconds_of_text as nanoseconds
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import encode_fields
@@ -153,11 +155,11 @@ def members_of(
 
 
 def base_time(trace: Trace) -> int:
-    """Return what the file adds to its times, in ns."""
-    value = trace.metadata.get("baseTimeNanoseconds", 0)
+    """Return what the file adds to its times, in ns; 0 for what the reader left out."""
     try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
+        base = Decimal(str(trace.metadata.get("baseTimeNanoseconds", 0)))
+        return int(base) if FIRST_NS <= base <= LAST_NS else 0
+    except ArithmeticError:
         return 0
 
 

@@ -193,6 +193,19 @@ def test_search_counts_and_steps_through_hits(open_page):
     expect(saved.root.locator(".hta-details")).to_contain_text(NCCL[:40])
 
 
+def test_a_search_that_would_backtrack_for_ever_is_answered(open_page):
+    saved = open_page()
+    saved.root.focus()
+    saved.page.keyboard.press("/")
+    count = saved.root.locator(".hta-search .hta-count")
+    saved.page.keyboard.type(r"/(\w+)+!$/")  # the name's 39 letters can be split in 2**38 ways
+    expect(count).to_have_text("no hit")
+    saved.root.locator(".hta-search input").fill(r"/(\w+)+\(nccl/")
+    expect(count).to_contain_text("9")
+    saved.root.locator(".hta-search input").fill(r"/(?=nccl)/")
+    expect(count).to_have_attribute("title", re.compile("not supported"))
+
+
 def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, screenshot):
     saved = open_page()
     expect(saved.words).to_contain_text("Whole job")

@@ -12,9 +12,9 @@ INPUTS, AT_ONCE = 300, 20
 SHARE = 0.12
 
 
-#: Inputs that once failed: a server's file with long keys before its records, times beyond what
-#: decimals hold, a mixed job's late rank, an MPI profile of 1e300 seconds.
-FAILED_ONCE = (51222, 1795460442465, 1795460444848, 1795460444950, 1795460445416)
+#: Inputs that once failed: servers' files with long keys before their records, times beyond what
+#: decimals hold, a base time of 123 digits, a mixed job's late rank, a profile of 1e300 seconds.
+FAILED_ONCE = (51222, 1795460442465, 1795460444848, 1795464047260, 1795460444950, 1795460445416)
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

@@ -1,6 +1,6 @@
 /** Search events by name, selections, and totals. */
 
-import { type ColumnOf, compileQuery, matcher } from "../expressions/evaluate";
+import { type ColumnOf, compileQuery, matchNames } from "../expressions/evaluate";
 import type {
   Brief,
   SelectionJson,
@@ -130,8 +130,7 @@ export class Search {
   }
 
   private async match(text: string): Promise<Hits> {
-    const { test, error } = matcher(text);
-    const matching = Uint8Array.from(this.job.names.all, (name) => (test(name) ? 1 : 0));
+    const { matching, error } = matchNames(text, this.job.names.all);
     const used = new Set<number>();
     const hits: Hits = { ranks: [], names: 0, total: 0, error, leftOut: [] };
     for (const rank of await this.job.all()) {

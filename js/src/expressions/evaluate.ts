@@ -4,6 +4,7 @@
  */
 
 import { type Expression, parseQuery, type Value } from "./parse";
+import { Regular } from "./regular";
 
 /** Values of a column by row; null for one that events do not have. */
 export type ColumnOf = (name: string) => ((row: number) => Value) | null;
@@ -167,9 +168,7 @@ function stringTest(method: string, constant: Constant): (text: string) => Value
         const needle = ignoreCase ? text.toLowerCase() : text;
         return (name) => (ignoreCase ? name.toLowerCase() : name).includes(needle);
       }
-      const around =
-        method === "contains" ? text : method === "match" ? `^(?:${text})` : `^(?:${text})$`;
-      const regular = pythonPattern(around, ignoreCase);
+      const regular = new Regular(text, { ignoreCase, at: method });
       return (name) => regular.test(name);
     }
     case "startswith":
@@ -211,56 +210,31 @@ function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
 
 const EXPRESSION = /^\/(.*)\/(i?)$/s;
 
-/** Python's own ways to write a pattern, where JavaScript has others. */
-const TRANSLATED: [RegExp, string][] = [
-  [/\(\?P</g, "(?<"],
-  [/\(\?P=(\w+)\)/g, "\\k<$1>"],
-  [/\\A/g, "^"],
-  [/\\Z/g, "$"],
-];
-
-interface Matcher {
-  test(name: string): boolean;
+/** Which names match, and why a text cannot be searched for. */
+export interface Matches {
+  matching: Uint8Array;
   error: string | null;
 }
 
-const NOTHING: Matcher = { test: () => false, error: null };
-
-/** The matcher of a search text: plain text, or `/expression/`, `/expression/i`. */
-export function matcher(text: string): Matcher {
+/** Names that match a search text: plain text, or `/expression/`, `/expression/i`. */
+export function matchNames(text: string, names: readonly string[]): Matches {
   const expression = EXPRESSION.exec(text);
+  const found = (test: (name: string) => boolean): Matches => ({
+    matching: Uint8Array.from(names, (name) => (test(name) ? 1 : 0)),
+    error: null,
+  });
   if (expression === null || text === "/") {
     const needle = text.toLowerCase();
-    if (needle === "") return NOTHING;
-    return { test: (name) => name.toLowerCase().includes(needle), error: null };
+    return found((name) => needle !== "" && name.toLowerCase().includes(needle));
   }
-  const [, source, flags] = expression;
-  if (source === undefined || source === "") return NOTHING;
+  const [, source = "", flags] = expression;
+  if (source === "") return found(() => false);
   try {
-    const pattern = pythonPattern(source, flags === "i");
-    return { test: (name) => pattern.test(name), error: null };
+    const pattern = new Regular(source, { ignoreCase: flags === "i" });
+    return found((name) => pattern.test(name));
   } catch (error) {
-    // The engine repeats the expression before the reason.
+    // Of single characters, JavaScript repeats the expression before the reason.
     const reason = String(error).split(": ").at(-1) ?? "";
-    return { test: () => false, error: `not a regular expression: ${reason}` };
-  }
-}
-
-/** A pattern in Python's syntax. Throws if it is invalid. */
-function pythonPattern(source: string, ignoreCase: boolean): RegExp {
-  let translated = source;
-  let flags = ignoreCase ? "i" : "";
-  const inline = /^\(\?([imsx]+)\)/.exec(translated);
-  if (inline !== null) {
-    translated = translated.slice(inline[0].length);
-    for (const flag of inline[1] ?? "")
-      if ("ims".includes(flag) && !flags.includes(flag)) flags += flag;
-  }
-  for (const [python, ours] of TRANSLATED) translated = translated.replace(python, ours);
-  try {
-    // Match whole characters if the pattern allows it: "u" refuses escapes that have no meaning.
-    return new RegExp(translated, `${flags}u`);
-  } catch {
-    return new RegExp(translated, flags);
+    return { matching: new Uint8Array(names.length), error: `not a regular expression: ${reason}` };
   }
 }

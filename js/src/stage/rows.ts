@@ -1,5 +1,6 @@
 /** Rows and their heights: folded ranks, heads, tracks. */
 
+import { Regular } from "../expressions/regular";
 import type { Alike, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { formatCount, rangesText } from "../ui/formats";
 
@@ -50,14 +51,20 @@ function trackKey(rank: SceneRank, track: SceneTrack): string {
 /** The filter as a test; text that is not an expression is searched literally. */
 export function rowTest(filter: string): ((text: string) => boolean) | null {
   if (filter === "") return null;
-  let expression: RegExp;
+  let expression: Regular;
   try {
-    expression = new RegExp(filter, "i");
+    expression = new Regular(filter, { ignoreCase: true });
   } catch {
     const text = filter.toLowerCase();
     return (candidate) => candidate.toLowerCase().includes(text);
   }
-  return (candidate) => expression.test(candidate);
+  return (candidate) => {
+    try {
+      return expression.test(candidate);
+    } catch {
+      return false; // takes too long
+    }
+  };
 }
 
 /** Tracks that have anything to show, in the scene's order. */

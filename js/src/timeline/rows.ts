@@ -1,6 +1,7 @@
 /** Rows of the timeline: which ranks are open, pinned, filtered or folded. */
 
 import { same } from "../connection/store";
+import { Regular } from "../expressions/regular";
 import {
   type Alike,
   isAbort,
@@ -21,7 +22,7 @@ export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
 /** Why a filter cannot be used, or null. */
 export function filterError(text: string): string | null {
   try {
-    new RegExp(text, "i");
+    new Regular(text, { ignoreCase: true });
     return null;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import { matchNames } from "./evaluate";
+import { Regular } from "./regular";
+
+/** Numbers of 0 up to 1, the same in each run. */
+function draws(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+test("random patterns match what JavaScript's own expressions match", () => {
+  const draw = draws(7);
+  const pick = (from: readonly string[]): string => from[Math.floor(draw() * from.length)]!;
+  const pattern = (depth: number): string => {
+    const kind = depth === 0 ? 0 : Math.floor(draw() * 5);
+    if (kind === 1) return pattern(depth - 1) + pattern(depth - 1);
+    if (kind === 2) return `(?:${pattern(depth - 1)}|${pattern(depth - 1)})`;
+    if (kind === 3)
+      return `(${pattern(depth - 1)})${pick(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])}`;
+    return pick(["a", "b", ".", "[ab]", "[^a]", "\\b", "\\B", "^", "$", "\\w", "\\s", "", "\\d"]);
+  };
+  let matched = 0;
+  for (let count = 0; count < 3000; count += 1) {
+    const source = pattern(4);
+    const [own, reference] = [new Regular(source), new RegExp(source, "u")];
+    for (let k = 0; k < 5; k += 1) {
+      const text = Array.from({ length: Math.floor(draw() * 7) }, () =>
+        pick(Array.from("aab b1\n")),
+      ).join("");
+      expect([source, text, own.test(text)]).toEqual([source, text, reference.test(text)]);
+      matched += own.test(text) ? 1 : 0;
+    }
+  }
+  expect(matched).toBeGreaterThan(3000);
+  expect(matched).toBeLessThan(14_000);
+});
+
+test("a pattern that would backtrack for ever is answered", () => {
+  const names = Array.from(
+    { length: 200 },
+    (_, at) => `${"a".repeat(5000)}${at % 2 === 0 ? "" : "!"}`,
+  );
+  const { matching, error } = matchNames("/(a+)+$/", names);
+  expect(error).toBeNull();
+  expect(matching.reduce((sum, one) => sum + one)).toBe(100);
+});
+
+test("a pattern with too much work is given up", () => {
+  const draw = draws(3);
+  const names = Array.from({ length: 2000 }, () => {
+    return Array.from({ length: 200 }, () =>
+      String.fromCodePoint(97 + Math.floor(draw() * 2)),
+    ).join("");
+  });
+  const { matching, error } = matchNames("/(a.{0,40}){0,40}c/", names);
+  expect(error).toMatch(/takes too long/);
+  expect(matching.every((one) => one === 0)).toBe(true);
+});
