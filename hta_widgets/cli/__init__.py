@@ -1,4 +1,4 @@
-"""The command line: ``hta-widgets summary | export | report | diff | demo``."""
+"""The command line: ``hta-widgets view | summary | export | report | diff | demo``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from hta_widgets import __version__
 from hta_widgets.errors import TraceError
@@ -23,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         # Imported here, since `--help` needs no pandas.
-        getattr(import_module("hta_widgets.cli.commands"), options.command)(options)
+        module = "view" if options.command == "view" else "commands"
+        getattr(import_module(f"hta_widgets.cli.{module}"), options.command)(options)
         sys.stdout.flush()
     except TraceError as error:
         return _failed(str(error))
@@ -77,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    _add_view(commands)
     command = commands.add_parser("summary", help="what matters most in a job, and a line a rank")
     command.description = (
         "Say what matters most in a job, how each rank's time is spent, which ranks the others "
@@ -197,6 +200,29 @@ def parser() -> argparse.ArgumentParser:
         "--ranks, --steps, --seed, --straggler, --factor and --healthy hold (%(default)s)",
     )
     return whole
+
+
+def _add_view(commands: Any) -> None:
+    command = commands.add_parser("view", help="show traces in a browser")
+    command.description = (
+        "Show traces in a browser, served by this machine for itself alone, until Ctrl+C. A folder "
+        "of several jobs opens with a list of them; one job opens as a dashboard."
+    )
+    command.add_argument(
+        "paths", nargs="+", metavar="PATH", help="a folder, or files and glob patterns of one job"
+    )
+    command.add_argument("--compare", metavar="OTHER", help="show PATH and OTHER side by side")
+    command.add_argument(
+        "--port", type=int, default=0, metavar="N", help="listen here, not at a free port"
+    )
+    command.add_argument("--no-browser", action="store_true", help="only print the address")
+    command.add_argument(
+        "--idle",
+        type=float,
+        default=0,
+        metavar="MIN",
+        help="end after so many minutes without a page (0: never)",
+    )
 
 
 def _add_ranks(parser: argparse.ArgumentParser) -> None:

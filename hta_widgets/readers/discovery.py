@@ -160,6 +160,11 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     return readable
 
 
+def files_below(directory: str) -> Iterator[str]:
+    """Yield the files that loading a directory looks at: of a store its manifest."""
+    yield from (found.path for found in _Search().named(directory))
+
+
 def report_foreign(foreign: list[tuple[str, str]], problems: Problems) -> None:
     """Report files of other formats: the first ones one by one, the others as a count."""
     for path, detail in foreign[:_MOST_FOREIGN_ROWS]:

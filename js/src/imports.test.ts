@@ -17,7 +17,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   timeline: ["stage"],
   dashboard: ["timeline", "charts", "formats"],
   compare: ["timeline", "charts"],
-  entries: ["dashboard", "compare"],
+  host: ["ui"],
+  entries: ["dashboard", "compare", "host"],
 };
 
 const root = dirname(fileURLToPath(import.meta.url));

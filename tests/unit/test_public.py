@@ -63,6 +63,7 @@ SHOWN = [
     "live",
     "export",
     "widgets",
+    "host",
     "demo",
     "compat",
     "__init__",

@@ -16,7 +16,14 @@ import {
   type Span,
   type Answer,
 } from "../protocol/source";
-import { askAgain, KernelSource, type MessageModel, sleep } from "./kernel";
+import {
+  askAgain,
+  type HostWords,
+  KernelSource,
+  type MessageModel,
+  NOTEBOOK,
+  sleep,
+} from "./kernel";
 
 /** For a kernel that has not answered for this long, the page answers. */
 export const SILENT_AFTER_MS = 400;
@@ -57,6 +64,7 @@ export class HybridSource implements Source {
     private readonly kernel: Source,
     private readonly page: () => Promise<Source | null>,
     signal: AbortSignal = new AbortController().signal,
+    readonly words: HostWords = NOTEBOOK,
   ) {
     kernel.onStatus(() => this.follow(), signal);
     signal.addEventListener(
@@ -229,6 +237,12 @@ export class HybridSource implements Source {
     if (this.current !== "page") this.become(OF_STATUS[this.kernel.status], this.gone);
     // The page continues to reply: the kernel is no longer busy but gone.
     else if (this.gone) this.become("page", true);
+    if (this.gone) void this.standIn();
+  }
+
+  /** The kernel is gone: if the page holds data, it answers from now on. */
+  private async standIn(): Promise<void> {
+    if ((await this.page()) !== null && this.gone) this.become("page");
   }
 
   private become(answering: Answering, anyway = false): void {
@@ -411,7 +425,7 @@ export function liveSource(
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
   const offline = new OfflineData(kernel, signal, open);
-  return { source: new HybridSource(kernel, offline.page, signal), offline };
+  return { source: new HybridSource(kernel, offline.page, signal, kernel.words), offline };
 }
 
 async function openJob(held: Blocks): Promise<Source> {

@@ -43,8 +43,26 @@ function aborted(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-function gone(): Error {
-  return new Error("The kernel that made this view is gone. Run its cell again.");
+/** What a host calls the program that answers, and how it is started again. */
+export interface HostWords {
+  /** Begins a sentence. */
+  who: string;
+  badge: string;
+  /** When it answers again: "detail follows when …". */
+  free: string;
+  again: string;
+}
+
+export const NOTEBOOK: HostWords = {
+  who: "The kernel",
+  badge: "Kernel",
+  free: "the cell ends",
+  again: "Run its cell again.",
+};
+
+function wordsOf(manager: unknown): HostWords {
+  if (manager === null || typeof manager !== "object" || !("words" in manager)) return NOTEBOOK;
+  return { ...NOTEBOOK, ...(manager.words as Partial<HostWords> | null) };
 }
 
 /** The bytes alone: a DataView may be a part of a larger buffer. */
@@ -65,6 +83,7 @@ export class KernelSource implements Source {
   private current: Status = "live";
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly hasEnded: () => boolean;
+  readonly words: HostWords;
 
   constructor(
     private readonly model: MessageModel,
@@ -73,6 +92,7 @@ export class KernelSource implements Source {
     const hear = (content: unknown, buffers: DataView[]) => this.hear(content, buffers);
     const end = (): void => this.end();
     this.hasEnded = kernelWatch(model.widget_manager);
+    this.words = wordsOf(model.widget_manager);
     model.on("msg:custom", hear);
     for (const ending of ENDINGS) model.on(ending, end);
     signal.addEventListener(
@@ -151,7 +171,9 @@ export class KernelSource implements Source {
     const { waiting } = this;
     const lost = [...waiting.values()];
     waiting.clear();
-    for (const { reject } of lost) reject(gone());
+    const { who, again } = this.words;
+    for (const { reject } of lost)
+      reject(new Error(`${who} that made this view is gone. ${again}`));
   }
 
   private hear(content: unknown, buffers: DataView[]): void {

@@ -4,9 +4,9 @@ import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
 import { EMBEDDED, offerPageSource } from "../engine/job";
-import { type ModelSpec, PageHost, type PageModel } from "../engine/models";
 import { type DiffDocument, openHeld } from "../engine/pairs";
 import { PageSource } from "../engine/source";
+import { fitToWindow, WidgetHost } from "../host/host";
 
 const SOURCE = "page";
 
@@ -18,40 +18,50 @@ async function readText(name: string): Promise<string> {
   return new TextDecoder().decode(await readBlock(blocks, name));
 }
 
-async function loadModule(name: string): Promise<unknown> {
+async function loadModule(name: string): Promise<{ default: unknown }> {
   const blob = new Blob([await readText(name)], { type: "text/javascript" });
   const url = URL.createObjectURL(blob);
   try {
-    const module = (await import(url)) as { default: unknown };
-    return module.default;
+    return (await import(url)) as { default: unknown };
   } finally {
     URL.revokeObjectURL(url);
   }
 }
 
-const LEAST_PX = 320;
 /** Margins of the page and the folded footer. */
 const FOOTER_PX = 40;
 
-/** Let timeline, open panels and footer share the window; panels take what they need. */
-function fitToWindow(view: HTMLElement, timeline: PageModel): void {
-  const fit = (): void => {
-    const panels = Math.max(view.offsetHeight - Number(timeline.get("height")), 0);
-    timeline.set("height", Math.max(LEAST_PX, window.innerHeight - FOOTER_PX - panels));
-  };
-  fit();
-  window.addEventListener("resize", fit);
-  new ResizeObserver(fit).observe(view);
+interface ModelSpec {
+  /** Name of its module. */
+  module: string;
+  /** Name of its styles. */
+  css?: string;
+  state: Record<string, unknown>;
+}
+
+/** A host of models that the page holds, with nobody behind it. */
+function hostOf(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
+  const transport = { post: () => undefined, load: loadModule, css: readText };
+  const host = new WidgetHost(transport, null, 0);
+  for (const [comm, { module, css, state }] of Object.entries(specs)) {
+    const data = { state: { ...state, _esm: module, _css: css } };
+    host.receive({ type: "comm_open", comm, data });
+  }
+  return host;
 }
 
 async function modelOf(page: PageDocument): Promise<ModelSpec> {
   const shared = { state: "anywidget:state", _scene: page.scene, [EMBEDDED]: SOURCE };
   if (page.widget !== "dashboard") {
-    const height = Math.max(LEAST_PX, window.innerHeight - FOOTER_PX);
-    return { module: "timeline.js", state: { ...shared, height } };
+    const height = window.innerHeight - FOOTER_PX;
+    return { module: "timeline.js", css: "timeline.css", state: { ...shared, height } };
   }
   const traits = JSON.parse(await readText("dashboard")) as Record<string, unknown>;
-  return { module: "dashboard.js", state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" } };
+  return {
+    module: "dashboard.js",
+    css: "dashboard.css",
+    state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" },
+  };
 }
 
 /** The page's policy allows only styles that carry its nonce; Bokeh makes some of its own. */
@@ -67,34 +77,25 @@ function signStyles(): void {
   Reflect.set(document, "createElement", signed);
 }
 
-async function addStyle(name: string): Promise<void> {
-  const style = document.createElement("style");
-  style.textContent = await readText(name);
-  document.head.append(style);
-}
-
 async function openDiff(view: HTMLElement): Promise<void> {
-  await addStyle("diff.css");
   const { traits, scenes, states, source } = await openHeld(blocks);
   offerPageSource(SOURCE, source);
   const history = { _history: { past: [], future: [] } };
-  const host = new PageHost(
-    {
-      left: { module: "state.js", state: { ...history, ...states[0] } },
-      right: { module: "state.js", state: { ...history, ...states[1] } },
-      view: {
-        module: "diff.js",
-        state: {
-          ...traits,
-          left_state: "anywidget:left",
-          right_state: "anywidget:right",
-          _scenes: scenes,
-          [EMBEDDED]: SOURCE,
-        },
+  const host = hostOf({
+    left: { module: "state.js", state: { ...history, ...states[0] } },
+    right: { module: "state.js", state: { ...history, ...states[1] } },
+    view: {
+      module: "diff.js",
+      css: "diff.css",
+      state: {
+        ...traits,
+        left_state: "anywidget:left",
+        right_state: "anywidget:right",
+        _scenes: scenes,
+        [EMBEDDED]: SOURCE,
       },
     },
-    loadModule,
-  );
+  });
   view.textContent = "";
   await host.show("view", view);
 }
@@ -112,20 +113,16 @@ async function open(view: HTMLElement): Promise<void> {
     return;
   }
   const isDashboard = page.widget === "dashboard";
-  await addStyle(isDashboard ? "dashboard.css" : "timeline.css");
   offerPageSource(SOURCE, new PageSource(page, blocks, download));
-  const host = new PageHost(
-    {
-      state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
-      view: await modelOf(page),
-      // Unpacked when the charts ask for it, which is after all else is drawn.
-      bokeh: { module: "bokeh.js", state: {} },
-    },
-    loadModule,
-  );
+  const host = hostOf({
+    state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
+    view: await modelOf(page),
+    // Unpacked when the charts ask for it, which is after all else is drawn.
+    bokeh: { module: "bokeh.js", state: {} },
+  });
   view.textContent = "";
   await host.show("view", view);
-  if (!isDashboard) fitToWindow(view, host.models.view!);
+  if (!isDashboard) fitToWindow(view, await host.model("view"), () => FOOTER_PX);
 }
 
 const view = document.getElementById("hta-view");

@@ -416,24 +416,32 @@ export class ViewFacts {
 
 export function kernelSays(source: HybridSource): KernelSays | null {
   const { answering, gone } = source;
+  const { who, badge, free, again } = source.words;
   if (gone && answering === "page") {
     return {
-      badge: "Kernel gone · page data",
-      words: ["The kernel is gone. The page answers from what it holds; run the cell again."],
+      badge: `${badge} gone · page data`,
+      words: [`${who} is gone. The page answers from what it holds. ${again}`],
       isWarning: false,
     };
   }
   if (gone) {
     return {
-      badge: "Kernel gone",
-      words: ["The kernel is gone, and the page holds no data yet. Run the cell again."],
+      badge: `${badge} gone`,
+      words: [`${who} is gone, and the page holds no data yet. ${again}`],
       isWarning: true,
     };
   }
   if (answering === "page") {
     return {
-      badge: "Kernel busy · page data",
-      words: ["The kernel is busy. The page answers from what it holds."],
+      badge: `${badge} busy · page data`,
+      words: [`${who} is busy. The page answers from what it holds.`],
+      isWarning: true,
+    };
+  }
+  if (answering === "busy") {
+    return {
+      badge: `${badge} busy`,
+      words: [`Zoom and pan work; detail follows when ${free}.`],
       isWarning: true,
     };
   }

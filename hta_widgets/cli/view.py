@@ -1,0 +1,63 @@
+"""The command ``hta-widgets view``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import socket
+import webbrowser
+
+from hta_widgets import options as settings
+from hta_widgets.errors import TraceError
+from hta_widgets.host.folder import Offered
+from hta_widgets.host.session import Session
+from hta_widgets.host.web import Downloads, Site, listen, redirect_file
+
+
+def view(options: argparse.Namespace) -> None:
+    """Show traces in a browser, until Ctrl+C."""
+    if options.compare is not None and len(options.paths) != 1:
+        raise TraceError("--compare takes one PATH and one OTHER", remedy="Give a folder for each.")
+    offered = Offered(options.paths, options.compare)
+    listening = listen(options.port)
+    downloads = Downloads()
+    settings.export_dir = downloads.written
+    hello = {
+        "title": offered.title,
+        "again": command_again(options),
+        "request": offered.request,
+    }
+    session = Session(offered.source, hello, offer=downloads.offer)
+    site = Site(
+        session,
+        downloads,
+        listening,
+        title=offered.title,
+        folder=offered.folder,
+        idle_minutes=options.idle,
+    )
+    try:
+        print(f"{offered.title}: open this address, which holds a secret, in a browser")
+        print(f"  {site.url}")
+        is_over_ssh = bool(os.environ.get("SSH_CONNECTION"))
+        if is_over_ssh:
+            print("From your own machine, first run there")
+            print(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
+        print("Ctrl+C ends it.", flush=True)
+        # Over SSH the browser would be one of this terminal.
+        if not options.no_browser and (not is_over_ssh or os.environ.get("DISPLAY")):
+            webbrowser.open(redirect_file(site.url).as_uri())
+        session.run()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        site.end()
+
+
+def command_again(options: argparse.Namespace) -> str:
+    """Return the command that shows the same again."""
+    words = ["hta-widgets", "view", *options.paths]
+    if options.compare is not None:
+        words += ["--compare", options.compare]
+    return shlex.join(words)

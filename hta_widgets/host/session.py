@@ -1,0 +1,285 @@
+"""The main thread of a host: it does what pages ask, one thing after another, as a kernel does."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hta_widgets.errors import TraceError
+from hta_widgets.export.page_format import version_text
+from hta_widgets.host.hub import Hub, Offer, Send
+
+PROTOCOL = 1
+VIEWS = ("dashboard", "diff")
+#: Progress is sent at most this often.
+_REPORT_EVERY_S = 0.1
+#: A load whose pages have all left goes on for this long: pages dial again.
+_GRACE_S = 10.0
+#: Views that no page shows are kept up to this number.
+_MOST_KEPT = 4
+#: Not SIGINT: Ctrl+C ends the host, also during a load.
+_CANCEL = getattr(signal, "SIGUSR1", signal.SIGTERM)
+
+#: Paths as pages name them, and what `hta_widgets.load` takes; None: they are not on offer.
+Sources = Callable[[str], Any]
+
+
+class Cancelled(KeyboardInterrupt):
+    """No page wants the load that runs any more."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a page opens; equal requests share their models."""
+
+    view: str
+    paths: tuple[str, ...]
+
+    @classmethod
+    def of(cls, message: dict[str, Any]) -> _Request:
+        paths = message.get("paths")
+        texts = tuple(map(str, paths)) if isinstance(paths, list) else ()
+        return cls(str(message.get("view")), texts)
+
+
+@dataclass(eq=False)
+class _Load:
+    request: _Request
+    #: pages that wait for it, and the number that each of them gave it
+    waiting: dict[str, Any]
+    is_exposed: bool = False
+    is_cancelled: bool = False
+    reported_s: float = 0.0
+
+
+class Session:
+    """Owns the widgets. `put`, `join`, `leave` and `stop` are for any thread."""
+
+    def __init__(
+        self, sources: Sources, hello: dict[str, Any] | None = None, *, offer: Offer | None = None
+    ) -> None:
+        self.hub = Hub(offer)
+        self._sources = sources
+        self._hello = hello or {}
+        self._tasks: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._lock = threading.Lock()
+        self._load: _Load | None = None
+        #: the one used last at the end
+        self._widgets: dict[_Request, Any] = {}
+        self._shown: dict[str, _Request] = {}
+        self._is_ending = False
+
+    # --- from any thread --------------------------------------------------------------------------
+
+    def join(self, page: str, send: Send) -> None:
+        """Connect a page."""
+        self._tasks.put((self._join, (page, send)))
+
+    def leave(self, page: str) -> None:
+        """Disconnect a page; a load that no other page waits for is cancelled after a while."""
+        with self._lock:
+            load = self._load
+            if load is not None and load.waiting.pop(page, None) is not None and not load.waiting:
+                timer = threading.Timer(_GRACE_S, self._drop, [load])
+                timer.daemon = True
+                timer.start()
+        self._tasks.put((self._leave, (page,)))
+
+    def put(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
+        """Take a message of a page."""
+        kind = message.get("type")
+        if kind == "cancel":
+            with self._lock:
+                load = self._load
+                waiting = {} if load is None else dict(load.waiting)
+            if load is not None and page in waiting and waiting[page] == message.get("id"):
+                self._cancel(load)
+        elif kind != "open" or not self._waits(page, message):
+            self._tasks.put((self._handle, (page, message, buffers)))
+
+    def stop(self) -> None:
+        """End `run` when it is done with what was put before."""
+        self._tasks.put(None)
+
+    def _waits(self, page: str, message: dict[str, Any]) -> bool:
+        """Whether a page asks for what is being loaded; it waits for that, too."""
+        with self._lock:
+            load = self._load
+            if load is None or load.is_cancelled or load.request != _Request.of(message):
+                return False
+            load.waiting[page] = message.get("id")
+            return True
+
+    def _drop(self, load: _Load) -> None:
+        with self._lock:
+            is_unwanted = not load.waiting
+        if is_unwanted:
+            self._cancel(load)
+
+    def _cancel(self, load: _Load) -> None:
+        load.is_cancelled = True
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(threading.main_thread().ident or 0, _CANCEL)
+        else:
+            import _thread  # noqa: PLC0415 - Windows
+
+            _thread.interrupt_main(_CANCEL)
+
+    # --- in the main thread -----------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do what comes, until `stop`, or a KeyboardInterrupt by Ctrl+C or SIGTERM."""
+        self.hub.install()
+        handlers = {
+            _CANCEL: self._interrupted,
+            signal.SIGINT: self._end,
+            signal.SIGTERM: self._end,
+        }
+        before = {number: signal.signal(number, one) for number, one in handlers.items()}
+        try:
+            while not self._is_ending and (task := self._tasks.get()) is not None:
+                function, arguments = task
+                try:
+                    function(*arguments)
+                except Exception:  # noqa: BLE001 - a bad message must not end the host
+                    traceback.print_exc(file=sys.stderr)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, *_signal: object) -> None:
+        # Answering a request goes on after a KeyboardInterrupt, as in a notebook.
+        self._is_ending = True
+        raise KeyboardInterrupt
+
+    def _interrupted(self, *_signal: object) -> None:
+        load = self._load
+        if load is not None and load.is_exposed and load.is_cancelled:
+            load.is_exposed = False
+            raise Cancelled
+
+    def _join(self, page: str, send: Send) -> None:
+        hello = {"protocol": PROTOCOL, "pid": os.getpid(), "version": version_text()}
+        self.hub.join(page, send, {**hello, **self._hello})
+
+    def _leave(self, page: str) -> None:
+        self.hub.leave(page)
+        self._shown.pop(page, None)
+
+    def _handle(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
+        kind = message.get("type")
+        if kind == "comm_msg":
+            self.hub.receive(page, message, buffers)
+        elif kind == "text":
+            key = str(message.get("key"))
+            content = self.hub.texts.get(key, "").encode()
+            self.hub.send({"type": "text", "key": key}, [content], to=page)
+        elif kind == "open":
+            self._open(page, message)
+
+    def _open(self, page: str, message: dict[str, Any]) -> None:
+        load = _Load(_Request.of(message), {page: message.get("id")})
+        with self._lock:
+            self._load = load
+        outcome = self._outcome(load)
+        with self._lock:
+            self._load = None
+        for waiting, number in load.waiting.items():
+            if outcome["type"] == "opened":
+                self._shown[waiting] = load.request
+            self.hub.send({**outcome, "id": number}, to=waiting)
+        self._close_unused()
+
+    def _outcome(self, load: _Load) -> dict[str, Any]:
+        """Return the message that ends a load. It is interrupted only inside this function."""
+        try:
+            try:
+                load.is_exposed = True
+                model = self._widget(load.request, load)
+            except Exception as error:  # noqa: BLE001 - the page shows any error
+                return _failure(error)
+            finally:
+                load.is_exposed = False
+        except Cancelled:
+            return {"type": "failed", "cancelled": True, "message": "Cancelled."}
+        return {"type": "opened", "model": model.model_id}
+
+    def _widget(self, request: _Request, load: _Load) -> Any:
+        if load.is_cancelled:
+            raise Cancelled
+        if request.view not in VIEWS:
+            raise TraceError(f"unknown view {request.view!r}", remedy=f"Use {', '.join(VIEWS)}.")
+        widget = self._widgets.pop(request, None)
+        if widget is None:
+            widget = self._made(request, load)
+        self._widgets[request] = widget
+        return widget
+
+    def _made(self, request: _Request, load: _Load) -> Any:
+        # Importing takes a second or two: after the page has come, not before.
+        from hta_widgets.readers.load import load as read  # noqa: PLC0415
+        from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
+        from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
+
+        def progress(done: int, of: int) -> None:
+            now = time.monotonic()
+            if now - load.reported_s >= _REPORT_EVERY_S or done == of:
+                load.reported_s = now
+                self._report(load, stage="read", done=done, of=of)
+
+        sources = [self._source(path) for path in request.paths]
+        if request.view == "diff":
+            if len(sources) != 2:
+                raise TraceError(f"a comparison has two sides, not {len(sources)}")
+            before, after = (read(source, progress=progress) for source in sources)
+            self._report(load, stage="draw")
+            return TraceDiff(before, after)
+        traces = read(sources[0] if len(sources) == 1 else sources, progress=progress)
+        self._report(load, stage="draw")
+        return Dashboard(traces)
+
+    def _source(self, path: str) -> Any:
+        source = self._sources(path)
+        if source is None:
+            raise TraceError(
+                "is not among the files of this host",
+                path=path,
+                remedy="Start hta-widgets view with it.",
+            )
+        return source
+
+    def _report(self, load: _Load, **at: Any) -> None:
+        for page, number in list(load.waiting.items()):
+            self.hub.send({"type": "progress", "id": number, **at}, to=page)
+
+    def _close_unused(self) -> None:
+        unused = [one for one in self._widgets if one not in self._shown.values()]
+        for request in unused[: max(len(unused) - _MOST_KEPT, 0)]:
+            for widget in _parts(self._widgets.pop(request)):
+                widget.close()
+
+
+def _parts(widget: Any) -> Sequence[Any]:
+    """Return all models of a view."""
+    if hasattr(widget, "sides"):
+        return [*(part for side in widget.sides for part in (side, side.state)), widget]
+    return [widget.state, widget]
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
+    message = error.message if isinstance(error, TraceError) else str(error)
+    kind = type(error).__name__
+    if not isinstance(error, TraceError):
+        traceback.print_exception(error, file=sys.stderr)
+    return {"type": "failed", "message": message, "kind": kind, **known}

@@ -1,0 +1,363 @@
+"""A host for browsers: HTTP and a WebSocket on loopback, in a thread next to the widgets'."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import re
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, HTTPError, RequestHandler
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from hta_widgets.errors import TraceError
+from hta_widgets.export.page_format import asset
+from hta_widgets.files import scratch
+from hta_widgets.host.folder import Folder
+from hta_widgets.host.session import Session
+from hta_widgets.host.wire import MOST_BYTES, WireError, pack, unpack
+
+#: Any port: `ssh -L` gives the page another one. Other names would let DNS rebinding in.
+_HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
+_HEADERS = {
+    # BokehJS writes style elements and attributes; all else comes from here.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+        "font-src data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Server": "hta-widgets",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
+_HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+#: A cookie that is strictly of this site is not sent when another one, or a file, leads here: this
+#: page has the cookie, and leads on. So the token leaves the address and the history.
+_ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
+_PAGE = (
+    _HEAD + '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+    '<link rel="stylesheet" href="/static/view.css">'
+    "<body><noscript>This page draws traces with JavaScript, which is switched off.</noscript>"
+    '<main id="view"></main><script type="module" src="/static/view.js"></script>'
+)
+_LOOK_EVERY_S = 2.0
+_BLOCK_BYTES = 1 << 20
+_GOING_AWAY, _NO_FRAME = 1001, 1007
+_LAST_PORT = 65_535
+
+
+class Downloads:
+    """Files that pages wrote: each is handed out once, under a name that cannot be guessed."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir=scratch()))
+        #: where pages write; what is here has not been offered yet
+        self.written = self.folder / "written"
+        self.written.mkdir()
+        self._files: dict[str, Path] = {}
+
+    def offer(self, path: Path) -> tuple[str, str] | None:
+        """Return name and address of a file that a page wrote; None for any other path."""
+        if not path.is_absolute() or not path.resolve().is_relative_to(self.written.resolve()):
+            return None
+        key = secrets.token_urlsafe(24)
+        kept = self.folder / key
+        kept.mkdir()
+        if path.is_dir():
+            moved = Path(shutil.make_archive(str(kept / path.name), "zip", path))
+            shutil.rmtree(path)
+        else:
+            moved = path.rename(kept / path.name)
+        self._files[key] = moved
+        return moved.name, f"/file/{key}"
+
+    def take(self, key: str) -> Path | None:
+        """Return a file on its first request; the caller removes it."""
+        return self._files.pop(key, None)
+
+
+class Site:
+    """What requests share: the session, who is there, the folder, and when to end."""
+
+    def __init__(
+        self,
+        session: Session,
+        downloads: Downloads,
+        listening: socket.socket,
+        *,
+        title: str,
+        folder: Folder | None = None,
+        idle_minutes: float = 0,
+    ) -> None:
+        self.session, self.downloads, self.title, self.folder = session, downloads, title, folder
+        self.port: int = listening.getsockname()[1]
+        self.token = secrets.token_urlsafe(32)
+        # All ports of a name share their cookies.
+        self.cookie = f"hta-widgets-{self.port}"
+        self.pages: dict[str, Socket] = {}
+        self._idle_s = idle_minutes * 60
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.new_event_loop()
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._loop.run_until_complete, args=[self._serve(listening)], daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The address that lets a browser in."""
+        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+
+    def end(self) -> None:
+        """Tell pages that the host ends, and stop serving."""
+        with contextlib.suppress(RuntimeError):  # it has stopped
+            self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(5)
+
+    def is_token(self, given: str) -> bool:
+        """Compare in constant time."""
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    def join(self, page: Socket) -> None:
+        """Connect a page to the session."""
+        self.pages[page.name] = page
+
+        def write(frame: bytes) -> None:
+            with contextlib.suppress(WebSocketClosedError):
+                page.write_message(frame, binary=True).add_done_callback(
+                    lambda one: one.exception()
+                )
+
+        def send(frame: bytes) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(write, frame)
+
+        self.session.join(page.name, send)
+        if self.folder is not None:
+            write(self._folder_frame())
+        self._watch_idle()
+
+    def leave(self, page: Socket) -> None:
+        """Disconnect a page."""
+        if self.pages.pop(page.name, None) is not None:
+            self.session.leave(page.name)
+            self._watch_idle()
+
+    def _watch_idle(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._idle_s and not self.pages:
+            self._timer = self._loop.call_later(self._idle_s, self.session.stop)
+
+    def _folder_frame(self) -> bytes:
+        entries = [] if self.folder is None else [one.to_json() for one in self.folder.entries]
+        return pack({"type": "folder", "title": self.title, "entries": entries})
+
+    async def _watch_folder(self, folder: Folder) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            if not self.pages:
+                continue
+            if await asyncio.to_thread(folder.look):
+                for page in self.pages.values():
+                    page.write_message(self._folder_frame(), binary=True)
+
+    async def _serve(self, listening: socket.socket) -> None:
+        own = {"site": self}
+        application = Application(
+            [
+                (r"/", Page, own),
+                (r"/static/view\.(js|css)", Static, own),
+                (r"/text/([0-9a-f]{32})", Text, own),
+                (r"/file/([\w-]{1,64})", Download, own),
+                (r"/ws", Socket, own),
+            ],
+            default_handler_class=Missing,
+            default_handler_args=own,
+            websocket_ping_interval=20,
+            websocket_max_message_size=MOST_BYTES,
+            log_function=lambda _handler: None,
+        )
+        server = HTTPServer(application)
+        server.add_socket(listening)
+        self._watch_idle()
+        watch = None if self.folder is None else self._watch_folder(self.folder)
+        task = None if watch is None else asyncio.ensure_future(watch)
+        await self._ended.wait()
+        if task is not None:
+            task.cancel()
+        server.stop()
+        for page in list(self.pages.values()):
+            page.close(_GOING_AWAY, "The host was ended.")
+        await asyncio.sleep(0.1)  # let the last messages out
+
+
+class _Checked(RequestHandler):
+    """Refuses other names of this machine, and requests without the token."""
+
+    def initialize(self, site: Site) -> None:
+        """Take what requests share."""
+        self.site = site
+
+    def set_default_headers(self) -> None:
+        """Set the policy of every reply, also of errors."""
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        """Check who asks."""
+        if not _HOST.fullmatch(self.request.host):
+            raise HTTPError(403, reason="Not a loopback name")
+        if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):
+            raise HTTPError(403, reason="Open the address that hta-widgets printed")
+
+    def write_error(self, status_code: int, **_details: Any) -> None:
+        """Say what is wrong, without a trace of the stack."""
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"{status_code}: {self._reason}.\n")
+
+
+class Missing(_Checked):
+    """Any other address."""
+
+    def prepare(self) -> None:
+        """Check who asks before saying what is not there."""
+        super().prepare()
+        raise HTTPError(404)
+
+
+class Page(_Checked):
+    """The page, and the entrance that swaps the token for a cookie."""
+
+    def prepare(self) -> None:
+        """Let in who has the token."""
+        is_entrance = self.site.is_token(self.get_query_argument("token", ""))
+        if not (is_entrance and _HOST.fullmatch(self.request.host)):
+            super().prepare()
+
+    def get(self) -> None:
+        """Send the page."""
+        page = _PAGE
+        if "token" in self.request.query_arguments:
+            page = _ENTRANCE
+            self.set_cookie(
+                self.site.cookie, self.site.token, httponly=True, samesite="Strict", path="/"
+            )
+        self.finish(page.format(title=escape(self.site.title)))
+
+
+class Static(_Checked):
+    """The page's own script and styles."""
+
+    def get(self, suffix: str) -> None:
+        """Send a file of the package."""
+        self.set_header("Content-Type", _TYPES[suffix])
+        self.finish(asset(f"view.{suffix}"))
+
+
+class Text(_Checked):
+    """A widget's module or styles, by the hash of the text, which therefore never changes."""
+
+    def get(self, key: str) -> None:
+        """Send the text."""
+        text = self.site.session.hub.texts.get(key)
+        if text is None:
+            raise HTTPError(404)
+        self.set_header("Content-Type", _TYPES["js"])
+        self.set_header("Cache-Control", "private, max-age=31536000, immutable")
+        self.finish(text)
+
+
+class Download(_Checked):
+    """A file that a page wrote."""
+
+    async def get(self, key: str) -> None:
+        """Send the file, and remove it."""
+        path = self.site.downloads.take(key)
+        if path is None:
+            raise HTTPError(404)
+        name = quote(path.name)
+        self.set_header("Content-Type", "application/octet-stream")
+        self.set_header("Content-Disposition", f"attachment; filename*=UTF-8''{name}")
+        self.set_header("Content-Length", str(path.stat().st_size))
+        try:
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK_BYTES):
+                    self.write(block)
+                    await self.flush()
+        finally:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+class Socket(_Checked, WebSocketHandler):
+    """The wire of one page."""
+
+    def prepare(self) -> None:
+        """Refuse what is not a page of this host: cookies come with the sockets of any page."""
+        super().prepare()
+        # tornado calls `check_origin` only if there is an Origin.
+        if not self.check_origin(self.request.headers.get("Origin", "")):
+            raise HTTPError(403, reason="Not the page of this host")
+
+    def check_origin(self, origin: str) -> bool:
+        """Whether the page came from the same name and port."""
+        parts = urlsplit(origin)
+        return parts.scheme == "http" and parts.netloc == self.request.host
+
+    def open(self, *_args: str, **_kwargs: str) -> None:
+        """Connect."""
+        self.name = secrets.token_hex(8)
+        self.site.join(self)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Hand a frame to the session; end this connection if it is none."""
+        try:
+            frame = message if isinstance(message, bytes) else b""
+            self.site.session.put(self.name, *unpack(frame))
+        except WireError as error:
+            self.close(_NO_FRAME, str(error)[:100])
+
+    def on_close(self) -> None:
+        """Disconnect."""
+        self.site.leave(self)
+
+
+def listen(port: int) -> socket.socket:
+    """Bind to loopback only; port 0 takes a free one."""
+    remedy = "Give another --port, or leave it out."
+    if not 0 <= port <= _LAST_PORT:
+        raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)
+    try:
+        bound = socket.create_server(("127.0.0.1", port))
+    except OSError as cause:
+        reason = cause.strerror or cause
+        raise TraceError(f"port {port} cannot be used ({reason})", remedy=remedy) from None
+    bound.setblocking(False)
+    return bound
+
+
+def redirect_file(url: str) -> Path:
+    """Return a file that leads to an address; processes of others see its name, not the token."""
+    path = scratch() / "open.html"
+    path.touch(mode=0o600)
+    path.write_text(
+        f'{_HEAD.format(title="hta-widgets")}<meta http-equiv="refresh" content="0; url={url}">',
+        "utf-8",
+    )
+    return path

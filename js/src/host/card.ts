@@ -1,0 +1,65 @@
+/** The card that is there before a view: progress with a cancel button, or why there is none. */
+
+import { button } from "../ui/controls";
+import { fill, h } from "../ui/dom";
+import { formatBytes } from "../ui/formats";
+import type { Message } from "./wire";
+
+const STAGES: Readonly<Record<string, string>> = {
+  start: "Starting …",
+  read: "Reading",
+  draw: "Laying out …",
+};
+
+export interface Stage {
+  stage: string;
+  /** Bytes read, and of all files. */
+  done?: number;
+  of?: number;
+}
+
+interface CardWays {
+  cancel(): void;
+  again(): void;
+}
+
+export class LoadCard {
+  readonly el = h("div", { class: "hta-root hta-host-page hta-host-card" });
+  private readonly text = h("p", { role: "status" });
+  private readonly bar = h("progress", { "aria-label": "Progress of loading" });
+  private readonly cancel: HTMLElement;
+
+  constructor(private readonly ways: CardWays) {
+    this.cancel = button({ text: "Cancel", press: () => ways.cancel() });
+  }
+
+  progress({ stage, done = 0, of = 0 }: Stage): void {
+    const word = STAGES[stage] ?? stage;
+    this.text.textContent = of > 0 ? `${word} ${formatBytes(done)} of ${formatBytes(of)}` : word;
+    if (of > 0) Object.assign(this.bar, { max: of, value: done });
+    else this.bar.removeAttribute("value");
+    // Replaced buttons would lose a click that has begun.
+    if (this.bar.parentNode !== this.el) fill(this.el, this.text, this.bar, this.cancel);
+  }
+
+  failed({ message, path, place, remedy, cancelled }: Message): void {
+    const again = button({
+      text: cancelled === true ? "Load" : "Try again",
+      press: () => this.ways.again(),
+    });
+    const where = [path, place].filter((part) => typeof part === "string").join(", ");
+    fill(
+      this.el,
+      where !== "" && h("p", { class: "hta-host-path" }, where),
+      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(message)),
+      typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
+      again,
+    );
+  }
+}
+
+/** A message as a sentence: `TraceError`s begin in lower case, behind a file's name. */
+function sentence(message: unknown): string {
+  const text = String(message);
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
+}

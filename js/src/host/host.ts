@@ -1,0 +1,177 @@
+/**
+ * Runs widgets outside Jupyter: models, references and views. Messages are those of Jupyter's
+ * widgets (comm_open, comm_msg, comm_close), whatever carries them.
+ */
+
+import { type Manager, RemoteModel, stateOf } from "./models";
+import type { Bytes, Message } from "./wire";
+
+/** Carries messages to Python, and finds what `_esm` and `_css` of a model name. */
+export interface Transport {
+  post(message: Message, buffers: readonly Bytes[]): void;
+  load(name: string): Promise<{ default: unknown }>;
+  css(name: string): Promise<string>;
+}
+
+/** Exports of an anywidget module. */
+interface WidgetModule {
+  initialize?(props: Record<string, unknown>): unknown;
+  render?(props: Record<string, unknown>): unknown;
+}
+
+interface Running {
+  model: RemoteModel;
+  widget: WidgetModule;
+  exports: unknown;
+}
+
+const REFERENCE = /^(anywidget:|IPY_MODEL_)/;
+const PATIENCE_MS = 10_000;
+
+const experimental = {
+  invoke: (): Promise<never> => Promise.reject(new Error("This page calls no commands.")),
+};
+
+export class WidgetHost {
+  private readonly models = new Map<string, RemoteModel>();
+  private readonly awaited = new Map<string, ((model: RemoteModel) => void)[]>();
+  private readonly running = new Map<string, Promise<Running>>();
+  private readonly styles = new Set<string>();
+  private readonly ended = new AbortController();
+  private readonly manager: Manager;
+  private readonly host: Record<string, unknown>;
+
+  /** `words` name what answers, see `HostWords`; models are waited for up to `patienceMs`. */
+  constructor(
+    private readonly transport: Transport,
+    words: Record<string, string> | null = null,
+    private readonly patienceMs = PATIENCE_MS,
+  ) {
+    this.manager = { kernel: { status: "idle" }, words };
+    this.host = {
+      getModel: (ref: string) => this.model(ref),
+      getWidget: async (ref: string) => {
+        const { exports } = await this.start(ref);
+        const render = ({ el, signal }: { el: HTMLElement; signal?: AbortSignal }): Promise<void> =>
+          this.show(ref, el, signal);
+        return { exports, render };
+      },
+    };
+  }
+
+  /** Take a message; true if it was one of a model. */
+  receive({ type, comm, data }: Message, buffers: readonly DataView[] = []): boolean {
+    if (!type.startsWith("comm_")) return false;
+    const id = String(comm);
+    const model = this.models.get(id);
+    if (type === "comm_close") {
+      model?.emit("comm:close");
+      this.models.delete(id);
+      this.running.delete(id);
+    } else if (model !== undefined) {
+      // Also of a comm_open, after a broken connection: the state may have moved on.
+      model.receive(data as Record<string, unknown>, buffers);
+    } else if (type === "comm_open") {
+      const state = stateOf(data as Record<string, unknown>, buffers);
+      const post = (own: Record<string, unknown>, sent: readonly ArrayBuffer[]): void =>
+        this.post(id, own, sent);
+      const made = new RemoteModel(state, post, this.manager);
+      this.models.set(id, made);
+      for (const found of this.awaited.get(id) ?? []) found(made);
+      this.awaited.delete(id);
+    }
+    return true;
+  }
+
+  /** A model by its reference; waits for one that is not there yet. */
+  model(ref: string): Promise<RemoteModel> {
+    const id = ref.replace(REFERENCE, "");
+    const known = this.models.get(id);
+    if (known !== undefined) return Promise.resolve(known);
+    return new Promise((resolve, reject) => {
+      const late = setTimeout(
+        () => reject(new Error(`This page has no model ${ref}.`)),
+        this.patienceMs,
+      );
+      const found = (model: RemoteModel): void => {
+        clearTimeout(late);
+        resolve(model);
+      };
+      this.awaited.set(id, [...(this.awaited.get(id) ?? []), found]);
+    });
+  }
+
+  /** Show a view of a model until the signal. Rejects if its module fails. */
+  async show(ref: string, el: HTMLElement, signal = this.ended.signal): Promise<void> {
+    const { model, widget } = await this.start(ref);
+    await this.dress(model.get("_css"));
+    await widget.render?.({ model, el, signal, host: this.host, experimental });
+  }
+
+  /** Python is gone: views stay, and answer from what the page holds. */
+  end(): void {
+    if (this.manager.kernel.status === "dead") return;
+    this.manager.kernel.status = "dead";
+    for (const model of this.models.values()) model.emit("comm:close");
+  }
+
+  private post(id: string, data: Record<string, unknown>, buffers: readonly Bytes[]): void {
+    if (this.manager.kernel.status === "dead") throw new Error("Python has ended.");
+    this.transport.post({ type: "comm_msg", comm: id, data }, buffers);
+  }
+
+  /** The widget of a model. Its module is loaded on first access. */
+  private start(ref: string): Promise<Running> {
+    const id = ref.replace(REFERENCE, "");
+    let running = this.running.get(id);
+    if (running === undefined) {
+      running = this.initialize(ref);
+      this.running.set(id, running);
+      running.catch(() => this.running.delete(id));
+    }
+    return running;
+  }
+
+  private async initialize(ref: string): Promise<Running> {
+    const model = await this.model(ref);
+    const made = (await this.transport.load(String(model.get("_esm")))).default;
+    const widget = (
+      typeof made === "function" ? await (made as () => unknown)() : made
+    ) as WidgetModule;
+    const { signal } = this.ended;
+    const exports = await widget.initialize?.({ model, signal, experimental });
+    return { model, widget, exports };
+  }
+
+  /** Add styles as a constructed sheet, which policies of pages allow; each of them once. */
+  private async dress(name: unknown): Promise<void> {
+    if (typeof name !== "string" || name === "" || this.styles.has(name)) return;
+    this.styles.add(name);
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(await this.transport.css(name));
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  }
+}
+
+// A timeline that fills its window.
+
+const LEAST_PX = 320;
+
+/** Let timeline and open panels share the window, except `otherPx`; panels take what they need. */
+export function fitToWindow(
+  view: HTMLElement,
+  timeline: RemoteModel,
+  otherPx: () => number,
+  signal?: AbortSignal,
+): void {
+  const fit = (): void => {
+    const panels = Math.max(view.offsetHeight - Number(timeline.get("height")), 0);
+    const height = window.innerHeight - otherPx() - panels;
+    timeline.setLocally("height", Math.max(LEAST_PX, height));
+  };
+  fit();
+  window.addEventListener("resize", fit, { signal });
+  const observer = new ResizeObserver(fit);
+  observer.observe(view);
+  signal?.addEventListener("abort", () => observer.disconnect(), { once: true });
+}

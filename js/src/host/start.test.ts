@@ -1,0 +1,95 @@
+import { beforeEach, expect, test } from "vitest";
+import { agoText, type Entry, type OpenRequest, StartPage } from "./start";
+
+const DAY = 86_400_000;
+
+function entry(path: string, changed = 0, parts: Entry[] = []): Entry {
+  const files = Math.max(parts.length, 1);
+  return { path, files, bytes: 1000, changed_ms: changed, formats: ["Kineto"], parts };
+}
+
+let opened: OpenRequest[];
+let page: StartPage;
+
+beforeEach(() => {
+  opened = [];
+  page = new StartPage("runs", (request) => opened.push(request));
+  document.body.replaceChildren(page.el);
+});
+
+const rows = (): string[] =>
+  [...page.el.querySelectorAll("tbody tr")].map((row) => row.textContent ?? "");
+
+function tick(path: string): void {
+  page.el.querySelector<HTMLElement>(`[aria-label="Compare ${path}"]`)!.click();
+}
+
+function press(name: string): void {
+  const all = [...page.el.querySelectorAll("button")];
+  all.find((one) => one.textContent === name)!.click();
+}
+
+test("an entry opens as a dashboard", () => {
+  page.show([entry("b"), entry("a")]);
+  expect(rows()).toHaveLength(2);
+  press("a");
+  expect(opened).toEqual([{ view: "dashboard", paths: ["a"] }]);
+});
+
+test("names are text", () => {
+  page.show([entry("<img src=x onerror=alert(1)>")]);
+  expect(page.el.querySelector("img")).toBeNull();
+  expect(rows()[0]).toContain("<img src=x");
+});
+
+test("of two ticked ones the older is before", () => {
+  page.show([entry("new", 2000), entry("mid", 1500), entry("old", 1000)]);
+  tick("new");
+  expect(page.el.textContent).toContain("Tick another one to compare new");
+  tick("old");
+  press("Compare");
+  expect(opened).toEqual([{ view: "diff", paths: ["old", "new"] }]);
+  tick("mid");
+  press("Compare");
+  expect(opened[1]).toEqual({ view: "diff", paths: ["old", "mid"] });
+});
+
+test("files of a job unfold", () => {
+  page.show([entry("job", 0, [entry("job/rank-0.json"), entry("job/rank-1.json")])]);
+  expect(rows()).toHaveLength(1);
+  page.el.querySelector<HTMLElement>("[aria-expanded]")!.click();
+  expect(rows()).toHaveLength(3);
+  press("job/rank-1.json");
+  expect(opened).toEqual([{ view: "dashboard", paths: ["job/rank-1.json"] }]);
+});
+
+test("traces that come later are new, and ticks stay", () => {
+  expect(page.show([entry("a")])).toEqual([]);
+  tick("a");
+  expect(page.show([entry("b", 5), entry("a")]).map(({ path }) => path)).toEqual(["b"]);
+  expect(rows()[0]).toContain("new");
+  expect(rows()[1]).not.toContain("new");
+  tick("b");
+  press("Compare");
+  expect(opened).toEqual([{ view: "diff", paths: ["a", "b"] }]);
+  page.show([entry("a")]);
+  expect(page.el.textContent).toContain("Tick another one to compare a");
+});
+
+test("an empty folder says so", () => {
+  page.show([]);
+  expect(page.el.textContent).toContain("There are no traces in runs yet.");
+});
+
+test.each([
+  [59_000, "just now"],
+  [60_000, "1 minute ago"],
+  [7_200_000, "2 hours ago"],
+  [3 * DAY, "3 days ago"],
+])("%d ms ago", (age, text) => {
+  expect(agoText(1_000_000_000_000, 1_000_000_000_000 + age)).toBe(text);
+});
+
+test("older ones have their date", () => {
+  expect(agoText(Date.UTC(2024, 1, 29), Date.UTC(2024, 5, 1))).toBe("2024-02-29");
+});

@@ -1,0 +1,290 @@
+"""`hta-widgets view` in a browser: a file, a job, a comparison, a folder, a host that dies."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from support.browser import drag, wheel
+from support.dashboard import GUTTER, HEAD, Dash
+
+import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+from hta_widgets.host.web import redirect_file
+
+REPORTS = (
+    "addEventListener('securitypolicyviolation', event =>"
+    " (window.reports ??= []).push(`${event.violatedDirective} ${event.blockedURI}`))"
+)
+
+
+@dataclass
+class Host:
+    """A running `hta-widgets view`."""
+
+    process: subprocess.Popen
+    url: str
+
+    @property
+    def base(self) -> str:
+        return self.url.split("/?")[0]
+
+
+@contextmanager
+def serving(repo, *arguments, cwd=None) -> Iterator[Host]:
+    command = [sys.executable, "-m", "hta_widgets.cli", "view", *map(str, arguments)]
+    env = os.environ | {"PYTHONPATH": str(repo)}
+    process = subprocess.Popen(
+        [*command, "--no-browser"], env=env, cwd=cwd, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        url = next(line.strip() for line in process.stdout if "token=" in line)
+        yield Host(process, url)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def view(repo, context, built):
+    """`view(*arguments)` starts a host and opens its page; at the end no policy was violated."""
+    context.add_init_script(REPORTS)
+    running, pages = [], []
+
+    def start(*arguments, cwd=None) -> tuple[Host, Page]:
+        manager = serving(repo, *arguments, cwd=cwd)
+        running.append(manager)
+        host = manager.__enter__()
+        page = context.new_page()
+        pages.append(page)
+        page.goto(host.url)
+        return host, page
+
+    yield start
+    reports = [report for page in pages for report in page.evaluate("window.reports ?? []")]
+    for manager in running:
+        manager.__exit__(None, None, None)
+    assert reports == []
+
+
+def holds_data(page):
+    """Wait until the page can do without its host."""
+    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden(
+        timeout=60_000
+    )
+    # The copy is requested after all charts are drawn.
+    page.wait_for_timeout(3000)
+    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden(
+        timeout=60_000
+    )
+
+
+def test_one_file_has_the_numbers_of_python(view, folder, screenshot):
+    path = folder / "rank-5.json.gz"
+    host, page = view(path)
+    job = hw.load(path, progress=False, cache=False)
+    dash = Dash(page, job)
+    assert page.url == f"{host.base}/"
+    dash.has_numbers_of(job.select(), ("breakdown", "kernels", "operators"))
+    expect(page).to_have_title("rank-5.json.gz")
+    screenshot(page, "view_file")
+
+
+def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp_path, screenshot):
+    host, page = view(folder)
+    dash = Dash(page, job)
+    whole = job.select()
+    dash.has_numbers_of(whole, ("breakdown", "kernels"))
+    screenshot(page, "view_job")
+
+    dash.click_bar("breakdown", 5)
+    dash.shows_ranks(1)
+    assert dash.selection == job.select(ranks=[5])
+    dash.has_numbers_of(dash.selection, ("kernels", "operators", "breakdown"))
+
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    assert chosen.ranks == (5,)
+    dash.has_numbers_of(chosen, ("kernels",))
+
+    # The file that the host writes is what Python exports.
+    dash.root.get_by_role("button", name=re.compile("Write the selection")).click()
+    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    with page.expect_download() as started:
+        dash.root.get_by_role("button", name="Write file").click()
+    file = tmp_path / started.value.suggested_filename
+    started.value.save_as(file)
+    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
+    expect(dash.root.get_by_text(re.compile("^Wrote demo-window"))).to_be_visible()
+    back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
+    assert len(back[5]) == len(own[5]) == report.events
+    names = [sorted(one.events()["name"].astype(str)) for one in (back, own)]
+    assert names[0] == names[1]
+
+    with page.expect_download() as started:
+        dash.root.get_by_text("Save HTML", exact=True).click()
+        dash.root.get_by_role("button", name="Write file").last.click()
+    assert b"Content-Security-Policy" in started.value.path().read_bytes()[:1000]
+    page.keyboard.press("Escape")
+
+    # Another page of the same browser shares the state, and so does this one after a reload.
+    other = page.context.new_page()
+    other.goto(host.base)
+    second = Dash(other, job)
+    second.ready("selection")
+    assert second.selection == chosen
+    second.undo()
+    second.undo()
+    second.shows_ranks(8)
+    dash.shows_ranks(8)
+    assert dash.selection == whole
+    page.locator(".hta-search input").first.fill("nccl")
+    expect(other.locator(".hta-search input").first).to_have_value("nccl")
+    page.reload()
+    expect(page.locator(".hta-search input").first).to_have_value("nccl", timeout=60_000)
+    other.close()
+
+
+def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot):
+    _, page = view(folder)
+    dash = Dash(page, job)
+    dash.ready("breakdown")
+    canvas = dash.timeline.locator("canvas").first
+    before = canvas.bounding_box()["height"]
+    page.get_by_role("button", name="Timeline", exact=True).click()
+    expect(dash.panel("breakdown")).to_be_hidden()
+    page.wait_for_function(
+        "document.documentElement.scrollHeight <= innerHeight"
+        " && document.querySelector('.hta-dash').getBoundingClientRect().bottom > innerHeight - 24"
+    )
+    assert canvas.bounding_box()["height"] > before + 100
+    assert page.url.endswith("#/timeline/.")
+    dash.timeline.scroll_into_view_if_needed()
+    wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
+    expect(page.get_by_text("Whole job, 106")).to_be_hidden()
+    screenshot(page, "view_timeline")
+    page.set_viewport_size({"width": 1200, "height": 700})
+    page.wait_for_function("document.documentElement.scrollHeight <= innerHeight")
+    page.reload()
+    expect(dash.root).to_be_visible(timeout=60_000)
+    expect(dash.panel("breakdown")).to_be_hidden()
+    page.get_by_role("button", name="Dashboard", exact=True).click()
+    expect(dash.panel("breakdown")).to_be_visible()
+    page.go_back()
+    expect(dash.panel("breakdown")).to_be_hidden()
+
+
+def test_two_to_compare(view, tmp_path, folder, screenshot):
+    write_demo(tmp_path / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
+    _, page = view(folder, "--compare", tmp_path / "after")
+    root = page.locator(".hta-diff")
+    expect(root).to_be_visible(timeout=60_000)
+    findings = hw.TraceDiff(str(folder), str(tmp_path / "after")).findings
+    assert findings
+    expect(root).to_contain_text(findings[0].text, timeout=60_000)
+    stage = root.locator(".hta-stage-frame").first
+    stage.scroll_into_view_if_needed()
+    wheel(stage, (GUTTER + 300, HEAD + 30), -600, keys=["Control"])
+    drag(stage, (GUTTER + 200, HEAD + 20), (GUTTER + 400, HEAD + 40), keys=["Alt"])
+    page.keyboard.press("Control+z")
+    screenshot(page, "view_compare")
+
+
+def test_a_folder_is_listed_watched_and_compared(view, folder, tmp_path, screenshot):
+    runs = tmp_path / "runs"
+    shutil.copytree(folder, runs / "first")
+    shutil.copytree(folder, runs / "second")
+    name = "<img src=x onerror=alert(1)>.json.gz"
+    shutil.copy(folder / "rank-0.json.gz", runs / name)
+    os.utime(runs / name, (1_700_000_000,) * 2)
+    (runs / "broken.pt.trace.json").write_text('{"traceEvents": [7, ')
+    (runs / "settings.json").write_text("{}")
+    _, page = view("runs", cwd=tmp_path)
+    rows = page.locator(".hta-host-list tbody tr")
+    expect(page.get_by_role("heading", name="Traces in runs")).to_be_visible()
+    expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
+    expect(page.locator(".hta-host-list img")).to_have_count(0)
+    expect(rows.last).to_contain_text("2023-11-14")
+    screenshot(page, "view_folder")
+
+    shutil.copytree(folder, tmp_path / "third")
+    (tmp_path / "third").rename(runs / "third")
+    third = rows.filter(has=page.get_by_role("button", name="third", exact=True))
+    expect(third).to_contain_text("new", timeout=20_000)
+
+    # An error is shown in the words of Python.
+    with pytest.raises(hw.TraceError) as error:
+        hw.load(runs / "broken.pt.trace.json")
+    page.get_by_role("button", name="broken.pt.trace.json", exact=True).click()
+    alert = page.get_by_role("alert")
+    expect(alert).to_be_visible(timeout=60_000)
+    assert error.value.message.lower() in alert.inner_text().lower()
+    expect(page.locator(".hta-host-path")).to_contain_text("broken.pt.trace.json")
+    screenshot(page, "view_broken")
+
+    page.get_by_role("button", name="All traces").click()
+    for run in ("first", "second"):
+        page.get_by_role("checkbox", name=f"Compare {run}", exact=True).check()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator(".hta-diff")).to_be_visible(timeout=60_000)
+    assert re.search("#/diff/(first/second|second/first)$", page.url)
+    page.go_back()
+    page.get_by_role("button", name="third", exact=True).click()
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+
+
+def test_a_host_that_is_killed_leaves_a_page_that_works(view, folder, job, screenshot):
+    host, page = view(folder)
+    dash = Dash(page, job)
+    dash.ready("breakdown", "kernels")
+    page.evaluate("scrollTo(0, 0)")
+    holds_data(page)
+    host.process.send_signal(signal.SIGKILL)
+    bar = page.locator(".hta-host-bar")
+    expect(bar).to_contain_text("Python has ended", timeout=30_000)
+    expect(bar).to_contain_text(f"hta-widgets view {folder}")
+    expect(bar.get_by_role("button", name=re.compile("^Copy"))).to_be_visible()
+    expect(dash.root.locator(".hta-kernel").first).to_have_text("Python gone · page data")
+    dash.click_bar("breakdown", 5)
+    dash.has_numbers_of(job.select(ranks=[5]), ("kernels", "breakdown"))
+    dash.undo()
+    dash.shows_ranks(8)
+    wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
+    page.locator(".hta-search input").first.fill("nccl")
+    expect(page.locator(".hta-search").first).to_contain_text(re.compile(r"\d"))
+    page.evaluate("scrollTo(0, 0)")
+    screenshot(page, "view_dead_host")
+
+
+def test_a_host_that_is_ended_says_so_at_once(view, folder, job):
+    host, page = view(folder / "rank-0.json.gz")
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    host.process.send_signal(signal.SIGTERM)
+    expect(page.locator(".hta-host-bar")).to_contain_text("Python has ended", timeout=5_000)
+    assert host.process.wait(20) == 0
+
+
+def test_a_file_that_leads_in(view, folder, context, page, screenshot):
+    """Browsers are started with a file: others can read addresses in lists of processes."""
+    host, first = view(folder)
+    expect(first.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    context.clear_cookies()
+    page.emulate_media(color_scheme="dark")
+    page.goto(Path(redirect_file(host.url)).as_uri())
+    expect(page.locator(".hta-dash")).to_be_visible(timeout=60_000)
+    assert page.url == f"{host.base}/"
+    assert page.locator(".hta-dash").get_attribute("data-theme") == "dark"
+    dash = Dash(page, hw.load(folder, progress=False))
+    dash.ready("breakdown")
+    screenshot(page, "view_job_dark")

@@ -1,0 +1,145 @@
+"""Jobs and files of a folder, what pages may open of it, and traces that come later."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+import hta_widgets as hw
+from hta_widgets.host.folder import Folder, Offered
+
+EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0, "dur": 1.0}
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a trace, changed so many seconds after 2020; gives its path."""
+
+    def _write(name, changed_s=0, contents=None):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(contents or json.dumps({"traceEvents": [EVENT]}))
+        os.utime(path, (1_577_836_800 + changed_s,) * 2)
+        return path
+
+    return _write
+
+
+def listed(folder):
+    return [(entry.path, entry.files) for entry in folder.entries]
+
+
+def test_jobs_and_files_newest_first(write, tmp_path):
+    for rank in range(3):
+        write(f"run/rank-{rank}.json", 10 + rank)
+    write("single.json", 20)
+    write("other/only.json", 5)
+    write("run/notes.txt", 99, "notes")
+    write("settings.json", 99, '{"theme": "dark"}')
+    write(".hidden/rank-0.json", 99)
+    folder = Folder(tmp_path)
+    assert folder.look()
+    assert listed(folder) == [("single.json", 1), ("run", 3), ("other/only.json", 1)]
+    run = folder.entries[1]
+    assert [part.path for part in run.parts] == [f"run/rank-{rank}.json" for rank in range(3)]
+    assert run.bytes == sum(part.bytes for part in run.parts)
+    assert run.changed_ns == (1_577_836_800 + 12) * 10**9
+    assert run.formats == ["Kineto"]
+    assert not folder.look()
+
+
+def test_a_job_is_loaded_without_the_jobs_below_it(write, tmp_path):
+    for name in ("rank-0.json", "rank-1.json", "old/rank-0.json", "old/rank-1.json"):
+        write(name)
+    folder = Folder(tmp_path)
+    folder.look()
+    assert sorted(listed(folder)) == [(".", 2), ("old", 2)]
+    assert hw.load(folder.source("."), progress=False).ranks == [0, 1]
+    assert folder.source("old") == str(tmp_path / "old")
+
+
+def test_loose_files_next_to_jobs_are_files_unless_they_look_like_ranks(write, tmp_path):
+    for name in ("run/rank-0.json", "run/rank-1.json", "alpha.json", "beta.json"):
+        write(name)
+    folder = Folder(tmp_path)
+    folder.look()
+    assert sorted(listed(folder)) == [("alpha.json", 1), ("beta.json", 1), ("run", 2)]
+    (tmp_path / "beta.json").unlink()
+    (tmp_path / "alpha.json").unlink()
+    write("rank-2.json")
+    write("rank-10.json")
+    folder = Folder(tmp_path)
+    folder.look()
+    assert sorted(listed(folder)) == [(".", 2), ("run", 2)]
+
+
+def test_workers_of_byteps_are_one_job(shared, tmp_path):
+    [worker, *_] = sorted((shared / "traces/byteps").rglob("comm.json"))
+    for gpu in range(2):
+        (tmp_path / f"worker/{gpu}").mkdir(parents=True)
+        shutil.copy(worker, tmp_path / f"worker/{gpu}/comm.json")
+    folder = Folder(tmp_path)
+    folder.look()
+    assert listed(folder) == [("worker", 2)]
+    assert folder.entries[0].formats == ["BytePS"]
+
+
+def test_a_store_is_one_entry(write, tmp_path):
+    hw.load(write("rank-0.json"), progress=False).save(tmp_path / "job.store")
+    (tmp_path / "rank-0.json").unlink()
+    folder = Folder(tmp_path)
+    folder.look()
+    [entry] = folder.entries
+    assert (entry.path, entry.files) == ("job.store", 1)
+    assert entry.bytes == sum(path.stat().st_size for path in (tmp_path / "job.store").iterdir())
+    assert len(hw.load(folder.source("job.store"), progress=False)) == 1
+
+
+def test_a_trace_that_comes_later_is_listed_when_it_is_written(write, tmp_path):
+    write("a.json")
+    folder = Folder(tmp_path)
+    folder.look()
+    write("b.json", 1, '{"traceEvents": [')
+    assert not folder.look()
+    write("b.json", 2)
+    assert not folder.look()  # it still changes
+    assert folder.look()
+    assert listed(folder) == [("b.json", 1), ("a.json", 1)] or listed(folder) == [(".", 2)]
+    (tmp_path / "a.json").unlink()
+    assert folder.look()
+    assert listed(folder) == [("b.json", 1)]
+    shutil.rmtree(tmp_path)
+    assert folder.look()
+    assert folder.entries == []
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.json", "run/../../secret.json", "/etc/passwd", "", "run/", "nothing"]
+)
+def test_only_what_is_listed_can_be_opened(write, tmp_path, path):
+    write("secret.json")
+    write("jobs/run/rank-0.json")
+    write("jobs/run/rank-1.json")
+    write("jobs/a.json")
+    offered = Offered([str(tmp_path / "jobs")], None)
+    assert offered.source("run") == str(tmp_path / "jobs/run")
+    assert offered.source("run/rank-1.json") == str(tmp_path / "jobs/run/rank-1.json")
+    assert offered.source(path) is None
+    assert offered.source(str(tmp_path / "secret.json")) is None
+
+
+def test_what_a_page_opens_first(write, tmp_path):
+    one, two = str(write("x/a.json")), str(write("x/b.json"))
+    assert Offered([one], None).request == {"view": "dashboard", "paths": [one]}
+    assert Offered([one, two], None).request == {"view": "dashboard", "paths": [one, two]}
+    assert Offered([one], two).request == {"view": "diff", "paths": [one, two]}
+    assert Offered([str(tmp_path / "x")], None).request == {"view": "dashboard", "paths": ["."]}
+    write("y.json")
+    assert Offered([str(tmp_path)], None).request is None
+    assert Offered([one, two], None).title == "a.json, b.json"
+
+
+def test_paths_that_are_not_there(tmp_path):
+    with pytest.raises(hw.TraceError, match="does not exist"):
+        Offered([str(tmp_path / "no")], None)
