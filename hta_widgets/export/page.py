@@ -14,12 +14,12 @@ from typing import Any
 
 from hta_widgets.analysis.steps import phase_ranges
 from hta_widgets.export.page_data import (
-    ArgsOfRank,
     Collectives,
-    FullRank,
-    Overview,
+    Part,
     alike,
     embed_args,
+    full_rank,
+    overview,
 )
 from hta_widgets.export.page_format import (
     Content,
@@ -230,7 +230,7 @@ class _Plan:
 
     def carry_out(self) -> Content:
         full = self._full_ranks()
-        overviews: dict[int, Overview] = {}
+        overviews: dict[int, Part] = {}
         while len(full) < len(self.indices):
             rest = [rank for rank in self.order if rank not in full]
             overviews = self._overviews(rest, self.limit - _size(full.values()), len(full))
@@ -250,51 +250,55 @@ class _Plan:
                 "alike": self.alike,
                 "phases": {"names": self.phases.names, "labels": self.phases.labels},
             },
-            blocks=[*self.collectives.blocks, *(one.block for one in made), *args_blocks],
+            blocks=[
+                *self.collectives.blocks,
+                *(block for one in made for block in one.blocks),
+                *args_blocks,
+            ],
             sizes=[
                 ("events", _size(full.values())),
                 ("overviews", _size(overviews.values())),
                 ("collectives", self.collectives.size_bytes),
-                ("arguments", sum(one.size_bytes for one in args.values())),
+                ("arguments", _size(args.values())),
             ],
             words=scene["embedded"]["text"],
             document_word="names and lanes",
         )
 
-    def _full_ranks(self) -> dict[int, FullRank]:
+    def _full_ranks(self) -> dict[int, Part]:
         """Return ranks with all their events, the most important first, while they fit."""
-        full: dict[int, FullRank] = {}
+        full: dict[int, Part] = {}
         used = 0
         for rank in self.order:
-            made = FullRank(self.indices[rank], self.names, self.phases.of_rank[rank])
-            used += made.block.size_bytes
+            made = full_rank(self.indices[rank], self.names, self.phases.of_rank[rank])
+            used += made.size_bytes
             if used > self.limit:
                 break
             full[rank] = made
         return full
 
-    def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Overview]:
+    def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Part]:
         """Return the finest overviews that fit next to `full` ranks with all events, or none.
 
         A full rank gives way to overviews that show about what a screen shows of the whole job.
         """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
-        made: dict[int, Overview] = {}
+        made: dict[int, Part] = {}
         for cells, whole in _LADDER:
             if full and not whole and cells < _SCREEN_CELLS:
                 return {}
             last = (cells, whole) == _LADDER[-1]
             make = self._overview(cells, whole=whole)
             # The largest one is a sample of all, to avoid computing overviews that do not fit.
-            if make(largest).block.size_bytes * len(ranks) > 1.5 * room and not (last and not full):
+            if make(largest).size_bytes * len(ranks) > 1.5 * room and not (last and not full):
                 continue
             made = {rank: make(rank) for rank in ranks}
             if _size(made.values()) <= room:
                 return made
         return {} if full else made
 
-    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Overview]:
-        return lambda rank: Overview(
+    def _overview(self, cells: int, *, whole: bool) -> Callable[[int], Part]:
+        return lambda rank: overview(
             self.indices[rank],
             self.names,
             cells,
@@ -302,18 +306,18 @@ class _Plan:
             exposed_wait=self.collectives.exposed_wait(rank),
         )
 
-    def _args(self, full: dict[int, FullRank], room: float) -> dict[int, ArgsOfRank]:
-        found: dict[int, ArgsOfRank] = {}
+    def _args(self, full: dict[int, Part], room: float) -> dict[int, Part]:
+        found: dict[int, Part] = {}
         for rank, made in full.items():
-            args = embed_args(made.rank, room)
+            args = embed_args(self.indices[rank].rank, room)
             room -= args.size_bytes
-            made.header["args"] = args.header()
+            made.header["args"] = args.header
             found[rank] = args
         return found
 
 
-def _size(parts: Iterable[FullRank | Overview]) -> int:
-    return sum(part.block.size_bytes for part in parts)
+def _size(parts: Iterable[Part]) -> int:
+    return sum(part.size_bytes for part in parts)
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
@@ -348,11 +352,13 @@ def _by_importance(
 def _with_coverage(
     scene: dict[str, Any],
     full: list[int],
-    args: dict[int, ArgsOfRank],
-    overviews: dict[int, Overview],
+    args: dict[int, Part],
+    overviews: dict[int, Part],
 ) -> dict[str, Any]:
     ranks = [_rank_with_coverage(rank, overviews.get(rank["rank"])) for rank in scene["ranks"]]
-    with_args = [rank for rank, one in args.items() if one.state in {"embedded", "absent"}]
+    with_args = [
+        rank for rank, one in args.items() if one.header["state"] in {"embedded", "absent"}
+    ]
     return {
         **scene,
         "ranks": ranks,
@@ -365,15 +371,15 @@ def _with_coverage(
     }
 
 
-def _rank_with_coverage(rank: dict[str, Any], overview: Overview | None) -> dict[str, Any]:
-    if overview is None:
+def _rank_with_coverage(rank: dict[str, Any], brief: Part | None) -> dict[str, Any]:
+    if brief is None:
         return rank
     # Rows without data would look idle.
-    tracks = rank["tracks"] if overview.whole else []
-    return {**rank, "tracks": tracks, "overview_level": overview.grid.level}
+    tracks = rank["tracks"] if brief.whole else []
+    return {**rank, "tracks": tracks, "overview_level": brief.header["level"]}
 
 
-def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Overview]) -> str:
+def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Part]) -> str:
     if not overviews:
         if len(args) == len(full):
             return "All events."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,7 +25,6 @@ from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
 from hta_widgets.trace.arrays import Array, Floats, Ints
-from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
@@ -51,44 +50,42 @@ _BLOCK_BYTES = 256 << 10
 _SAMPLE = 4000
 
 
-@dataclass(slots=True)
-class ArgsOfRank:
-    """The arguments of a rank's events in a page, or why they are missing."""
+@dataclass
+class Part:
+    """A part of a page: its entry in the document, and its blocks."""
 
-    state: str
-    reason: str = ""
-    blocks: list[Block] = field(default_factory=list)
-    columns: dict[str, list[int]] = field(default_factory=dict)
+    header: dict[str, Any]
+    blocks: list[Block]
+    whole: bool = True  # an overview holds all lanes, not only those of folded ranks
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that they add to the page."""
+        """Bytes that the blocks add to the page."""
         return sum(block.size_bytes for block in self.blocks)
 
-    def header(self) -> dict[str, Any]:
-        """Return their entry in the page's document."""
-        return {
-            "state": self.state,
-            "reason": self.reason,
-            "blocks": max(len(self.blocks) - 1, 0),
-            "columns": self.columns,
-        }
+
+def _args(state: str, reason: str = "", blocks: Sequence[Block] = (), columns: Any = None) -> Part:
+    """Return the arguments of a rank's events, the directory last, or why they are missing."""
+    header = {"state": state, "reason": reason, "blocks": max(len(blocks) - 1, 0)}
+    return Part({**header, "columns": columns or {}}, list(blocks))
 
 
-def embed_args(rank: Rank, limit_bytes: float) -> ArgsOfRank:
+def embed_args(rank: Rank, limit_bytes: float) -> Part:
     """Return a rank's arguments, all of them or, if they need more than `limit_bytes`, none."""
     trace = rank.trace
     if trace.source is None:
-        return ArgsOfRank("absent")
+        return _args("absent")
     records, places = _records(rank)
     if not len(records):
-        return ArgsOfRank("absent")
+        return _args("absent")
+    sample = records[:_SAMPLE]
     try:
-        if _estimate(trace, records) > 2 * limit_bytes:
-            return ArgsOfRank("left out")
+        text = b"".join(text for _, text in _texts(trace, sample))
+        if packed("", text).size_bytes * len(records) / len(sample) > 2 * limit_bytes:
+            return _args("left out")
         return _written(rank, records, places, limit_bytes)
     except (OSError, ValueError, LookupError, RecursionError) as error:
-        return ArgsOfRank("unreadable", str(error) or type(error).__name__)
+        return _args("unreadable", str(error) or type(error).__name__)
 
 
 def _records(rank: Rank) -> tuple[Ints, Ints]:
@@ -146,15 +143,9 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=True)
 
 
-def _estimate(trace: Trace, records: Ints) -> float:
-    sample = records[:_SAMPLE]
-    text = b"".join(text for _, text in _texts(trace, sample))
-    return packed("", text).size_bytes * len(records) / len(sample)
-
-
-def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> ArgsOfRank:
+def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Part:
     trace = rank.trace
-    made = ArgsOfRank("embedded")
+    blocks: list[Block] = []
     rows: list[int] = []
     sizes: list[int] = []
     counts: list[int] = []
@@ -164,7 +155,7 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Arg
     def close() -> None:
         nonlocal used, bytes_waiting
         block = packed(f"args-{trace.rank}-{len(counts)}", b"".join(waiting))
-        made.blocks.append(block)
+        blocks.append(block)
         used += block.size_bytes
         counts.append(len(waiting))
         waiting.clear()
@@ -179,11 +170,11 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Arg
         if bytes_waiting >= _BLOCK_BYTES:
             close()
             if used > limit_bytes:
-                return ArgsOfRank("left out")
+                return _args("left out")
     if waiting:
         close()
     if not counts:
-        return ArgsOfRank("absent")
+        return _args("absent")
     writer = ColumnWriter()
     writer.ints("row", rows, delta=True)
     writer.ints("size", sizes)
@@ -192,9 +183,9 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Arg
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)
-    made.blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
-    made.columns = writer.specs
-    return made if made.size_bytes <= limit_bytes else ArgsOfRank("left out")
+    blocks.append(writer.block(f"args-{trace.rank}-0-directory"))
+    made = _args("embedded", "", blocks, writer.specs)
+    return made if made.size_bytes <= limit_bytes else _args("left out")
 
 
 #: Differences of larger numbers may leave the range in which pages count exactly.
@@ -202,44 +193,36 @@ _WIDE = 1 << 50
 _SIDE_ROLES = {"counter", "async", "instant"}
 
 
-class FullRank:
-    """A rank with all its events: its header in the page's document, and its block."""
-
-    def __init__(
-        self, index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
-    ) -> None:
-        rank = index.rank
-        self.rank = rank
-        types = Types(index, names)
-        writer = ColumnWriter()
-        _events(writer, rank, types)
-        _asyncs(writer, index, types)
-        _instants(writer, index, types)
-        _flows(writer, rank)
-        series = _counters(writer, rank)
-        if phases is not None:
-            _phases(writer, *phases)
-        self.header: dict[str, Any] = {
-            **rank_header(rank),
-            "detail": "full",
-            "device_range": device_range(index),
-            "types": types.listed,
-            "host_collectives": _host_collectives(rank, types),
-            "activities": _activities(rank, types),
-            "clipped_steps": clipped_steps(rank.trace).tolist(),
-            "flow_kinds": list(rank.trace.flow_table.kinds),
-            "counters": series,
-            "columns": writer.specs,
-            "args": {"state": "absent", "reason": "", "blocks": 0, "columns": {}},
-        }
-        self.block: Block = writer.block(f"rank-{rank.rank}")
-
-
-def _host_collectives(rank: Rank, types: Types) -> list[int]:
-    """Return the types that are communication, but no device's work."""
-    of_devices = device_index_of(rank.trace).kind
-    found: list[int] = np.unique(types.codes["events"][of_devices != rank.table.kind]).tolist()
-    return found
+def full_rank(
+    index: RankIndex, names: Names, phases: tuple[Ints, Ints, Ints] | None = None
+) -> Part:
+    """Return a rank with all its events."""
+    rank = index.rank
+    types = Types(index, names)
+    writer = ColumnWriter()
+    _events(writer, rank, types)
+    _asyncs(writer, index, types)
+    _instants(writer, index, types)
+    _flows(writer, rank)
+    series = _counters(writer, rank)
+    if phases is not None:
+        _phases(writer, *phases)
+    # Of types that are communication, but no device's work.
+    on_host = device_index_of(rank.trace).kind != rank.table.kind
+    header = {
+        **rank_header(rank),
+        "detail": "full",
+        "device_range": device_range(index),
+        "types": types.listed,
+        "host_collectives": np.unique(types.codes["events"][on_host]).tolist(),
+        "activities": _activities(rank, types),
+        "clipped_steps": clipped_steps(rank.trace).tolist(),
+        "flow_kinds": list(rank.trace.flow_table.kinds),
+        "counters": series,
+        "columns": writer.specs,
+        "args": _args("absent").header,
+    }
+    return Part(header, [writer.block(f"rank-{rank.rank}")])
 
 
 def _activities(rank: Rank, types: Types) -> list[int]:
@@ -253,10 +236,12 @@ def _activities(rank: Rank, types: Types) -> list[int]:
 
 def rank_header(rank: Rank) -> dict[str, Any]:
     """Return the description of a rank's lanes, the same for full ranks and overviews."""
+    # The range of device work in the job that the rank was exported from; None: unknown.
+    work = rank.trace.stated_work_ns
     return {
         "rank": rank.rank,
         "range": list(rank.range_ns),
-        "work": _work_of_job(rank.trace),
+        "work": None if work is None else [edge + rank.shift_ns for edge in work],
         "lane0": rank.lane0,
         "lanes": rank.lanes,
         "summary": [
@@ -271,12 +256,6 @@ def rank_header(rank: Rank) -> dict[str, Any]:
         "tracks": [_track(rank, at) for at in range(len(rank.tracks))],
         "overlays": [_overlay(rank, ref) for ref in rank.overlays],
     }
-
-
-def _work_of_job(trace: Trace) -> list[int] | None:
-    """Return the range of device work in the job that a rank was exported from; None: unknown."""
-    stated = trace.stated_work_ns
-    return None if stated is None else [edge + trace.shift_ns for edge in stated]
 
 
 def place_of_track(rank: Rank, track: int) -> int:
@@ -428,13 +407,12 @@ _LARGEST = (1 << 53) - 1
 _DIGITS = 15
 
 
-class Collectives:
-    """Members and waits of collectives: header in the page's document, and blocks."""
+class Collectives(Part):
+    """Members and waits of collectives."""
 
     def __init__(self, job: Job, lateness: Callable[[], Lateness], names: Names) -> None:
+        super().__init__({"note": "", "columns": {}}, [])
         self.lateness: Lateness | None = None
-        self.blocks: list[Block] = []
-        self.header: dict[str, Any] = {"note": "", "columns": {}}
         try:
             found = lateness()
         except (OSError, ValueError, LookupError) as error:
@@ -454,11 +432,6 @@ class Collectives:
         self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
         self.header["columns"] = writer.specs
         self.blocks.append(writer.block("collectives"))
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the block adds to the page."""
-        return sum(block.size_bytes for block in self.blocks)
 
     def late(self, start: int, end: int) -> list[int]:
         """Return the ranks that the others wait for in a window."""
@@ -482,7 +455,8 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
         mine = np.flatnonzero(ranks == rank.rank)
         table = rank.table
         track[mine] = _mapped(table.track[rows[mine]], partial(place_of_track, rank))
-        name[mine] = _mapped(table.name[rows[mine]], partial(_pooled, names, table.names))
+        texts = table.names.values
+        name[mine] = _mapped(table.name[rows[mine]], lambda code: names.names.add(texts[code]))  # noqa: B023
     size = column("size_bytes")
     writer.ints("call", column("call"), delta=True)
     writer.ints("id", rows, delta=True)
@@ -497,10 +471,6 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
     writer.ints("size", np.where(size <= _LARGEST, size, -1))
     writer.ints("track", track)
     writer.ints("name", name)
-
-
-def _pooled(names: Names, own: Pool, code: int) -> int:
-    return names.names.add(own[code])
 
 
 def _mapped(values: Array, what: Callable[[int], int]) -> Ints:
@@ -593,55 +563,50 @@ class _Columns:
         return covered, count
 
 
-class Overview:
-    """A rank in brief: its header in the page's document, and its block."""
-
-    def __init__(
-        self,
-        index: RankIndex,
-        names: Names,
-        most_cells: int,
-        *,
-        whole: bool,
-        exposed_wait: Covered | None = None,
-    ) -> None:
-        rank = index.rank
-        self.rank, self.whole = rank, whole
-        types = Types(index, names)
-        lanes = list(_lanes(index, whole=whole))
-        self.grid = _grid(index, [lane for _, _, lane in lanes], most_cells)
-        edges = self.grid.edges - rank.shift_ns
-        columns, kept = _Columns(), []
-        for at, (number, ref, lane) in enumerate(lanes):
-            if isinstance(lane, CounterLane):
-                smallest, largest = lane.measure(edges)
-                columns.low.append(smallest)
-                columns.high.append(largest)
-                kept.append({"lane": number, "kinds": [], "counter": True})
-            else:
-                kinds = _add_lane(columns, index, ref, lane, at, edges)
-                kept.append({"lane": number, "kinds": kinds, "counter": False})
-                _add_slices(columns, index, types, ref, lane, at, self.grid)
-        writer = ColumnWriter()
-        _write(writer, columns)
-        _write_device(writer, index, edges)
-        if exposed_wait is not None:
-            writer.ints("device_exposed_wait", np.diff(exposed_wait(self.grid.edges)))
-        header = rank_header(rank)
-        self.header: dict[str, Any] = {
-            **header,
-            "detail": "overview",
-            "types": types.listed,
-            "counts": types.counts,
-            "level": self.grid.level,
-            "first": self.grid.first,
-            "cells": self.grid.cells,
-            "lanes_kept": kept,
-            "has_device": bool(len(index.device_rows)),
-            "device_range": device_range(index),
-            "columns": writer.specs,
-        }
-        self.block: Block = writer.block(f"rank-{rank.rank}")
+def overview(
+    index: RankIndex,
+    names: Names,
+    most_cells: int,
+    *,
+    whole: bool,
+    exposed_wait: Covered | None = None,
+) -> Part:
+    """Return a rank in brief."""
+    rank = index.rank
+    types = Types(index, names)
+    lanes = list(_lanes(index, whole=whole))
+    grid = _grid(index, [lane for _, _, lane in lanes], most_cells)
+    edges = grid.edges - rank.shift_ns
+    columns, kept = _Columns(), []
+    for at, (number, ref, lane) in enumerate(lanes):
+        if isinstance(lane, CounterLane):
+            smallest, largest = lane.measure(edges)
+            columns.low.append(smallest)
+            columns.high.append(largest)
+            kept.append({"lane": number, "kinds": [], "counter": True})
+        else:
+            kinds = _add_lane(columns, index, ref, lane, at, edges)
+            kept.append({"lane": number, "kinds": kinds, "counter": False})
+            _add_slices(columns, index, types, ref, lane, at, grid)
+    writer = ColumnWriter()
+    _write(writer, columns)
+    _write_device(writer, index, edges)
+    if exposed_wait is not None:
+        writer.ints("device_exposed_wait", np.diff(exposed_wait(grid.edges)))
+    header = {
+        **rank_header(rank),
+        "detail": "overview",
+        "types": types.listed,
+        "counts": types.counts,
+        "level": grid.level,
+        "first": grid.first,
+        "cells": grid.cells,
+        "lanes_kept": kept,
+        "has_device": bool(len(index.device_rows)),
+        "device_range": device_range(index),
+        "columns": writer.specs,
+    }
+    return Part(header, [writer.block(f"rank-{rank.rank}")], whole)
 
 
 def _lanes(index: RankIndex, *, whole: bool) -> Iterator[tuple[int, LaneRef, Lane | CounterLane]]:
