@@ -81,7 +81,8 @@ def target_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder to write."""
     try:
         target = Path(os.fsdecode(path)).expanduser()
-    except (TypeError, RuntimeError) as cause:
+        os.fsencode(target)
+    except (TypeError, RuntimeError, UnicodeError) as cause:
         raise TraceError(f"{path!r} cannot be a path: {cause}") from None
     if "\0" in str(target):
         raise TraceError("a path has no zero bytes", path=repr(path))
@@ -101,6 +102,14 @@ def write_errors(path: Path) -> Iterator[None]:
             remedy="Nothing was changed there. "
             + ("Free some space." if full else "Is the folder there, and may you write to it?"),
         ) from None
+
+
+def new_folder(path: str | os.PathLike[str]) -> Path:
+    """Create a folder and those above it, unless they exist."""
+    folder = target_path(path)
+    with write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager

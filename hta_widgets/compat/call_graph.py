@@ -76,7 +76,11 @@ def to_grouping_pattern(
         pattern = "|".join(f"({one})" for one in pattern)
     if not isinstance(pattern, (str, re.Pattern)):
         raise TraceError(f"expected a pattern, got a {type(pattern).__name__}", remedy="Give text.")
-    return GroupingPattern(re.compile(pattern), bool(inverse_match), group_name or "")
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as cause:
+        raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
+    return GroupingPattern(compiled, bool(inverse_match), group_name or "")
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hta_widgets.errors import TraceError
+from hta_widgets.files import new_folder, write_text
 
 _STAGES = (
     "COORDINATE_REDUCE",
@@ -135,7 +136,7 @@ def write_byteps_job(
         **_truth(job),
     }
     target = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}.truth.json")
-    target.write_text(json.dumps(truth, indent=1) + "\n", "utf-8")
+    write_text(target, json.dumps(truth, indent=1) + "\n")
     return {**truth, "truth_path": str(target)}
 
 
@@ -345,8 +346,7 @@ def _partitions(sizes: dict[str, int], servers: int) -> list[_Partition]:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode())
+    write_text(new_folder(path.parent) / path.name, text)
 
 
 def _worker_file(job: _Job, worker: int, gpu: int, clock: int, *, cat: bool) -> str:

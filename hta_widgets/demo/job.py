@@ -24,6 +24,7 @@ from hta_widgets.demo.program import (
     truth_of_changes,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.files import new_folder, write_text, written_whole
 from hta_widgets.trace.arrays import Floats, Ints
 
 _LAUNCH_LATENCY_NS = 1_300.0
@@ -133,8 +134,7 @@ def write_demo(
         uneven_us=uneven_us,
     )
     injected = checked_changes(changes, ranks=ranks)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = new_folder(directory)
     files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
     program, nodes = training_step(_model(plan, events_per_step, injected))
     template = step_template(program, nodes)
@@ -147,7 +147,7 @@ def write_demo(
     path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
     if truth_path is not None:
         path = Path(truth_path)
-    path.write_text(json.dumps(known), encoding="utf-8")
+    write_text(path, json.dumps(known))
     return known | {"truth_path": str(path)}
 
 
@@ -202,7 +202,7 @@ def _write(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("wb") as raw:
+    with written_whole(path) as raw:
         if path.suffix != ".gz":
             yield raw
             return

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.errors import TraceError
+from hta_widgets.files import new_folder, write_text, written_whole
 from hta_widgets.formats.mpi.model import (
     COLLECTIVES,
     ROOT_RECEIVES,
@@ -149,19 +150,20 @@ def write_mpi_job(
     rows = [RankRow(rank, host[rank], *row) for rank, row in enumerate(values)]
     profiles = _profiles(calls, spent_s, rows, str(job))
 
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in (*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"):
-        old.unlink(missing_ok=True)
+    folder = new_folder(directory)
+    old = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
     names = []
     for profile in profiles:
         if files == "all" or profile.rank == 0 or profile.roles:
             names.append(f"mpi_profile.{job}.{profile.rank}")
-            (folder / names[-1]).write_text(profile_text(profile), "utf-8", newline="\n")
+            write_text(folder / names[-1], profile_text(profile))
     if traces:
         names.append(f"{job}.trc")
         records = _records(calls, begin_s, end_s, ">" if swapped else "<")
-        (folder / names[-1]).write_bytes(records.tobytes())
+        with written_whole(folder / names[-1]) as file:
+            file.write(records.tobytes())
+    for path in old - {folder / name for name in names}:
+        path.unlink(missing_ok=True)
     truth_file = Path(truth_path) if truth_path else folder.with_name(f"{folder.name}_truth.json")
     reduced = calls.size_bytes[calls.routine == ROUTINES.index("MPI_Allreduce")]
     small = reduced[reduced <= _NEGOTIATION_BYTES]
@@ -191,7 +193,7 @@ def write_mpi_job(
         "files": names,
         "truth_path": str(truth_file),
     }
-    truth_file.write_text(json.dumps(truth, indent=1), "utf-8")
+    write_text(truth_file, json.dumps(truth, indent=1))
     return truth
 
 

@@ -228,6 +228,8 @@ def compare(
         for k, parts in enumerate(lines)
     ]
     names = labels or _labels(*kept)
+    if isinstance(names, str) or len(names) != 2:
+        raise TraceError(f"labels={labels!r} are not two", remedy='Give ("before", "after").')
     every = list(zip(names, owners, kept, strict=True))
     sides = [_side(*one) for one in every]
     if sides[0].has_steps != sides[1].has_steps:

@@ -306,6 +306,8 @@ OPERATIONS: dict[str, type[Request]] = {
 
 def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
     """Answer a request by the first of `answerers` with a method for it, such as ``_on_tiles``."""
+    if not isinstance(request, Mapping):
+        raise TraceError(f"a request is a JSON object, got a {type(request).__name__}")
     op = request.get("op")
     kind = OPERATIONS.get(op) if isinstance(op, str) else None
     for one in answerers if kind else ():

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -270,6 +271,7 @@ def _text(path: Any) -> str:
     """Return a path as text; refuse what cannot be one."""
     try:
         text = os.fsdecode(path)
+        os.fsencode(text)
         if text and "\0" not in text:
             text = str(Path(text).expanduser())
             Path(text).is_dir()  # raises if the name is too long
@@ -284,7 +286,7 @@ def _text(path: Any) -> str:
             remedy="Give a path, a directory, a glob pattern, a list, a {rank: path} mapping, "
             "or a torch.profiler.profile.",
         ) from None
-    except (OSError, RuntimeError) as cause:
+    except (OSError, RuntimeError, UnicodeError) as cause:
         raise TraceError(
             f"cannot be opened: {getattr(cause, 'strerror', None) or cause}",
             path=os.fsdecode(path),
@@ -418,7 +420,9 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
             fetch(name, target)
         if not tree.is_dir():
             part.rename(tree)
-    except OSError as cause:
+    except TraceError:
+        raise
+    except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         if not tree.is_dir():  # else another process has written it first
             raise TraceError(
                 f"cannot be copied here ({cause})", path=url, remedy="Is there room, and the net?"
@@ -440,17 +444,18 @@ def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
     def fetch(name: str, target: Path) -> None:
         with _reply(base + name if name else url) as reply, target.open("wb") as file:
             shutil.copyfileobj(reply, file, _BLOCK_BYTES)
+            if reply.length:  # else all that the server announced is there
+                raise OSError(f"the connection ended {reply.length:,} bytes early")
 
     if not urlsplit(url).path.endswith(_FILES):
         try:
             with _reply(base + MANIFEST) as reply:
                 ranks = json.loads(reply.read())["body"]["ranks"]
-                state = _state(reply)
-        except (TraceError, ValueError, KeyError, TypeError):
+                # The manifest names each file of a store, and a store's files never change.
+                files = {str(rank["file"]): "" for rank in ranks}
+                return {MANIFEST: _state(reply), **files}, fetch, base
+        except (HTTPException, OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
-        else:
-            # The manifest names each file of a store, and a store's files never change.
-            return {MANIFEST: state, **{rank["file"]: "" for rank in ranks}}, fetch, base
     with _reply(url, method="HEAD") as reply:
         return {"": _state(reply)}, fetch, base
 
@@ -469,7 +474,7 @@ def _reply(url: str, method: str = "GET") -> Any:
         raise TraceError(
             f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."
         ) from None
-    except (OSError, ValueError) as cause:
+    except (HTTPException, OSError, ValueError) as cause:
         raise TraceError(
             f"cannot be reached ({getattr(cause, 'reason', cause)})",
             path=url,

@@ -154,10 +154,22 @@ def _only_tracks(scene: dict[str, Any], tracks: str | Sequence[str] | None) -> d
     if tracks is None:
         return scene
     if isinstance(tracks, str):
-        pattern = re.compile(tracks)
+        try:
+            pattern = re.compile(tracks)
+        except (re.error, OverflowError, RecursionError) as cause:
+            raise TraceError(
+                f"tracks={tracks!r} is not a regular expression ({cause})",
+                remedy="Correct it, or give a list of tracks.",
+            ) from None
         keep = lambda key: pattern.search(key) is not None  # noqa: E731
     else:
-        wanted = set(tracks)
+        try:
+            wanted = set(tracks)
+        except TypeError:
+            raise TraceError(
+                f"tracks={tracks!r} is neither text nor a list",
+                remedy="Give a regular expression, or a list of names of tracks.",
+            ) from None
         keep = wanted.__contains__
     known = {track["key"] for rank in scene["ranks"] for track in rank["tracks"]}
     if not any(keep(key) for key in known):

@@ -13,8 +13,16 @@ SHARE = 0.12
 
 
 #: Inputs that once failed: servers' files with long keys before their records, times beyond what
-#: decimals hold, a base time of 123 digits, a mixed job's late rank, a profile of 1e300 seconds.
-FAILED_ONCE = (51222, 1795460442465, 1795460444848, 1795464047260, 1795460444950, 1795460445416)
+#: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds.
+FAILED_ONCE = (
+    51222,
+    1795460442465,
+    1795460444848,
+    1795464047260,
+    1795460444950,
+    1795460445416,
+    1795464048278,
+)
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

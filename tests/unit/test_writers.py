@@ -11,6 +11,9 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import charts, files
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.job import write_demo
+from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.export.trace import export_pair
 from hta_widgets.files import write_table
 
@@ -86,6 +89,23 @@ def test_a_full_disk_leaves_what_was_there(writer, monkeypatch, is_there):
             write()
     assert contents(folder) == before
     assert [one.name for one in folder.iterdir()] == ([name] if is_there else [])
+
+
+@pytest.mark.parametrize("write", [write_demo, write_mpi_job, write_byteps_job])
+def test_a_full_disk_leaves_a_demo_job(write, tmp_path):
+    resource = pytest.importorskip("resource")
+    write(tmp_path / "job", steps=1)
+    before = contents(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        with pytest.raises(hw.TraceError, match=r"cannot be written: .*File too large"):
+            write(tmp_path / "job", steps=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert contents(tmp_path) == before
+    with pytest.raises(hw.TraceError, match="cannot be written"):
+        write(next(tmp_path.rglob("*.*")) / "below a file", steps=1)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -1,7 +1,6 @@
 """Scrubbing removes data about people and machines, and nothing else."""
 
 import json
-import time
 
 import pytest
 
@@ -207,8 +206,7 @@ def test_names_of_kernels_stay(text):
     ["a", "/", "a/", "/a", "\\", "\\\\", "@", "a@", ".", "a.", "1.", "token", "-", "~", "file:",
      "[", "a:", "::", "home/", " ", '"', "ip-1-", "ab:", "=", "{"],
 )  # fmt: skip
-def test_time_is_linear(unit):
-    text = json.dumps({"name": unit * (128_000 // len(unit)) + "/x/", "args": {}}).encode()
-    began = time.process_time()
-    Scrub({"hostname": "node"}).record(text)
-    assert time.process_time() - began < 5
+def test_long_texts_do_not_hang(unit):
+    # Time that grows with the square of the length would be an hour.
+    text = json.dumps({"name": unit * (1_000_000 // len(unit)) + "/x/", "args": {}}).encode()
+    assert json.loads(Scrub({"hostname": "node"}).record(text))["args"] == {}

@@ -130,6 +130,25 @@ def test_a_web_server(web, write):
         hw.load("http://127.0.0.1:9/t.json")
 
 
+def test_a_download_that_ends_early_is_refused(web, write, monkeypatch):
+    url, _ = web
+    write([event("over the net")] * 3000, "rank-3.json")
+    copied = http.server.SimpleHTTPRequestHandler.copyfile
+    cut = lambda _, source, to: to.write(source.read(100_000))  # noqa: E731
+    monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "copyfile", cut)
+    with pytest.raises(hw.TraceError, match=r"rank-3\.json: .*ended [\d,]+ bytes early"):
+        hw.load(f"{url}/rank-3.json")
+    monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "copyfile", copied)
+    assert len(hw.load(f"{url}/rank-3.json")[3]) == 3000
+
+
+def test_urls_that_the_library_refuses_are_refused(web):
+    url, _ = web
+    for path in ("/a b.json", "/a\nb.json", "/\x7f.json"):
+        with pytest.raises(hw.TraceError):
+            hw.load(url + path)
+
+
 def test_stores_elsewhere(web, memory, job, tmp_path):
     url, _ = web
     traces = hw.load(job, cache=False)

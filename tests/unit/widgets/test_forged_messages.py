@@ -1,7 +1,6 @@
 """Whatever a page sends, the outcome is an answer or a `TraceError`."""
 
 import math
-import time
 
 import pytest
 from msgspec import structs
@@ -92,7 +91,6 @@ def test_a_forged_request_is_answered_or_refused(op, views, tmp_path, monkeypatc
                      getattr(one, "_answers", one))
         if hasattr(part, f"_on_{op}")
     )  # fmt: skip
-    began = time.process_time()
     names = [one.encode_name for one in structs.fields(OPERATIONS[op])]
     for name in (*names, "side", "op", "more"):
         for nasty in NASTY:
@@ -100,7 +98,6 @@ def test_a_forged_request_is_answered_or_refused(op, views, tmp_path, monkeypatc
                 view.answer({"op": op, **VALID[op], name: nasty})
             except TraceError:
                 continue
-    assert time.process_time() - began < 120
     assert [one.name for one in tmp_path.iterdir()] == ["out"]
 
 
@@ -120,3 +117,9 @@ def test_a_page_writes_into_its_folder_and_asks_before_it_replaces(views, tmp_pa
         for path in outside:
             with pytest.raises(TraceError, match="outside of export_dir"):
                 view.answer({**request, "path": path, "overwrite": True})
+
+
+@pytest.mark.parametrize("message", [None, 5, "op", ["op"], b"op"])
+def test_a_message_that_is_not_an_object_is_refused(message, views):
+    with pytest.raises(TraceError, match="a request is a JSON object"):
+        views[0].answer(message)

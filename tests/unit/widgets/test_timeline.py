@@ -153,3 +153,9 @@ def test_the_page_hears_of_it_and_linked_timelines_keep_their_own(traces):
     assert other.folded is False
     timeline.undo()
     assert timeline.folded is True
+
+
+@pytest.mark.parametrize("tracks", ["[", "(?P<a", "*", 5, [[]]])
+def test_tracks_that_cannot_be_chosen_are_refused(tracks, traces):
+    with pytest.raises(hw.TraceError, match="tracks="):
+        hw.Timeline(traces, tracks=tracks)
