@@ -326,7 +326,7 @@ def test_a_small_page_says_what_it_lacks(open_page, tmp_path, screenshot):
     folder.mkdir()
     engine = TileEngine(write_job(folder, steps=80, rng=random.Random(1)))
     whole = open_page(engine)
-    limit = (whole.path.stat().st_size - _arguments(whole.page)) * 0.85 / 1e6
+    limit = (whole.path.stat().st_size - _arguments(whole.page)) * 0.9 / 1e6
     saved = open_page(engine, state={"selected_event": [1, 5]}, max_mb=limit)
     assert saved.path.stat().st_size <= limit * 1e6
     said = re.compile(r"Saved view\. Ranks? [\d, ]*1: all events, no arguments\. Others: overview")
