@@ -44,12 +44,15 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
-_HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+_HEAD = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+    '<link rel="icon" href="data:,">'
+)
 #: A cookie that is strictly of this site is not sent when another one, or a file, leads here: this
 #: page has the cookie, and leads on. So the token leaves the address and the history.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
-    _HEAD + '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+    _HEAD + '<meta name="viewport" content="width=device-width">'
     '<link rel="stylesheet" href="/static/view.css">'
     "<body><noscript>This page draws traces with JavaScript, which is switched off.</noscript>"
     '<main id="view"></main><script type="module" src="/static/view.js"></script>'
