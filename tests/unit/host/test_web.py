@@ -21,7 +21,8 @@ from hta_widgets.cli.view import command_again
 from hta_widgets.host import web
 from hta_widgets.host.session import Session
 from hta_widgets.host.web import Downloads, Site, listen, redirect_file
-from hta_widgets.host.wire import MOST_BYTES, pack, unpack
+from hta_widgets.host.wire import MOST_BYTES, unpack
+from hta_widgets.widgets.view import page_target
 
 
 @pytest.fixture
@@ -321,8 +322,9 @@ def test_two_folders_to_compare_only(capsys):
     assert "--compare takes one PATH" in capsys.readouterr().err
 
 
-def test_pages_write_into_the_folder_of_downloads_only(site, downloads, monkeypatch):
+def test_pages_write_into_the_folder_of_downloads_only(downloads, monkeypatch):
     monkeypatch.setattr(hw.options, "export_dir", downloads.written)
     with pytest.raises(hw.TraceError, match="outside"):
-        hw.options.page_target("../x.json", overwrite=True)
-    assert pack({"type": "x"})
+        page_target("../x.json", overwrite=True)
+    target = page_target("x.json", overwrite=False)
+    assert target == downloads.written.resolve() / "x.json"
