@@ -21,6 +21,7 @@ from hta_widgets.analysis.scope import (
     count_kinds,
     joined,
     over_ranks,
+    part_of,
     parts,
     result,
     scoped,
@@ -34,6 +35,7 @@ from hta_widgets.trace.grouping import group_order, sums
 from hta_widgets.trace.host_stack import of_category, of_name
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
+from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -231,6 +233,16 @@ class _Gaps(NamedTuple):
     pieces: Ints
 
 
+class GapAt(NamedTuple):
+    """One gap: its edges, the event that ends it, the call that launched that, time by category."""
+
+    start: int
+    end: int
+    next: int
+    call: int
+    pieces: dict[str, int]
+
+
 def _gaps(part: Part, short_ns: int) -> _Gaps | None:
     """Return the gaps of a rank, cut at the window's edges; None if it has no span in it.
 
@@ -248,6 +260,20 @@ def _gaps(part: Part, short_ns: int) -> _Gaps | None:
     call = part.trace.launch_of[ends_gap]
     pieces = gap_pieces(part.trace, (start, end), (low, high), call, short_ns)
     return _Gaps(low, high, ends_gap, call, pieces)
+
+
+def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> GapAt | None:
+    """Return the gap of a rank's device at an instant of its table's clock, or None."""
+    whole = part_of(trace, Selection())
+    starts, ends, ends_gap = whole.once("gaps", lambda: _whole_gaps(whole))
+    at = int(np.searchsorted(ends, time, "right"))
+    if at == len(starts) or starts[at] > time:
+        return None
+    gap = starts[at : at + 1], ends[at : at + 1]
+    call = trace.launch_of[ends_gap[at : at + 1]]
+    pieces = gap_pieces(trace, gap, gap, call, short_ns)[0]
+    by_cause = dict(zip(IDLE_CATEGORIES, pieces.tolist(), strict=True))
+    return GapAt(int(starts[at]), int(ends[at]), int(ends_gap[at]), int(call[0]), by_cause)
 
 
 def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:

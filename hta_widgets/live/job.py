@@ -19,6 +19,7 @@ from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, Work, Works, due
+from hta_widgets.live.gaps import gap_of
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.catalog import panel_of, panels, without_own
 from hta_widgets.panels.frames import CLOCK, MAKERS, MARKED, as_json
@@ -259,6 +260,10 @@ class TileEngine:
     def _on_cell(self, request: operations.Cell) -> Answer:
         lane = request.lane
         return cell(self._of_lane(lane), lane, request.start, request.end), None
+
+    def _on_gap(self, request: operations.GapOf) -> Answer:
+        index = self._indices[self.job.of_rank(request.rank).rank]
+        return {"gap": gap_of(index, request.time)}, None
 
     def _on_search(self, request: operations.SearchText) -> Answer:
         if not self._searchable.by(due(request.within_ms)):

@@ -117,6 +117,13 @@ class Cell(_Window, tag="cell", kw_only=True):
     lane: Count
 
 
+class GapOf(Request, tag="gap", kw_only=True):
+    """Why a rank's device is idle at an instant."""
+
+    rank: Count
+    time: Time
+
+
 class SearchText(Request, tag="search", kw_only=True):
     """Count the events that match a text."""
 
@@ -293,8 +300,8 @@ class ExportPair(_Write, tag="export_pair", kw_only=True):
 
 
 JOB = (
-    Tiles, Stats, Minimap, Event, Cell, SearchText, Find, Marks, Totals, Neighbor, Snap, LatenessOf,
-    Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
+    Tiles, Stats, Minimap, Event, Cell, GapOf, SearchText, Find, Marks, Totals, Neighbor, Snap,
+    LatenessOf, Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
 )  # fmt: skip
 DASHBOARD = (Panels, Heatmap, Headline, Figures, Table, ExportTable)
 COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)

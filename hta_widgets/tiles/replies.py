@@ -118,6 +118,45 @@ class Cell(TypedDict):
     max: NotRequired[float | None]
 
 
+class HostTime(TypedDict):
+    """Events of one name during a gap: `time` outside of events below them, and the longest."""
+
+    longest: Brief
+    count: int
+    time: int
+
+
+class Gap(TypedDict):
+    """A time in which no stream of a rank's device works.
+
+    `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with most
+    time on the thread that launches `ends`, or on the busiest one if that thread has no events;
+    both longest first. `host_time` is the sum over all names. `ends` is the work that ended it.
+    """
+
+    rank: int
+    start: int
+    end: int
+    causes: list[CauseTime]
+    ends: Brief
+    launch: Brief | None
+    host: list[HostTime]
+    host_time: int
+
+
+class CauseTime(TypedDict):
+    """Part of a gap."""
+
+    cause: str
+    time: int
+
+
+class GapReply(TypedDict):
+    """The reply to ``gap``; None while the device works, and before and after all of its work."""
+
+    gap: Gap | None
+
+
 class MatchCount(TypedDict):
     """The reply to ``search``: the matches of ranks that have some.
 
@@ -360,6 +399,7 @@ REPLIES: dict[str, Any] = {
     "stats": Stats,
     "event": EventDetail,
     "cell": Cell,
+    "gap": GapReply,
     "search": MatchCount,
     "find": Match,
     "totals": Totals,

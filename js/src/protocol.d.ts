@@ -47,6 +47,12 @@ export interface Requests {
     lane: number;
     within_ms?: number;
   };
+  /** Why a rank's device is idle at an instant. */
+  gap: {
+    rank: number;
+    time: number;
+    within_ms?: number;
+  };
   /** Count the events that match a text. */
   search: {
     text: string;
@@ -327,6 +333,42 @@ export type Cell = {
   max?: number | null;
 };
 
+/** Events of one name during a gap: `time` outside of events below them, and the longest. */
+export type HostTime = {
+  longest: Brief;
+  count: number;
+  time: number;
+};
+
+/**
+ * A time in which no stream of a rank's device works.
+ *
+ * `causes` has the times of analysis.device_idle_gaps by cause, and `host` the names with most
+ * time on the thread that launches `ends`, or on the busiest one if that thread has no events;
+ * both longest first. `host_time` is the sum over all names. `ends` is the work that ended it.
+ */
+export type Gap = {
+  rank: number;
+  start: number;
+  end: number;
+  causes: readonly CauseTime[];
+  ends: Brief;
+  launch: Brief | null;
+  host: readonly HostTime[];
+  host_time: number;
+};
+
+/** Part of a gap. */
+export type CauseTime = {
+  cause: string;
+  time: number;
+};
+
+/** The reply to `gap`; null while the device works, and before and after all of its work. */
+export type GapReply = {
+  gap: Gap | null;
+};
+
 /**
  * The reply to `search`: the matches of ranks that have some.
  *
@@ -522,18 +564,18 @@ export type Partner = {
 /** The reply to `ties`: the longest pairs of device work in a window, `of` so many. */
 export type Ties = {
   of: number;
-  ties: readonly (readonly [start: number, dur: number, start2: number, dur2: number][]);
+  ties: readonly readonly [start: number, dur: number, start2: number, dur2: number][];
 };
 
 /** The reply to `path_events` and `change_events`: (rank, id) before and after. */
 export type PairEvents = {
-  events: readonly (readonly [number, number][][]);
+  events: readonly readonly [number, number][][];
 };
 
 /** The reply to `classes`: events of each class by run, and the same by pair of ranks. */
 export type ClassCounts = {
-  counts: readonly (readonly number[][]);
-  pair_counts: readonly (readonly (readonly number[][][]));
+  counts: readonly readonly number[][];
+  pair_counts: readonly readonly readonly number[][][];
 };
 
 /** The reply to `save_html`, `export_pair` and `export_table`. */
@@ -557,6 +599,7 @@ export interface Replies {
   stats: Stats;
   event: EventDetail;
   cell: Cell;
+  gap: GapReply;
   search: MatchCount;
   find: Match;
   totals: Totals;

@@ -117,6 +117,46 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     assert dash.root.bounding_box()["height"] > height
 
 
+def test_the_longest_gap_is_shown_with_its_cause(page, tmp_path, built):
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    job = load(
+        tmp_path,
+        [
+            call(0, 1_000, launch=1), kernel(1_000, 100_000, launch=1),
+            event("user_annotation", loader, 120_000, 700_000, pid=10, tid=1),
+            event("cpu_op", "aten::stack", 200_000, 300_000, pid=10, tid=1),
+            call(710_000, 715_000, launch=2), kernel(720_000, 900_000, launch=2),
+        ],
+    )  # fmt: skip
+    page.goto(f"file://{hw.Dashboard(job).save_html(tmp_path / 'gap.html')}")
+    dash = Dash(page, job)
+    expect(dash.root.locator(".hta-said")).to_contain_text("idle")
+    panel = dash.root.locator(".hta-gap")
+
+    def is_explained():
+        expect(panel).to_contain_text(re.compile(r"GPU idle 620\s*µs"))
+        expect(panel).to_contain_text("The host loads data, 94")
+        expect(panel).to_contain_text("num_workers")
+        expect(panel.locator(".hta-gap-row").first).to_contain_text(re.compile(r"480\s*µs"))
+        assert dash.selection == job.select(start_ns=100_000, end_ns=720_000, ranks=[0])
+        assert dash.numbers("breakdown")["idle_ns"].tolist() == [620_000]
+
+    dash.root.get_by_role("button", name="Longest gap").or_(
+        dash.root.get_by_text("Longest gap", exact=True)
+    ).first.click()
+    is_explained()
+    dash.undo()
+    dash.undo()
+    expect(panel).to_be_hidden()
+    box = dash.timeline.bounding_box()
+    across = box["width"] - GUTTER - MARGIN
+    point = box["x"] + GUTTER + across * 400 / 900, box["y"] + HEAD + 10
+    page.mouse.move(*point)
+    expect(dash.root.locator(".hta-tooltip")).to_contain_text("loads data")
+    page.mouse.click(*point)
+    is_explained()
+
+
 def test_a_small_page_says_in_each_panel_which_ranks_it_lacks(page, job, tmp_path, built):
     with pytest.warns(UserWarning, match="at least an overview"):
         least = Path(hw.Dashboard(job).save_html(tmp_path / "least.html", max_mb=0.1))

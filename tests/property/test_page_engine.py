@@ -13,6 +13,7 @@ from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
 import hta_widgets as hw
+from hta_widgets.analysis import device_idle_gaps
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.cells import unpack
@@ -110,6 +111,13 @@ def test_both_engines_agree(tmp_path, saved, seed):
                 at = {"rank": rank["rank"], "table": table, "id": row}
                 pair.same("event", **at)
                 pair.same("neighbor", **at, direction=rng.choice((1, -1)))
+    idle = device_idle_gaps(kernel.traces)
+    for rank, start, dur in idle[["rank", "start_ns", "dur_ns"]].sample(min(len(idle), 30)).values:
+        time = int(start + rng.randrange(dur))
+        gap = pair.same("gap", rank=int(rank), time=time)["gap"]
+        assert (gap["start"], gap["end"]) == (start, start + dur)
+    for _ in range(15):
+        pair.same("gap", rank=rng.choice(scene["ranks"])["rank"], time=instant())
     for lane in lanes:
         start = instant()
         pair.same("cell", lane=lane, start=start, end=start + rng.choice((1, 300, 10**5, high)))

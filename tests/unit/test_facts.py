@@ -24,8 +24,11 @@ def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
 
 def test_every_cause_of_idleness_has_a_label_and_a_meaning():
     for name, cause in facts("causes").items():
-        assert set(cause) == {"label", "meaning"}, name
-        assert all(cause.values()), name
+        assert set(cause) == {"label", "meaning", "advice"}, name
+        assert cause["label"], name
+        assert cause["meaning"], name
+        # What to change is known only where the cause is.
+        assert bool(cause["advice"]) == (name not in {"blocked", "unknown"}), name
 
 
 def test_metrics_have_a_ramp_and_name_kinds():

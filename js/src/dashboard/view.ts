@@ -347,7 +347,11 @@ export class DashApp {
       findings.slice(0, MOST_OFFERS).map(({ label, text, selection }) => ({
         text: label,
         name: text,
-        press: () => this.choosing.select(selection, "headline"),
+        press: () => {
+          this.choosing.select(selection, "headline");
+          const { start_ns: start, end_ns: end } = selection;
+          if (start !== null && end !== null) this.timeline.zoomTo(start, end);
+        },
       })),
     );
   }

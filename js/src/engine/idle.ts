@@ -92,6 +92,14 @@ class Gaps {
     }
   }
 
+  /** The gap at an instant, and the place of the work that ends it; null if there is none. */
+  at(time: number): { start: number; end: number; next: number } | null {
+    const gap = countUpTo(this.end, time);
+    const start = this.start[gap];
+    if (start === undefined || start > time) return null;
+    return { start, end: this.end[gap]!, next: this.next[gap]! };
+  }
+
   /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
   within({ low, high }: Part): Idle {
     const size = CAUSES.length;

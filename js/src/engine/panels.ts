@@ -1,11 +1,12 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
-import type { Answer, PanelFrame, Requests, SelectionJson } from "../protocol/source";
+import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
 import { countBelow, Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
 import { countsOf, heatmapNote, matchedKinds } from "./frames";
+import { gapAt } from "./gaps";
 import { gapsOf } from "./idle";
 import type { Job } from "./job";
 import { Lru } from "./lru";
@@ -121,6 +122,13 @@ export class Panels {
     const ranks = parts.map(({ rank }) => rank.number);
     const reply = { ranks, start, end, bins, exact: true, attrs };
     return { reply, buffer: values.buffer as ArrayBuffer };
+  }
+
+  /** Why a rank's device is idle at an instant; null also for a rank without single events. */
+  async gap({ rank, time }: Requests["gap"]): Promise<GapReply> {
+    await this.job.rank(rank);
+    const panel = await this.rank(rank, new Pacer());
+    return { gap: panel === null ? null : gapAt(panel, time) };
   }
 
   private async chosen(selection: SelectionJson, pacer: Pacer): Promise<Chosen> {

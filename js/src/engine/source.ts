@@ -43,6 +43,7 @@ export class PageSource implements Source {
       minimap: async ({ bins }) => minimap(await this.devices(), page.scene, bins),
       event: (request) => this.event(request),
       cell: (request) => this.cell(request),
+      gap: async (request) => json(await this.panels.gap(request)),
       search: async ({ text }) => json(await this.search.summary(text)),
       find: async ({ text, from = null, direction = 1 }) =>
         json(await this.search.step(text, from as Place | null, direction)),

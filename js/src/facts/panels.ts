@@ -72,3 +72,7 @@ export function isMetric(text: string): text is Metric {
 /** All there are, in the order in which they follow each other within a gap. */
 export type Cause = keyof typeof causes;
 export const CAUSES = Object.keys(causes) as Cause[];
+/** What each is called and means, and what helps; "" where that is not known. */
+export const CAUSE_FACTS: Readonly<
+  Record<string, { label: string; meaning: string; advice: string }>
+> = causes;

@@ -3,6 +3,7 @@
 import {
   type Alike,
   asError,
+  type Gap,
   type Hit,
   isAbort,
   type RowInfo,
@@ -22,6 +23,8 @@ import {
 } from "../ui/formats";
 import type { Tooltip } from "../ui/tooltip";
 import { type Context, debounce, Emitter } from "./context";
+import type { Gaps } from "./gaps";
+import { gapLines } from "./panels/gap";
 import type { Rows } from "./rows";
 import { arrivalWords, cutWords } from "./text";
 
@@ -67,6 +70,7 @@ export class Hover {
   private extent: { lane: number; top: number; bottom: number } | null = null;
   private cellKey = "";
   private exact: Cell | null = null;
+  private gap: Gap | null = null;
   private cellError: string | null = null;
   private dwell = 0;
   private asked: AbortController | null = null;
@@ -75,6 +79,7 @@ export class Hover {
     private readonly ctx: Context,
     private readonly tip: Tooltip,
     private readonly rows: Rows,
+    private readonly gaps: Gaps,
     /** Report the row under the pointer; the point is set only in the gutter. */
     private readonly rowChanged: (
       row: RowInfo | null,
@@ -129,6 +134,8 @@ export class Hover {
     if (slice === null && hit.cell !== null && hit.cell.count > 0)
       this.watchCell(hit.lane, hit.cell);
     else if (counter) this.watchCell(hit.lane, this.pixelAt(point.x));
+    else if (slice === null && hit.region === "lanes" && this.gaps.isDevice(hit.lane))
+      this.watchGap(hit);
     else this.forgetCell();
     const lines = this.lines(hit);
     if (lines.length === 0) this.tip.hide();
@@ -187,7 +194,13 @@ export class Hover {
     const counter = this.counterOf(hit);
     if (counter !== null) return this.counterLines(counter);
     const { cell, lane } = hit;
-    if (cell === null || cell.count === 0 || lane === null) return [];
+    if (lane === null) return [];
+    if (cell === null || cell.count === 0) {
+      const gap = this.gapUnder(hit);
+      return gap === null
+        ? []
+        : gapLines(gap).map((line, at) => [at === 0 ? h("b", {}, line) : line]);
+    }
     const { exact } = this;
     const count = exact?.count ?? cell.count;
     const share = exact === null ? cell.busy : exact.busy / Math.max(cell.end - cell.start, 1);
@@ -281,6 +294,36 @@ export class Hover {
     this.forgetCell();
     this.cellKey = key;
     this.dwell = window.setTimeout(() => this.askCell(lane, cell.start, cell.end, key), DWELL_MS);
+  }
+
+  /** The gap under the pointer, once it is known. */
+  private gapUnder({ lane, time }: Hit): Gap | null {
+    const { gap } = this;
+    if (gap === null || lane === null || !this.gaps.isDevice(lane)) return null;
+    const isHere = this.ctx.lanes.at(lane)?.rank.rank === gap.rank;
+    return isHere && gap.start <= time && time < gap.end ? gap : null;
+  }
+
+  private watchGap(hit: Hit): void {
+    const rank = hit.lane === null ? undefined : this.ctx.lanes.at(hit.lane)?.rank.rank;
+    const key = `gap ${rank}/${Math.floor(hit.time)}`;
+    if (rank === undefined || key === this.cellKey || this.gapUnder(hit) !== null) return;
+    this.forgetCell();
+    this.cellKey = key;
+    const asked = new AbortController();
+    this.asked = asked;
+    const ask = (): void => {
+      this.gaps
+        .at(rank, hit.time, asked.signal)
+        .then((gap) => {
+          if (this.cellKey !== key) return;
+          this.gap = gap;
+          this.refresh();
+        })
+        // A click says what failed.
+        .catch(() => undefined);
+    };
+    this.dwell = window.setTimeout(ask, DWELL_MS);
   }
 
   private forgetCell(): void {

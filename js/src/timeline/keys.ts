@@ -300,7 +300,7 @@ export const HELP: readonly HelpGroup[] = [
   {
     title: "Select",
     lines: [
-      { keys: [["click"]], text: "an event: its details" },
+      { keys: [["click"]], text: "an event, or idle time of a device: its details" },
       { keys: [["Ctrl", "click"]], text: "add an event, or take it out" },
       { keys: [["double-click"]], text: "zoom to the event" },
       { keys: [["Alt", "double-click"]], text: "all events of this name" },

@@ -5,6 +5,7 @@ import type { Hit, RowInfo, SelectionJson, Span } from "../protocol/source";
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
 import { axisWidth, type Context } from "./context";
+import type { Gaps } from "./gaps";
 import type { Hover } from "./hover";
 import {
   DRAG_PX,
@@ -26,6 +27,7 @@ interface PointerParts extends DragParts {
   rows: Rows;
   folding: Folding;
   hover: Hover;
+  gaps: Gaps;
   focus(): void;
   /** Does the pointer stay with the stage although it is over this element? */
   stays(node: Node | null): boolean;
@@ -292,8 +294,22 @@ export class Pointer {
     } else if (hit.cell !== null && hit.cell.count > 0) {
       this.clickCell(hit, add);
     } else if (!add) {
-      picking.clearOwn();
+      this.clickEmpty(hit);
     }
+  }
+
+  /** Select the gap of a device; elsewhere nothing. */
+  private clickEmpty({ lane, time }: Hit): void {
+    const { picking, gaps, ctx, failed } = this.parts;
+    const rank = lane === null ? undefined : ctx.lanes.at(lane)?.rank.rank;
+    if (rank === undefined || !gaps.isDevice(lane)) {
+      picking.clearOwn();
+      return;
+    }
+    gaps
+      .select(rank, time)
+      .then((found) => found || picking.clearOwn())
+      .catch(failed);
   }
 
   /** Select the longest event at a click if marks are finer than pixels. */

@@ -3,6 +3,7 @@
 import { ObservedSource } from "../connection/answering";
 import { type Key, KEYS, type Model, Shared } from "../connection/store";
 import { LaneIndex } from "../protocol/scene";
+import { roomAround } from "../protocol/selection";
 import {
   asError,
   isAbort,
@@ -20,6 +21,7 @@ import { applyTheme } from "../ui/theme";
 import { Tooltip } from "../ui/tooltip";
 import { Commands } from "./commands";
 import { AccessGrid, type Context, ErrorStrip, throttle } from "./context";
+import { Gaps } from "./gaps";
 import { Hover } from "./hover";
 import { listenToKeys, PANEL_HELP } from "./keys";
 import { kindsOf, Legend } from "./legend";
@@ -163,6 +165,11 @@ export class TimelineApp {
   /** Fold similar ranks, or show all, as set by Python. */
   setFolded(folded: boolean): void {
     this.parts.folding.set(folded, false);
+  }
+
+  /** Show a window with a margin. */
+  zoomTo(start: number, end: number): void {
+    this.parts.nav.zoomTo(roomAround(start, end - start, 0.1));
   }
 
   /** Height of the drawing in which every row has room. */
@@ -386,6 +393,7 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
     fail("Ranks that are alike cannot be found", error),
   );
   const picking = new Picking(ctx, nav, rows);
+  const gaps = new Gaps(ctx, nav, picking);
   const dock = new Dock(focus, () => picking.rowExtent, ctx.signal);
   const search = new Search(ctx, picking);
   const status: StatusLine = new StatusLine(ctx, {
@@ -398,19 +406,21 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
     dock,
     nav,
     picking,
+    gaps,
     search,
     status,
     () => toolbar.exporting,
   );
   const tip = new Tooltip(frame);
   const pin = new PinButton(ctx, rows);
-  const hover = new Hover(ctx, tip, rows, (row, point) => pin.show(row, point));
+  const hover = new Hover(ctx, tip, rows, gaps, (row, point) => pin.show(row, point));
   const legend = new Legend(ctx, ctx.signal);
   const searchBox = new SearchBox(ctx, search, focus, (error) => fail("The search failed", error));
   const filter = new FilterBox(ctx, rows);
   const parts = { ctx, nav, rows, folding, picking, status, hover };
   const pointer = new Pointer({
     ...parts,
+    gaps,
     focus,
     stays: (node) => pin.el.contains(node),
     failed: (error) => fail("The event cannot be found", error),

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from support import small
 from support.background import held_up
 
 from hta_widgets.live.job import TileEngine
@@ -542,3 +543,33 @@ def test_tiles_carry_a_class_for_every_event_and_the_one_with_most_time_for_cell
     assert set(of.values()) == {9}
     # Ranks without any data.
     assert set(asked(lane("stream 7", 1), 15)["class"].tolist()) == {255}
+
+
+def test_a_gap_has_its_causes_what_the_host_did_and_what_ended_it(tmp_path):
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    engine = TileEngine(
+        small.load(
+            tmp_path,
+            [
+                small.kernel(0, 100, launch=1), small.call(0, 10, 1),
+                small.event("user_annotation", loader, 150, 700, pid=10, tid=1),
+                small.event("cpu_op", "aten::copy_", 200, 260, pid=10, tid=1),
+                small.event("cpu_op", "aten::copy_", 300, 340, pid=10, tid=1),
+                small.event("cpu_op", "aten::elsewhere", 100, 990, pid=10, tid=2),
+                small.call(750, 760, 2), small.kernel(1000, 1100, launch=2, name="next"),
+            ],
+        )
+    )  # fmt: skip
+    gap = engine.answer({"op": "gap", "rank": 0, "time": 100})[0]["gap"]
+    assert (gap["start"], gap["end"]) == (100, 1000)
+    assert {one["cause"]: one["time"] for one in gap["causes"]} == {
+        "host_data_loading": 550, "launch_latency": 240, "host_nothing": 100, "launch_call": 10,
+    }  # fmt: skip
+    assert gap["causes"][0]["cause"] == "host_data_loading"
+    assert (gap["ends"]["name"], gap["launch"]["start"]) == ("next", 750)
+    host = [(one["longest"]["name"], one["count"], one["time"]) for one in gap["host"]]
+    assert host == [(loader, 1, 450), ("aten::copy_", 2, 100), ("cudaLaunchKernel", 1, 10)]
+    assert gap["host"][1]["longest"]["start"] == 200
+    assert gap["host_time"] == 560
+    for time in (99, 1000, 5000, -5):
+        assert engine.answer({"op": "gap", "rank": 0, "time": time})[0] == {"gap": None}

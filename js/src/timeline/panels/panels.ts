@@ -13,8 +13,10 @@ import type { Search } from "../search";
 import type { Picking } from "../selected_event";
 import type { StatusLine } from "../status";
 import { cutWords, eventWords, selectionWords, spanText } from "../text";
+import type { Gaps } from "../gaps";
 import { DetailsPanel } from "./event";
 import { ExportPanel } from "./export";
+import { GapPanel } from "./gap";
 import { ProblemsPanel } from "./problems";
 import { AreaPanel } from "./selection";
 
@@ -25,6 +27,7 @@ const SAY_MS = 100;
 export class PanelControl {
   private readonly details: DetailsPanel;
   private readonly area: AreaPanel;
+  private readonly gap: GapPanel;
   private readonly problems: ProblemsPanel;
   private readonly problemSheet: Sheet;
   private readonly exporting: ExportPanel;
@@ -42,6 +45,7 @@ export class PanelControl {
     private readonly dock: Dock,
     private readonly nav: Navigation,
     private readonly picking: Picking,
+    private readonly gaps: Gaps,
     search: Search,
     private readonly status: StatusLine,
     /** The button of forms that a key opens. */
@@ -72,6 +76,13 @@ export class PanelControl {
       copy,
       showEvent: () => dock.show("event"),
     });
+    this.gap = new GapPanel({
+      close,
+      zoom: () => nav.toggleZoom(picking.windowTarget()),
+      go: (brief) => picking.go(brief),
+      showArea: ctx.isPart ? null : () => dock.show("area"),
+      trackOf: (lane) => ctx.lanes.at(lane)?.track?.label ?? "",
+    });
     const sheet = ({ name, el }: Panel): Sheet =>
       new Sheet(() => outermost(ctx.root), name, el, ctx.signal);
     this.problems = new ProblemsPanel(() => this.problemSheet.close());
@@ -82,11 +93,12 @@ export class PanelControl {
       ctx.signal,
     );
     this.exportSheet = sheet(this.exporting);
-    for (const panel of [this.details, this.area]) dock.add(panel);
+    for (const panel of [this.details, this.area, this.gap]) dock.add(panel);
     this.askLater = debounce(TOTALS_MS, ctx.signal, () => this.askTotals());
     ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
     picking.event.on(() => this.eventChanged());
     picking.selection.on(() => this.selectionChanged());
+    gaps.changed.on(() => this.gapChanged());
     const say = throttle(SAY_MS, ctx.signal, () => this.sayEvent());
     nav.moved.on(() => picking.active && say());
   }
@@ -170,6 +182,17 @@ export class PanelControl {
     if (other && picking.window !== null) dock.show("area");
   }
 
+  private gapChanged(): void {
+    const { gap } = this.gaps;
+    if (gap !== null) {
+      this.gap.show(gap);
+      this.dock.show("gap");
+    } else if (this.dock.current === "gap") {
+      const hasArea = this.picking.window !== null && !this.ctx.isPart;
+      this.fallBack(this.picking.active ? "event" : hasArea ? "area" : null);
+    }
+  }
+
   private fallBack(to: "area" | "event" | null): void {
     if (to === null) this.dock.close();
     else this.dock.show(to);
@@ -238,7 +261,7 @@ export class PanelControl {
 // The place below the lanes that panels are pushed into, one at a time. If it is out of sight, the
 // panel moves up over the lanes.
 
-type PanelId = "event" | "area";
+type PanelId = "event" | "area" | "gap";
 
 interface Panel {
   readonly name: string;
