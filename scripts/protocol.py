@@ -50,7 +50,8 @@ def typescript(kind: Any) -> str:
     if origin in {Union, UnionType}:
         return " | ".join(map(typescript, arguments))
     if origin is list:
-        return f"readonly {typescript(arguments[0])}[]"
+        items = typescript(arguments[0])
+        return f"readonly ({items})[]" if items.startswith("readonly ") else f"readonly {items}[]"
     if origin is dict:
         key, value = map(typescript, arguments)
         return f"Record<{key}, {value}>" if key == "string" else f"Partial<Record<{key}, {value}>>"

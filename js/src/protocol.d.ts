@@ -564,18 +564,18 @@ export type Partner = {
 /** The reply to `ties`: the longest pairs of device work in a window, `of` so many. */
 export type Ties = {
   of: number;
-  ties: readonly readonly [start: number, dur: number, start2: number, dur2: number][];
+  ties: readonly (readonly [start: number, dur: number, start2: number, dur2: number])[];
 };
 
 /** The reply to `path_events` and `change_events`: (rank, id) before and after. */
 export type PairEvents = {
-  events: readonly readonly [number, number][][];
+  events: readonly (readonly [number, number][])[];
 };
 
 /** The reply to `classes`: events of each class by run, and the same by pair of ranks. */
 export type ClassCounts = {
-  counts: readonly readonly number[][];
-  pair_counts: readonly readonly readonly number[][][];
+  counts: readonly (readonly number[])[];
+  pair_counts: readonly (readonly (readonly number[])[])[];
 };
 
 /** The reply to `save_html`, `export_pair` and `export_table`. */

@@ -194,7 +194,7 @@ export class Linking {
     turn: () => void,
   ): void {
     const [one, two] = events;
-    this.choose([{ ids: one ?? [] }, { ids: two ?? [] }], turn);
+    this.choose([{ ids: [...(one ?? [])] }, { ids: [...(two ?? [])] }], turn);
     const counts = this.ways.swapped() ? [two, one] : [one, two];
     this.ways.say(
       `Marked: ${name}, ${plural(counts[0]?.length ?? 0, what)} before and ` +

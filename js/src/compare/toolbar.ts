@@ -265,7 +265,7 @@ export class ColourLegend extends Pane {
   private readonly keys = h("div", { class: "hta-diff-keys" });
   private readonly modes: HTMLButtonElement[];
   private colour: Colour = "change";
-  private counts: readonly number[][] | null = null;
+  private counts: readonly (readonly number[])[] | null = null;
   private swapped = false;
   private lack = "";
   private again: (() => void) | null = null;
@@ -302,7 +302,7 @@ export class ColourLegend extends Pane {
   }
 
   /** How many events have each class, before and after; `lack` says what is not known of which. */
-  setCounts(counts: readonly number[][], lack = ""): void {
+  setCounts(counts: readonly (readonly number[])[], lack = ""): void {
     this.counts = counts;
     this.lack = lack;
     this.draw();

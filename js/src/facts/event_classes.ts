@@ -112,7 +112,7 @@ export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassP
 /** How many events a group has on both sides; null where that is not known yet. */
 export function countOf(
   group: ClassGroup,
-  counts: readonly number[][] | null,
+  counts: readonly (readonly number[])[] | null,
   swapped: boolean,
 ): number | null {
   if (counts === null) return null;
