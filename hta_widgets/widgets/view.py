@@ -342,7 +342,7 @@ class LinkedView(anywidget.AnyWidget):
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
-        return export_trace(self.traces, Path(path), self.selection, **options)
+        return export_trace(self.traces, target_path(path), self.selection, **options)
 
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this view as one self-contained page that needs no kernel and no network.
@@ -359,8 +359,9 @@ class LinkedView(anywidget.AnyWidget):
         str
             The path.
         """
+        target = target_path(path)  # before seconds of work
         part, state = self._dashboard_part(), self.state.snapshot()
-        return save_html(path, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
+        return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
     def _dashboard_part(self) -> DashboardPart | None:
         """Return what a saved page shows besides the timeline."""

@@ -159,3 +159,10 @@ def test_the_page_hears_of_it_and_linked_timelines_keep_their_own(traces):
 def test_tracks_that_cannot_be_chosen_are_refused(tracks, traces):
     with pytest.raises(hw.TraceError, match="tracks="):
         hw.Timeline(traces, tracks=tracks)
+
+
+@pytest.mark.parametrize("path", [None, 5, "\ud800", "a\0b"])
+def test_targets_that_are_no_paths_are_refused(path, traces):
+    for write in (hw.Timeline(traces).save_html, hw.Timeline(traces).export):
+        with pytest.raises(hw.TraceError, match=r"path"):
+            write(path)
