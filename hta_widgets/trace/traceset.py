@@ -16,6 +16,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.text import Time
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
+from hta_widgets.trace.event import Event
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
 from hta_widgets.trace.trace import Trace, events_of
@@ -242,6 +243,28 @@ class TraceSet(Mapping[int, Trace]):
                 " traces.select(query).events()"
             )
         return events_of([self[rank] for rank in chosen_ranks(self, ranks)], columns)
+
+    def event(self, id: int, rank: int | None = None) -> Event:  # noqa: A002 - the index is called id
+        """Return one event, with its operator and the device work that it launched.
+
+        Parameters
+        ----------
+        id : int
+            As in the index of `events`.
+        rank : int, optional
+            Needed if the set has several ranks.
+
+        Returns
+        -------
+        Event
+            With ``name``; ``operator``, an event or None; ``kernels``, a frame like `events`.
+        """
+        if rank is None and len(self) != 1:
+            raise TraceError(f"event() needs rank= among the {len(self)} ranks of this set")
+        trace = self[next(iter(self)) if rank is None else rank]
+        if not 0 <= id < len(trace):
+            raise TraceError(f"rank {trace.rank} has events 0 to {len(trace) - 1}, not {id}")
+        return Event(trace, int(id))
 
     def subset(
         self,

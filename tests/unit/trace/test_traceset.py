@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from support import small
 from support.made_ranks import kernel, op
 
 from hta_widgets.errors import TraceError
@@ -224,3 +225,30 @@ def test_sets_and_ranks_survive_another_process(make):
     assert copy.ranks == [2]
     assert copy.origin_ns == traces.origin_ns
     assert copy[2].events.equals(traces[2].events)
+
+
+def test_an_event_names_its_operator_and_the_work_that_it_launched(tmp_path):
+    rank = [
+        small.event("cpu_op", "aten::linear", 100, 400, pid=10, tid=1),
+        small.event("cpu_op", "aten::addmm", 120, 300, pid=10, tid=1),
+        small.call(200, 210, 1), small.kernel(500, 900, launch=1),
+        small.call(350, 360, 2), small.kernel(900, 950, launch=2, name="bias"),
+        small.call(450, 460, 3), small.kernel(950, 990, launch=3, name="alone"),
+        small.kernel(1000, 1010, name="unknown"),
+    ]  # fmt: skip
+    one = small.load(tmp_path, rank)
+    ids = {name: int(row) for row, name in one[0].events["name"].items()}
+    gemm = one.event(ids["gemm"])
+    assert gemm.operator.name == "aten::addmm"
+    assert gemm.kernels.empty
+    assert one.event(ids["bias"]).operator.name == "aten::linear"
+    assert one.event(ids["alone"]).operator is None
+    assert one.event(ids["unknown"]).operator is None
+    assert list(gemm.operator.kernels["name"]) == ["gemm"]
+    linear = one.event(ids["aten::linear"]).kernels
+    assert list(linear["dur_ns"]) == [400, 50]
+    assert list(linear.index) == [ids["gemm"], ids["bias"]]
+    with pytest.raises(TraceError, match="has events 0 to 9, not 10"):
+        one.event(10)
+    with pytest.raises(TraceError, match="needs rank= among the 2 ranks"):
+        small.load(tmp_path, rank, rank).event(3)
