@@ -42,6 +42,10 @@ serve()
 """
 
 
+#: Takes a value that a running task reports.
+Report = Callable[[Any], object]
+
+
 class WorkerPool(Executor):
     """Runs picklable functions in separate interpreters; an error in its block ends these."""
 
@@ -51,17 +55,31 @@ class WorkerPool(Executor):
         self._killed = False
         self._workers: set[subprocess.Popen[bytes]] = set()
         self._changing = threading.Lock()
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], bytes, Report | None] | None] = (
+            queue.SimpleQueue()
+        )
         self._threads = [threading.Thread(target=self._tend, daemon=True) for _ in range(workers)]
         for thread in self._threads:
             thread.start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``fn(*args, **kwargs)`` in a worker."""
+        return self._put(None, fn, args, kwargs)
+
+    def submit_reporting(
+        self, report: Report, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        """As `submit`; a thread of the pool calls `report` with what ``fn`` gives to `advance`."""
+        return self._put(report, fn, args, kwargs)
+
+    def _put(
+        self, report: Report | None, fn: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Future[Any]:
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
-        self._tasks.put((future, pickle.dumps((fn, args, kwargs))))
+        message = pickle.dumps((fn, args, kwargs, report is not None))
+        self._tasks.put((future, message, report))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
@@ -108,7 +126,7 @@ class WorkerPool(Executor):
     def _tend(self) -> None:
         worker: subprocess.Popen[bytes] | None = None
         while (task := self._tasks.get()) is not None:
-            future, message = task
+            future, message, report = task
             if not future.set_running_or_notify_cancel():
                 continue
             try:
@@ -118,6 +136,9 @@ class WorkerPool(Executor):
                 assert worker.stdout is not None  # noqa: S101
                 _send(worker.stdin, [message])
                 failed, result = _receive(worker.stdout)
+                while report is not None and failed is None:
+                    report(result)
+                    failed, result = _receive(worker.stdout)
             except BaseException as error:  # noqa: BLE001 - the future carries it
                 if worker is not None:
                     worker.kill()
@@ -157,9 +178,11 @@ def serve() -> None:
     tasks = sys.stdin.buffer
     while True:
         try:
-            function, args, kwargs = _receive(tasks)
+            function, args, kwargs, reports = _receive(tasks)
         except EOFError:
             return
+        if reports:
+            kwargs["advance"] = lambda value: _send(answers, [pickle.dumps((None, value))])
         try:
             answer = (False, function(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - the caller gets it

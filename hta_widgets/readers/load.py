@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,7 @@ def export_profiler(profiler: Any) -> tuple[str, object]:
 
 
 _BAR_DELAY_S = 0.5
+_REPORT_EVERY_S = 0.1
 
 
 #: Told the bytes that are read, and those of all files.
@@ -344,7 +347,7 @@ def _read_all(
     aside = scratch() if plan.set_aside and keepalive is None else None
     weights = [_size(file.path) for file in files]
     with ExitStack() as stack:
-        pool: Executor | None = None
+        pool: WorkerPool | None = None
         if executor is None and plan.workers > 1 and _parallel_pays(to_read):
             pool = stack.enter_context(WorkerPool(plan.workers))
         advance = stack.enter_context(
@@ -372,17 +375,35 @@ def _read_all(
                     aside=aside,
                 )
         else:
-            tasks = {}
-            for place in missing:
-                file = files[place]
-                task = pool.submit(
-                    read_trace, file.path, file.format, cache=kept[place], aside=aside
-                )
-                tasks[task] = place
-            for task in as_completed(tasks):
-                outcomes[tasks[task]] = task.result()
-                advance(weights[tasks[task]])
+            reports: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+            tasks = {
+                pool.submit_reporting(
+                    partial(_report, reports, place),
+                    read_trace,
+                    files[place].path,
+                    files[place].format,
+                    cache=kept[place],
+                    aside=aside,
+                ): place
+                for place in missing
+            }
+            left = {place: float(weights[place]) for place in missing}
+            pending = set(tasks)
+            while pending:
+                done, pending = wait(pending, _REPORT_EVERY_S, FIRST_COMPLETED)
+                for task in done:
+                    outcomes[tasks[task]] = task.result()
+                while not reports.empty():
+                    place, size = reports.get()
+                    left[place] -= size
+                    advance(size)
+                for task in done:
+                    advance(left[tasks[task]])
     return [outcomes[place] for place in range(len(files))]
+
+
+def _report(into: queue.SimpleQueue[tuple[int, float]], place: int, size: float) -> None:
+    into.put((place, size))
 
 
 def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> list[bool]:

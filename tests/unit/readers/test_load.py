@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 from support.random_job import write_job
@@ -61,9 +62,9 @@ def test_a_pool_is_used_where_it_pays(job, monkeypatch):
     used = []
 
     class Pool(WorkerPool):
-        def submit(self, *args, **kwargs):
+        def submit_reporting(self, *args, **kwargs):
             used.append(args)
-            return super().submit(*args, **kwargs)
+            return super().submit_reporting(*args, **kwargs)
 
     monkeypatch.setattr(module, "WorkerPool", Pool)
     monkeypatch.setattr(module, "_cores", lambda: 2)
@@ -111,8 +112,8 @@ def test_an_interrupt_does_not_wait_for_the_pool(job, write, monkeypatch):
             self.tasks = []
             pools.append(self)
 
-        def submit(self, *args, **kwargs):
-            self.tasks.append(super().submit(*args, **kwargs))
+        def submit_reporting(self, *args, **kwargs):
+            self.tasks.append(super().submit_reporting(*args, **kwargs))
             return self.tasks[-1]
 
     for rank in range(3, 24):
@@ -133,6 +134,15 @@ def test_an_interrupt_does_not_wait_for_the_pool(job, write, monkeypatch):
     assert not pool._workers
     assert not any(thread.is_alive() for thread in pool._threads)
     assert hw.load(job).ranks == list(range(24))
+
+
+def test_a_worker_reports_while_it_works():
+    values = []
+    with WorkerPool(1) as pool:
+        file = Path(__file__).parents[2] / "data/cpu_stacks.json.gz"
+        task = pool.submit_reporting(values.append, module.read_trace, str(file), "kineto")
+        assert task.result().error is None
+    assert sum(values) == file.stat().st_size
 
 
 @pytest.mark.parametrize("parallel_bytes", [1000, 10**9])
