@@ -1,5 +1,5 @@
 import { playwright } from "@vitest/browser-playwright";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
@@ -7,15 +7,6 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const chromium = process.env.HTA_CHROMIUM ?? "/usr/bin/chromium";
 if (!existsSync(chromium)) {
   throw new Error(`no browser at ${chromium}: install Debian's chromium or set HTA_CHROMIUM`);
-}
-
-/** BokehJS of the installed Bokeh; empty without one. */
-function bokeh(): string {
-  const lib = `${root}.venv/lib`;
-  const path = (existsSync(lib) ? readdirSync(lib) : [])
-    .map((python) => `${lib}/${python}/site-packages/bokeh/server/static/js/bokeh.min.js`)
-    .find((file) => existsSync(file));
-  return path === undefined ? "" : readFileSync(path, "utf8");
 }
 
 // As browsers that Python starts: `tests/support/browser.py`.
@@ -44,8 +35,6 @@ export default defineConfig({
           // A page of a busy machine may come late once; what fails twice is broken.
           retry: process.env.CI ? 1 : 0,
           testTimeout: 30_000,
-          // Not an import: Vite serves no file that a link puts outside of the checkout.
-          provide: { bokeh: bokeh() },
           expect: { poll: { timeout: 8_000 } },
           setupFiles: [`${root}js/test/patience.ts`],
           include: ["js/{src,test}/**/*.browser.test.ts"],

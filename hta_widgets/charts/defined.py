@@ -26,10 +26,8 @@ from hta_widgets.charts.rows import (
     Tooltip,
     Whiskers,
     defines_rows,
-    is_sheet,
     nice_ticks,
     rows_chart,
-    sheet_rows,
 )
 from hta_widgets.charts.theme import Theme, theme_of
 from hta_widgets.facts import facts
@@ -118,14 +116,6 @@ def defines(takes: Callable[[Draw], Draw], name: str, *needs: str) -> Callable[[
     look = definition(name)
     title = look.get("short", look["title"])
     return defines_rows(takes, title, *(needs or look["needs"]), by=partial(draw, name))
-
-
-def sheet(name: str, theme: str | Theme) -> Any:
-    """Return the sheet of a definition: all its marks, and no rows."""
-    look, colors = definition(name), theme_of(theme)
-    marks: list[Any] = [bars for _, bars in _parts(look, colors)]
-    marks += [_mark(mark, None, {}, colors) for mark in look.get("marks", [])]
-    return sheet_rows({}, [], marks, x_start=0, x_end=1, title="", subtitle="", theme=colors)
 
 
 def scope_of(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
@@ -276,7 +266,7 @@ def _stack(
             of = size[scope[stack["by"]] == name].sum()
             if of > 0:
                 said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
-            if of > 0 or is_sheet():
+            if of > 0:
                 writes = "on" in definition("inks")[stack.get("also", {}).get(name, name)]
                 kept.append(replace(bars, text="inside" if writes else ""))
         lines = [("@{part}", "@{part_text}")]
@@ -292,7 +282,7 @@ def _stack(
             data[f"right_{at}"] = np.where(shown, left + of, np.nan)
             left = left + of
             name = str(fill(part["name"], scope))
-            if (ns > 0).any() or is_sheet():
+            if (ns > 0).any():
                 text = f"text_{at}" if whole is not None and bars.hatch is None else ""
                 kept.append(replace(bars, name=name, text=text))
             if whole is not None and (ns > 0).any():
@@ -306,16 +296,15 @@ def _stack(
 
 
 def _mark(
-    mark: Mapping[str, Any], scope: Scope | None, data: dict[str, Any], colors: Theme
+    mark: Mapping[str, Any], scope: Scope, data: dict[str, Any], colors: Theme
 ) -> Bars | Dots | Whiskers:
-    """Return a mark; without a scope it is of a sheet, and no columns are added."""
+    """Return a mark, and add its columns."""
 
     def place(code: Any, *, ink: bool = False) -> Any:
         if not isinstance(code, str):
             return code
-        if scope is not None:
-            values = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
-            data[code] = [ink_of(each, colors) for each in values] if ink else values
+        values = np.broadcast_to(evaluate(code, scope), len(scope["row"]))
+        data[code] = [ink_of(each, colors) for each in values] if ink else values
         return code
 
     def color(ink: str) -> str:
@@ -343,9 +332,8 @@ def _mark(
         )
     bars = Bars(float(left) if not isinstance(left, str) else left, right, color(mark["ink"]), name)
     if "inside" in mark:
-        if scope is not None:
-            data["inside"] = fill(mark["inside"], scope)
-            data["on"] = [text_on(each) for each in data[mark["ink"][1:]]]
+        data["inside"] = fill(mark["inside"], scope)
+        data["on"] = [text_on(each) for each in data[mark["ink"][1:]]]
         return replace(bars, text="inside", text_color="@on")
     if "hatch" not in mark:
         return bars

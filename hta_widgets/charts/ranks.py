@@ -30,12 +30,7 @@ from hta_widgets.charts.rows import (
     Column,
     Tooltip,
     Whiskers,
-    add_boxes,
-    add_rules,
-    add_words,
     brush,
-    is_sheet,
-    new_sheet,
     nice_ticks,
     rows_chart,
     time_ticks,
@@ -638,8 +633,6 @@ def rank_time_heatmap(
     scope, _ = scope_of(look, rows)
     said = spoken({**look, "unmatched": known["kinds"]}, frame, scope)
     title, subtitle = title or said["title"], said["subtitle"]
-    if is_sheet():
-        return _sheet(colors, title, subtitle, list(scope["names"]), part, total, start, end)
     return _standalone(
         colors, width, title, subtitle, ranks, part, value, total, (start, end), known["ramp"]
     )
@@ -651,55 +644,6 @@ def _palette(colors: Theme, shades: str) -> list[str]:
 
 def _mapper(colors: Theme, shades: str) -> Any:
     return models.LinearColorMapper(palette=_palette(colors, shades), low=0, high=1)
-
-
-def _sheet(
-    colors: Theme,
-    title: str,
-    subtitle: str,
-    names: list[str],
-    part: Floats,
-    total: Floats,
-    start: float,
-    end: float,
-) -> Any:
-    """Return the empty figure: one image per ramp; the page fills one of them."""
-    content = {
-        "title": title,
-        "subtitle": subtitle,
-        "names": names,
-        "x_start": start,
-        "x_end": end,
-        "share": part,
-        "mean": part.mean(axis=0),
-        "totals": [duration(each) for each in total],
-    }
-    figure = new_sheet(colors, content)
-    for shades in ("busy", "waiting"):
-        figure.image(
-            image="image",
-            x="x",
-            y="y",
-            dw="dw",
-            dh="dh",
-            # BokehJS makes arrays of two dimensions from Python's alone: the page copies its kind.
-            source=models.ColumnDataSource(
-                {"image": [np.zeros((1, 1))], "x": [0], "y": [0], "dw": [0], "dh": [0]},
-                name=f"cells_{shades}",
-            ),
-            color_mapper=_mapper(colors, shades),
-        )
-    add_rules(figure)
-    add_boxes(figure, "bars")
-    add_boxes(figure, "veils", fill_alpha=0.6)
-    add_words(figure)
-    for name, color, thick in (
-        ("halo", colors.bg, 4),
-        ("frames", colors.brush_line, 2),
-        ("late", "color", 1.5),
-    ):
-        add_boxes(figure, name, fill_color=None, line_color=color, line_width=thick)
-    return figure
 
 
 def _standalone(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -24,7 +21,6 @@ from hta_widgets.charts.figure import (
     models,
     new_figure,
     plain_axis,
-    plotting,
     sentences,
 )
 from hta_widgets.charts.theme import FONT, Theme, theme_of
@@ -190,192 +186,6 @@ def draw_mark(
     )
 
 
-_by_page: ContextVar[bool] = ContextVar("_by_page", default=False)
-_contents: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-
-
-@contextmanager
-def laid_out_by_the_page() -> Iterator[None]:
-    """Let charts made in here be sheets."""
-    token = _by_page.set(True)
-    try:
-        yield
-    finally:
-        _by_page.reset(token)
-
-
-def is_sheet() -> bool:
-    """Whether charts are made for a page that lays them out."""
-    return _by_page.get()
-
-
-def content_of(figure: Any) -> dict[str, Any]:
-    """Return what a sheet shows, before it is laid out: rows, columns, scale and words."""
-    return _contents[figure]
-
-
-def new_sheet(theme: Theme, content: Mapping[str, Any]) -> Any:
-    """Return an empty figure that is all frame, with the sources of its words.
-
-    Its ``words``, ``plates`` and ``rules`` are filled by the page.
-    """
-    figure = plotting.figure(
-        width=400,
-        height=200,
-        x_range=models.Range1d(0, 1, name="x"),
-        y_range=models.Range1d(1, 0, name="y"),
-        tools="",
-        toolbar_location=None,
-        min_border=0,
-        background_fill_color=theme.bg,
-        border_fill_color=theme.bg,
-        outline_line_color=None,
-        frame_align=False,
-        lod_threshold=None,
-        styles={"background-color": theme.bg},
-    )
-    figure.axis.visible = False
-    figure.grid.visible = False
-    _contents[figure] = dict(content)
-    return figure
-
-
-def add_rules(figure: Any) -> None:
-    """Add what lies below the marks: the lines of the scale."""
-    figure.segment(
-        x0="x0",
-        x1="x1",
-        y0="y0",
-        y1="y1",
-        line_color="color",
-        line_width=1,
-        source=_empty("rules", "x0", "x1", "y0", "y1", "color"),
-        level="underlay",
-    )
-
-
-def add_boxes(figure: Any, name: str, **style: Any) -> None:
-    """Add rectangles above the marks; the colours of their fills come with them."""
-    figure.quad(
-        left="left",
-        right="right",
-        top="top",
-        bottom="bottom",
-        source=_empty(name, "left", "right", "top", "bottom", "color"),
-        level="annotation",
-        **{"fill_color": "color", "line_color": None, **style},
-    )
-
-
-def add_words(figure: Any) -> None:
-    """Add the words, above all marks, and the plates below some of them."""
-    add_boxes(figure, "plates")
-    figure.text(
-        x="x",
-        y="y",
-        text="text",
-        text_color="color",
-        text_align="align",
-        text_font_style="style",
-        text_font_size="size",
-        text_font={"value": FONT},
-        text_baseline="middle",
-        source=_empty("words", "x", "y", "text", "color", "align", "style", "size"),
-        level="annotation",
-    )
-
-
-def add_key(figure: Any, number: int, **style: Any) -> None:
-    """Add the swatch of the mark of this number to the legend."""
-    figure.quad(
-        left="left",
-        right="right",
-        top="top",
-        bottom="bottom",
-        source=_empty(f"key{number}", "left", "right", "top", "bottom"),
-        level="annotation",
-        **style,
-    )
-
-
-def _empty(name: str, *columns: str) -> Any:
-    return models.ColumnDataSource({column: [] for column in columns}, name=name)
-
-
-def sheet_rows(
-    data: pd.DataFrame | Mapping[str, Any],
-    names: Sequence[str],
-    marks: Sequence[Bars | Whiskers | Dots],
-    *,
-    x_start: float,
-    x_end: float,
-    title: str,
-    subtitle: str,
-    theme: Theme,
-    columns: Sequence[Column] = (),
-    ticks: Sequence[tuple[float, str]] = (),
-    head: str = "",
-) -> Any:
-    """Return what `rows_chart` draws as a sheet; see there for the parameters.
-
-    The marks' source is named ``rows`` and holds the columns that they use; they are ``mark0``,
-    ``mark1`` …; the swatch of a mark that has a name is drawn from ``key`` and its number.
-    """
-    used = _used(marks)
-    whole = plain_columns(data)
-    content = {
-        "title": title,
-        "subtitle": subtitle,
-        "names": list(names),
-        "x_start": x_start,
-        "x_end": x_end,
-        "ticks": [list(tick) for tick in ticks],
-        "columns": [{"head": each.head, "texts": list(each.texts)} for each in columns],
-        "head": head,
-        "data": {name: list(whole.get(name, ())) for name in used},
-    }
-    figure = new_sheet(theme, content)
-    add_rules(figure)
-    source = models.ColumnDataSource({name: whole.get(name, []) for name in used}, name="rows")
-    for number, mark in enumerate(marks):
-        renderer = draw_mark(figure, mark, source, theme, profile=False)
-        renderer.name = f"mark{number}"
-        if isinstance(mark, Bars) and mark.name and not str(mark.fill).startswith("@"):
-            add_key(figure, number, **_swatch(mark, theme))
-    add_words(figure)
-    return figure
-
-
-def _used(marks: Sequence[Bars | Whiskers | Dots]) -> list[str]:
-    found: list[Any] = ["row"]
-    for mark in marks:
-        if isinstance(mark, Bars):
-            found += [mark.left, mark.right, mark.row, *_columns(mark.fill, mark.line, mark.hatch)]
-            found += _columns(mark.hatch_color)
-            found += [mark.only[0]] if mark.only else []
-        elif isinstance(mark, Whiskers):
-            found += [mark.left, mark.right]
-        else:
-            found += [mark.at, *_columns(mark.color), *filter(None, (mark.marker, mark.angle))]
-            found += [mark.size] if isinstance(mark.size, str) else []
-    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
-
-
-def _columns(*values: str | None) -> list[str]:
-    return [field_of(value) for value in values if value is not None and value.startswith("@")]
-
-
-def _swatch(mark: Bars, theme: Theme) -> dict[str, Any]:
-    style: dict[str, Any] = {"fill_color": fill_of(mark, theme), "line_color": mark.line}
-    if mark.hatch is not None:
-        style |= {
-            "hatch_pattern": mark.hatch,
-            "hatch_color": mark.hatch_color or theme.ink2,
-            "hatch_scale": 4,
-        }
-    return style
-
-
 #: Up to this many rows each has its name; more are drawn as a profile.
 NAMED_ROWS = 64
 
@@ -442,20 +252,6 @@ def rows_chart(
     pitch: float | None = None,
 ) -> Any:
     """Return a figure of rows from the top down."""
-    if is_sheet():
-        return sheet_rows(
-            data,
-            names,
-            marks,
-            x_start=x_start,
-            x_end=x_end,
-            title=title,
-            subtitle=subtitle,
-            theme=theme,
-            columns=columns,
-            ticks=ticks,
-            head=head,
-        )
     rows = len(names)
     profile = rows > NAMED_ROWS
     pitch = _pitch(rows) if profile or pitch is None else pitch

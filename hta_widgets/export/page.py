@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
@@ -59,14 +59,6 @@ _MOST_MB = 25
 _TEXT_PER_BYTE = 4 / 3
 
 
-@dataclass(frozen=True)
-class DashboardPart:
-    """Content of a dashboard's page in addition to its timeline."""
-
-    traits: Mapping[str, Any]
-    bokehjs: str
-
-
 def save_html(
     path: str | os.PathLike[str],
     engine: TileEngine,
@@ -74,9 +66,9 @@ def save_html(
     state: dict[str, Any],
     *,
     max_mb: float = 25,
-    dashboard: DashboardPart | None = None,
+    dashboard: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a timeline, or a dashboard, as one self-contained page."""
+    """Write a timeline, or a dashboard of these traits, as one self-contained page."""
 
     def make(room: float, saved_at: datetime) -> Content:
         files = source_files(engine)
@@ -86,10 +78,7 @@ def save_html(
         widget, code, more_code = "timeline", _TIMELINE, []
     else:
         widget, code = "dashboard", _DASHBOARD
-        more_code = [
-            packed("bokeh.js", dashboard.bokehjs.encode()),
-            packed("dashboard", ascii_json(dashboard.traits)),
-        ]
+        more_code = [packed("dashboard", ascii_json(dashboard))]
     return save_page(
         path,
         str(scene.get("title") or widget),

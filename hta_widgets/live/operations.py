@@ -209,12 +209,6 @@ class Headline(Request, tag="headline", kw_only=True):
     """The headline; the trait `_headline` holds it after the reply."""
 
 
-class Figures(Request, tag="figures", kw_only=True):
-    """Bokeh items of panels."""
-
-    panels: Names
-
-
 class Table(Request, tag="table", kw_only=True):
     """A panel's table as a file."""
 
@@ -303,7 +297,7 @@ JOB = (
     Tiles, Stats, Minimap, Event, Cell, GapOf, SearchText, Find, Marks, Totals, Neighbor, Snap,
     LatenessOf, Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
 )  # fmt: skip
-DASHBOARD = (Panels, Heatmap, Headline, Figures, Table, ExportTable)
+DASHBOARD = (Panels, Heatmap, Headline, Table, ExportTable)
 COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)
 #: Every request by the name of its operation.
 OPERATIONS: dict[str, type[Request]] = {

@@ -41,7 +41,7 @@ class Panel:
     analysis: str
     #: Parts of the selection that do not filter it: ``ranks``, ``names``, ``kinds``, ``window``.
     own: tuple[str, ...]
-    #: Whether it is drawn as a Bokeh figure.
+    #: Whether it is a chart.
     is_chart: bool = False
     #: Makes its frame of traces, a selection and a number of rows.
     frame: Frame | None = None
@@ -72,7 +72,7 @@ def panels() -> dict[str, Panel]:
 
 
 def chart_panels() -> list[str]:
-    """Return the ids of the panels that are drawn as Bokeh figures, in the order of the list."""
+    """Return the ids of the panels that are charts, in the order of the list."""
     known = panels()
     return [name for name in all_panels() if name in known and known[name].is_chart]
 

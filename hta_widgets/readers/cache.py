@@ -220,9 +220,7 @@ def _code() -> tuple[object, ...]:
 
 def _copies() -> list[Path]:
     try:
-        charts = folder() / "charts"
-        found = [copy for suffix in (_SUFFIX, REMOTE, PART) for copy in folder().glob(f"*{suffix}")]
-        return [*found, *charts.glob("*.json"), *charts.glob(f"*{PART}")]
+        return [copy for suffix in (_SUFFIX, REMOTE, PART) for copy in folder().glob(f"*{suffix}")]
     except OSError:
         return []
 

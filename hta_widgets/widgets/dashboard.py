@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import anywidget
 import pandas as pd
 import traitlets as t
 
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import DashboardPart, OfflineData, embed
+from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.export.page_format import asset
-from hta_widgets.files import cache_folder, code_stamp, table_bytes, write_table, written_whole
+from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
@@ -43,39 +39,11 @@ from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
     LinkedView,
     as_traces,
-    bokeh_asset,
-    bokeh_module,
-    in_marimo,
     page_target,
 )
 
 #: The traits that a saved page shows unchanged.
-_SAVED = ("height", "folded", "panels", "metric", "_figures", "_headline", "_about", "_tables")
-
-
-@cache
-def figure_items(panel: str) -> dict[str, Any]:
-    """Return a panel's figure as ``{"light": item, "dark": item}``; empty if it has none.
-
-    Items are kept on disk, for the installed Bokeh and this code.
-    """
-    stamp = repr((panel, code_stamp("bokeh", "*.py", "charts/*.py")))
-    path = cache_folder() / "charts" / f"{hashlib.sha256(stamp.encode()).hexdigest()[:40]}.json"
-    with contextlib.suppress(OSError, ValueError):
-        items = json.loads(path.read_text("utf-8"))
-        if isinstance(items, dict) and set(items) == {"light", "dark"}:
-            return items
-    from hta_widgets.charts.panels import panel_items  # noqa: PLC0415 - imports all of Bokeh
-
-    try:
-        text = json.dumps(panel_items(panel), separators=(",", ":"))
-    except ValueError:
-        return {}
-    with contextlib.suppress(OSError, TraceError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with written_whole(path) as file:
-            file.write(text.encode())
-    return dict(json.loads(text))
+_SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_tables")
 
 
 T = TypeVar("T")
@@ -183,14 +151,12 @@ class Dashboard(LinkedView):
     >>> dash.observe(lambda change: print(change.new), names="selection")  # doctest: +SKIP
     """
 
-    bokehjs = anywidget.WidgetTrait().tag(sync=True)
     height = t.Int(None, min=120, allow_none=True).tag(sync=True)
     folded = t.Bool(False).tag(sync=True)
     panels: t.List[Any] = t.List().tag(sync=True)
     metric = t.Unicode("").tag(sync=True)
     _about = t.Dict().tag(sync=True)
     _tables = t.Dict().tag(sync=True)
-    _figures = t.Dict().tag(sync=True)
     _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
 
     def __init__(
@@ -235,9 +201,6 @@ class Dashboard(LinkedView):
             _scene=scene,
         )
         self.observe(self._forget, names=["selection", "scope", "view"])
-        if in_marimo():
-            # When the page requests charts, no cell runs that could make a widget.
-            self.bokehjs = bokeh_asset()
 
     # --- views and numbers ------------------------------------------------------------------------
 
@@ -278,13 +241,10 @@ class Dashboard(LinkedView):
         """
         return write_table(self.frames[name], path)
 
-    def _dashboard_part(self) -> DashboardPart:
-        self._figures = self._drawn(
-            [name for name in chart_panels() if name in self._about["panels"]]
-        )
+    def _dashboard_part(self) -> dict[str, Any]:
         if self._headline is None:
             self._headline = self.panel_engine.headline()
-        return DashboardPart({name: getattr(self, name) for name in _SAVED}, bokeh_module())
+        return {name: getattr(self, name) for name in _SAVED}
 
     # --- following the selection ------------------------------------------------------------------
 
@@ -347,9 +307,6 @@ class Dashboard(LinkedView):
     def _on_offline(self, request: operations.Offline) -> Answer:
         return self._offline.chunk(request.chunk)
 
-    def _on_figures(self, request: operations.Figures) -> Answer:
-        return {"figures": self._drawn(request.panels)}, None
-
     def _on_headline(self, request: operations.Headline) -> Answer:
         if self._headline is None:
             self._headline = self.panel_engine.headline_by(due(request.within_ms))
@@ -373,12 +330,6 @@ class Dashboard(LinkedView):
     @cached_property
     def _offline(self) -> OfflineData:
         return OfflineData(partial(embed, self.engine, self._scene, self.state.snapshot()))
-
-    def _drawn(self, panels: Sequence[str]) -> dict[str, Any]:
-        """Return charts for the page, which adds the rows, and send it BokehJS."""
-        if self.bokehjs is None:
-            self.bokehjs = bokeh_asset()
-        return {panel: figure_items(panel) for panel in panels if panel in chart_panels()}
 
     def _stop(self) -> None:
         super()._stop()

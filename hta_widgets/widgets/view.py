@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import traitlets as t
 
 from hta_widgets import options
 from hta_widgets.errors import TraceError
-from hta_widgets.export.page import DashboardPart, save_html
+from hta_widgets.export.page import save_html
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.trace import ExportReport, export_trace
 from hta_widgets.files import target_path, write_errors
@@ -57,52 +56,6 @@ def page_target(path: str, *, overwrite: bool) -> Path:
     if is_there and not overwrite:
         raise TraceError("exists already", path=target, remedy="Write it again to replace it.")
     return target
-
-
-def in_marimo() -> bool:
-    """Return whether this runs in a marimo notebook.
-
-    There a widget can be made only while a cell runs, and exists as long as the cell's output.
-    """
-    marimo = sys.modules.get("marimo")
-    return marimo is not None and bool(marimo.running_in_notebook())
-
-
-def bokeh_module() -> str:
-    """Return an ES module whose default export's ``initialize()`` returns ``{Bokeh}``.
-
-    It is the installed Bokeh's own ``bokeh.min.js``, so that figures and library have one version.
-    It needs no network and sets no global name.
-    """
-    import bokeh  # noqa: PLC0415 - half a second, which `import hta_widgets` has not
-
-    script = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
-    return (
-        f"const root = {{}};\n(function () {{\n{script.read_text('utf-8')}\n}}).call(root);\n"
-        "export default { initialize() { return { Bokeh: root.Bokeh }; } };\n"
-    )
-
-
-class BokehAsset(anywidget.AnyWidget):
-    """Carries BokehJS to the page, without a view; see `bokeh_asset`."""
-
-    def __init__(self) -> None:
-        self._esm = bokeh_module()
-        super().__init__()
-
-
-_one: BokehAsset | None = None
-
-
-def bokeh_asset() -> BokehAsset:
-    """Return the kernel's only `BokehAsset`, a new one if it was closed."""
-    if in_marimo():
-        # A kernel may serve several pages there, and widgets end with their cell.
-        return BokehAsset()
-    global _one  # noqa: PLW0603 - one per kernel
-    if _one is None or _one.comm is None:
-        _one = BokehAsset()
-    return _one
 
 
 class State(anywidget.AnyWidget):
@@ -363,7 +316,7 @@ class LinkedView(anywidget.AnyWidget):
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
-    def _dashboard_part(self) -> DashboardPart | None:
+    def _dashboard_part(self) -> Mapping[str, Any] | None:
         """Return what a saved page shows besides the timeline."""
         return None
 

@@ -161,11 +161,6 @@ export interface Requests {
   headline: {
     within_ms?: number;
   };
-  /** Bokeh items of panels. */
-  figures: {
-    panels: readonly string[];
-    within_ms?: number;
-  };
   /** A panel's table as a file. */
   table: {
     panel: string;

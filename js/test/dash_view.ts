@@ -19,7 +19,7 @@ import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
-/** What stands in for a Bokeh figure: it says what it shows, and can be told to brush. */
+/** What stands in for a chart: it says what it shows, and can be told to brush. */
 export class FakeChart implements ChartPanel {
   static all: FakeChart[] = [];
   readonly el = document.createElement("div");
@@ -55,8 +55,7 @@ export class FakeChart implements ChartPanel {
   }
 }
 
-export const fakeChart: MakeChart = (id, _bokeh, _items, host, onBrush) =>
-  Promise.resolve(new FakeChart(id, host, onBrush));
+export const fakeChart: MakeChart = (id, host, onBrush) => new FakeChart(id, host, onBrush);
 
 export interface DashView {
   root: HTMLElement;
@@ -88,15 +87,11 @@ export function mountDash(
   traits: Record<string, unknown> = {},
   change: (page: PageDocument, source: Watched) => void = () => undefined,
   width = 1100,
-  bokeh: () => Promise<unknown> = () => Promise.resolve({}),
 ): DashView {
   const page = recordedPage();
   const { scene } = page;
   const source = new Watched(openPage(page));
   source.replies.set("headline", () => ({}));
-  source.replies.set("figures", ({ panels: [id] }: { panels: [string] }) => {
-    return { figures: { [id]: { light: {}, dark: {} } } };
-  });
   change(page, source);
   const state = freshState();
   const model = new LooseModel({
@@ -105,7 +100,6 @@ export function mountDash(
     folded: false,
     metric: "",
     _headline: null,
-    _figures: {},
     ...traits,
   });
   const end = new AbortController();
@@ -122,7 +116,6 @@ export function mountDash(
     signal: end.signal,
     makeStage: createStage,
     makeChart: fakeChart,
-    bokeh,
   });
   const root = box.firstElementChild as HTMLElement;
   const find = (selector: string): HTMLElement => {

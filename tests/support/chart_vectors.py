@@ -6,10 +6,10 @@ that the file is what this writes.
 
 import json
 import math
-import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,56 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from support import panel_frames  # noqa: E402
 
-from hta_widgets.charts.panels import panel_figure, panel_items  # noqa: E402
-from hta_widgets.charts.rows import content_of  # noqa: E402
+from hta_widgets import charts  # noqa: E402
+from hta_widgets.charts import defined, ranks as of_ranks  # noqa: E402
+from hta_widgets.charts.rows import Bars, Whiskers, plain_columns  # noqa: E402
+from hta_widgets.text import duration  # noqa: E402
 
 PATH = ROOT / "tests/vectors/charts.json"
-#: The figures that the page's tests embed: of each panel one, and some in dark.
-ITEMS = ROOT / "tests/vectors/sheets.json"
-DARK = ("breakdown", "heatmap")
+
+
+def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
+    """Return what a chart hands to its layout: rows, columns, scale and words."""
+    if panel == "heatmap":
+        with mock.patch.object(of_ranks, "_standalone") as laid_out:
+            charts.rank_time_heatmap(frame)
+        _, _, title, subtitle, ranks, share, _, total, (start, end), _ = laid_out.call_args.args
+        return {
+            "title": title,
+            "subtitle": subtitle,
+            "names": [f"rank {rank}" for rank in ranks],
+            "x_start": start,
+            "x_end": end,
+            "share": share,
+            "mean": share.mean(axis=0),
+            "totals": [duration(each) for each in total],
+        }
+    with mock.patch.object(defined, "rows_chart") as laid_out:
+        defined.draw(panel, frame)
+    (data, names, marks), more = laid_out.call_args.args, laid_out.call_args.kwargs
+    whole = plain_columns(data)
+    return {
+        **{name: more[name] for name in ("title", "subtitle", "x_start", "x_end", "head")},
+        "names": list(names),
+        "ticks": [list(tick) for tick in more["ticks"]],
+        "columns": [{"head": each.head, "texts": list(each.texts)} for each in more["columns"]],
+        "data": {name: list(whole[name]) for name in whole if name in _used(marks)},
+    }
+
+
+def _used(marks: Any) -> set[str]:
+    """Return the columns that marks name."""
+    found: set[Any] = {"row"}
+    for mark in marks:
+        if isinstance(mark, Bars):
+            looks = (mark.fill, mark.line, mark.hatch, mark.hatch_color)
+            found |= {mark.left, mark.right, mark.only[0] if mark.only else ""}
+        elif isinstance(mark, Whiskers):
+            looks, found = (mark.color,), found | {mark.left, mark.right}
+        else:
+            looks, found = (mark.color,), found | {mark.at, mark.size, mark.marker, mark.angle}
+        found |= {look[1:] for look in looks if look is not None and look.startswith("@")}
+    return found
 
 
 def cases() -> list[tuple[str, str, pd.DataFrame]]:
@@ -56,7 +99,7 @@ def vectors() -> dict[str, Any]:
     """Return the file's content."""
     made = []
     for name, panel, frame in cases():
-        content = plain(content_of(panel_figure(panel, frame)))
+        content = plain(content_of(panel, frame))
         made.append(
             {"name": name, "panel": panel, "frame": panel_frames.plain(frame), "content": content}
         )
@@ -84,21 +127,5 @@ def text() -> str:
     return f'{{"cases": [\n{lines}\n]}}\n'
 
 
-def items() -> str:
-    """Return the other file: figures by panel and theme, with numbers of its own for models."""
-    known: dict[str, str] = {}
-
-    def number(match: re.Match[str]) -> str:
-        return known.setdefault(match[0], f'"id{len(known)}"')
-
-    lines = []
-    for panel in panel_frames.made(1, bins=6):
-        made = panel_items(panel)
-        kept = {name: item for name, item in made.items() if name == "light" or panel in DARK}
-        lines.append(f"{json.dumps(panel)}: {json.dumps(kept, separators=(',', ':'))}")
-    return re.sub(r'"p\d+"', number, "{" + ",\n".join(lines) + "}\n")
-
-
 if __name__ == "__main__":
     PATH.write_text(text(), "utf-8")
-    ITEMS.write_text(items(), "utf-8")

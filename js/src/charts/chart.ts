@@ -1,13 +1,11 @@
-/** One chart of a dashboard: its Bokeh figure, tooltips and gestures, and when it is drawn. */
+/** One chart of a dashboard: its canvas, tooltips and gestures, and its place. */
 
-import { isChart } from "../facts/panels";
 import {
   asError,
   type Brush,
   type ChartPanel,
   type Chosen,
   type PanelFrame,
-  type Source,
   type ThemeName,
   type Value,
 } from "../protocol/source";
@@ -17,23 +15,29 @@ import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
 import { applyTheme, type Theme, THEMES } from "../ui/theme";
 import { placeTip } from "../ui/tooltip";
-import { type Bokeh, Sheet } from "./bokeh";
 import style from "./charts.css?raw";
 import type { Box, Drawing, Picked, Spot } from "./content";
 import { causeWords } from "./defined";
 import { kindWords } from "./language";
 import { watchGestures } from "./gestures";
-
-export type Items = Readonly<Record<ThemeName, unknown>>;
+import type { Pen } from "./paint";
 
 /** A drawing of a frame; a sentence where there is nothing to draw. */
 export type Make = (frame: PanelFrame, theme: Theme, width: number) => Drawing | string;
+
+/** Records what is painted as SVG. */
+export type Recorder = (
+  size: { width: number; height: number },
+  title: string,
+  paint: (pen: Pen) => void,
+) => string;
 
 const EVERYTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
 
 export class ChartFrame implements ChartPanel {
   readonly el: HTMLElement;
   private readonly view = h("div", { class: "hta-chart-view" });
+  private readonly canvas = h("canvas", { class: "hta-chart-canvas" });
   private readonly plot = h("div", { class: "hta-chart-plot", role: "img", tabindex: 0 });
   private readonly note = h("div", { class: "hta-chart-note", hidden: true });
   private readonly hovered = h("div", { class: "hta-chart-box hta-chart-hover", hidden: true });
@@ -45,28 +49,22 @@ export class ChartFrame implements ChartPanel {
   private readonly table = h("div", { class: "hta-chart-table", hidden: true });
   private readonly ended = new AbortController();
 
-  private sheet: Sheet | null = null;
-  private canvas: HTMLElement | null = null;
   private frame: PanelFrame | null = null;
   private chosen: Chosen = EVERYTHING;
   private drawing: Drawing | null = null;
   private width = 0;
   private height = 0;
-  /** Width that the sheet was last given: it keeps that until it is told. */
-  private drawnWidth = 0;
-  private embedding = 0;
 
   constructor(
-    private readonly bokeh: Bokeh,
-    private readonly items: Items,
     private readonly make: Make,
     private readonly title: string,
     host: HTMLElement,
     private readonly onBrush: (brush: Brush) => void,
     private theme: ThemeName,
+    private readonly record: Recorder,
   ) {
     const { view, plot, note, hovered, focused, brushed, tip, said, button, table } = this;
-    put(plot, hovered, focused, brushed);
+    put(plot, this.canvas, hovered, focused, brushed);
     put(view, plot);
     this.el = h("div", { class: "hta-chart" }, h("style", {}, style));
     put(this.el, view, note, button, tip, said, table);
@@ -92,31 +90,11 @@ export class ChartFrame implements ChartPanel {
     );
   }
 
-  async embed(): Promise<void> {
-    this.embedding += 1;
-    const turn = this.embedding;
-    const canvas = h("div", { class: "hta-chart-canvas" });
-    this.plot.prepend(canvas);
-    const sheet = await Sheet.embed(this.bokeh, this.items[this.theme], canvas);
-    if (turn !== this.embedding) {
-      sheet.destroy();
-      canvas.remove();
-      return;
-    }
-    this.sheet?.destroy();
-    this.canvas?.remove();
-    this.sheet = sheet;
-    this.canvas = canvas;
-    this.drawing = null;
-    this.height = 0;
-    this.redraw();
-  }
-
   show(frame: PanelFrame, chosen: Chosen): void {
     const same = frame === this.frame && this.drawing !== null;
     this.frame = frame;
     this.chosen = chosen;
-    if (same && this.sheet !== null) this.drawing?.mark(this.sheet, chosen);
+    if (same) this.paint();
     else this.redraw();
     if (!this.table.hidden) fillTable(this.table, frame);
   }
@@ -125,29 +103,35 @@ export class ChartFrame implements ChartPanel {
     if (theme === this.theme) return;
     this.theme = theme;
     applyTheme(this.el, theme);
-    void this.embed();
+    this.redraw();
   }
 
   toPng(): Promise<Blob> {
-    return this.drawn().blob("png");
+    const { canvas } = this;
+    this.drawn();
+    return new Promise((done, fail) => {
+      canvas.toBlob((blob) =>
+        blob === null ? fail(new Error("the picture is too large")) : done(blob),
+      );
+    });
   }
 
   toSvg(): Promise<Blob> {
-    return this.drawn().blob("svg");
+    const { width, height, chosen } = this;
+    const drawing = this.drawn();
+    const svg = this.record({ width, height }, drawing.title, (pen) => drawing.paint(pen, chosen));
+    return Promise.resolve(new Blob([svg], { type: "image/svg+xml" }));
   }
 
   destroy(): void {
-    this.embedding += 1;
     this.ended.abort();
-    this.sheet?.destroy();
-    this.sheet = null;
     this.drawing = null;
     this.el.remove();
   }
 
-  private drawn(): Sheet {
-    if (this.sheet === null || this.drawing === null) throw new Error("the chart is empty");
-    return this.sheet;
+  private drawn(): Drawing {
+    if (this.drawing === null) throw new Error("the chart is empty");
+    return this.drawing;
   }
 
   private fit(): void {
@@ -158,8 +142,8 @@ export class ChartFrame implements ChartPanel {
   }
 
   private redraw(): void {
-    const { frame, sheet } = this;
-    if (frame === null || sheet === null) return;
+    const { frame } = this;
+    if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
     const made = this.make(frame, THEMES[this.theme], this.width);
@@ -172,18 +156,27 @@ export class ChartFrame implements ChartPanel {
     }
     this.note.hidden = true;
     this.view.hidden = false;
-    const height = made.layout(this.width);
-    if (this.drawing !== null) made.follow(this.drawing);
+    this.height = made.layout(this.width);
+    this.plot.style.height = `${this.height}px`;
     this.drawing = made;
-    if (height !== this.height || this.drawnWidth !== this.width) {
-      this.height = height;
-      this.drawnWidth = this.width;
-      this.plot.style.height = `${height}px`;
-      sheet.size(this.width, height);
-    }
-    made.draw(sheet, this.chosen);
+    this.paint();
     const label = `${made.title}: ${made.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
+  }
+
+  private paint(): void {
+    const { canvas, drawing, width, height } = this;
+    const pen = canvas.getContext("2d");
+    if (drawing === null || pen === null) return;
+    const dpr = window.devicePixelRatio;
+    const [across, down] = [Math.round(width * dpr), Math.round(height * dpr)];
+    // A canvas that is given a size is blank and costs its memory anew.
+    if (canvas.width !== across || canvas.height !== down) {
+      [canvas.width, canvas.height] = [across, down];
+      [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+    }
+    pen.setTransform(dpr, 0, 0, dpr, 0, 0);
+    drawing.paint(pen, this.chosen);
   }
 
   /** The sentence in the chart's place. */
@@ -304,203 +297,72 @@ function told(name: string, value: Value): string {
   return Number.isInteger(value) ? formatCount(value) : String(Number(value.toPrecision(4)));
 }
 
-// The charts, which come after everything else: their library and figures are asked for one by
-// one.
+// The place of a chart, which is made when the first numbers come.
 
-type Figures = Record<string, FigureItems | undefined>;
+export type MakeChart = (
+  id: string,
+  host: HTMLElement,
+  onBrush: (brush: Brush) => void,
+  theme: ThemeName,
+) => ChartPanel;
 
-interface LoaderWays {
-  source: Source;
-  signal: AbortSignal;
-  makeChart: MakeChart;
-  /** BokehJS, once there is a widget that carries it. */
-  bokeh(): Promise<unknown> | null;
-  /** Figures that came with the page. */
-  given(): Figures;
-  /** Panels on the board, in its order. */
-  shown(): string[];
-  brush(id: string, brush: Brush): void;
-  /** A chart is drawn. */
-  drawn(id: string): void;
-  /** All of them are there, or there is nobody to make them. */
-  done(): void;
-}
-
-export class ChartsLoader {
-  private readonly slots = new Map<string, ChartSlot>();
-  /** Figures that the kernel has made for this view. */
-  private readonly made: Figures = {};
-  /** Charts whose figures could not be had; nobody has asked for them again. */
-  private readonly failed = new Set<string>();
-  private asks = false;
+export class ChartSlot implements Content {
+  readonly el = h("div", { class: "hta-chart-slot" });
+  chart: ChartPanel | null = null;
+  /** Charts write their own titles. */
+  hasTitle = true;
 
   constructor(
-    private readonly ways: LoaderWays,
+    private readonly make: (host: HTMLElement) => ChartPanel,
+    signal: AbortSignal,
+  ) {
+    signal.addEventListener("abort", () => this.chart?.destroy(), { once: true });
+  }
+
+  show(frame: PanelFrame, chosen: Chosen): void {
+    if (!this.hasTitle) this.el.replaceChildren();
+    try {
+      this.chart ??= this.make(this.el);
+      this.chart.show(frame, chosen);
+      this.hasTitle = true;
+    } catch (error) {
+      const again = (): void => this.show(frame, chosen);
+      this.chart?.destroy();
+      this.chart = null;
+      this.hasTitle = false;
+      this.el.replaceChildren(failure("The chart could not be drawn", asError(error), again));
+    }
+  }
+}
+
+/** The places of all charts of a dashboard. */
+export class ChartSlots {
+  private readonly slots = new Map<string, ChartSlot>();
+
+  constructor(
+    private readonly make: MakeChart,
+    private readonly brush: (id: string, brush: Brush) => void,
     private theme: ThemeName,
+    private readonly signal: AbortSignal,
   ) {}
 
-  /** The place for a chart. */
   slot(id: string): ChartSlot {
     const known = this.slots.get(id);
     if (known !== undefined) return known;
-    const { makeChart, brush, signal } = this.ways;
-    const slot = new ChartSlot(id, makeChart, (asked) => brush(id, asked), this.theme, signal);
+    const make = (host: HTMLElement): ChartPanel =>
+      this.make(id, host, (asked) => this.brush(id, asked), this.theme);
+    const slot = new ChartSlot(make, this.signal);
     this.slots.set(id, slot);
     return slot;
   }
 
   /** The chart in its place, if it is drawn. */
-  chart(id: string): ChartSlot["chart"] {
+  chart(id: string): ChartPanel | null {
     return this.slots.get(id)?.chart ?? null;
   }
 
   setTheme(theme: ThemeName): void {
     this.theme = theme;
-    for (const slot of this.slots.values()) slot.setTheme(theme);
-  }
-
-  /** Draw what can be drawn, and ask for the rest. */
-  load(): void {
-    this.failed.clear();
-    void this.start();
-    void this.ask();
-  }
-
-  /** Draw every chart whose figure and library are here. */
-  async start(): Promise<void> {
-    const { signal, bokeh, shown, drawn } = this.ways;
-    const figures = this.figures;
-    const ready = shown().filter((id) => figures[id]?.light !== undefined);
-    let library: unknown;
-    try {
-      library = await bokeh();
-    } catch (error) {
-      for (const id of ready) this.fail(id, error);
-      return;
-    }
-    if (library === null || signal.aborted) return;
-    for (const id of ready) {
-      const slot = this.slots.get(id);
-      if (slot === undefined) continue;
-      await slot.start(library, figures[id]!);
-      drawn(id);
-    }
-  }
-
-  private get figures(): Figures {
-    return { ...this.ways.given(), ...this.made };
-  }
-
-  /** One by one, so that a kernel answers other questions in between. */
-  private async ask(): Promise<void> {
-    if (this.asks) return;
-    const { signal, shown, done } = this.ways;
-    this.asks = true;
-    // Panels that come while others are asked for have their turn as well.
-    const next = (): string | undefined =>
-      shown().find((id) => isChart(id) && this.figures[id] === undefined && !this.failed.has(id));
-    for (let id = next(); id !== undefined && !signal.aborted; id = next()) {
-      try {
-        await this.make(id);
-      } catch (error) {
-        this.failed.add(id);
-        this.fail(id, error);
-      }
-      await this.start();
-    }
-    this.asks = false;
-    if (!signal.aborted) done();
-  }
-
-  private async make(id: string): Promise<void> {
-    const { source, signal } = this.ways;
-    const { reply } = await source.ask("figures", { panels: [id] }, signal);
-    const figure = (reply.figures as Figures)[id];
-    if (figure === undefined) throw new Error("No answer for this panel.");
-    this.made[id] = figure;
-  }
-
-  private fail(id: string, error: unknown): void {
-    this.slot(id).fail(asError(error), () => this.load());
-  }
-}
-
-// The place of a chart: it waits for BokehJS and the figure, and shows the newest numbers then.
-
-export interface FigureItems {
-  light: unknown;
-  dark: unknown;
-}
-
-export type MakeChart = (
-  id: string,
-  bokeh: unknown,
-  items: FigureItems,
-  host: HTMLElement,
-  onBrush: (brush: Brush) => void,
-  theme: ThemeName,
-) => Promise<ChartPanel>;
-
-export class ChartSlot implements Content {
-  private readonly note = h("p", { class: "hta-note" }, "Adding up…");
-  readonly el = h("div", { class: "hta-chart-slot" }, this.note);
-  chart: ChartPanel | null = null;
-  private latest: { frame: PanelFrame; chosen: Chosen } | null = null;
-  private begun = false;
-
-  constructor(
-    private readonly id: string,
-    private readonly make: MakeChart,
-    private readonly onBrush: (brush: Brush) => void,
-    private theme: ThemeName,
-    private readonly signal: AbortSignal,
-  ) {
-    signal.addEventListener("abort", () => this.chart?.destroy(), { once: true });
-  }
-
-  get hasTitle(): boolean {
-    return this.chart !== null;
-  }
-
-  /** Library and figure are here. */
-  async start(bokeh: unknown, items: FigureItems): Promise<void> {
-    if (this.begun) return;
-    this.begun = true;
-    this.el.replaceChildren(this.note);
-    try {
-      const chart = await this.make(this.id, bokeh, items, this.el, this.onBrush, this.theme);
-      if (this.signal.aborted) {
-        chart.destroy();
-        return;
-      }
-      chart.setTheme(this.theme);
-      this.chart = chart;
-      this.note.remove();
-      if (this.latest !== null) chart.show(this.latest.frame, this.latest.chosen);
-    } catch (error) {
-      this.begun = false;
-      if (this.signal.aborted) return;
-      this.fail(asError(error), () => void this.start(bokeh, items));
-    }
-  }
-
-  /** Library or figure cannot be had. */
-  fail(error: Error, again: () => void): void {
-    if (this.begun || this.signal.aborted) return;
-    const retry = (): void => {
-      this.el.replaceChildren(this.note);
-      again();
-    };
-    this.el.replaceChildren(failure("The chart could not be drawn", error, retry));
-  }
-
-  show(frame: PanelFrame, chosen: Chosen): void {
-    this.latest = { frame, chosen };
-    this.chart?.show(frame, chosen);
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    this.chart?.setTheme(theme);
+    for (const { chart } of this.slots.values()) chart?.setTheme(theme);
   }
 }

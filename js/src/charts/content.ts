@@ -2,7 +2,7 @@
 
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { ranksIn } from "../ui/text";
-import type { Column, Sheet } from "./bokeh";
+import type { Pen, Style } from "./paint";
 
 export type Key = number | string;
 
@@ -42,6 +42,19 @@ export interface SideColumn {
   strong?: ReadonlySet<number>;
 }
 
+/** Marks of all items, from one column of the data to another. */
+export interface Mark {
+  shape: "bar" | "line" | "dot";
+  left: string | number;
+  right: string;
+  size?: string | number;
+  /** Dots where this column has an angle are triangles. */
+  marker?: string;
+  angle?: string;
+  /** Undefined where an item has no such mark. */
+  style(at: number): Style | undefined;
+}
+
 export interface RowsContent {
   title: string;
   subtitle: string;
@@ -55,8 +68,9 @@ export interface RowsContent {
   late?: ReadonlySet<number>;
   /** Rows of ranks that the headline states as a fact: their names are bold, in ink. */
   facts?: ReadonlySet<number>;
-  /** Columns of the marks' source. */
-  data: Record<string, Column>;
+  /** Columns that marks name, with an element for each item. */
+  data: Record<string, Float64Array | readonly unknown[]>;
+  marks: readonly Mark[];
   xStart: number;
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
@@ -68,8 +82,7 @@ export interface RowsContent {
   /** Texts in bars, made where rows are high enough for them. */
   inside?(): Inside[];
   ends?: readonly End[];
-  /** Marks by number, and what they are called. */
-  legend?: readonly (readonly [mark: number, text: string])[];
+  legend?: readonly (readonly [style: Style, text: string])[];
   /** Height of a row where there is room for it. */
   pitch?: number;
   tip(row: number): Tip;
@@ -121,7 +134,7 @@ export function markedRows(
   return { late: rowsOf(lateRanks(frame)), facts: rowsOf(factRanks(frame)) };
 }
 
-// What the frame around a chart asks of it. px are CSS px, relative to the sheet.
+// What the frame around a chart asks of it. px are CSS px, relative to the chart.
 
 export interface Box {
   left: number;
@@ -147,11 +160,8 @@ export interface Drawing {
   readonly finding: string;
   /** Lays out for a width; returns the height. */
   layout(width: number): number;
-  draw(sheet: Sheet, chosen: Chosen): void;
-  /** Full ink for what is chosen, faint for all else. */
-  mark(sheet: Sheet, chosen: Chosen): void;
-  /** Tells what the sheet has already of another drawing. */
-  follow(other: Drawing): void;
+  /** Paints all, faint what is not chosen. */
+  paint(pen: Pen, chosen: Chosen): void;
   spot(x: number, y: number): Spot | null;
   spotOf(index: number): Spot | null;
   /** Which spot a key goes to. */

@@ -40,6 +40,7 @@ import {
   type Inside,
   type Key,
   lateRanks,
+  type Mark,
   markedRows,
   type RowsContent,
   type Tip,
@@ -62,6 +63,7 @@ import {
   taken,
   type Value,
 } from "./language";
+import type { Style } from "./paint";
 
 /** An expression, or a number. */
 type Code = string | number;
@@ -101,7 +103,7 @@ interface Stack {
   labels?: "causes";
 }
 
-interface Mark {
+interface MarkLook {
   bar?: readonly [Code, Code];
   line?: readonly [Code, Code];
   dot?: string;
@@ -171,7 +173,7 @@ export interface Definition {
   };
   scale: { from?: Code; to: Code; zero_line?: Code; ticks?: readonly (Ticks | Places)[] };
   stack?: Stack;
-  marks?: readonly Mark[];
+  marks?: readonly MarkLook[];
   order?: string;
   place?: string;
   columns?: readonly TextColumn[];
@@ -182,6 +184,10 @@ interface Ink {
   fill: string;
   line?: string;
   hatch?: string;
+  hatch_ink?: string;
+  alpha?: number;
+  /** Whether its line is of its own colour. */
+  outlined?: boolean;
   on?: string;
 }
 
@@ -227,9 +233,8 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   const data: Record<string, Rows> = { row: rowOf };
   const stack = stacked(look, scope, data, theme);
   scope.set("ends", stack.ends).set("parts", stack.said);
-  const parts = look.stack?.parts?.length ?? 0;
-  const legend = marks.flatMap((mark, at): [number, string][] =>
-    mark.name === undefined ? [] : [[parts + at, mark.name]],
+  const legend = marks.flatMap((mark): [Style, string][] =>
+    mark.name === undefined ? [] : [[styleOf(mark.ink, theme), mark.name]],
   );
   const inMarks = marks.map((mark) => addMark(mark, scope, data, theme));
   if (look.place !== undefined) data.row = numbersOf(evaluate(look.place, scope));
@@ -250,6 +255,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     ...(ranks === null ? {} : markedRows(frame, ranks)),
     ...(rows.late === undefined ? {} : { late: new Set(rowsWhere(each(rows.late))) }),
     data,
+    marks: [...stack.marks, ...marks.map((mark) => markOf(mark, data, theme))],
     xStart: one(scale.from ?? 0),
     xEnd: one(scale.to) || 1,
     ticks: ticksOf(scale.ticks ?? [], scope),
@@ -377,9 +383,23 @@ function inkOf(token: string, theme: Theme): string {
   return found[kind as keyof Theme["kind"]] ?? found.other;
 }
 
+/** How the bars of an ink look. */
+function styleOf(name: string, theme: Theme): Style {
+  const ink = INKS[name]!;
+  const [plain, ground] = [inkOf(ink.fill, theme), theme.bg];
+  const fill = ink.alpha === undefined ? plain : shade([ground, plain], ink.alpha);
+  return {
+    fill,
+    line: ink.outlined === true ? fill : ink.line && inkOf(ink.line, theme),
+    hatch: ink.hatch,
+    hatchInk: ink.hatch_ink && inkOf(ink.hatch_ink, theme),
+  };
+}
+
 interface Stacked {
+  marks: Mark[];
   inside(): Inside[];
-  legend: [mark: number, text: string][];
+  legend: [style: Style, text: string][];
   said: string;
   ends: Float64Array;
   lines(row: number): Line[];
@@ -396,7 +416,7 @@ function stacked(
   const rows = (scope.get("names") as string[]).length;
   let left = new Float64Array(rows);
   if (stack === undefined)
-    return { inside: () => [], legend: [], said: "", ends: left, lines: () => [] };
+    return { marks: [], inside: () => [], legend: [], said: "", ends: left, lines: () => [] };
   if (stack.by !== undefined) return stackedBy(stack, scope, data, theme);
   const whole = stack.of === undefined ? null : numbersOf(evaluate(stack.of, scope));
   data.row = Float64Array.from(left.keys());
@@ -421,13 +441,21 @@ function stacked(
       }));
     };
     left = end;
-    return { at, name: String(fill(part.name, scope)), ns, size, inside };
+    const style = styleOf(part.ink, theme);
+    const mark: Mark = {
+      shape: "bar",
+      left: `left_${at}`,
+      right: `right_${at}`,
+      style: () => style,
+    };
+    return { mark, style, name: String(fill(part.name, scope)), ns, size, inside };
   });
   const kept = parts.filter(({ ns }) => ns.some((each) => each > 0));
   const all = Math.max(sum(whole ?? []), 1);
   return {
+    marks: kept.map(({ mark }) => mark),
     inside: () => parts.flatMap(({ inside }) => inside()),
-    legend: kept.map(({ at, name }) => [at, name]),
+    legend: kept.map(({ style, name }) => [style, name]),
     said: kept.map(({ name, ns }) => `${name} ${formatShare(sum(ns) / all)}`).join(", "),
     ends: left,
     lines: (row) =>
@@ -462,14 +490,16 @@ function stackedBy(stack: Stack, scope: Scope, data: Record<string, Rows>, theme
   Object.assign(data, { left, right, [stack.by!]: by });
   const sums = new Map<string, number>();
   size.forEach((each, at) => sums.set(by[at]!, (sums.get(by[at]!) ?? 0) + each));
-  const kept = CAUSES.flatMap((name, mark) => {
+  const kept = CAUSES.flatMap((name) => {
     const of = sums.get(name) ?? 0;
-    return of > 0 ? [{ mark, words: causeWords(name), of }] : [];
+    return of > 0 ? [{ name, style: styleOf(name, theme), words: causeWords(name), of }] : [];
   });
+  const styles = new Map<string, Style>(kept.map(({ name, style }) => [name, style]));
   const text = filler(stack.text!, scope);
   return {
+    marks: [{ shape: "bar", left: "left", right: "right", style: (at) => styles.get(by[at]!) }],
     inside,
-    legend: kept.map(({ mark, words }) => [mark, words]),
+    legend: kept.map(({ style, words }) => [style, words]),
     said: kept.map(({ words, of }) => `${words} ${formatShare(of / sum(size))}`).join(", "),
     ends,
     lines: (at) =>
@@ -479,9 +509,32 @@ function stackedBy(stack: Stack, scope: Scope, data: Record<string, Rows>, theme
   };
 }
 
+/** How a mark is painted from the columns that it names. */
+function markOf(mark: MarkLook, data: Record<string, Rows>, theme: Theme): Mark {
+  const shape = mark.bar !== undefined ? "bar" : mark.line !== undefined ? "line" : "dot";
+  const [left, right] = mark.bar ?? mark.line ?? [mark.dot!, mark.dot!];
+  const { ink, hatch, hatch_ink, size, marker, angle } = mark;
+  const column = (name: string): readonly string[] => data[name] as string[];
+  const own = ink.startsWith("@");
+  const plain = own ? undefined : ink in INKS ? styleOf(ink, theme) : { fill: inkOf(ink, theme) };
+  return {
+    ...{ shape, left, right: String(right) },
+    ...(size === undefined ? {} : { size }),
+    ...(marker === undefined ? {} : { marker }),
+    ...(angle === undefined ? {} : { angle }),
+    style: (at) => {
+      if (plain !== undefined) return plain;
+      const fill = column(ink.slice(1))[at]!;
+      if (hatch === undefined) return { fill };
+      const hatchInk = column(hatch_ink!.slice(1))[at]!;
+      return { fill, hatch: column(hatch)[at]!, hatchInk, weight: 3, scale: 8 };
+    },
+  };
+}
+
 /** Adds the columns that a mark names, colours by their tokens; returns the texts in its bars. */
 function addMark(
-  mark: Mark,
+  mark: MarkLook,
   scope: Scope,
   data: Record<string, Rows>,
   theme: Theme,

@@ -2,8 +2,6 @@ import { beforeAll, expect, test, vi } from "vitest";
 import { THEMES } from "../ui/theme";
 import { heatmapContent, heatmapFrame, planHeatmap } from "./grid";
 
-const SAME = { x: (at: number) => at, y: (at: number) => at };
-
 // Widths are guessed then.
 beforeAll(() => {
   vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockReturnValue(null);
@@ -17,11 +15,9 @@ test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count)
   const content = heatmapContent(heatmapFrame(reply, values, "waiting"));
   if (typeof content === "string") throw new Error(content);
   const plan = planHeatmap(content, 1200, THEMES.light);
-  const { x, y, text } = plan.words.wordColumns(SAME) as unknown as {
-    x: number[];
-    y: number[];
-    text: string[];
-  };
+  const [x, y, text] = (["x", "y", "text"] as const).map((name) =>
+    plan.words.texts.map((each) => each[name]),
+  ) as [number[], number[], string[]];
   const from = plan.left + plan.across;
   const totals = text.flatMap((each, at) => (x[at]! > from && each !== "total" ? [at] : []));
   const beside = plan.bars.filter(([left]) => left > from);

@@ -5,8 +5,7 @@ import { isMetric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration } from "../ui/formats";
 import { fitted, labelledRows, noteOf, textWidth, wrapped } from "../ui/text";
-import { SIZE, type Theme } from "../ui/theme";
-import type { Column, Sheet } from "./bokeh";
+import { shade, SIZE, type Theme } from "../ui/theme";
 import {
   type Box,
   type Drawing,
@@ -18,7 +17,9 @@ import {
 } from "./content";
 import { HEATMAP, scopeOf, spoken, tipsOf } from "./defined";
 import { stillOnly, toggled } from "./gestures";
-import { type Scale, Words } from "./rows";
+import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
+
+const SHADES = 128;
 
 /** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
 export function heatmapFrame(
@@ -127,6 +128,7 @@ function edge(start: number, end: number, bins: number, at: number): number {
 
 export class HeatmapDrawing implements Drawing {
   private plan: HeatmapPlan | null = null;
+  private cells: HTMLCanvasElement | null = null;
 
   constructor(
     readonly content: HeatmapContent,
@@ -146,75 +148,73 @@ export class HeatmapDrawing implements Drawing {
     return this.plan.height;
   }
 
-  draw(sheet: Sheet, chosen: Chosen): void {
-    const { plan, content } = this;
+  paint(pen: Pen, chosen: Chosen): void {
+    const { plan, content, theme } = this;
     if (plan === null) return;
-    const scale = this.scale(plan);
-    sheet.range("x", scale.x(0), scale.x(plan.width));
-    sheet.range("y", scale.y(plan.height), scale.y(0));
-    const { start, end, bins, ranks, ramp } = content;
-    for (const name of ["busy", "waiting"] as const) {
-      const source = sheet.source(`cells_${name}`);
-      if (source === null) continue;
-      const mine = name === ramp;
-      if (!mine && source.data.x?.length === 0) continue;
-      const kept = (source.data.image?.[0] ?? this.kind) as Matrix;
-      this.kind = kept;
-      const picture = new (kept.constructor as MatrixKind)(content.share, [ranks.length, bins]);
-      source.data = mine
-        ? { image: [picture], x: [start], y: [-0.5], dw: [end - start], dh: [ranks.length] }
-        : { image: [], x: [], y: [], dw: [], dh: [] };
-    }
-    sheet.fill("bars", boxes(plan.bars, scale, this.theme[content.ramp][4]!));
-    sheet.fill("words", plan.words.wordColumns(scale));
-    sheet.fill("rules", plan.words.ruleColumns(scale));
-    sheet.fill("plates", plan.words.plateColumns(scale));
-    this.mark(sheet, chosen);
-  }
-
-  follow(other: Drawing): void {
-    if (other instanceof HeatmapDrawing) this.kind = other.kind;
-  }
-
-  mark(sheet: Sheet, chosen: Chosen): void {
-    const { plan, content } = this;
-    if (plan === null) return;
-    const scale = this.scale(plan);
-    const right = plan.left + plan.across;
     const rows = content.ranks.length;
-    const bottom = plan.top + rows * plan.pitch;
+    const [right, bottom] = [plan.left + plan.across, plan.top + rows * plan.pitch];
+    paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(this.picture(), plan.left, plan.top, plan.across, bottom - plan.top);
+    plan.words.paintLines(pen);
+    for (const box of plan.bars) paintBox(pen, box, { fill: theme[content.ramp][4]! });
     const x = (ns: number): number => {
       const at = (ns - content.start) / (content.end - content.start);
       return plan.left + Math.max(0, Math.min(1, at)) * plan.across;
     };
-    const [from, to] = chosen.window === null ? [plan.left, right] : chosen.window.map(x);
-    const runs = runsOf(content.ranks.map((rank) => chosen.ranks?.includes(rank) ?? true));
-    const some = chosen.window !== null || chosen.ranks !== null;
-    const framed: [number, number, number, number][] = [];
-    const veiled: [number, number, number, number][] = [];
-    if (some) {
+    const [from, to] = (chosen.window === null ? [plan.left, right] : chosen.window.map(x)) as [
+      number,
+      number,
+    ];
+    const framed: Box4[] = [];
+    const veiled: Box4[] = [];
+    if (chosen.window !== null || chosen.ranks !== null) {
+      const runs = runsOf(content.ranks.map((rank) => chosen.ranks?.includes(rank) ?? true));
       let y = plan.top;
       for (const [first, last] of runs) {
         const [top, end] = [plan.top + first * plan.pitch, plan.top + last * plan.pitch];
         if (top > y) veiled.push([plan.left, y, right, top]);
-        if (from! > plan.left) veiled.push([plan.left, top, from!, end]);
-        if (to! < right) veiled.push([to!, top, right, end]);
-        if (to! > from!) framed.push([from! - 1, top - 1, to! + 1, end + 1]);
+        if (from > plan.left) veiled.push([plan.left, top, from, end]);
+        if (to < right) veiled.push([to, top, right, end]);
+        if (to > from) framed.push([from - 1, top - 1, to + 1, end + 1]);
         y = end;
       }
       if (y < bottom) veiled.push([plan.left, y, right, bottom]);
     }
-    sheet.fill("veils", boxes(veiled, scale, this.theme.bg));
-    sheet.fill("halo", boxes(framed, scale, this.theme.bg));
-    sheet.fill("frames", boxes(framed, scale, this.theme.brushLine));
-    const marked = [...content.late, ...content.facts];
-    const outlines = marked.map((row): [number, number, number, number] => {
+    pen.globalAlpha = 0.6;
+    for (const box of veiled) paintBox(pen, box, { fill: theme.bg });
+    pen.globalAlpha = 1;
+    plan.words.paint(pen);
+    for (const [left, top, end, below] of framed) {
+      frame(pen, [left - 2, top - 2, end + 2, below + 2], theme.bg, 4);
+      frame(pen, [left - 1, top - 1, end + 1, below + 1], theme.brushLine, 2);
+    }
+    for (const row of [...content.late, ...content.facts]) {
       const top = plan.top + row * plan.pitch;
-      return [plan.left, top, right, top + plan.pitch];
+      const color = content.late.has(row) ? theme.late : theme.ink;
+      frame(pen, [plan.left - 1, top - 1, right + 1, top + plan.pitch + 1], color, 1.5);
+    }
+  }
+
+  /** The cells, a pixel each. */
+  private picture(): HTMLCanvasElement {
+    if (this.cells !== null) return this.cells;
+    const { bins, ranks, share, ramp } = this.content;
+    const shades = Array.from({ length: SHADES }, (_, at) => {
+      const color = shade(this.theme[ramp], at / (SHADES - 1));
+      const [red, green, blue] = [1, 3, 5].map((from) => parseInt(color.slice(from, from + 2), 16));
+      return (0xff << 24) | (blue! << 16) | (green! << 8) | red!;
     });
-    const { late, ink } = this.theme;
-    const color = marked.map((row) => (content.late.has(row) ? late : ink));
-    sheet.fill("late", { ...boxes(outlines, scale, ink), color });
+    const cells = document.createElement("canvas");
+    [cells.width, cells.height] = [bins, ranks.length];
+    const image = new ImageData(bins, ranks.length);
+    const px = new Uint32Array(image.data.buffer);
+    share.forEach((part, at) => {
+      px[at] = shades[Math.max(0, Math.min(SHADES - 1, Math.floor(part * SHADES)))]!;
+    });
+    cells.getContext("2d")?.putImageData(image, 0, 0);
+    this.cells = cells;
+    return cells;
   }
 
   spot(x: number, y: number): Spot | null {
@@ -308,18 +308,6 @@ export class HeatmapDrawing implements Drawing {
     return { ranks: null, window: null };
   }
 
-  /** BokehJS's kind of arrays of two dimensions, which only its figures have. */
-  private kind: Matrix | null = null;
-
-  private scale(plan: HeatmapPlan): Scale {
-    const { start, end } = this.content;
-    // Bokeh draws half a pixel off, for crisp lines; here areas must meet the timeline's.
-    return {
-      x: (px) => start + ((px - plan.left + 0.5) / plan.across) * (end - start),
-      y: (px) => (px - plan.top + 0.5) / plan.pitch - 0.5,
-    };
-  }
-
   private tip(row: number, bin: number): Tip {
     const { start, end, bins, share, value } = this.content;
     const at = row * bins + bin;
@@ -369,26 +357,6 @@ export class HeatmapDrawing implements Drawing {
   }
 }
 
-interface Matrix {
-  readonly constructor: unknown;
-}
-
-type MatrixKind = new (values: Float64Array, shape: [number, number]) => Matrix;
-
-function boxes(
-  all: readonly (readonly [left: number, top: number, right: number, bottom: number])[],
-  scale: Scale,
-  color: string,
-): Record<string, Column> {
-  return {
-    left: all.map((each) => scale.x(each[0])),
-    top: all.map((each) => scale.y(each[1])),
-    right: all.map((each) => scale.x(each[2])),
-    bottom: all.map((each) => scale.y(each[3])),
-    color: all.map(() => color),
-  };
-}
-
 /** Runs of rows that are wanted: from the first to after the last. */
 function runsOf(wanted: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
@@ -436,7 +404,7 @@ interface HeatmapPlan {
   top: number;
   pitch: number;
   words: Words;
-  bars: readonly (readonly [left: number, top: number, right: number, bottom: number])[];
+  bars: readonly Box4[];
 }
 
 export function planHeatmap(content: HeatmapContent, width: number, theme: Theme): HeatmapPlan {

@@ -3,33 +3,27 @@
 import type { Brush, Chosen } from "../protocol/source";
 import { fitted, labelledRows, shortened, textWidth, wrapped } from "../ui/text";
 import type { Theme } from "../ui/theme";
-import type { Column, Sheet } from "./bokeh";
-import type { Box, Drawing, Hit, Key, Picked, RowsContent, SideColumn, Spot } from "./content";
+import type {
+  Box,
+  Drawing,
+  Hit,
+  Key,
+  Mark,
+  Picked,
+  RowsContent,
+  SideColumn,
+  Spot,
+} from "./content";
 import { stillOnly, toggled } from "./gestures";
+import { FAINT, paintBox, paintDot, paintWhisker, type Pen, type Style, Words } from "./paint";
 
 /** Marks are met from this far. px. */
 const REACH = 7;
-
-/** As `charts/rows.py` has it. */
-const FAINT = 0.3;
-
-interface Glyph {
-  height?: { value?: number };
-  line_alpha?: { value: number };
-}
-
-interface Mark {
-  glyph: Glyph;
-  nonselection_glyph: Glyph | null;
-}
 
 export type Dimension = "ranks" | "names" | "kinds";
 
 export class RowsDrawing implements Drawing {
   private plan: Plan | null = null;
-  private scale: Scale | null = null;
-  private told = "";
-  private filled = 0;
 
   constructor(
     readonly content: RowsContent,
@@ -50,65 +44,57 @@ export class RowsDrawing implements Drawing {
     return this.plan.height;
   }
 
-  draw(sheet: Sheet, chosen: Chosen): void {
-    const plan = this.plan;
+  paint(pen: Pen, chosen: Chosen): void {
+    const { plan, content, theme } = this;
     if (plan === null) return;
-    const { content } = this;
-    const perUnit = plan.across / (content.xEnd - content.xStart);
-    const left = content.xStart - plan.gutter / perUnit;
-    // Bokeh draws half a pixel off, for crisp lines; areas that touch would show seams.
-    const above = -0.5 - (plan.top - (plan.filled === 1 ? 0.5 : 0)) / plan.pitch;
-    const scale: Scale = {
-      x: (px: number) => left + px / perUnit,
-      y: (px: number) => above + px / plan.pitch,
-    };
-    sheet.range("x", left, scale.x(plan.width));
-    sheet.range("y", scale.y(plan.height), above);
-    sheet.fill("rows", content.data);
-    this.scale = scale;
-    const rules = plan.words.ruleColumns(scale);
-    // Keys are in px: where the scale is another one, they are elsewhere on it.
-    const told = JSON.stringify([rules, plan.keys, left, perUnit, above, plan.pitch]);
-    if (told !== this.told) {
-      sheet.fill("rules", rules);
-      this.keys(sheet, scale);
-      this.told = told;
-    }
-    if (plan.filled !== this.filled) {
-      for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
-        const mark = sheet.model(`mark${at}`) as Mark;
-        for (const glyph of [mark.glyph, mark.nonselection_glyph]) {
-          if (glyph?.height?.value !== 0.8 && glyph?.height?.value !== 1) continue;
-          // Rows that are close together have no space between them.
-          glyph.height = { value: plan.filled };
-          // There outlines would be all that is seen.
-          glyph.line_alpha = { value: plan.filled === 1 ? 0 : glyph === mark.glyph ? 1 : FAINT };
-        }
-      }
-      this.filled = plan.filled;
-    }
-    this.mark(sheet, chosen);
-  }
-
-  /** Takes over what the sheet of an earlier content already has. */
-  follow(other: Drawing): void {
-    if (!(other instanceof RowsDrawing)) return;
-    this.told = other.told;
-    this.filled = other.filled;
-  }
-
-  mark(sheet: Sheet, chosen: Chosen): void {
-    const source = sheet.source("rows");
-    const { plan, scale } = this;
-    if (source === null || plan === null || scale === null) return;
+    paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
+    plan.words.paintLines(pen);
+    const row = content.data.row as Float64Array;
     const full = this.full(chosen);
-    source.selected.indices = full;
-    const row = this.content.data.row as Float64Array | undefined;
-    const strong = full.length === 0 ? null : new Set(full.map((at) => row?.[at]));
+    const chosenItems = full === null ? null : new Set(full);
+    for (const mark of content.marks) {
+      pen.globalAlpha = chosenItems === null ? 1 : FAINT;
+      row.forEach((_, at) => {
+        if (chosenItems?.has(at) !== true) this.paintMark(pen, plan, mark, at);
+      });
+      pen.globalAlpha = 1;
+      for (const at of full ?? []) this.paintMark(pen, plan, mark, at);
+    }
+    for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
+    const strong = full === null ? null : new Set(full.map((at) => row[at]));
     const words = new Words();
-    inBars(plan, this.content, this.theme, words, (each) => strong?.has(each) === false);
-    sheet.fill("words", Words.columns(scale, plan.words, words));
-    sheet.fill("plates", words.plateColumns(scale));
+    inBars(plan, content, theme, words, (each) => strong?.has(each) === false);
+    words.paint(pen);
+    plan.words.paint(pen);
+  }
+
+  private paintMark(pen: Pen, plan: Plan, mark: Mark, at: number): void {
+    const { data, xStart, xEnd } = this.content;
+    const value = (of: string | number): number =>
+      typeof of === "number" ? of : (data[of]![at] as number);
+    const perUnit = plan.across / (xEnd - xStart);
+    const [left, right] = [mark.left, mark.right].map(
+      (of) => plan.gutter + (value(of) - xStart) * perUnit,
+    ) as [number, number];
+    const style = mark.style(at);
+    if (style === undefined || !Number.isFinite(left) || !Number.isFinite(right)) return;
+    const middle = plan.top + (value("row") + 0.5) * plan.pitch;
+    const half = (plan.filled * plan.pitch) / 2;
+    if (mark.shape === "line")
+      paintWhisker(pen, [left, middle, right, middle], style.fill, this.theme);
+    else if (mark.shape === "dot") {
+      const turned = mark.marker !== undefined && data[mark.marker]![at] === "triangle";
+      paintDot(pen, [left, middle], {
+        size: value(mark.size ?? 8),
+        fill: style.fill,
+        ground: this.theme.bg,
+        ...(turned ? { angle: value(mark.angle!) } : {}),
+      });
+    } else if (right > left) {
+      // Where rows have no space between them, outlines would be all that is seen.
+      const shown = plan.filled === 1 ? { ...style, line: undefined } : style;
+      paintBox(pen, [left, middle - half, right, middle + half], shown);
+    }
   }
 
   spot(x: number, y: number): Spot | null {
@@ -207,38 +193,18 @@ export class RowsDrawing implements Drawing {
     };
   }
 
-  private full(chosen: Chosen): number[] {
-    const own = this.content.chosenMarks?.(chosen);
-    if (own !== undefined) {
-      if (own === null) return [];
-      return own.length > 0 ? own : [(this.content.data.row ?? []).length];
-    }
+  /** The items that are chosen; null where all are. */
+  private full(chosen: Chosen): readonly number[] | null {
+    const { content } = this;
+    if (content.chosenMarks !== undefined) return content.chosenMarks(chosen);
     const keys: readonly Key[] | null = chosen[this.dimension];
-    if (keys === null) return [];
+    if (keys === null) return null;
     const wanted = new Set(keys);
-    const rows = this.content.keys.map(
+    const rows = content.keys.map(
       (each) => each.length > 0 && each.every((key) => wanted.has(key)),
     );
-    const at = this.content.data.row as Float64Array;
-    const found: number[] = [];
-    at.forEach((row, index) => {
-      if (rows[row] === true) found.push(index);
-    });
-    // An index beyond the rows: nothing of what is chosen is here, so all is faint.
-    return found.length > 0 ? found : [at.length];
-  }
-
-  private keys(sheet: Sheet, scale: { x(px: number): number; y(px: number): number }): void {
-    for (let at = 0; sheet.model(`mark${at}`) !== null; at += 1) {
-      const mine = this.plan?.keys.filter(([mark]) => mark === at) ?? [];
-      const columns: Record<string, Column> = {
-        left: mine.map((each) => scale.x(each[1])),
-        top: mine.map((each) => scale.y(each[2])),
-        right: mine.map((each) => scale.x(each[3])),
-        bottom: mine.map((each) => scale.y(each[4])),
-      };
-      sheet.fill(`key${at}`, columns);
-    }
+    const row = content.data.row as Float64Array;
+    return Array.from(row.keys()).filter((at) => rows[Math.round(row[at]!)]);
   }
 
   private at(x: number): number {
@@ -299,8 +265,8 @@ interface Plan {
   /** Part of a row's height that its bar has. */
   filled: number;
   words: Words;
-  /** Swatches of the legend: mark, left, top, right, bottom. */
-  keys: (readonly [mark: number, left: number, top: number, right: number, bottom: number])[];
+  /** Swatches of the legend. */
+  keys: (readonly [style: Style, left: number, top: number, right: number, bottom: number])[];
 }
 
 export function pitchOf(rows: number, wanted = PITCH): number {
@@ -330,13 +296,13 @@ function head(
   if (content.legend !== undefined && content.legend.length > 0) {
     y += 6;
     let x = 0;
-    for (const [mark, text] of content.legend) {
+    for (const [style, text] of content.legend) {
       const needs = 14 + textWidth(text);
       if (x > 0 && x + needs > width) {
         x = 0;
         y += 16;
       }
-      keys.push([mark, x, y + 2, x + 10, y + 12]);
+      keys.push([style, x, y + 2, x + 10, y + 12]);
       words.text(x + 14, y + 7, text, theme.ink2);
       x += needs + 12;
     }
@@ -518,82 +484,6 @@ function inBars(
   for (const { row, at, text } of content.ends ?? []) {
     const marked = content.late?.has(row) === true || content.facts?.has(row) === true;
     words.text(x(at) + 6, middle(plan, row), text, marked ? theme.ink : theme.ink2);
-  }
-}
-
-// The texts, lines and plates of a sheet, in CSS px until they are handed to its sources.
-
-type Align = "left" | "center" | "right";
-
-/** From px to the sheet's own coordinates. */
-export interface Scale {
-  x(px: number): number;
-  y(px: number): number;
-}
-
-export class Words {
-  private readonly texts: [number, number, string, string, Align, string, string][] = [];
-  private readonly lines: [number, number, number, number, string][] = [];
-  private readonly boxes: [number, number, number, number, string][] = [];
-
-  text(
-    x: number,
-    y: number,
-    text: string,
-    color: string,
-    style: { align?: Align; bold?: boolean; size?: number } = {},
-  ): void {
-    if (text === "") return;
-    const weight = style.bold === true ? "bold" : "normal";
-    this.texts.push([x, y, text, color, style.align ?? "left", weight, `${style.size ?? 11}px`]);
-  }
-
-  line(x0: number, y0: number, x1: number, y1: number, color: string): void {
-    this.lines.push([x0, x1, y0, y1, color]);
-  }
-
-  /** A plate below a text that would else be hard to read. */
-  plate(left: number, top: number, right: number, bottom: number, color: string): void {
-    this.boxes.push([left, right, top, bottom, color]);
-  }
-
-  wordColumns(scale: Scale): Record<string, Column> {
-    return Words.columns(scale, this);
-  }
-
-  /** The texts of several at once. */
-  static columns(scale: Scale, ...all: readonly Words[]): Record<string, Column> {
-    const texts = all.flatMap((words) => words.texts);
-    const of = (at: number): unknown[] => texts.map((each) => each[at]);
-    return {
-      x: texts.map((each) => scale.x(each[0])),
-      y: texts.map((each) => scale.y(each[1])),
-      text: of(2),
-      color: of(3),
-      align: of(4),
-      style: of(5),
-      size: of(6),
-    };
-  }
-
-  ruleColumns(scale: Scale): Record<string, Column> {
-    return {
-      x0: this.lines.map((each) => scale.x(each[0])),
-      x1: this.lines.map((each) => scale.x(each[1])),
-      y0: this.lines.map((each) => scale.y(each[2])),
-      y1: this.lines.map((each) => scale.y(each[3])),
-      color: this.lines.map((each) => each[4]),
-    };
-  }
-
-  plateColumns(scale: Scale): Record<string, Column> {
-    return {
-      left: this.boxes.map((each) => scale.x(each[0])),
-      right: this.boxes.map((each) => scale.x(each[1])),
-      top: this.boxes.map((each) => scale.y(each[2])),
-      bottom: this.boxes.map((each) => scale.y(each[3])),
-      color: this.boxes.map((each) => each[4]),
-    };
   }
 }
 

@@ -83,12 +83,12 @@ describe("a kernel that answers", () => {
   });
 
   test("gets interrupted requests again, except those that write", async () => {
-    const asked = source.ask("figures", {} as never);
+    const asked = source.ask("table", {} as never);
     const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
     for (const question of kernel.asked) question.fail(INTERRUPTED);
     await written;
     await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
-    expect(kernel.asked.map(({ op }) => op)).toEqual(["figures", "export_pair", "figures"]);
+    expect(kernel.asked.map(({ op }) => op)).toEqual(["table", "export_pair", "table"]);
     kernel.asked[2]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
     expect(source.answering).toBe("kernel");

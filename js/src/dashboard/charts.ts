@@ -1,11 +1,10 @@
 /** Which chart draws which panel. */
 
-import type { Bokeh } from "../charts/bokeh";
-import { ChartFrame, type Items, type Make } from "../charts/chart";
+import { ChartFrame, type Make, type MakeChart } from "../charts/chart";
 import { contentOf, DEFINITIONS, HEATMAP } from "../charts/defined";
 import { heatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
-import type { Brush, ChartPanel, ThemeName } from "../protocol/source";
+import { recorded } from "../stage/svg";
 
 const LOOKS = { ...DEFINITIONS, heatmap: HEATMAP };
 
@@ -29,24 +28,9 @@ function makeOf(id: string): Make {
   };
 }
 
-/**
- * Embeds a panel's figure in `host`.
- *
- * @param bokeh - what the asset widget exports as `Bokeh`
- * @param items - the figure in both themes, of `charts.panel_items`
- */
-export async function makeChart(
-  id: string,
-  bokeh: unknown,
-  items: Items,
-  host: HTMLElement,
-  onBrush: (brush: Brush) => void,
-  theme: ThemeName,
-): Promise<ChartPanel> {
+export const makeChart: MakeChart = (id, host, onBrush, theme) => {
   const look = LOOKS[id as keyof typeof LOOKS];
   if (look === undefined) throw new Error(`no chart ${id}: there are ${CHARTS.join(", ")}`);
   const title = look.short ?? look.title;
-  const panel = new ChartFrame(bokeh as Bokeh, items, makeOf(id), title, host, onBrush, theme);
-  await panel.embed();
-  return panel;
-}
+  return new ChartFrame(makeOf(id), title, host, onBrush, theme, recorded);
+};

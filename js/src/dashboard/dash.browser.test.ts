@@ -250,42 +250,6 @@ test.each([
   expect(drawn?.frame?.attrs.absent_kinds).toEqual(absent);
 });
 
-test("a chart without a figure says so, the others come, and it can be asked for again", async () => {
-  const gone = "The kernel that made this view is gone.";
-  let broken = true;
-  const view = mountDash({}, (_, source) => {
-    const figures = source.replies.get("figures")!;
-    source.replies.set("figures", (request: { panels: string[] }) => {
-      if (broken && request.panels.includes("steps")) throw new Error(gone);
-      return figures(request as never);
-    });
-  });
-  await ready(view);
-  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
-  // Those after it are asked for all the same.
-  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("queue");
-  expect(view.text("[data-panel=steps]")).not.toContain("Adding up");
-  const again = (): HTMLElement => view.find("[data-panel=steps] .hta-failure button");
-  again().click();
-  await expect.poll(() => view.text("[data-panel=steps] .hta-failure")).toContain(gone);
-  broken = false;
-  again().click();
-  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toContain("steps");
-  expect(view.all(".hta-failure")).toEqual([]);
-});
-
-test("charts without their library say so", async () => {
-  let library = (): Promise<unknown> => Promise.reject(new Error("no widget 7"));
-  const view = mountDash({ panels: ["breakdown", "kernels"] }, undefined, 1100, () => library());
-  await expect
-    .poll(() => view.text("[data-panel=breakdown] .hta-failure"))
-    .toContain("no widget 7");
-  library = () => Promise.resolve({});
-  view.find("[data-panel=breakdown] .hta-failure button").click();
-  await expect.poll(() => FakeChart.all.map(({ id }) => id)).toEqual(["breakdown"]);
-  expect(view.all(".hta-failure")).toEqual([]);
-});
-
 test("names from traces are text, whatever they hold", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
   const view = mountDash({ _headline: { headline: [evil], more: [], findings: [] } }, (page) => {

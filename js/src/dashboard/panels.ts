@@ -1,6 +1,6 @@
 /** All panels of a dashboard: order, content, visibility, headline, problems. */
 
-import type { ChartsLoader, ChartSlot } from "../charts/chart";
+import type { ChartSlot, ChartSlots } from "../charts/chart";
 import { pitchOf } from "../charts/rows";
 import { isChart, isCounted, isOfFormat } from "../facts/panels";
 import { NONE_CHOSEN } from "../protocol/selection";
@@ -27,7 +27,7 @@ interface PaneParts {
   source: Source;
   signal: AbortSignal;
   choosing: Choosing;
-  charts: ChartsLoader;
+  charts: ChartSlots;
   words: SelectionPanel;
   problems: ProblemsPane;
   scene(): Scene;
@@ -66,11 +66,8 @@ export class Panes {
   pane(id: string): Pane {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { root, signal, menu, headline, scene, charts } = this.parts;
-    const retry = (): void => {
-      this.retry();
-      charts.load();
-    };
+    const { root, signal, menu, headline, scene } = this.parts;
+    const retry = (): void => this.retry();
     const pane = new Pane(id, { root, signal, retry, menu, headline, scene });
     this.all.set(id, pane);
     this.sight.watch(pane.el);

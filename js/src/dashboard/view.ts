@@ -1,6 +1,6 @@
 /** One view of a dashboard: creates its parts, lays them out, follows the selection. */
 
-import { ChartsLoader, type FigureItems, type MakeChart } from "../charts/chart";
+import { ChartSlots, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
 import { listenTo, type Model, same } from "../connection/store";
 import { PANELS } from "../facts/panels";
@@ -37,8 +37,6 @@ interface DashOptions {
   makeChart: MakeChart;
   /** A kernel, and what the page fetches so that it can do without it; null in saved pages. */
   live: LiveSource | null;
-  /** BokehJS, once the model names its widget; null while it does not. */
-  bokeh(): Promise<unknown> | null;
 }
 
 /** While the view moves, figures of what is in view follow at this pace. */
@@ -57,7 +55,7 @@ export class DashApp {
   private readonly words: SelectionPanel;
   private readonly problems: ProblemsPane;
   private readonly panes: Panes;
-  private readonly charts: ChartsLoader;
+  private readonly charts: ChartSlots;
   private readonly takeAway: TakeAway;
   private readonly fit: TimelineFit;
   private readonly traits: Traits;
@@ -91,7 +89,8 @@ export class DashApp {
     applyTheme(this.root, this.theme);
 
     this.choosing = this.makeChoosing();
-    this.charts = this.makeCharts();
+    const brush = (id: string, asked: Brush): void => this.choosing.brush(id, asked);
+    this.charts = new ChartSlots(options.makeChart, brush, this.theme, signal);
     this.takeAway = new TakeAway({
       exports: () => ({
         title: this.scene.title,
@@ -171,7 +170,7 @@ export class DashApp {
     this.showScene();
     this.arrange();
     this.choosing.follow();
-    // First the timeline and the numbers: the library of the charts takes longer than those.
+    // First the timeline and the numbers.
     requestAnimationFrame(() => this.askLater());
   }
 
@@ -200,22 +199,6 @@ export class DashApp {
       say: (text: string) => this.timeline.flash([text]),
     };
     return new Choosing(state, ways, signal);
-  }
-
-  private makeCharts(): ChartsLoader {
-    const { source, signal, bokeh, makeChart } = this.options;
-    const ways = {
-      source,
-      signal,
-      makeChart,
-      bokeh,
-      given: () => this.traits.figures,
-      shown: () => shownIds(this.traits.choice),
-      brush: (id: string, brush: Brush) => this.choosing.brush(id, brush),
-      drawn: (id: string) => this.panes.show(id),
-      done: () => this.fetchOffline(),
-    };
-    return new ChartsLoader(ways, this.theme);
   }
 
   private makePanes(): Panes {
@@ -249,8 +232,6 @@ export class DashApp {
     traits.onChange("panels", () => this.arrange());
     traits.onChange("height", () => this.fit.fit(true));
     traits.onChange("folded", () => this.timeline.setFolded(traits.folded === true));
-    traits.onChange("_figures", () => void this.charts.start());
-    traits.onChange("bokehjs", () => void this.charts.start());
     traits.onChange("_headline", () => this.showHeadline());
     traits.onChange("metric", () => this.panes.metricChanged());
     source.onStatus((status) => {
@@ -363,7 +344,7 @@ export class DashApp {
     this.charts.setTheme(theme);
   }
 
-  // --- charts and words come later -----------------------------------------------------------------
+  // --- what comes later ----------------------------------------------------------------------------
 
   /** Ask the kernel for what it makes only when somebody looks. */
   private askLater(): void {
@@ -371,7 +352,7 @@ export class DashApp {
     if (signal.aborted) return;
     // It comes as a trait: every view of the model has it then.
     if (this.traits.headline === null) source.ask("headline", {}, signal).catch(() => undefined);
-    this.charts.load();
+    this.fetchOffline();
   }
 
   /** What the page needs to do without the kernel, once all is drawn. */
@@ -551,10 +532,6 @@ class Traits {
   /** Of the heatmap. */
   get metric(): string {
     return (this.model.get("metric") ?? "") as string;
-  }
-
-  get figures(): Record<string, FigureItems> {
-    return (this.model.get("_figures") ?? {}) as Record<string, FigureItems>;
   }
 
   get tables(): Tables {

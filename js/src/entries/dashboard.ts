@@ -9,18 +9,8 @@ import { findPageSource } from "../engine/job";
 import { createStage } from "../stage/stage";
 import "./dashboard.css";
 
-interface Traits extends FollowedTraits {
-  /** Names the widget that carries BokehJS, once the kernel has made it. */
-  bokehjs: string | null;
-}
-
-async function render(props: RenderProps<Traits>): Promise<void> {
-  const { model, el, host, signal } = props;
-  const bokeh = (): Promise<unknown> | null => {
-    const ref = model.get("bokehjs");
-    if (typeof ref !== "string") return null;
-    return host.getWidget(ref).then(({ exports }) => (exports as { Bokeh: unknown }).Bokeh);
-  };
+async function render(props: RenderProps<FollowedTraits>): Promise<void> {
+  const { model, el, signal } = props;
   await showFollowing(props, "The dashboard cannot be shown", (scene, state) => {
     const page = findPageSource(model);
     const live = page === null ? liveSource(model, signal) : null;
@@ -33,7 +23,6 @@ async function render(props: RenderProps<Traits>): Promise<void> {
       signal,
       makeStage: createStage,
       makeChart,
-      bokeh,
     });
   });
 }

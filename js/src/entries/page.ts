@@ -60,11 +60,11 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
   return {
     module: "dashboard.js",
     css: "dashboard.css",
-    state: { ...traits, ...shared, bokehjs: "anywidget:bokeh" },
+    state: { ...traits, ...shared },
   };
 }
 
-/** The page's policy allows only styles that carry its nonce; Bokeh makes some of its own. */
+/** The page's policy allows only styles that carry its nonce: charts bring their own. */
 function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;
@@ -117,8 +117,6 @@ async function open(view: HTMLElement): Promise<void> {
   const host = hostOf({
     state: { module: "state.js", state: { _history: { past: [], future: [] }, ...page.state } },
     view: await modelOf(page),
-    // Unpacked when the charts ask for it, which is after all else is drawn.
-    bokeh: { module: "bokeh.js", state: {} },
   });
   view.textContent = "";
   await host.show("view", view);

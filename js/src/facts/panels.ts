@@ -49,7 +49,7 @@ export function withoutOwn(id: string, selection: SelectionJson): SelectionJson 
   return rest;
 }
 
-/** Is it drawn by BokehJS? */
+/** Is it drawn on a canvas of its own? */
 export function isChart(id: string): boolean {
   const { look } = panelKind(id);
   return look === "chart" || look === "heatmap";

@@ -210,6 +210,21 @@ function svgContext(sheet: Sheet, ruler: CanvasRenderingContext2D): CanvasRender
   return new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D;
 }
 
+/** What `paint` draws, as an SVG document. */
+export function recorded(
+  { width, height }: { width: number; height: number },
+  title: string,
+  paint: (pen: CanvasRenderingContext2D) => void,
+): string {
+  const ruler = document.createElement("canvas").getContext("2d");
+  if (ruler === null) throw new Error("This browser gives no 2D canvas.");
+  const sheet = new Sheet();
+  sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
+  paint(svgContext(sheet, ruler));
+  sheet.add("</g>");
+  return sheet.svg(width, height, title);
+}
+
 // The stage as one SVG, drawn by the same code as on the screen.
 
 const KEY_PX = 10;

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from hta_widgets.charts import defined, language
-from hta_widgets.charts.panels import CHART_PANELS
 from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError
+from hta_widgets.panels.catalog import chart_panels
 
 VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
@@ -119,4 +119,4 @@ def test_inks_name_colours_of_both_themes():
 
 
 def test_every_panel_of_a_definition_has_its_file():
-    assert set(CHART_PANELS) <= set(NAMES)
+    assert set(chart_panels()) <= set(NAMES)

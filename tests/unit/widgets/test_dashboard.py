@@ -10,8 +10,6 @@ from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-from hta_widgets.readers import cache
-from hta_widgets.widgets import dashboard as module
 
 
 @pytest.fixture(scope="module")
@@ -194,13 +192,10 @@ def test_panels_assigned_later_are_checked_too(dash):
 
 
 # --- what the page asks ---------------------------------------------------------------------------
-def test_the_page_gets_panels_figures_and_the_headline(dash):
+def test_the_page_gets_panels_and_the_headline(dash):
     said, _ = ask(dash, op="panels", panels=["breakdown"], selection=None)
     assert said["ok"]
     assert said["reply"]["panels"]["breakdown"]["columns"]["rank"] == [0, 1]
-    said, _ = ask(dash, op="figures", panels=["breakdown"])
-    assert set(said["reply"]["figures"]["breakdown"]) == {"light", "dark"}
-    assert dash.bokehjs is not None
     ask(dash, op="headline")
     assert dash._headline["headline"]
     said, _ = ask(dash, op="minimap", bins=4)
@@ -267,50 +262,3 @@ def test_the_selection_is_exported_as_a_trace(dash, traces, tmp_path):
 
 def test_a_dashboard_of_a_selection_shows_its_ranks(traces):
     assert hw.Dashboard(traces.select(ranks=[1])).traces.ranks == [1]
-
-
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path))
-    module.figure_items.cache_clear()
-    yield tmp_path / "charts"
-    module.figure_items.cache_clear()
-
-
-def again(panel):
-    module.figure_items.cache_clear()
-    return module.figure_items(panel)
-
-
-def test_made_once_and_read_after(kept, monkeypatch):
-    made = again("overlap")
-    assert set(made) == {"light", "dark"}
-    monkeypatch.setattr("hta_widgets.charts.panels.panel_items", pytest.fail)
-    assert again("overlap") == made
-
-
-@pytest.mark.parametrize("damage", [b"", b'{"light": ', b"[]", b"\xff"])
-def test_what_is_damaged_is_made_anew(kept, damage):
-    made = again("overlap")
-    (file,) = kept.glob("*.json")
-    file.write_bytes(damage)
-    items = again("overlap")
-    assert set(items) == {"light", "dark"}
-    assert set(items["light"]) == set(made["light"])
-
-
-def test_another_bokeh_makes_its_own(kept, monkeypatch):
-    again("overlap")
-    monkeypatch.setattr(module, "code_stamp", lambda *_: ("another", ()))
-    again("overlap")
-    assert len(list(kept.glob("*.json"))) == 2
-
-
-def test_what_is_no_chart_has_none(kept):
-    assert again("nonsense") == {}
-
-
-def test_clearing_the_cache_takes_them_along(kept):
-    again("overlap")
-    cache.clear()
-    assert not list(kept.glob("*"))

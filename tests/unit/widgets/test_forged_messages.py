@@ -31,7 +31,6 @@ VALID = {
     "panels": {"panels": ["kernels"], "selection": {"tracks": [[0, "a"]]}, "top": 5},
     "heatmap": {"metric": "busy", "start": 0, "end": 1000, "bins": 10},
     "headline": {},
-    "figures": {"panels": []},
     "table": {"panel": "kernels", "format": "csv"},
     "export_table": {"name": "kernels", "path": "a.csv"},
     "save_html": {"path": "a.html"},

@@ -1,8 +1,7 @@
-"""Sheets: the dashboard's charts, which carry no script and no layout of their own."""
+"""What the dashboard's charts show, before any layout."""
 
 import json
 
-import bokeh
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +10,6 @@ from support import chart_frames as frames, chart_vectors, panel_frames
 from support.chart_reading import data_of
 
 from hta_widgets import charts
-from hta_widgets.charts import panels
-from hta_widgets.charts.panels import CHART_PANELS
-from hta_widgets.charts.rows import content_of
-from hta_widgets.widgets import view as bokeh_asset
 
 WRITTEN = json.loads(chart_vectors.PATH.read_text("utf-8"))["cases"]
 
@@ -24,15 +19,8 @@ def test_the_vectors_are_what_the_charts_make(case):
     frame = pd.DataFrame(case["frame"]["columns"])
     frame = frame.apply(lambda values: values.infer_objects())
     frame.attrs = case["frame"]["attrs"]
-    made = content_of(panels.panel_figure(case["panel"], frame))
+    made = chart_vectors.content_of(case["panel"], frame)
     assert_alike(case["content"], json.loads(json.dumps(chart_vectors.plain(made))), "")
-
-
-def test_the_figures_that_the_page_tests_are_the_charts():
-    written = chart_vectors.ITEMS.read_text("utf-8")
-    if f'"version":"{bokeh.__version__}"' not in written:
-        pytest.skip(f"the figures are of another Bokeh than {bokeh.__version__}")
-    assert written == chart_vectors.items()
 
 
 def assert_alike(one, other, where):
@@ -51,40 +39,9 @@ def assert_alike(one, other, where):
         assert one == other, where
 
 
-@pytest.mark.parametrize("panel", CHART_PANELS)
-def test_items_have_no_script_and_no_rows(panel):
-    items = panels.panel_items(panel)
-    assert set(items) == {"light", "dark"}
-    text = json.dumps(items)
-    assert "CustomJS" not in text
-    assert '"tools": []' in text or "Tool" not in text.replace('"Toolbar"', "")
-    assert len(text) < 80_000
-
-
-@pytest.mark.parametrize("panel", panel_frames.made(1, bins=6))
-def test_a_sheet_has_all_marks_whatever_a_frame_has(panel):
-    """A window may have causes, kinds or waits that are missing from the job's first frame."""
-
-    def marks(figure):
-        return [(type(each.glyph).__name__, each.name) for each in figure.renderers]
-
-    empty = panels.panel_figure(panel)
-    for ranks in (1, 5):
-        full = panels.panel_figure(panel, panel_frames.made(ranks, bins=6)[panel])
-        assert marks(full) == marks(empty)
-
-
-def test_what_is_alone_has_its_own_axes_and_fits_itself():
-    with_axes = charts.temporal_breakdown(frames.temporal())
-    assert with_axes.title.text == "Where GPU time goes"
-    assert not panels.panel_figure("breakdown").title.text
-    with pytest.raises(ValueError, match="no chart 'nothing'"):
-        panels.panel_figure("nothing")
-
-
 def test_waits_are_told_from_transfers():
     frame = frames.temporal().assign(exposed_wait_ns=[200_000_000, 0])
-    data = content_of(panels.panel_figure("breakdown", frame))["data"]
+    data = chart_vectors.content_of("breakdown", frame)["data"]
     # compute to 0.5, transfer of 50 ms to 0.55, wait of 200 ms to 0.75, copies of 50 ms to 0.8.
     assert [data[f"right_{k}"][0] for k in range(4)] == pytest.approx([0.5, 0.55, 0.75, 0.8])
     assert np.isnan(data["right_2"][1])
@@ -99,7 +56,7 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     frame = pd.concat([frame, short], ignore_index=True)
 
     def drawn(frame):
-        content = content_of(panels.panel_figure("steps", frame))
+        content = chart_vectors.content_of("steps", frame)
         color = np.array(content["data"]["color"])
         return content, [int((color == one).sum()) for one in (charts.LIGHT.late, charts.LIGHT.ink)]
 
@@ -121,14 +78,14 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
 
 
 def test_one_rank_is_compared_with_its_own_steps():
-    content = content_of(panels.panel_figure("steps", frames.phases(ranks=[1])))
+    content = chart_vectors.content_of("steps", frames.phases(ranks=[1]))
     assert content["title"] == "Step and phase times against the median step"
     assert "rank" not in content["subtitle"]
 
 
 def test_kernels_that_wait_do_not_set_the_scale():
     frame = frames.kernel_spread()
-    content = content_of(panels.panel_figure("kernel_durations", frame))
+    content = chart_vectors.content_of("kernel_durations", frame)
     assert content["x_end"] == pytest.approx(0.2 * 1.04)
     assert content["columns"][0]["texts"] == [
         "rank 2 −90\u2009%",
@@ -142,10 +99,10 @@ def test_kernels_that_wait_do_not_set_the_scale():
     assert beyond["angle"].iloc[0] == pytest.approx(np.pi / 2), "its head points to the left"
     assert (data["ink"] == charts.LIGHT.ink).tolist().count(True) == 1
     frame.attrs["late_ranks"] = [2]
-    marked = content_of(panels.panel_figure("kernel_durations", frame))["data"]["ink"]
+    marked = chart_vectors.content_of("kernel_durations", frame)["data"]["ink"]
     assert [ink == charts.LIGHT.late for ink in marked].count(True) == 3
     frame.attrs |= {"late_ranks": [], "fact_ranks": [2]}
-    marked = content_of(panels.panel_figure("kernel_durations", frame))["data"]["ink"]
+    marked = chart_vectors.content_of("kernel_durations", frame)["data"]["ink"]
     assert charts.LIGHT.late not in list(marked)
     assert list(marked).count(charts.LIGHT.ink) >= 3
 
@@ -154,14 +111,14 @@ def test_kernels_that_wait_do_not_set_the_scale():
 def test_heatmap_names_only_unmatched_kinds_of_its_metric(metric, said):
     frame = panel_frames.made(2, bins=6)["heatmap"]
     frame.attrs |= {"metric": metric, "matched": {"compute": 3, "communication": 0, "memory": 0}}
-    subtitle = content_of(panels.panel_figure("heatmap", frame))["subtitle"]
+    subtitle = chart_vectors.content_of("heatmap", frame)["subtitle"]
     assert ("no communication events matched" in subtitle) == said
     assert "memory" not in subtitle
 
 
 def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
     frame = frames.kernel_spread()
-    sheet = content_of(panels.panel_figure("kernel_durations", frame))
+    sheet = chart_vectors.content_of("kernel_durations", frame)
     alone = charts.kernel_duration_by_rank(frame.drop(columns="short"))
     assert sheet["title"] == alone.title.text
     drawn = data_of(alone, "row", "at", "ink", "marker")
@@ -170,15 +127,3 @@ def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
         pd.DataFrame(sheet["data"])[columns].sort_values(columns, ignore_index=True),
         drawn[columns].sort_values(columns, ignore_index=True),
     )
-
-
-def test_the_asset_brings_the_installed_bokeh_and_no_global_name():
-    text = bokeh_asset.bokeh_module()
-    assert text.startswith("const root = {};")
-    assert "export default { initialize()" in text
-    one = bokeh_asset.bokeh_asset()
-    assert bokeh_asset.bokeh_asset() is one
-    one.close()
-    other = bokeh_asset.bokeh_asset()
-    assert other is not one
-    other.close()
