@@ -144,7 +144,10 @@ export class SelectionPanel implements Content {
     this.code.title = selectionCode(selection);
     fill(
       this.doings,
-      ...this.offers.map((offer) => button(offer)),
+      ...this.offers.map(({ text, name, press }) =>
+        // What is read on it is what it is called; what it is about is a description.
+        Object.assign(button({ text, press }), { title: name }),
+      ),
       button({
         text: "Export…",
         name: "Export the selection as a trace",
