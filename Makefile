@@ -14,7 +14,7 @@ CATAPULT := .tools/torch_tb_profiler
 POLYFILL := .tools/webcomponents
 ORJSON := .tools/orjson
 JS_BUILT := hta_widgets/static/timeline.js
-JS_SOURCES := $(shell find js/src -type f -not -name '*.test.ts') js/build.mjs $(wildcard hta_widgets/facts/*.json)
+JS_SOURCES := $(shell find js/src -type f -not -name '*.test.ts') js/build.mjs $(wildcard hta_widgets/facts/*.json hta_widgets/charts/definitions/*.json)
 DEMO_SOURCES := $(wildcard hta_widgets/demo/*.py)
 
 # Stamps lie in what they stand for: who removes a folder removes its stamp.

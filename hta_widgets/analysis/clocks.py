@@ -206,7 +206,7 @@ def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -
 def _pairs(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each rank of a group with one of the group: medians of how far ends are apart."""
+    """Return the median difference of end times between each rank and its group's reference."""
     found: list[tuple[Array, ...]] = []
     for mine in split(group, int(group.max(initial=-1)) + 1):
         if not len(mine):

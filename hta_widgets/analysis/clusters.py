@@ -272,7 +272,7 @@ def rank_time_heatmap(
 
 
 def _metric_times(part: Part, metric: str, waits: RankWaits | None) -> Intervals:
-    """Return when a metric holds for a rank, in its table's times."""
+    """Return the intervals that count towards a metric of a rank, in its table's times."""
     if metric == "busy":
         return part.covered(*BUSY)
     if metric == "exposed_communication":

@@ -306,7 +306,7 @@ def _with(label: str, word: str) -> str:
 
 
 def _differences(names: Sequence[str]) -> list[str]:
-    """Return of each name the words in which it differs from the others, as few as needed."""
+    """Return the fewest words that tell each name from the others."""
     words = [_WORDS.findall(name) for name in names]
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):

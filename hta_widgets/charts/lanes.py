@@ -277,7 +277,7 @@ def step_lanes(
 def _told(
     least: Sequence[float], most: Sequence[float], words: Callable[[float], str]
 ) -> list[str]:
-    """Return each distinct value's words once; series have few distinct values."""
+    """Return the text of each range; each distinct value is formatted once."""
     known: dict[float, str] = {}
 
     def word(number: float) -> str:

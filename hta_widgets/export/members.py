@@ -155,7 +155,7 @@ def members_of(
 
 
 def base_time(trace: Trace) -> int:
-    """Return what the file adds to its times, in ns; 0 for what the reader left out."""
+    """Return what the file adds to its times, in ns; 0 if that is no valid time."""
     try:
         base = Decimal(str(trace.metadata.get("baseTimeNanoseconds", 0)))
         return int(base) if FIRST_NS <= base <= LAST_NS else 0

@@ -70,7 +70,7 @@ def _refuse_inputs(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
 _ARROW = b'"critical_path"'
 #: What stays whole where only the path is written: what the program named, and Python.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
-#: Edges that are drawn where not all are.
+#: Types of edges on the path that are drawn unless all edges are requested.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
 
 

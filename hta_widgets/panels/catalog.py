@@ -58,7 +58,7 @@ def known_panel(name: str, **more: Any) -> Panel:
     return Panel(name, one.get("analysis", ""), tuple(one["own"]), is_chart=is_chart, **more)
 
 
-_SHARED = tuple(map(known_panel, _OFFERED[1:]))
+_SHARED = tuple(map(known_panel, (*_OFFERED[2:], "heatmap")))
 
 
 def own_panels() -> list[Panel]:

@@ -42,7 +42,7 @@ _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 _HOST_WAIT = "the host has not launched the next work yet"
 #: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
-#: do not wait for, which is not red.
+#: do not wait for, shown without red.
 Piece = str | dict[str, Any]
 
 

@@ -51,38 +51,41 @@ class Start:
 class Format:
     """One format of trace files: how it is read, and what it adds to the other rooms.
 
-    All fields except `name`, `sniff` and `read` are optional; docs/formats.md describes them.
+    Texts such as ``"module:name"`` refer to functions and constants with the types stated here. All
+    fields except `name`, `sniff` and `read` are optional; docs/formats.md says what they add.
     """
 
     name: str
-    sniff: str
+    sniff: str  # (Start) -> bool
+    # (path, *, advance, keepalive) -> Outcome. `advance` is called with the number of bytes read,
+    # `keepalive` is an object to hold while the file is needed; both may be None.
     read: str
     label: str = ""
     plural: str = ""
-    finish: str = ""
+    finish: str = ""  # (list[Trace], Problems) -> list[Trace]
     keyed_by_order: bool = False
-    peek_rank: str = ""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    profile: str = ""
+    peek_rank: str = ""  # (path) -> int | None
+    sources: Mapping[str, str] = field(default_factory=dict)  # kind: class of records
+    profile: str = ""  # class of `Trace.profile`
     analyses: tuple[str, ...] = ()
     charts: tuple[str, ...] = ()
-    panels: str = ""
+    panels: str = ""  # tuple[Panel, ...]
     shared_panels: tuple[str, ...] | None = None
-    base_tables: str = ""
-    headline: str = ""
-    clock_offsets: str = ""
-    collectives: str = ""
-    late_ranks: str = ""
+    base_tables: str = ""  # (TraceSet) -> dict[str, rows]
+    headline: str = ""  # (TraceSet) -> (findings, sentences, sentence without findings)
+    clock_offsets: str = ""  # (TraceSet) -> dict[rank, ns] | None
+    collectives: str = ""  # (list[Trace]) -> dict[place, CommEvents]
+    late_ranks: str = ""  # (TraceSet) -> list[rank]
     host_only: bool = False
     compared_with: tuple[str, ...] = ()
     beside: str = ""
-    diff: str = ""
+    diff: str = ""  # dict[name, (Comparison) -> DataFrame]
     replaces: tuple[str, ...] = ()
-    findings: str = ""
-    kind_words: str = ""
-    kind_labels: str = ""
-    steps: str = ""
-    chain: str = ""
+    findings: str = ""  # (Comparison) -> Iterator[Finding]
+    kind_words: str = ""  # dict[kind, words]
+    kind_labels: str = ""  # dict[kind, label]
+    steps: str = ""  # (Part) -> (numbers, starts, ends)
+    chain: str = ""  # (RunSide, rank) -> list[Piece]
 
 
 _BYTEPS = "hta_widgets.formats.byteps"

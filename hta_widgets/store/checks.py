@@ -142,7 +142,7 @@ Column = npt.NDArray[Any]
 
 
 class Rule(NamedTuple):
-    """What the values of a column may be; `limit` names what they are positions in."""
+    """Allowed values of a column; `limit` is the table or length that they index."""
 
     low: int | None = None
     limit: str | int | None = None

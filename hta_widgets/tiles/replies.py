@@ -18,7 +18,7 @@ Tie = Annotated[list[int], "readonly [start: number, dur: number, start2: number
 
 
 class Brief(TypedDict):
-    """An event in short."""
+    """Summary of an event."""
 
     rank: int
     table: TableName

@@ -169,9 +169,9 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
         return covered
     same = above[1:] == above[:-1]
     if (same & (high[:-1] > low[1:])).any():
-        # The latest end of earlier siblings; ranks of ends fit into int64 along with the parent.
-        ends, rank = np.unique(high, return_inverse=True)
-        reached = np.maximum.accumulate(above * len(ends) + rank) % len(ends)
+        # The latest end of earlier siblings; an end's position fits into int64 beside the parent.
+        ends, place = np.unique(high, return_inverse=True)
+        reached = np.maximum.accumulate(above * len(ends) + place) % len(ends)
         low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]
     np.add.at(covered, above, np.maximum(high - low, 0))
     return covered

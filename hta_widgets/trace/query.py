@@ -150,7 +150,7 @@ _LARGEST = 1 << 64
 
 
 def checked_query(query: str) -> str:
-    """Return a query to evaluate; raise `ValueError` if it has more than tests of columns.
+    """Return a query to evaluate; raise `ValueError` if it has other than comparisons.
 
     pandas evaluates any attribute and any call, and so any code, and queries also come from
     pages, files and saved selections. The text is written from the tree that was checked: pandas

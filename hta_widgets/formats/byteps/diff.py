@@ -37,7 +37,7 @@ KIND_LABELS = {
     "idle": "queues",
     "cpu": "outside of BytePS",
 }
-_RELATIVE = 0.05  # of the longer of two times: runs of one program differ by less
+_RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
 _OF_STEP = 0.01  # of a step; less does not matter
 _ALPHA = 0.01
 #: If a side has one step, which does not show how times spread.

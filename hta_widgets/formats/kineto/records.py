@@ -115,7 +115,7 @@ def split_merged(
 
 
 def _introductions(columns: RankColumns) -> tuple[dict[int, tuple[int, bytes]], list[int]]:
-    """Find whose process is whose: pid code → rank and own pid; and rows that only say so."""
+    """Return the rank and original pid of each pid code, and the rows that only state them."""
     stated: dict[int, tuple[int, bytes]] = {}
     generated: list[int] = []
     for row in np.flatnonzero(columns.phase == _M).tolist():

@@ -20,7 +20,7 @@ _COLUMNS = (
     "job:s rank host:s comm_s:f elapsed_s:f user_s:f system_s:f rss_mib:f switches cpu sync_s:f"
     " io_s:f key stale:b source:s"
 )
-#: Values of what files do not state.
+#: Default of each column for values that files lack.
 _UNKNOWN: dict[str, Any] = {
     name: {object: "", np.int64: -1, np.float64: _NAN, np.bool_: False}[dtype]
     for name, dtype in dtypes_of(_COLUMNS).items()

@@ -16,7 +16,7 @@ interface Case {
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
 const NOTHING: Chosen = { ranks: null, names: null, kinds: null, window: null };
 
-/** Charts of BytePS and MPI have journeys of their own: tests/e2e. */
+/** Charts of BytePS and MPI are tested in tests/e2e. */
 const OWN = CHARTS.filter((id) => CASES.some(({ name }) => name === `${id} of 5`));
 
 function frameOf(panel: string, ranks = 5): PanelFrame {

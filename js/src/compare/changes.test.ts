@@ -239,7 +239,7 @@ describe("one history of two timelines", () => {
       one.heard(0, history(0), history(1));
       one.heard(1, history(0), history(1));
     }, turn);
-    // Another act, however soon; and one that changes neither timeline.
+    // A separate change, even shortly after; and one that changes neither timeline.
     one.heard(0, history(1), history(2));
     one.one(() => undefined, turn);
     expect([one.undo(), step, one.undo(), step, one.undo(), step]).toEqual([

@@ -196,7 +196,7 @@ export class Charts {
     if (!stale()) drawn();
   }
 
-  /** What cannot be drawn says so in its own place, and leaves the rest alone. */
+  /** Draw one chart; on failure show the error in its place and keep the others. */
   private async draw(
     what: string,
     say: (why: HTMLElement) => void,

@@ -91,7 +91,7 @@ export abstract class RowsPane<Choice> extends Pane {
 
 /** So many sentences follow the first; the others unfold. */
 const SENTENCES = 4;
-/** A share of the time: a smaller difference needs no word. */
+/** The smallest difference that is reported, as a share of the time. */
 export const WORTH_TELLING = 0.01;
 
 /** How long all that is compared takes, before and after, ns. */

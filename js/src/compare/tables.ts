@@ -231,7 +231,7 @@ export class NamesTable extends RowsPane<string> {
 
 const MORE_CHANGES = 20;
 
-/** What came out of chance how rarely; where nothing is known of the spread, that. */
+/** Describe how likely a change is by chance, or say that the spread is unknown. */
 export function chanceWords(
   change: string,
   p: unknown,

@@ -485,7 +485,7 @@ export class PairHistory {
     const future = after.future.length - before.future.length;
     if (this.walking) return;
     if (past < 0 && future > 0) this.turn(side, this.past, this.future);
-    // A change forgets what was undone: where one was, a redo looks like it.
+    // A new change clears the redo entries; if there were any, a redo looks the same here.
     else if (future < 0 && past > 0 && after.future.length > 0)
       this.turn(side, this.future, this.past);
     // A full history grows no more: its last entry is another one.

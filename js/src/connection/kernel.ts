@@ -258,7 +258,7 @@ export const INTERRUPTED = "Interrupted.";
 /** Pauses before each retry; if the last retry is interrupted, the request fails. */
 export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
-/** Twice would be once too often. */
+/** Operations that write files; they must not be repeated. */
 const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
 
 /** A kernel source that repeats interrupted requests. */

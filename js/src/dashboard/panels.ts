@@ -42,7 +42,7 @@ interface PaneParts {
   shown(): void;
 }
 
-/** A panel that shows itself has no numbers to wait for. */
+/** A panel that draws its own content has no frame to wait for. */
 const SELF = {
   frame: { rows: 1, columns: {}, attrs: {} },
   isStale: false,
@@ -95,7 +95,7 @@ export class Panes {
     return typeof found === "string" ? found : name;
   }
 
-  /** A panel that shows itself. */
+  /** Set a panel that draws its own content and has no chart or table. */
   setFixed(id: string, el: HTMLElement): void {
     const pane = this.pane(id);
     pane.setContent({ el, hasTitle: true, show: () => undefined });

@@ -346,7 +346,7 @@ export class DashApp {
 
   // --- what comes later ----------------------------------------------------------------------------
 
-  /** Ask the kernel for what it makes only when somebody looks. */
+  /** Request what the kernel makes only once the dashboard is visible. */
   private askLater(): void {
     const { source, signal } = this.options;
     if (signal.aborted) return;

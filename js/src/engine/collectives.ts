@@ -434,7 +434,7 @@ interface Arrivals {
   wait: Float64Array;
   /** To be added to a start for the clock that collectives were matched by. */
   clock: Float64Array;
-  /** Places of the collectives' names, as this rank calls them. */
+  /** Name code of each collective as recorded on this rank. */
   named: Int32Array;
 }
 

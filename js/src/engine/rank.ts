@@ -442,7 +442,7 @@ interface Directory {
   /** End in its block and length, by text. */
   ends: Float64Array;
   sizes: Int32Array;
-  /** First text of each block, and at last how many there are. */
+  /** Index of each block's first text, followed by the number of texts. */
   firstOfBlock: number[];
 }
 

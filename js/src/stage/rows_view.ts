@@ -201,7 +201,7 @@ export function clampScroll(layout: Layout, room: number, scroll: number): numbe
   return Math.min(Math.max(0, scroll), Math.max(0, layout.height - room));
 }
 
-/** Rows that scroll have their own top; those that stick have none to go to. */
+/** The rank's first scrolling row; null if it has only sticky rows. */
 function headOf(layout: Layout, rank: SceneRank): Row | null {
   return layout.rows.find((row, i) => i >= layout.sticky && row.rank.rank === rank.rank) ?? null;
 }

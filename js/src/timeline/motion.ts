@@ -183,7 +183,7 @@ export const PRESS: Readonly<Record<Axis, number>> = {
   rows: 44,
 };
 
-/** Per second while held, before it speeds up. */
+/** Speed of a held key before it grows: factors of zoom, widths of the view, and px a second. */
 const RATE: Readonly<Record<Axis, number>> = { zoom: 1.9, pan: 0.9, rows: 420 };
 
 const FAST = 3;

@@ -149,7 +149,7 @@ export class InSight {
     return this.near === true && document.visibilityState !== "hidden";
   }
 
-  /** It is known that nobody can. */
+  /** Whether the element is known to be out of sight. */
   get isOut(): boolean {
     return this.near !== null && !this.now;
   }
