@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 import hta_widgets as hw
 from hta_widgets import analysis, charts, diff
 from hta_widgets.demo.job import write_demo
+
 from pictures import CHROMIUM, FLAGS, REPO, collective, jobs, words_on
 
 WIDTHS = (700, 1100, 1800)

@@ -30,7 +30,7 @@ from hta_widgets.host.wire import MOST_BYTES, WireError, pack, unpack
 #: Any port: `ssh -L` gives the page another one. Other names would let DNS rebinding in.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
-    # BokehJS writes style elements and attributes; all else comes from here.
+    # Views write style attributes; all else comes from here.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
         "font-src data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; "

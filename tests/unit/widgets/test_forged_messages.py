@@ -18,6 +18,7 @@ VALID = {
     "minimap": {"bins": 10},
     "event": {"rank": 0, "id": 0},
     "cell": {"lane": 0, "start": 0, "end": 1000},
+    "gap": {"rank": 0, "time": 500},
     "search": {"text": "a"},
     "find": {"text": "a", "from": {"rank": 0, "start": 0}},
     "marks": {"start": 0, "end": 1000, "bins": 10, "lanes": [0], "selection": {"ranks": [0]}},
