@@ -6,17 +6,16 @@ their format.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from hta_widgets.charts.data import Draw, ramp, require, require_panel
+from hta_widgets.charts.definition import Definition, definition, style_of
 from hta_widgets.charts.figure import blank, mixed, sentences, text_on, unmatched
 from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
 from hta_widgets.charts.rows import (
@@ -30,20 +29,11 @@ from hta_widgets.charts.rows import (
     rows_chart,
 )
 from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.text import axis_time, count, duration, share, share_delta
 
-FOLDER = Path(__file__).with_name("definitions")
 KINDS = ("compute", "communication", "memory")
-
-Definition = Mapping[str, Any]
-
-
-@cache
-def definition(name: str) -> Definition:
-    """Return a file of `FOLDER`; one that extends another has its keys as well."""
-    found = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-    return {**definition(found["extends"]), **found} if "extends" in found else found
 
 
 def draw(
@@ -203,12 +193,17 @@ def ink_of(token: str, colors: Theme) -> str:
         stops = [ink_of(each, colors) for each in names] if names[1:] else getattr(colors, name)
         return _shades(tuple(stops))[round(float(part) * 255)]
     name, _, kind = name.partition(".")
-    found = getattr(colors, name)
+    found = getattr(colors, name, None)
+    if found is None:
+        raise TraceError(
+            f"no colour {token!r} for a mark of a chart",
+            remedy="Name a colour of facts/tokens.json, such as 'late' or 'kind.compute'.",
+        )
     return str(found.get(kind, found["other"]) if kind else found)
 
 
 def _bars(ink: str, left: str | float, right: str, name: str, colors: Theme) -> Bars:
-    style = definition("inks")[ink]
+    style = style_of(ink)
     fill = ink_of(style["fill"], colors)
     line = ink_of(style["line"], colors) if "line" in style else None
     return Bars(
@@ -267,7 +262,7 @@ def _stack(
             if of > 0:
                 said.append(f"{bars.name} {share(of / max(size.sum(), 1))}")
             if of > 0:
-                writes = "on" in definition("inks")[stack.get("also", {}).get(name, name)]
+                writes = "on" in style_of(stack.get("also", {}).get(name, name))
                 kept.append(replace(bars, text="inside" if writes else ""))
         lines = [("@{part}", "@{part_text}")]
     else:

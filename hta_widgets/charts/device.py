@@ -16,7 +16,8 @@ from hta_widgets.charts.data import (
     told_apart,
     top_rows,
 )
-from hta_widgets.charts.defined import definition, draw
+from hta_widgets.charts.defined import draw
+from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
     blank,

@@ -35,7 +35,12 @@ def queue_length(mean: float) -> str:
     return text.value(float(text.fixed(mean, digits)))
 
 
-#: Formats of holes; any other word is a noun, as in ``{steps:step}``.
+#: Nouns of holes, which stand behind a number: ``{steps:step}`` is "1 step" or "2 steps".
+NOUNS = (
+    *("iteration", "key", "other", "rank", "routine", "step"),
+    *("faster tensor", "other GPU", "root GPU"),
+)
+#: Formats of holes.
 FORMATS: dict[str, Callable[[Any], str]] = {
     "duration": text.duration,
     "duration_delta": text.duration_delta,
@@ -170,7 +175,13 @@ def _of_groups(name: str, given: list[Any], named: Mapping[str, Any]) -> Any:
 @cache
 def parsed(code: str) -> ast.expr:
     """Return the tree of an expression."""
-    return ast.parse(code.strip(), mode="eval").body
+    try:
+        return ast.parse(code.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise TraceError(
+            f"{code!r} in a chart's definition is not an expression: {error.msg}",
+            remedy="Expressions have the syntax of Python; a text in one has quotes.",
+        ) from None
 
 
 def evaluate(code: str | float, scope: Mapping[str, Any]) -> Any:
@@ -203,7 +214,7 @@ def _run(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         case (
             ast.Compare(left=left, ops=[op], comparators=[right])
             | ast.BinOp(left=left, op=op, right=right)
-        ):
+        ) if type(op) in _SIGNS:
             with np.errstate(divide="ignore", invalid="ignore"):
                 return _SIGNS[type(op)](_run(left, scope), _run(right, scope))
         case ast.Subscript(value=of, slice=at):
@@ -237,6 +248,11 @@ def words(value: Any, how: str = "") -> str:
     """Return a value as text; "" if it is not known and no format is given."""
     if how in FORMATS:
         return FORMATS[how](value)
+    if how and how not in NOUNS:
+        raise TraceError(
+            f"a chart's definition has no format {how!r}",
+            remedy=f"The formats are {', '.join(FORMATS)}; the nouns {', '.join(sorted(NOUNS))}.",
+        )
     if isinstance(value, float) and not np.isfinite(value):
         return ""
     whole = isinstance(value, float) and value == int(value)

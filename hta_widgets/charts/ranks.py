@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.charts.data import KIND_ORDER, draws, listed, placed, ramp, require
-from hta_widgets.charts.defined import definition, scope_of, spoken
+from hta_widgets.charts.defined import scope_of, spoken
+from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
     blank,

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hta_widgets.charts import defined, language
+from hta_widgets.charts import defined, definition, language
 from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.catalog import chart_panels
 
 VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]
-NAMES = sorted(path.stem for path in defined.FOLDER.glob("*.json") if path.stem != "inks")
+NAMES = sorted(path.stem for path in definition.FOLDER.glob("*.json") if path.stem != "inks")
 GIVEN = {"nan", "late_ranks", "fact_ranks"}
 
 
@@ -39,6 +39,45 @@ def test_what_is_not_known_is_named_with_what_is():
         language.evaluate("lenght + 1", {"length": 1})
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("length +", r"'length \+' .* is not an expression"),
+        ("length ** 2", r"length \*\* 2 is not known"),
+        ("0 < length < 2", r"0 < length < 2 is not known"),
+        ("text('{length:rate}')", r"no format 'rate'.*duration.*iteration"),
+    ],
+)
+def test_a_faulty_expression_is_quoted(code, message):
+    with pytest.raises(TraceError, match=message):
+        language.evaluate(code, {"length": 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"colums": []}, "unknown field `colums`"),
+        ({"subtitle": "all"}, r"got `str` - at `\$.subtitle`"),
+        ({"tip": None}, r"`\$.tip`"),
+        ({"rows": {"name": "a", "keys": []}}, "required field `selects`"),
+        ({"rows": {"name": "a", "keys": [], "selects": "rank"}}, "'rank' - at `\\$.rows.selects`"),
+    ],
+)
+def test_a_faulty_definition_names_file_and_key(change, message, tmp_path, monkeypatch):
+    look = definition.definition("queue")
+    (tmp_path / "mine.json").write_text(json.dumps({**look, **change}))
+    monkeypatch.setattr(definition, "FOLDER", tmp_path)
+    with pytest.raises(TraceError, match=rf"mine\.json is not understood: .*{message}"):
+        definition.definition("mine")
+
+
+def test_an_unknown_ink_is_named_with_those_that_there_are():
+    with pytest.raises(TraceError, match=r"no ink 'memori' .*memory"):
+        definition.style_of("memori")
+    with pytest.raises(TraceError, match=r"no colour 'memory' .*tokens\.json"):
+        defined.ink_of("memory", LIGHT)
+
+
 def names_in(code, known):
     """Return the names in an expression that nothing defines."""
     unknown = []
@@ -56,14 +95,14 @@ def names_in(code, known):
 def names_in_text(template, known):
     unknown = []
     for code, how in language.holes(template)[1]:
-        assert how in language.FORMATS or how == "" or how.replace(" ", "").isalpha()
+        assert how in {*language.FORMATS, *language.NOUNS, ""}
         unknown += names_in(code, known)
     return unknown
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
-    look = defined.definition(name)
+    look = definition.definition(name)
     known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
     known |= {*look.get("cells", ())}
     before = look.get("from", {})
@@ -100,7 +139,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             assert names_in_text(value, known) == [], value
         elif isinstance(value, str) and key in {"ink", "hatch_ink"}:
             token = value.removeprefix("@")
-            inks = {*defined.definition("inks"), "ink"}
+            inks = {*definition.inks(), "ink"}
             assert token in (known if value[0] == "@" else inks)
         elif isinstance(value, str) and key in {
             "when", "ns", "value", "share", "by", "to", "most", "zero_line", "place", "order",
@@ -113,7 +152,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
 
 
 def test_inks_name_colours_of_both_themes():
-    for style in defined.definition("inks").values():
+    for style in definition.inks().values():
         for key in ("fill", "line", "hatch_ink", "on"):
             assert defined.ink_of(style.get(key, "bg"), LIGHT).startswith("#")
 
