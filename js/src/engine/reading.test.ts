@@ -128,7 +128,7 @@ describe("queries", () => {
     ["kind > 'cpu'", "only numbers can be compared"],
     ["name.str.zfill(3) == 'a'", ".str.zfill() is not known here"],
     ["dur_ns.rank() > 1", ".rank() is not known here"],
-    ["name.str.contains('(')", "Unterminated group"],
+    ["name.str.contains('(')", "missing )"],
     ["dur_ns @ 3", '"@ 3" is not known here'],
     ["dur_ns.str.len() > 1", "needs a column of text"],
   ])("%s is refused", (query, reason) => {
