@@ -210,12 +210,13 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
 )
 
 _added: list[Rule] = []
-_version = 0
+#: Numbers of all sets of added rules so far.
+_versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
 def version() -> int:
-    """Return a number that grows with every change of the rules; 0 are the built-in ones."""
-    return _version
+    """Return the number of the current set of rules; 0 are the built-in ones."""
+    return _versions.setdefault(tuple(_added), len(_versions))
 
 
 def add(
@@ -250,7 +251,6 @@ def add(
     >>> import hta_widgets as hw
     >>> hw.taxonomy.add("communication", r"^my_ring_exchange")
     """
-    global _version  # noqa: PLW0603 - the table is one for the process, as users expect
     if kind not in KINDS:
         raise TraceError(f"unknown kind {kind!r}", remedy=f"The kinds are {', '.join(KINDS)}.")
     for text in (pattern, category):
@@ -261,15 +261,11 @@ def add(
     if category is None and kind in {"compute", "communication", "memory", "sync"}:
         category = _DEVICE_WORK
     _added.insert(0, Rule(kind, category, pattern, note, ignore_case))
-    _version += 1
 
 
 def reset() -> None:
     """Take back everything that was added."""
-    global _version  # noqa: PLW0603
-    if _added:
-        _added.clear()
-        _version += 1
+    _added.clear()
 
 
 def added_rules() -> tuple[Rule, ...]:
@@ -279,10 +275,7 @@ def added_rules() -> tuple[Rule, ...]:
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
     """Let what was added be what was added in another process."""
-    global _version  # noqa: PLW0603
-    if rules != tuple(_added):
-        _added[:] = rules
-        _version += 1
+    _added[:] = rules
 
 
 _BESIDE_DEVICES: Final = tuple(rule for rule in _BUILT_IN if not rule.host_only)
@@ -328,7 +321,7 @@ def kind_of(category: str, name: str) -> str:
     >>> kind_of("cpu_op", "aten::add_")
     'cpu'
     """
-    return _known_kind(_version, category, name)
+    return _known_kind(version(), category, name)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -412,7 +405,7 @@ def _has_device(category: npt.NDArray[Any], categories: Sequence[str]) -> bool:
 
 def _kind_without_name(category: str, *, host_only: bool) -> int | None:
     """Return the kind's code if the category alone decides it, else None."""
-    return _known_category(_version, category, host_only=host_only)
+    return _known_category(version(), category, host_only=host_only)
 
 
 @lru_cache(maxsize=1 << 12)

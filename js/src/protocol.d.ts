@@ -224,7 +224,7 @@ export interface Requests {
   };
 }
 
-/** An event in short. */
+/** Summary of an event. */
 export type Brief = {
   rank: number;
   table: "events" | "asyncs" | "instants";

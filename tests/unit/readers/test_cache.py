@@ -28,7 +28,6 @@ def reads(tmp_path, monkeypatch):
     """Use a cache of its own for files of any size; list the files that are really read."""
     monkeypatch.setenv("HTA_WIDGETS_CACHE", str(tmp_path / "the cache"))
     monkeypatch.setattr(module, "_CACHED_BYTES", 0)
-    monkeypatch.setattr(taxonomy, "_version", 0)
     read = []
     original = reader.read_file
     monkeypatch.setattr(

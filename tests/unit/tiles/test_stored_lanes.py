@@ -25,12 +25,6 @@ loading = importlib.import_module("hta_widgets.readers.load")  # the package sho
 COLUMNS = ("lanes.ns", "lanes.rows", "lanes.kinds")
 
 
-@pytest.fixture(autouse=True)
-def rules(monkeypatch):
-    """Whatever rules other tests added: kinds of others' rules are not kept, nor is the index."""
-    monkeypatch.setattr(hw.taxonomy, "_version", 0)
-
-
 @pytest.fixture
 def job(tmp_path):
     (tmp_path / "job").mkdir()
@@ -176,7 +170,6 @@ def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
     store = traces.save(tmp_path / "newer.store")
     assert sum(counted(hw.load(store))) > 0
     monkeypatch.undo()
-    monkeypatch.setattr(hw.taxonomy, "_version", 0)
     again = hw.load(store)
     assert sum(counted(again)) == 0
     assert every_tile(again) == every_tile(traces)
