@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import TraceSymbolTable, find_op_occurrence, get_symbol_column_names
@@ -47,7 +49,10 @@ class Filter:
         if self._column and self._column not in df.columns:
             logger.warning("the frame has no column %r", self._column)
             return df
-        return self._matching(df, symbol_table)
+        try:
+            return self._matching(df, symbol_table)
+        except (re.error, pa.ArrowInvalid) as cause:
+            raise TraceError(f"the pattern is not a regular expression ({cause})") from None
 
     def _matching(self, df: pd.DataFrame, symbols: _Symbols) -> pd.DataFrame:
         raise NotImplementedError

@@ -27,6 +27,7 @@ from hta_widgets.compat.frames import (
     symbols_of,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.export.members import base_time
 from hta_widgets.files import target_path, write_errors, written_whole
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
@@ -400,9 +401,7 @@ def _wrong_files(given: object) -> TraceError:
 
 def _own_zero_ns(trace: RankTrace) -> int:
     """Return the difference from the set's time to the time in the rank's file."""
-    base = trace.metadata.get("baseTimeNanoseconds", 0)
-    base = base if isinstance(base, int) and not isinstance(base, bool) else 0
-    return int(trace.zero_ns - base - trace.shift_ns)
+    return int(trace.zero_ns - base_time(trace) - trace.shift_ns)
 
 
 def _device_type(metadata: Mapping[str, Any], symbols: Mapping[str, int]) -> str:

@@ -33,6 +33,7 @@ from hta_widgets.compat.common.trace_stack_filter import (
     UnderOperatorFilter,
 )
 from hta_widgets.compat.common.trace_symbol_table import TraceSymbolTable
+from hta_widgets.errors import TraceError
 
 # index, s_name, s_cat, ts, dur, stream, correlation, index_correlation, iteration
 EVENTS = [
@@ -89,6 +90,11 @@ def test_matching_rows(chosen, expected, df, symbols):
 def test_without_a_symbol_table_names_are_text(df):
     assert NameFilter("aten")(df)["index"].tolist() == [1, 3, 4]
     assert GPUKernelFilter()(df)["index"].tolist() == [6, 7]
+
+
+def test_a_faulty_pattern_is_named(df):
+    with pytest.raises(TraceError, match="not a regular expression"):
+        NameFilter("aten[")(df)
 
 
 def test_missing_columns_and_tables_keep_all_rows(df):
