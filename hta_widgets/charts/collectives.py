@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.charts.chart import chart
 from hta_widgets.charts.data import (
     are_whole,
     columns_of,
-    draws,
     last_often,
     listed,
     median_of,
     ramp,
-    require,
-    require_measure,
     thinned,
 )
 from hta_widgets.charts.figure import (
     add_tooltip,
-    blank,
     keep_fitting,
     mixed,
     models,
     new_figure,
     plain_axis,
-    sentences,
-    unmatched,
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
@@ -45,9 +41,8 @@ from hta_widgets.charts.rows import (
     legend_of,
     nice_ticks,
     rows_chart,
-    time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.text import (
     MINUS,
     axis_time,
@@ -66,15 +61,33 @@ _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
 
 
-@draws("collectives")
+def _spread_words(spread: pd.Series) -> str:
+    return (
+        f"first and last lie {duration(float(spread.median()))} apart in the median,"
+        f" at most {duration(float(spread.max()))}"
+    )
+
+
+def _last(ranks: pd.Series) -> list[str]:
+    return ["several" if each < 0 else f"rank {each}" for each in ranks]
+
+
+def _signed(at: float, step: float, zero: str) -> str:
+    return zero if at == 0 else f"{'+' if at > 0 else MINUS}{axis_time(abs(at), step)}"
+
+
+def _step(ticks: list[float], end: float) -> float:
+    return ticks[1] - ticks[0] if len(ticks) > 1 else max(end, 1.0)
+
+
+@chart(
+    "How late each rank arrives",
+    *("rank", "collective", "arrival_ns", "wait_ns", "last_rank"),
+    of="analysis.collectives",
+)
 def arrivals(
-    frame: pd.DataFrame,
-    *,
-    late: Iterable[int] | None = None,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "How late each rank arrives",
-) -> Any:
+    frame: pd.DataFrame, theme: Theme, *, late: Iterable[int] | None = None
+) -> dict[str, Any]:
     """Draw over time how late ranks come to collectives, against the median of each collective.
 
     Parameters
@@ -86,26 +99,13 @@ def arrivals(
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
         dark, as that is no judgement: a rank that comes last, alone, to more than half of its
         collectives and for which more than half of all the waiting is done.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         A dot a collective and rank; its source has the frame's rows and ``late_ns``. Above 20 000
         dots one of each cell of a fine grid is kept, and the latest at any time; the chart says so.
-
-    Examples
-    --------
-    >>> charts.arrivals(analysis.collectives(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    needed = ("rank", "collective", "arrival_ns", "wait_ns", "last_rank")
-    require(frame, "collectives", *needed)
     data = frame.reset_index(drop=True)
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
     marked = last_often(data, late)
@@ -125,83 +125,95 @@ def arrivals(
     # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
     # These rows alone are not a judgement.
-    ink = colors.ink if late is None else colors.late
-    data["fill"] = np.where(data["is_late"], ink, colors.rule_strong)
+    ink = theme.ink if late is None else theme.late
+    data["fill"] = np.where(data["is_late"], ink, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
-    for name in ("late_ns", "wait_ns", "arrival_ns"):
-        words = duration_delta if name == "late_ns" else duration
-        data[f"{name}_text"] = [words(each) for each in data[name]]
-    data["last_text"] = ["several" if each < 0 else f"rank {each}" for each in data["last_rank"]]
+    data["last_text"] = _last(data["last_rank"])
+    keys = [Dots("x", theme.rule_strong, 6, "other ranks" if marked else "a rank")]
+    if marked:
+        keys = [Dots("x", ink, 6, _last_words(frame, marked, late)), *keys]
+    return {
+        "by": _dots,
+        "data": data,
+        "window": (float(frame["arrival_ns"].min()), float(frame["arrival_ns"].max())),
+        "keys": keys,
+        "subtitle": [
+            "a dot is a rank's arrival at a collective, against the median of its ranks",
+            _spread_words(spread),
+            said,
+        ],
+        "tooltip": Tooltip(
+            "rank @{rank} · @{name}",
+            [
+                ("against the median", "{late_ns:duration_delta}"),
+                ("waits", "{wait_ns:duration}"),
+                ("last", "@{last_text}"),
+                ("collective", "@{collective}"),
+                ("at", "{arrival_ns:duration}"),
+                *[("arrivals in this spot", "@{arrivals}")] * bool(said),
+            ],
+        ),
+    }
+
+
+def _dots(
+    data: pd.DataFrame,
+    window: tuple[float, float],
+    keys: list[Dots],
+    tooltip: Tooltip,
+    *,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+) -> Any:
+    """Draw a dot an arrival over time."""
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
     room = max(high - low, 1_000.0) * 0.06
-    start, end = float(frame["arrival_ns"].min()), float(frame["arrival_ns"].max())
+    start, end = window
     beside = max(end - start, 1_000.0) * 0.01
+    tools = [models.BoxSelectTool(dimensions="both", overlay=brush(theme)), models.TapTool()]
+    if "modifiers" in models.WheelZoomTool.properties():
+        # As in the timeline; the plain wheel scrolls the page.
+        tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
     figure = new_figure(
         title,
-        sentences(
-            "a dot is a rank's arrival at a collective, against the median of its ranks",
-            f"first and last lie {duration(float(spread.median()))} apart in the median,"
-            f" at most {duration(float(spread.max()))}",
-            said,
-            unmatched(frame),
-        ),
-        colors,
+        subtitle,
+        theme,
         width,
         frame_height=_HEIGHT,
         x_range=models.Range1d(start - beside, end + beside, bounds="auto"),
         y_range=models.Range1d(low - room, high + room),
-        tools=_tools(colors),
+        tools=tools,
     )
-    if len(figure.toolbar.tools) > 2:
-        figure.toolbar.active_scroll = figure.toolbar.tools[2]
+    if len(tools) > 2:
+        figure.toolbar.active_scroll = tools[2]
     time_axis(figure)
-    figure.xgrid.grid_line_color = colors.rule
+    figure.xgrid.grid_line_color = theme.rule
     ticks = nice_ticks(high, 3, low)
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     figure.ygrid.ticker = figure.yaxis[0].ticker
-    figure.ygrid.grid_line_color = colors.rule
+    figure.ygrid.grid_line_color = theme.rule
     figure.segment(
-        x0=[start - beside], x1=[end + beside], y0=[0], y1=[0], line_color=colors.rule_strong
+        x0=[start - beside], x1=[end + beside], y0=[0], y1=[0], line_color=theme.rule_strong
     )
-    source = models.ColumnDataSource(columns_of(data))
     dots = figure.scatter(
         x="arrival_ns",
         y="late_ns",
         size="size",
         marker="circle",
-        source=source,
+        source=models.ColumnDataSource(columns_of(data)),
         fill_color="fill",
         fill_alpha=0.75,
         line_color=None,
         selection_fill_alpha=1,
         nonselection_fill_alpha=0.15,
     )
-    add_tooltip(
-        figure,
-        [dots],
-        colors,
-        "rank @{rank} · @{name}",
-        [
-            ("against the median", "@{late_ns_text}"),
-            ("waits", "@{wait_ns_text}"),
-            ("last", "@{last_text}"),
-            ("collective", "@{collective}"),
-            ("at", "@{arrival_ns_text}"),
-            *([("arrivals in this spot", "@{arrivals}")] if said else []),
-        ],
-    )
-    keys = [Dots("x", colors.rule_strong, 6, "other ranks" if marked else "a rank")]
-    if marked:
-        keys = [Dots("x", ink, 6, _last_words(frame, marked, late)), *keys]
-    legend = legend_of(figure, keys, colors)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1.0)
-    keep_fitting(
-        figure,
-        width=width,
-        names=[(at, _signed(at, step)) for at in ticks],
-        legend=legend,
-        timed=True,
-    )
+    add_tooltip(figure, [dots], theme, tooltip.heading, tooltip.rows)
+    legend = legend_of(figure, keys, theme)
+    step = _step(ticks, high)
+    names = [(at, _signed(at, step, "median")) for at in ticks]
+    keep_fitting(figure, width=width, names=names, legend=legend, timed=True)
     return figure
 
 
@@ -213,56 +225,20 @@ def _last_words(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | No
     return f"rank {marked[0]}, last in {count(last)} of {count(len(mine))}"
 
 
-def _signed(at: float, step: float) -> str:
-    if at == 0:
-        return "median"
-    return f"{'+' if at > 0 else MINUS}{axis_time(abs(at), step)}"
-
-
-def _tools(colors: Theme) -> list[Any]:
-    tools = [models.BoxSelectTool(dimensions="both", overlay=brush(colors)), models.TapTool()]
-    if "modifiers" in models.WheelZoomTool.properties():
-        # As in the timeline; the plain wheel scrolls the page.
-        tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
-    return tools
-
-
-@draws("clock_offsets")
-def clock_offsets(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "How far clocks are off",
-) -> Any:
+@chart(
+    "How far clocks are off",
+    *("rank", "offset_ns", "residual_ns", "recorded_residual_ns", "collectives"),
+)
+def clock_offsets(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw each rank's clock offset, and how far ends of collectives disagree before and after.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.clock_offsets`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         A dot a rank at its offset in µs, with its residuals on the recorded clock (pale) and on
         the fitted one (line) to both sides; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.clock_offsets(analysis.clock_offsets(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    needed = ("rank", "offset_ns", "residual_ns", "recorded_residual_ns", "collectives")
-    require(frame, "clock_offsets", *needed)
     data = frame.reset_index(drop=True)
-    data["row"] = np.arange(len(data))
     data["offset_us"] = data["offset_ns"] / 1e3
     known = (data["residual_ns"] >= 0).to_numpy()
     for name in ("residual", "recorded_residual"):
@@ -270,7 +246,7 @@ def clock_offsets(
         data[f"{name}_from_us"] = data["offset_us"] - apart
         data[f"{name}_to_us"] = data["offset_us"] + apart
         data[f"{name}_text"] = [_residual(each) for each in data[f"{name}_ns"]]
-    data["fill"] = np.where(known, colors.kind["compute"], colors.idle_line)
+    data["fill"] = np.where(known, theme.kind["compute"], theme.idle_line)
     data["offset_text"] = [
         duration_delta(each) if is_known else "–"
         for each, is_known in zip(data["offset_ns"], known, strict=True)
@@ -281,83 +257,67 @@ def clock_offsets(
             for each in data["drift_ppm"]
         ]
     parts = data["part"].nunique() if "part" in data else 1
-    names = [
-        f"rank {rank}" if parts == 1 else f"rank {rank} · part {part}"
-        for rank, part in zip(data["rank"], data.get("part", data["rank"]), strict=True)
-    ]
     low = float(data["recorded_residual_from_us"].min())
     high = float(data["recorded_residual_to_us"].max())
     room = max((high - low) * 0.04, 0.05)
     ticks = nice_ticks(high, 3, low)
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, 1.0)
+    step = _step(ticks, high)
     profile = len(data) > NAMED_ROWS
     pale = Bars(
         "recorded_residual_from_us",
         "recorded_residual_to_us",
-        colors.idle,
+        theme.idle,
         "± how far ends of collectives disagree as recorded",
         height=0.5,
     )
-    spread: list[Bars | Whiskers] = [pale]
-    spread.append(
-        Bars("residual_from_us", "residual_to_us", colors.ink)
-        if profile
-        else Whiskers("residual_from_us", "residual_to_us", colors.ink)
-    )
+    ends = ("residual_from_us", "residual_to_us")
+    spread = Bars(*ends, theme.ink) if profile else Whiskers(*ends, theme.ink)
     fitted = data[known]
-    return rows_chart(
-        data,
-        names,
-        [*spread, Dots("offset_us", "@fill", 3 if profile else 7)],
-        x_start=low - room,
-        x_end=high + room,
-        title=title,
-        subtitle=sentences(
-            "what is subtracted from a rank's times so that ranks leave collectives together",
+    apart_words = ""
+    if len(fitted):
+        apart_words = (
             f"ends then lie {duration(float(fitted['residual_ns'].median()))} apart in the median,"
             f" as recorded {duration(float(fitted['recorded_residual_ns'].median()))}"
-            if len(fitted)
-            else "",
+        )
+    return {
+        "data": data,
+        "names": "rank {rank}" if parts == 1 else "rank {rank} · part {part}",
+        "marks": [pale, spread, Dots("offset_us", "@fill", 3 if profile else 7)],
+        "x_start": low - room,
+        "x_end": high + room,
+        "subtitle": [
+            "what is subtracted from a rank's times so that ranks leave collectives together",
+            apart_words,
             f"nothing is known of {plural(int((~known).sum()), 'rank')}" if not known.all() else "",
             f"{parts} parts, between which nothing is known" if parts > 1 else "",
-            str(frame.attrs.get("note", "")),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=[(at, _signed_us(at, step)) for at in ticks],
-        zero_line=True,
-        columns=[
-            Column("offset", list(data["offset_text"])),
-            Column("fitted", list(data["residual_text"]), 420),
-            Column("recorded", list(data["recorded_residual_text"]), 560),
-            Column("collectives", [count(each) for each in data["collectives"]], 700),
         ],
-        legend=[pale],
-        tooltip=Tooltip(
+        "note": str(frame.attrs.get("note", "")),
+        "head": " ",
+        "ticks": [(at, _signed(at * 1e3, step * 1e3, "0")) for at in ticks],
+        "zero_line": True,
+        "columns": [
+            Column("offset", "{offset_text}"),
+            Column("fitted", "{residual_text}", 420),
+            Column("recorded", "{recorded_residual_text}", 560),
+            Column("collectives", "{collectives:count}", 700),
+        ],
+        "legend": [pale],
+        "tooltip": Tooltip(
             "rank @{rank}",
             [
                 ("offset", "@{offset_text}"),
                 ("ends of collectives, fitted", "@{residual_text}"),
                 ("as recorded", "@{recorded_residual_text}"),
                 ("collectives", "@{collectives}"),
-                *([("drift", "@{drift_text}")] if "drift_text" in data else []),
+                *[("drift", "@{drift_text}")] * ("drift_text" in data),
             ],
         ),
-    )
+    }
 
 
 def _residual(residual_ns: float) -> str:
     return "–" if residual_ns < 0 else f"±{duration(residual_ns)}"
 
-
-def _signed_us(at: float, step: float) -> str:
-    if at == 0:
-        return "0"
-    return f"{'+' if at > 0 else MINUS}{axis_time(abs(at) * 1e3, step * 1e3)}"
-
-
-Ints = npt.NDArray[np.int64]
 
 #: More collectives than this share cells.
 _MOST_COLUMNS = 400
@@ -367,37 +327,33 @@ _MOST_CELLS = 12_000
 _OUTLINED = 80
 _SHADES = 64
 
-_WORDS = {
-    "wait": ("Who waits at which collective", "from a rank's arrival to that of the last"),
-    "lateness": ("Who is late to which collective", "arrival after the median of its ranks"),
+_DEFINED = {
+    "wait": "from a rank's arrival to that of the last",
+    "lateness": "arrival after the median of its ranks",
 }
 
 
-@draws("collectives")
+@chart(
+    {"wait": "Who waits at which collective", "lateness": "Who is late to which collective"},
+    *("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s"),
+    *("arrival_ns", "wait_ns", "transfer_ns"),
+)
 def collectives(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     measure: Literal["wait", "lateness"] = "wait",
     late: Iterable[int] | None = None,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "",
-) -> Any:
+) -> dict[str, Any]:
     """Draw how long each rank waits at each collective, or how late it comes.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.collectives`.
     measure : {"wait", "lateness"}, default "wait"
         Wait for the last rank, or arrival after the median of the collective's ranks; who comes
         before that counts as 0.
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -410,22 +366,19 @@ def collectives(
     ------
     ValueError
         For an unknown measure.
-
-    Examples
-    --------
-    >>> charts.collectives(analysis.collectives(traces))  # doctest: +SKIP
     """
-    require_measure(measure, _WORDS)
-    colors = theme_of(theme)
-    title = title or _WORDS[measure][0]
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    needed = ("rank", "collective", "name", "size_bytes", "last_rank", "busbw_gb_s")
-    require(frame, "collectives", *needed, "arrival_ns", "wait_ns", "transfer_ns")
     grid = _Grid(frame, measure, late)
-    if len(grid.cells) > _MOST_CELLS or len(grid.ranks) > NAMED_ROWS:
-        return _image(frame, grid, colors, width, title)
-    return _cells(frame, grid, colors, width, title)
+    each = f", each cell the longest of {count(grid.fold)}" if grid.fold > 1 else ""
+    in_all = extremes(grid.names(), grid.total, duration)
+    as_image = len(grid.cells) > _MOST_CELLS or len(grid.ranks) > NAMED_ROWS
+    return {
+        **({"by": _image, "grid": grid} if as_image else _cells(grid, theme)),
+        "subtitle": [
+            f"{_DEFINED[measure]}, {count(grid.count)} collectives in order of time{each}",
+            _spread_words(grid.spread),
+            f"in all {in_all}" if in_all else "",
+        ],
+    }
 
 
 class _Grid:
@@ -435,7 +388,6 @@ class _Grid:
         data = frame.reset_index(drop=True)
         data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
-        self.defined = _WORDS[measure][1]
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
         #: These rows alone are not a judgement.
@@ -468,18 +420,6 @@ class _Grid:
     def names(self) -> list[str]:
         return [f"rank {rank}" for rank in self.ranks]
 
-    def subtitle(self, frame: pd.DataFrame) -> str:
-        names = self.names()
-        each = f"each cell the longest of {count(self.fold)}" if self.fold > 1 else ""
-        rest = f"{count(self.count)} collectives in order of time"
-        return sentences(
-            f"{self.defined}, {rest}" + (f", {each}" if each else ""),
-            f"first and last lie {duration(float(self.spread.median()))} apart in the median,"
-            f" at most {duration(float(self.spread.max()))}",
-            _prefixed("in all ", extremes(names, self.total, duration)),
-            unmatched(frame),
-        )
-
     def ticks(self) -> list[tuple[float, str]]:
         return [(at, count(at)) for at in nice_ticks(float(self.count), 4) if at == int(at)]
 
@@ -487,86 +427,78 @@ class _Grid:
         return float(self.columns * self.fold)
 
 
-def _prefixed(prefix: str, text: str) -> str:
-    return prefix + text if text else ""
-
-
-def _key(grid: _Grid, colors: Theme) -> list[Bars]:
+def _key(grid: _Grid, theme: Theme) -> list[Bars]:
     """Return the legend, empty without marks."""
     if not grid.total.any():
         return []
     verb = grid.verb
     return [
-        Bars(0.0, "", colors.waiting[-2], f"{verb} {duration(grid.darkest)} or more"),
-        Bars(0.0, "", colors.waiting[2], "less", line=colors.waiting[2]),
-        Bars(0.0, "", colors.lane, "nothing", line=colors.rule),
+        Bars(0.0, "", theme.waiting[-2], f"{verb} {duration(grid.darkest)} or more"),
+        Bars(0.0, "", theme.waiting[2], "less", line=theme.waiting[2]),
+        Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
     ]
 
 
-def _cells(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, title: str) -> Any:
+def _cells(grid: _Grid, theme: Theme) -> dict[str, Any]:
     data = grid.cells
     data["right"] = data["left"] + grid.fold
-    shades = np.array(ramp(colors.waiting, _SHADES))
+    shades = np.array(ramp(theme.waiting, _SHADES))
     depth = np.clip(data["shown_ns"].to_numpy(float) / grid.darkest, 0, 1)
     data["fill"] = shades[np.ceil(depth * (len(shades) - 1)).astype(int)]
     data["is_last"] = (data["last_rank"] == data["rank"]) & are_whole(data) & (grid.fold == 1)
     outlined = grid.columns <= _OUTLINED and bool(grid.total.any())
     flagged = data["is_last"].to_numpy(bool) & outlined
-    data["line"] = np.where(flagged, colors.late, data["fill"])
+    data["line"] = np.where(flagged, theme.late, data["fill"])
     if grid.measure == "wait_ns":
-        data.loc[flagged, "fill"] = colors.late_fill
+        data.loc[flagged, "fill"] = theme.late_fill
     if outlined:
         # Outlines lie over the neighbouring cells.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
-    spread = grid.spread
-    for name in ("wait_ns", "transfer_ns", "late_ns"):
-        data[f"{name}_text"] = [duration(each) for each in data[name]]
-    data["spread_text"] = [duration(spread[number]) for number in data["collective"]]
+    data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if each < 0 else size(each) for each in data["size_bytes"]]
     data["bandwidth_text"] = [rate(each) for each in data["busbw_gb_s"]]
-    data["last_text"] = ["several" if each < 0 else f"rank {each}" for each in data["last_rank"]]
+    data["last_text"] = _last(data["last_rank"])
     data["name"] = data["name"].astype(str)
-    names = grid.names()
-    key = _key(grid, colors)
-    if flagged.any() and key:
-        key.append(Bars(0.0, "", colors.late_fill, "arrives last", line=colors.late))
-    figure = rows_chart(
-        data,
-        names,
-        [Bars("left", "right", "@fill", line="@line")],
-        x_end=grid.end(),
-        title=title,
-        subtitle=grid.subtitle(frame),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=grid.ticks(),
-        columns=[Column("in all", [duration(each) for each in grid.total])],
-        legend=key,
-        tooltip=Tooltip(
+    keys = _key(grid, theme)
+    if flagged.any() and keys:
+        keys.append(Bars(0.0, "", theme.late_fill, "arrives last", line=theme.late))
+    return {
+        "by": rows_chart if outlined else partial(_marked_rows, grid),
+        "data": data,
+        "names": grid.names(),
+        "marks": [Bars("left", "right", "@fill", line="@line")],
+        "x_end": grid.end(),
+        "head": " ",
+        "ticks": grid.ticks(),
+        "columns": [Column("in all", [duration(each) for each in grid.total])],
+        "legend": keys,
+        "tooltip": Tooltip(
             "rank @{rank} · @{name}",
             [
-                ("waits", "@{wait_ns_text}"),
-                ("against the median", "@{late_ns_text}"),
+                ("waits", "{wait_ns:duration}"),
+                ("against the median", "{late_ns:duration}"),
                 ("last", "@{last_text}"),
-                ("first to last arrival", "@{spread_text}"),
+                ("first to last arrival", "{spread_ns:duration}"),
                 ("collective", "@{collective}"),
-                ("transfer", "@{transfer_ns_text}"),
+                ("transfer", "{transfer_ns:duration}"),
                 ("size", "@{size_text}"),
                 ("bus bandwidth", "@{bandwidth_text}"),
             ],
         ),
-    )
-    if not outlined:
-        _mark_rows(figure, grid, colors, 0.4)
+    }
+
+
+def _marked_rows(grid: _Grid, *, theme: Theme, **content: Any) -> Any:
+    figure = rows_chart(**content, theme=theme)
+    _mark_rows(figure, grid, theme, 0.4)
     return figure
 
 
-def _mark_rows(figure: Any, grid: _Grid, colors: Theme, half: float) -> None:
+def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
     """Outline the rows of late ranks, where single cells have no room for an outline."""
     rows = np.searchsorted(grid.ranks, grid.marked)
-    ink = colors.late if grid.is_judged else colors.ink
-    for color, thick in ((colors.bg, 3.5), (ink, 1.5)):
+    ink = theme.late if grid.is_judged else theme.ink
+    for color, thick in ((theme.bg, 3.5), (ink, 1.5)):
         if len(rows):
             figure.quad(
                 left=[0.0] * len(rows),
@@ -579,20 +511,20 @@ def _mark_rows(figure: Any, grid: _Grid, colors: Theme, half: float) -> None:
             )
 
 
-def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, title: str) -> Any:
+def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int | None) -> Any:
     rows = len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
     # Names reach above the first row.
     above = 8
     figure = new_figure(
         title,
-        grid.subtitle(frame),
-        colors,
+        subtitle,
+        theme,
         width,
         frame_height=rows * pitch + above,
         x_range=models.Range1d(0, grid.end()),
         y_range=models.Range1d(rows - 0.5, -0.5 - above / pitch),
-        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(colors)), models.TapTool()],
+        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(theme)), models.TapTool()],
     )
     axis = figure.xaxis[0]
     axis.ticker = models.FixedTicker(ticks=[at for at, _ in grid.ticks()])
@@ -603,7 +535,7 @@ def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
             right=grid.end(),
             top=-0.5,
             bottom=rows - 0.5,
-            fill_color=colors.lane,
+            fill_color=theme.lane,
             fill_alpha=1,
             line_color=None,
             level="underlay",
@@ -628,22 +560,22 @@ def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
             {"shown_us": [shown], "of_rank": [rank], "last": [last], "which": [which]}
         ),
         color_mapper=models.LinearColorMapper(
-            palette=ramp(colors.waiting, 256),
+            palette=ramp(theme.waiting, 256),
             low=0,
             high=grid.darkest / 1e3,
             nan_color="rgba(0, 0, 0, 0)",
         ),
     )
-    _per_rank(figure, grid, colors)
+    _per_rank(figure, grid, theme)
     add_tooltip(
         figure,
         [picture],
-        colors,
+        theme,
         "rank @{of_rank} · collective @{which}",
         [(grid.verb, "@{shown_us}{0,0.0} µs"), ("last", "rank @{last}")],
     )
-    _mark_rows(figure, grid, colors, max(0.5, 2 / pitch))
-    legend = legend_of(figure, _key(grid, colors), colors)
+    _mark_rows(figure, grid, theme, max(0.5, 2 / pitch))
+    legend = legend_of(figure, _key(grid, theme), theme)
     named, numbers = _names(grid, pitch)
     figure.yaxis.ticker = models.FixedTicker(ticks=[row for row, _ in named])
     figure.yaxis.major_label_text_font = FONT
@@ -651,13 +583,13 @@ def _image(frame: pd.DataFrame, grid: _Grid, colors: Theme, width: int | None, t
         ticker=models.FixedTicker(ticks=[row for row, _ in named]),
         major_label_overrides=numbers,
     )
-    plain_axis(side, colors)
+    plain_axis(side, theme)
     figure.add_layout(side, "right")
     keep_fitting(figure, width=width, names=named, columns=[(side, 0)], legend=legend)
     return figure
 
 
-def _per_rank(figure: Any, grid: _Grid, colors: Theme) -> None:
+def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
     """Add the marks of selected ranks, one row per rank."""
     data = pd.DataFrame(
         {
@@ -681,7 +613,7 @@ def _per_rank(figure: Any, grid: _Grid, colors: Theme) -> None:
         fill_alpha=0,
         line_alpha=0,
         selection_line_alpha=1,
-        selection_line_color=colors.brush_line,
+        selection_line_color=theme.brush_line,
         nonselection_fill_alpha=0,
         nonselection_line_alpha=0,
     )
@@ -708,39 +640,16 @@ _MOST_ROWS = 24
 _TOP = 16
 
 
-@draws("stragglers")
-def stragglers(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Who keeps the others waiting",
-) -> Any:
+@chart("Who keeps the others waiting", "rank", "score", "late_ns_mean", "imposed_wait_ns")
+def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw how long the others wait for each rank, and why it is late.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.stragglers`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         One bar a rank, the most imposed wait first; its source has the frame's rows. With more
         than 24 ranks, the 16 first and all stragglers; the others share a row.
-
-    Examples
-    --------
-    >>> charts.stragglers(analysis.stragglers(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "stragglers", "rank", "score", "late_ns_mean", "imposed_wait_ns")
     every = frame.reset_index(drop=True)
     # Frames of fewer columns are drawn, too; nothing is judged from them.
     for name, missing in (
@@ -764,18 +673,13 @@ def stragglers(
     if len(left):
         names.append(plural(len(left), "other rank"))
         data = pd.concat([data, _together(left)], ignore_index=True)
-    data["row"] = np.arange(len(data))
     culprit = data["is_straggler"].to_numpy(bool)
-    data["fill"] = np.where(culprit, colors.late_fill, colors.idle)
-    data["line"] = np.where(culprit, colors.late, colors.idle_line)
+    data["fill"] = np.where(culprit, theme.late_fill, theme.idle)
+    data["line"] = np.where(culprit, theme.late, theme.idle_line)
     # Bars of no length would show their outline.
     data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
     data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
-    data["imposed_wait_ns_text"] = [duration(each) for each in data["imposed_wait_ns"]]
-    data["lost_ns_text"] = [duration(each) for each in data["lost_ns"]]
-    data["score_text"] = [share(each) for each in data["score"]]
-    data["lost_share_text"] = [share(each) for each in data["lost_share"]]
-    data["late_ns_mean_text"] = [
+    data["late_text"] = [
         duration(each) if not each < 0 else f"{duration(-each)} early"
         for each in data["late_ns_mean"]
     ]
@@ -783,82 +687,50 @@ def stragglers(
         _why(str(cause), str(pattern), guilty=guilty)
         for cause, pattern, guilty in zip(data["cause"], data["pattern"], culprit, strict=True)
     ]
-    most = float(data["imposed_wait_ns"].max()) or 1.0
     known = "lost_ns" in frame
-    return rows_chart(
-        data,
-        names,
-        [
-            Bars(0.0, "imposed_to_ns", "@fill", line="@line"),
-            *(
-                [
-                    Bars(
-                        0.0,
-                        "lost_to_ns",
-                        colors.wait_fill,
-                        "",
-                        line=colors.wait_line,
-                        hatch="/",
-                        hatch_color=colors.wait_line,
-                        height=0.4,
-                    )
-                ]
-                if known
-                else []
-            ),
-        ],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+    lost = Bars(
+        0.0,
+        "lost_to_ns",
+        theme.wait_fill,
+        line=theme.wait_line,
+        hatch="/",
+        hatch_color=theme.wait_line,
+        height=0.4,
+    )
+    return {
+        "data": data,
+        "names": names,
+        "marks": [Bars(0.0, "imposed_to_ns", "@fill", line="@line"), *[lost] * known],
+        "end_ns": float(data["imposed_wait_ns"].max()),
+        "subtitle": [
             "how long the other ranks wait in collectives for the rank that comes last, added up",
             _finding(every),
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=time_ticks(most),
-        legend=[
-            *(
-                [Bars(0.0, "", colors.late_fill, "straggler", line=colors.late)]
-                * int(culprit.any())
-            ),
-            Bars(0.0, "", colors.idle, "rank", line=colors.idle_line),
-            *(
-                [
-                    Bars(
-                        0.0,
-                        "",
-                        colors.wait_fill,
-                        "computing nothing",
-                        line=colors.wait_line,
-                        hatch="/",
-                        hatch_color=colors.wait_line,
-                    )
-                ]
-                if known
-                else []
-            ),
         ],
-        columns=[
-            Column("because of", list(data["why"])),
-            Column("the others wait", list(data["imposed_wait_ns_text"]), 560),
-            Column("last in", list(data["score_text"]), 680),
-            Column("costs the others", list(data["lost_share_text"]), 800),
+        "head": " ",
+        "legend": [
+            *[Bars(0.0, "", theme.late_fill, "straggler", line=theme.late)] * bool(culprit.any()),
+            Bars(0.0, "", theme.idle, "rank", line=theme.idle_line),
+            *[replace(lost, name="computing nothing")] * known,
         ],
-        tooltip=Tooltip(
+        "columns": [
+            Column("because of", "{why}"),
+            Column("the others wait", "{imposed_wait_ns:duration}", 560),
+            Column("last in", "{score:share}", 680),
+            Column("costs the others", "{lost_share:share}", 800),
+        ],
+        "tooltip": Tooltip(
             "rank @{rank}",
             [
                 ("why", "@{why}"),
-                ("the others wait", "@{imposed_wait_ns_text}"),
-                ("and compute nothing", "@{lost_ns_text}"),
-                ("of their time", "@{lost_share_text}"),
-                ("last in", "@{score_text}"),
-                ("mean lateness against the median", "@{late_ns_mean_text}"),
+                ("the others wait", "{imposed_wait_ns:duration}"),
+                ("and compute nothing", "{lost_ns:duration}"),
+                ("of their time", "{lost_share:share}"),
+                ("last in", "{score:share}"),
+                ("mean lateness against the median", "@{late_text}"),
                 ("host", "@{host}"),
             ],
         ),
-    )
+    }
 
 
 def _together(left: pd.DataFrame) -> pd.DataFrame:
@@ -906,42 +778,38 @@ _COSTLY = 0.05
 #: A stall: every share from here on has the darkest colour, whatever the other steps cost.
 _STALL = 0.25
 
-_CAUSE_WORDS = {
+_COSTS = {
     "lost_share": (
-        "lost_share",
-        "When each rank delays the others",
+        *("lost_share", "lost_ns", "lost"),
         "share of their time that the others lose, computing nothing, while they wait for the rank",
     ),
     "imposed_wait": (
-        "imposed_wait_ns",
-        "How long each rank keeps the others waiting, and when",
+        *("imposed_wait_ns", "imposed_wait_ns", "in all"),
         "how long the others wait in collectives for the rank that comes last, added up",
     ),
 }
 
 
-@draws("stragglers_by_step")
+@chart(
+    {
+        "lost_share": "When each rank delays the others",
+        "imposed_wait": "How long each rank keeps the others waiting, and when",
+    },
+    *("rank", "step", "imposed_wait_ns", "lost_ns", "lost_share"),
+)
 def stragglers_by_step(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     measure: Literal["lost_share", "imposed_wait"] = "lost_share",
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "",
-) -> Any:
+) -> dict[str, Any]:
     """Draw what each rank costs the others in each step.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.stragglers_by_step`.
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
         Share of the step that the others lose, or all of their waiting for the rank, of which a
         part is hidden behind computing.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -955,18 +823,8 @@ def stragglers_by_step(
     ------
     ValueError
         For an unknown measure.
-
-    Examples
-    --------
-    >>> charts.stragglers_by_step(analysis.stragglers_by_step(traces))  # doctest: +SKIP
     """
-    require_measure(measure, _CAUSE_WORDS)
-    colors = theme_of(theme)
-    column, named, defined = _CAUSE_WORDS[measure]
-    title = title or named
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "stragglers_by_step", "rank", "step", "imposed_wait_ns", "lost_ns", "lost_share")
+    column, total, head, defined = _COSTS[measure]
     every = frame.reset_index(drop=True)
     every["shown"] = every[column].fillna(0.0).astype(float)
     every["is_costly"] = every["lost_share"].fillna(0.0) >= _COSTLY
@@ -976,45 +834,38 @@ def stragglers_by_step(
     cells["left"] = np.searchsorted(steps, cells["step"]) // fold * fold
     data = _costliest(cells)
     data["right"] = np.minimum(data["left"] + fold, len(steps))
-    key = _paint(data, colors, measure)
     kind = "step" if str(frame.attrs.get("steps", "ProfilerStep")) == "ProfilerStep" else "stretch"
-    total = by_row["lost_ns"] if measure == "lost_share" else by_row["imposed_wait_ns"]
-    head = "lost" if measure == "lost_share" else "in all"
     often = [
         f"{count(bad)} of {count(met)}" if bad else ""
         for bad, met in zip(by_row["bad"], by_row["met"], strict=True)
     ]
-    return rows_chart(
-        data,
-        names,
-        [Bars("left", "right", "@fill", line="@fill")],
-        x_end=float(len(steps)),
-        title=title,
-        subtitle=sentences(
+    return {
+        "data": data,
+        "names": names,
+        "marks": [Bars("left", "right", "@fill", line="@fill")],
+        "x_end": float(len(steps)),
+        "legend": _paint(data, theme, measure),
+        "subtitle": [
             f"{defined}; {_counted(len(steps), kind)} from left to right",
             f"each cell the costliest of {count(fold)}" if fold > 1 else "",
             _steps_finding(every, kind),
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=_ticks(steps),
-        columns=[
-            Column(f"costly {kind}s" if kind == "step" else "costly", often),
-            Column(head, [duration(each) for each in total], 520),
         ],
-        legend=key,
-        tooltip=Tooltip(
+        "head": " ",
+        "ticks": _ticks(steps),
+        "columns": [
+            Column(f"costly {kind}s" if kind == "step" else "costly", often),
+            Column(head, [duration(each) for each in by_row[total]], 520),
+        ],
+        "tooltip": Tooltip(
             f"rank @{{rank}} · {kind} @{{step}}",
             [
-                ("the others lose", "@{lost_text}"),
-                ("the others wait", "@{imposed_text}"),
-                *([("last in", "@{score_text} of collectives")] if "score" in data else []),
-                *([("collectives", "@{collectives}")] if "collectives" in data else []),
+                ("the others lose", "{lost_ns:duration} · {lost_share:share}"),
+                ("the others wait", "{imposed_wait_ns:duration}"),
+                *[("last in", "{score:share} of collectives")] * ("score" in data),
+                *[("collectives", "@{collectives}")] * ("collectives" in data),
             ],
         ),
-    )
+    }
 
 
 def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
@@ -1053,14 +904,14 @@ def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _paint(data: pd.DataFrame, colors: Theme, measure: str) -> list[Bars]:
+def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
     """Add colours and words to the cells; return what the colours mean."""
     shown = data["shown"].to_numpy(float)
-    late, pale = colors.late, mixed(colors.late_fill, colors.lane, 0.7)
+    late, pale = theme.late, mixed(theme.late_fill, theme.lane, 0.7)
     if measure == "lost_share":
         # Costly cells begin one step up the ramp, and need no outline.
-        costly = mixed(late, colors.late_fill, 0.4)
-        below = np.array(ramp((colors.lane, pale), _SHADES))
+        costly = mixed(late, theme.late_fill, 0.4)
+        below = np.array(ramp((theme.lane, pale), _SHADES))
         above = np.array(ramp((costly, late), _SHADES))
         low = np.clip(shown / _COSTLY, 0, 1)
         high = np.clip((shown - _COSTLY) / (_STALL - _COSTLY), 0, 1)
@@ -1072,24 +923,17 @@ def _paint(data: pd.DataFrame, colors: Theme, measure: str) -> list[Bars]:
         key = [
             Bars(0.0, "", late, f"{_pct(_STALL)} or more"),
             Bars(0.0, "", costly, f"{_pct(_COSTLY)} or more, costly"),
-            Bars(0.0, "", pale, "less", line=colors.rule),
+            Bars(0.0, "", pale, "less", line=theme.rule),
         ]
     else:
         most = float(shown.max()) or 1.0
-        shades = np.array(ramp((colors.lane, pale, late), _SHADES))
+        shades = np.array(ramp((theme.lane, pale, late), _SHADES))
         data["fill"] = shades[np.ceil(shown / most * (_SHADES - 1)).astype(int)]
         key = [
             Bars(0.0, "", late, duration(most)),
-            Bars(0.0, "", mixed(late, colors.late_fill, 0.4), "less"),
-            Bars(0.0, "", colors.lane, "nothing", line=colors.rule),
+            Bars(0.0, "", mixed(late, theme.late_fill, 0.4), "less"),
+            Bars(0.0, "", theme.lane, "nothing", line=theme.rule),
         ]
-    data["lost_text"] = [
-        f"{duration(lost)} · {share(part)}"
-        for lost, part in zip(data["lost_ns"], data["lost_share"], strict=True)
-    ]
-    data["imposed_text"] = [duration(each) for each in data["imposed_wait_ns"]]
-    if "score" in data:
-        data["score_text"] = [share(each) for each in data["score"]]
     return key
 
 

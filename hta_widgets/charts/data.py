@@ -232,14 +232,13 @@ def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
     _require(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 
-def require_diff(frame: pd.DataFrame, table: str, *columns: str) -> None:
-    """As `require`, of a frame that compares two runs."""
-    _require(frame, f"Give the frame of hta_widgets.diff.{table}.", columns)
-
-
-def require_panel(frame: pd.DataFrame, panel: str, *columns: str) -> None:
-    """As `require`, of a frame that a dashboard's panel shows."""
-    _require(frame, f'Give what a Dashboard\'s panel_frame("{panel}") returns.', columns)
+def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
+    """As `require`, of what ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME`` returns."""
+    room, _, name = source.partition(".")
+    shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
+    _require(
+        frame, shown if room == "panel" else f"Give the frame of hta_widgets.{source}.", columns
+    )
 
 
 def require_measure(measure: str, known: Collection[str]) -> None:

@@ -6,15 +6,15 @@ their format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import Draw, ramp, require, require_panel
+from hta_widgets.charts.data import ramp, require, require_of
 from hta_widgets.charts.definition import Definition, definition, style_of
 from hta_widgets.charts.figure import blank, mixed, sentences, text_on, unmatched
 from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
@@ -24,7 +24,6 @@ from hta_widgets.charts.rows import (
     Dots,
     Tooltip,
     Whiskers,
-    defines_rows,
     nice_ticks,
     rows_chart,
 )
@@ -49,8 +48,8 @@ def draw(
     if len(frame) and "analysis" in look:
         require(frame, look["analysis"], *look["needs"])
     elif len(frame):
-        require_panel(frame, name, *look["needs"])
-    plain = title or look.get("short", look["title"])
+        require_of(f"panel.{name}", frame, *look["needs"])
+    plain = title or look["title"]
     if frame.empty:
         return blank(frame, plain, colors, width)
     scope, frame = scope_of(look, frame)
@@ -96,16 +95,6 @@ def draw(
         columns=columns,
         tooltip=tooltip,
     )
-
-
-def defines(takes: Callable[[Draw], Draw], name: str, *needs: str) -> Callable[[Draw], Draw]:
-    """Make a chart of a function that returns the frame for the definition of this name.
-
-    `needs` are columns of the frame that the function takes, if they are not the definition's.
-    """
-    look = definition(name)
-    title = look.get("short", look["title"])
-    return defines_rows(takes, title, *(needs or look["needs"]), by=partial(draw, name))
 
 
 def scope_of(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
@@ -168,7 +157,7 @@ def spoken(look: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str
     kinds = look.get("unmatched", KINDS)
     notes = "" if kinds is None else unmatched(frame, kinds)
     subtitle = sentences(*_sentences(look["subtitle"], scope), notes)
-    return {"title": str(fill(look["title"], scope)), "subtitle": subtitle}
+    return {"title": look["title"], "subtitle": subtitle}
 
 
 def _texts(template: str, scope: Scope) -> list[str]:

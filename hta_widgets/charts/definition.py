@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import facts
 
 FOLDER = Path(__file__).with_name("definitions")
 
@@ -117,8 +118,9 @@ class _Stack(_Node):
 
 
 class _Selects(_Node):
-    window: tuple[Code, Code]
-    ranks: Code = ""
+    window: tuple[Code, Code] | None = None
+    #: What is selected instead of the row's keys.
+    keys: Code = ""
 
 
 class _Mark(_Node):
@@ -138,13 +140,12 @@ class _Mark(_Node):
 
 
 class _Common(_Node):
-    title: Template
     subtitle: list[Template | _Said]
     finding: list[Template | _Said]
     tip: _Tip
     needs: list[str]
     rows: _Rows
-    short: str = ""
+    title: Template = ""
     analysis: str = ""
     extends: str = ""
     uses: list[str] = []
@@ -174,7 +175,10 @@ def definition(name: str) -> Definition:
     """Return a file of `FOLDER`; one that extends another has its keys as well."""
     try:
         found: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
-        found = {**definition(found["extends"]), **found} if "extends" in found else found
+        base = definition(found["extends"]) if "extends" in found else {}
+        # A panel's chart has the panel's title.
+        panel = facts("panels").get(name, {"title": name})
+        found = {**base, "title": panel["title"], **found}
         msgspec.convert(found, _Cells if "cells" in found else _Chart)
     except msgspec.MsgspecError as error:
         raise TraceError(

@@ -6,55 +6,27 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.data import (
-    draws,
-    require,
-    spread_over_ranks,
-    told_apart,
-    top_rows,
-)
-from hta_widgets.charts.defined import draw
+from hta_widgets.charts.chart import chart, defines
+from hta_widgets.charts.data import spread_over_ranks, told_apart, top_rows
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
-    blank,
     keep_fitting,
     models,
     new_figure,
     sentences,
     shows_itself,
-    unmatched,
 )
-from hta_widgets.charts.rows import (
-    Bars,
-    Column,
-    Tooltip,
-    Whiskers,
-    brush,
-    extremes,
-    rows_chart,
-    time_ticks,
-)
-from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.charts.rows import Bars, Column, Tooltip, Whiskers, brush, extremes
+from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, share
 from hta_widgets.trace.names import short_name
 
-Floats = npt.NDArray[np.float64]
 
-_WAIT = "exposed wait"
-
-
-@draws("temporal_breakdown")
-def temporal_breakdown(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Where GPU time goes",
-) -> Any:
+@defines("breakdown")
+def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw what each rank's device does, as shares of its span.
 
     Parameters
@@ -63,145 +35,62 @@ def temporal_breakdown(
         Of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the part
         of ``exposed_communication_ns`` that is spent waiting for the last rank, communication is
         drawn as transfer and, hatched, as wait.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         One bar a rank; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.temporal_breakdown(analysis.temporal_breakdown(traces))  # doctest: +SKIP
     """
-    return draw("breakdown", frame, width=width, theme=theme, title=title)
+    return frame
 
 
-@draws("kernel_type_breakdown")
-def kernel_type_breakdown(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Kinds of GPU work",
-) -> Any:
-    """Draw how much busy time goes to each kind, and to kinds that run at once.
-
-    Parameters and result as of `temporal_breakdown`; `frame` is of
-    `hta_widgets.analysis.kernel_type_breakdown`.
-
-    Examples
-    --------
-    >>> charts.kernel_type_breakdown(analysis.kernel_type_breakdown(traces))  # doctest: +SKIP
-    """
-    if "rank" in frame:
-        require(frame, "kernel_type_breakdown", "kernel_type", "sum_ns")
-        sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
-        data = sums.sort_values(ascending=False, kind="stable").reset_index()
-        data["share"] = data["sum_ns"] / max(1, data["sum_ns"].sum())
-        data.attrs = {**frame.attrs, "together": 1}
-        frame = data
-    return draw("kernel_types", frame, width=width, theme=theme, title=title)
+@defines("kernel_types", "kernel_type", "sum_ns")
+def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
+    """Draw how much busy time goes to each kind, and to kinds that run at once."""
+    if "rank" not in frame:
+        return frame
+    sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
+    data = sums.sort_values(ascending=False, kind="stable").reset_index()
+    data["share"] = data["sum_ns"] / max(1, data["sum_ns"].sum())
+    data.attrs = {**frame.attrs, "together": 1}
+    return data
 
 
-@draws("comm_comp_overlap")
-def comm_comp_overlap(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Communication, and how much compute hides",
-) -> Any:
-    """Draw each rank's communication, split into hidden behind compute and exposed.
-
-    Parameters and result as of `temporal_breakdown`; `frame` is of
-    `hta_widgets.analysis.comm_comp_overlap`.
-
-    Examples
-    --------
-    >>> charts.comm_comp_overlap(analysis.comm_comp_overlap(traces))  # doctest: +SKIP
-    """
-    return draw("overlap", frame, width=width, theme=theme, title=title)
+@defines("overlap")
+def comm_comp_overlap(frame: pd.DataFrame) -> pd.DataFrame:
+    """Draw each rank's communication, split into hidden behind compute and exposed."""
+    return frame
 
 
-@draws("idle_time_breakdown")
-def idle_time_breakdown(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Why streams are idle",
-) -> Any:
+@defines("idle_streams")
+def idle_time_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw each stream's idle time, split by cause.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.idle_time_breakdown`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         One bar a stream; its source has the frame's rows.
-
-    Examples
-    --------
-    >>> charts.idle_time_breakdown(analysis.idle_time_breakdown(traces))  # doctest: +SKIP
     """
-    return draw("idle_streams", frame, width=width, theme=theme, title=title)
+    return frame
 
 
-@draws("device_idle_breakdown")
-def device_idle_breakdown(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Why devices are idle",
-) -> Any:
-    """Draw the idle time of each rank's whole device, split by cause.
-
-    Parameters and result as of `idle_time_breakdown`, with one bar a rank; `frame` is of
-    `hta_widgets.analysis.device_idle_breakdown`.
-
-    Examples
-    --------
-    >>> charts.device_idle_breakdown(analysis.device_idle_breakdown(traces))  # doctest: +SKIP
-    """
-    return draw("idle", frame, width=width, theme=theme, title=title)
+@defines("idle")
+def device_idle_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
+    """Draw the idle time of each rank's whole device, split by cause."""
+    return frame
 
 
 _MEASURES = ("count", "sum_ns", "min_ns", "max_ns")
 
 
-@draws("kernel_breakdown")
-def kernel_breakdown(
-    frame: pd.DataFrame,
-    *,
-    top: int = 12,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Top kernels",
-) -> Any:
+@chart("Top kernels", "rank", "kind", "name", *_MEASURES)
+def kernel_breakdown(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
     """Draw the kernels with most time.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.kernel_breakdown`.
     top : int, default 12
-        How many kernels; the others are one bar that says how many they are.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
+        How many kernels; the others share one bar with their number.
 
     Returns
     -------
@@ -209,90 +98,70 @@ def kernel_breakdown(
         One bar a kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
         max_ns`` over all ranks, and ``per_rank_ns``, what the bars show; the lines are from
         ``least_ns`` to ``most_ns``, sums of a rank.
-
-    Examples
-    --------
-    >>> charts.kernel_breakdown(analysis.kernel_breakdown(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "kernel_breakdown", "rank", "kind", "name", *_MEASURES)
     ranks = frame["rank"].nunique()
     grouped = frame.groupby(["kind", "name"], observed=True)
-    data = pd.DataFrame(
-        {
-            "count": grouped["count"].sum(),
-            "sum_ns": grouped["sum_ns"].sum(),
-            "min_ns": grouped["min_ns"].min(),
-            "max_ns": grouped["max_ns"].max(),
-        }
-    ).reset_index()
-    data, names = top_rows(data, "sum_ns", top, "kernel", short_name)
-    names = told_apart(names, list(data["name"]), [str(kind) for kind in data["kind"]])
+    sums = {"count": "sum", "sum_ns": "sum", "min_ns": "min", "max_ns": "max"}
+    data, names = top_rows(grouped.agg(sums).reset_index(), "sum_ns", top, "kernel", short_name)
     data = spread_over_ranks(frame, data, ["kind", "name"])
     data["mean_ns"] = data["sum_ns"] / data["count"]
     data["per_rank_ns"] = data["sum_ns"] / ranks
-    whole = float(frame["sum_ns"].sum()) or 1.0
-    data["fill"] = [colors.kind.get(str(kind), colors.idle) for kind in data["kind"]]
-    for name in ("per_rank_ns", "mean_ns", "min_ns", "max_ns", "least_ns", "most_ns"):
-        data[f"{name}_text"] = [duration(each) for each in data[name]]
-    data["share_text"] = [share(each / whole) for each in data["sum_ns"]]
-    data["count_text"] = [count(each) for each in data["count"]]
-    whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
-    most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    measure = "mean of ranks, line: least to most of a rank" if ranks > 1 else "summed durations"
-    return rows_chart(
-        data,
-        names,
-        [Bars(0.0, "per_rank_ns", "@fill"), *whiskers],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+    data["share"] = data["sum_ns"] / (float(frame["sum_ns"].sum()) or 1.0)
+    data["fill"] = [theme.kind.get(str(kind), theme.idle) for kind in data["kind"]]
+    several = ranks > 1
+    measure = "mean of ranks, line: least to most of a rank" if several else "summed durations"
+    return {
+        "data": data,
+        "names": told_apart(names, list(data["name"]), [str(kind) for kind in data["kind"]]),
+        "marks": [
+            Bars(0.0, "per_rank_ns", "@fill"),
+            *[Whiskers("least_ns", "most_ns", theme.ink2)] * several,
+        ],
+        "end_ns": float(max(data["per_rank_ns"].max(), data["most_ns"].max() if several else 0)),
+        "subtitle": [
             f"device time by name, {measure}",
             f"{plural(int(data['names'].sum()), 'name')} on {plural(ranks, 'rank')}",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="kernel",
-        ticks=time_ticks(most),
-        columns=[
-            Column("total", list(data["per_rank_ns_text"])),
-            Column("share", list(data["share_text"]), 480),
-            Column("count", list(data["count_text"]), 620),
-            Column("mean", list(data["mean_ns_text"]), 620),
         ],
-        legend=[
-            Bars(0.0, "per_rank_ns", colors.kind[kind], kind)
+        "head": "kernel",
+        "columns": [
+            Column("total", "{per_rank_ns:duration}"),
+            Column("share", "{share:share}", 480),
+            Column("count", "{count:count}", 620),
+            Column("mean", "{mean_ns:duration}", 620),
+        ],
+        "legend": [
+            Bars(0.0, "per_rank_ns", theme.kind[kind], kind)
             for kind in ("compute", "communication", "memory", "other")
             if (data["kind"].astype(str) == kind).any()
         ],
-        tooltip=Tooltip(
+        "tooltip": Tooltip(
             "@{name}",
             [
                 ("kind", "@{kind}"),
-                ("total a rank", "@{per_rank_ns_text}"),
-                ("least and most of a rank", "@{least_ns_text} – @{most_ns_text}"),
-                ("of all device time", "@{share_text}"),
-                ("kernels, all ranks", "@{count_text}"),
-                ("mean", "@{mean_ns_text}"),
-                ("shortest and longest", "@{min_ns_text} – @{max_ns_text}"),
+                ("total a rank", "{per_rank_ns:duration}"),
+                ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
+                ("of all device time", "{share:share}"),
+                ("kernels, all ranks", "{count:count}"),
+                ("mean", "{mean_ns:duration}"),
+                ("shortest and longest", "{min_ns:duration} – {max_ns:duration}"),
             ],
         ),
-    )
+    }
 
 
-@draws("kernel_duration_by_rank")
+def _durations_title(name: str | None, **_: Any) -> str:
+    look = definition("kernel_durations")
+    return str(look["title"]) if name is None else short_name(name)
+
+
+@chart(_durations_title, *definition("kernel_durations")["needs"])
 def kernel_duration_by_rank(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     name: str | None = None,
     top: int = 12,
     late: Iterable[int] | None = None,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str | None = None,
 ) -> Any:
     """Draw how long kernels take on each rank.
 
@@ -303,34 +172,18 @@ def kernel_duration_by_rank(
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.kernel_duration_by_rank`.
     name : str, optional
         The full name of one kernel.
     top : int, default 12
         How many kernels, those with most time.
     late : iterable of int, optional
         Ranks to draw in red, as in `step_phases`.
-
-    See Also
-    --------
-    kernel_breakdown : Has the other parameters.
-
-    Examples
-    --------
-    >>> frame = analysis.kernel_duration_by_rank(traces)  # doctest: +SKIP
-    >>> charts.kernel_duration_by_rank(frame)  # doctest: +SKIP
     """
-    given = title or ("Kernel durations over ranks" if name is None else short_name(name))
-    if not frame.empty:
-        needed = definition("kernel_durations")["needs"]
-        require(frame, "kernel_duration_by_rank", *needed)
     chosen = frame if name is None else frame[frame["name"].astype(str) == name]
     if chosen.empty:
-        note = "" if frame.empty else "no kernel has this name"
-        return blank(frame, given, theme_of(theme), width, note=note)
+        return "no kernel has this name"
     if name is not None or len(chosen["rank"].unique()) == 1:
-        return _means(chosen, frame, name, top, given, theme_of(theme), width)
+        return _means(chosen, theme, name, top)
     data = frame.assign(kind=frame["kind"].astype(str) if "kind" in frame else "")
     data["name"] = data["name"].astype(str)
     of = data.groupby(["name", "kind"], sort=False).ngroup()
@@ -339,116 +192,74 @@ def kernel_duration_by_rank(
     place = of.map({number: row for row, number in enumerate(order[:top])})
     data = data[place.notna()].iloc[place.dropna().argsort(kind="stable")]
     if "short" not in data:
-        data["short"] = _shorts(list(data["name"]))
+        data["short"] = [short_name(each) for each in data["name"]]
     data.attrs = {**frame.attrs, "drawn": top, "others": max(0, len(total) - top)}
     data.attrs |= {} if late is None else {"late_ranks": list(late)}
-    return draw("kernel_durations", data, width=width, theme=theme, title=given)
+    return "kernel_durations", data
 
 
-def _means(
-    chosen: pd.DataFrame,
-    frame: pd.DataFrame,
-    name: str | None,
-    top: int,
-    title: str,
-    colors: Theme,
-    width: int | None,
-) -> Any:
+def _means(chosen: pd.DataFrame, theme: Theme, name: str | None, top: int) -> dict[str, Any]:
     data = chosen.reset_index(drop=True)
-    said = ""
     if name is None:
         order = (data["mean_ns"] * data["count"]).sort_values(ascending=False, kind="stable").index
-        said = _most(len(order), top)
         data = data.loc[order[:top]].reset_index(drop=True)
         full = [str(each) for each in data["name"]]
-        names = told_apart(_shorts(full), full)
+        names = told_apart([short_name(each) for each in full], full)
+        left = len(order) - top
+        said = (
+            f"the {count(top)} with most time; {plural(left, 'other')} not drawn"
+            if left > 0
+            else ""
+        )
     else:
         names = [f"rank {rank}" for rank in data["rank"]]
-    data["row"] = np.arange(len(data))
-    for each in ("mean_ns", "min_ns", "max_ns"):
-        data[f"{each}_text"] = [duration(value) for value in data[each]]
-    data["count_text"] = [count(each) for each in data["count"]]
-    data["fill"] = _fills(data, colors)
-    most = float(data["max_ns"].max()) or 1.0
-    return rows_chart(
-        data,
-        names,
-        [Bars(0.0, "mean_ns", "@fill"), Whiskers("min_ns", "max_ns", colors.ink2)],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
-            "bar: mean duration, line: shortest to longest",
-            said or (name is not None and extremes(names, data["mean_ns"], duration)) or "",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="kernel" if name is None else " ",
-        ticks=time_ticks(most),
-        columns=[
-            Column("mean", list(data["mean_ns_text"])),
-            Column("longest", list(data["max_ns_text"]), 480),
-            Column("count", list(data["count_text"]), 620),
+        said = extremes(names, data["mean_ns"], duration)
+    kinds = data["kind"].astype(str) if "kind" in data else ["compute"] * len(data)
+    data["fill"] = [theme.kind.get(kind, theme.kind["other"]) for kind in kinds]
+    return {
+        "data": data,
+        "names": names,
+        "marks": [Bars(0.0, "mean_ns", "@fill"), Whiskers("min_ns", "max_ns", theme.ink2)],
+        "end_ns": float(data["max_ns"].max()),
+        "subtitle": ["bar: mean duration, line: shortest to longest", said],
+        "head": "kernel" if name is None else " ",
+        "columns": [
+            Column("mean", "{mean_ns:duration}"),
+            Column("longest", "{max_ns:duration}", 480),
+            Column("count", "{count:count}", 620),
         ],
-        tooltip=_DURATIONS,
-    )
-
-
-_DURATIONS = Tooltip(
-    "@{name}",
-    [
-        ("rank", "@{rank}"),
-        ("mean", "@{mean_ns_text}"),
-        ("shortest and longest", "@{min_ns_text} – @{max_ns_text}"),
-        ("kernels", "@{count_text}"),
-    ],
-)
-
-
-def _shorts(names: list[str]) -> list[str]:
-    return [short_name(name) for name in names]
-
-
-def _most(names: int, top: int) -> str:
-    if names <= top:
-        return ""
-    return f"the {count(top)} with most time; {plural(names - top, 'other')} not drawn"
-
-
-def _fills(data: pd.DataFrame, colors: Theme) -> list[str]:
-    if "kind" not in data:
-        return [colors.kind["compute"]] * len(data)
-    return [colors.kind.get(str(kind), colors.kind["other"]) for kind in data["kind"]]
+        "tooltip": Tooltip(
+            "@{name}",
+            [
+                ("rank", "@{rank}"),
+                ("mean", "{mean_ns:duration}"),
+                ("shortest and longest", "{min_ns:duration} – {max_ns:duration}"),
+                ("kernels", "{count:count}"),
+            ],
+        ),
+    }
 
 
 #: Bars a decade.
 _FINE = 8
 
 
-@draws("launch_stats")
+@chart("Launches", "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns")
 def launch_stats(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     runtime_cutoff_ns: int = 50_000,
     launch_delay_cutoff_ns: int = 100_000,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Launches",
-) -> Any:
+) -> dict[str, Any]:
     """Draw how launch delays, launch calls and short kernels are distributed.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.launch_stats`.
     runtime_cutoff_ns : int, default 50 000
         A launch call that takes longer is drawn solid.
     launch_delay_cutoff_ns : int, default 100 000
         A kernel that starts later after its launch is drawn solid.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -456,51 +267,36 @@ def launch_stats(
         Three histograms: launch delay; duration of launch calls; durations of device events, those
         shorter than their launch call apart. Sources have columns ``from_ns, to_ns, count,
         solid``.
-
-    Examples
-    --------
-    >>> charts.launch_stats(analysis.launch_stats(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "launch_stats", "launch_delay_ns", "cpu_dur_ns", "gpu_dur_ns")
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
-    blue, grey = colors.kind["compute"], colors.kind["cpu"]
-    late, long, short = delay > launch_delay_cutoff_ns, call > runtime_cutoff_ns, kernel < call
+    delays = "from the launch call's end to the kernel's start, 0 where it starts before"
+    late, long = f"later than {duration(launch_delay_cutoff_ns)}", duration(runtime_cutoff_ns)
+    blue, grey = theme.kind["compute"], theme.kind["cpu"]
+    return {
+        "by": _histograms,
+        "subtitle": [],
+        "parts": [
+            ("delay of kernels", delays, delay, delay > launch_delay_cutoff_ns, late, blue),
+            (
+                *("duration of calls", "how long the thread is busy with the call"),
+                *(call, call > runtime_cutoff_ns, f"longer than {long}", grey),
+            ),
+            (
+                *("duration of kernels", "device time of what is launched, copies included"),
+                *(kernel, kernel < call, "shorter than their launch call", blue),
+            ),
+        ],
+    }
+
+
+def _histograms(
+    parts: list[tuple[Any, ...]], *, title: str, subtitle: str, theme: Theme, width: int | None
+) -> Any:
+    notes = [""] * (len(parts) - 1) + [subtitle]
     charts = [
-        _histogram(
-            delay,
-            late,
-            f"{title}: delay of kernels",
-            "from the launch call's end to the kernel's start, 0 where it starts before",
-            f"later than {duration(launch_delay_cutoff_ns)}",
-            blue,
-            colors,
-            width,
-        ),
-        _histogram(
-            call,
-            long,
-            f"{title}: duration of calls",
-            "how long the thread is busy with the call",
-            f"longer than {duration(runtime_cutoff_ns)}",
-            grey,
-            colors,
-            width,
-        ),
-        _histogram(
-            kernel,
-            short,
-            f"{title}: duration of kernels",
-            "device time of what is launched, copies included",
-            "shorter than their launch call",
-            blue,
-            colors,
-            width,
-            unmatched(frame),
-        ),
+        _histogram(values, solid, f"{title}: {what}", said, of_solid, color, theme, width, note)
+        for (what, said, values, solid, of_solid, color), note in zip(parts, notes, strict=True)
     ]
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width"}
     return shows_itself(models.Column(children=charts, spacing=8, **sizing))
@@ -515,7 +311,7 @@ def _histogram(
     color: str,
     colors: Theme,
     width: int | None,
-    note: str = "",
+    note: str,
 ) -> Any:
     """Return a histogram over decades; zeros stand in a bar of their own at the left."""
     zero = values <= 0
@@ -569,8 +365,8 @@ def _histogram(
             "from_ns": start_ns,
             "to_ns": end_ns,
             "range_text": _ranges(start_ns, end_ns),
-            "count_text": [count(each) for each in every],
-            "solid_text": [count(each) for each in chosen],
+            "count_text": list(map(count, every)),
+            "solid_text": list(map(count, chosen)),
         }
     )
     pale = figure.quad(
@@ -640,32 +436,13 @@ def _power(power: int) -> str:
     return f"{10 ** (power - scale)}\u2009{unit}"
 
 
-@draws("queue_length_summary")
-def queue_length_summary(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Launched and not yet started",
-) -> Any:
+@defines("queue")
+def queue_length_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw how much launched work waits on each stream: in the mean, and at most.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.queue_length_summary`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         One bar a rank and stream; of more than 48, the stream with the longest queue of each rank.
-
-    Examples
-    --------
-    >>> charts.queue_length_summary(analysis.queue_length_summary(traces))  # doctest: +SKIP
     """
-    return draw("queue", frame, width=width, theme=theme, title=title)
+    return frame

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.data import draws, draws_only, require, require_diff, told_apart
+from hta_widgets.charts.chart import chart
+from hta_widgets.charts.data import require_of, told_apart
 from hta_widgets.charts.defined import idle_words
-from hta_widgets.charts.figure import blank, sentences, unmatched
-from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks, rows_chart
-from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.charts.figure import unmatched
+from hta_widgets.charts.rows import Bars, Column, Dots, Tooltip, Whiskers, nice_ticks
+from hta_widgets.charts.theme import Theme
 from hta_widgets.text import (
     MINUS,
     axis_time,
@@ -26,35 +27,52 @@ from hta_widgets.text import (
 from hta_widgets.trace.names import short_name
 
 _SAME = 0.02  # of before: less is drawn grey
+_COLOURS = "green: less, magenta: more"
+_TIMES = "{before_ns:duration} → {after_ns:duration}"
 
 
-def times(data: pd.DataFrame) -> list[str]:
-    """Return the times of both runs as words."""
-    return [
-        f"{duration(was)} → {duration(now)}"
-        for was, now in zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
-    ]
-
-
-def calls(number: float) -> str:
+def _calls(number: float) -> str:
     """Return a mean number of calls as words."""
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def colour(data: pd.DataFrame, colors: Theme) -> None:
-    """Add columns ``fill`` and ``line``: less, more, or about the same."""
-    relative = (data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)).abs()
-    same = (relative <= _SAME).to_numpy(dtype=bool)
-    more = (data["diff_ns"] > 0).to_numpy(dtype=bool)
-    data["fill"] = np.where(same, colors.delta[3], np.where(more, colors.delta[5], colors.delta[1]))
-    data["line"] = np.where(same, colors.rule_strong, data["fill"])
+def _counts(data: pd.DataFrame) -> list[str]:
+    pairs = zip(data["before_count"], data["after_count"], strict=True)
+    return [f"{_calls(was)} → {_calls(now)}" for was, now in pairs]
 
 
-def signed_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Return round differences of time from `low` to `high`, and their labels."""
-    ticks = nice_ticks(max(high, 0), 2, min(low, 0))
+def _relative(data: pd.DataFrame) -> pd.Series:
+    return data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
+
+
+def _signed_bars(
+    data: pd.DataFrame,
+    ends: tuple[str | float, str],
+    relative: pd.Series,
+    more: pd.Series,
+    theme: Theme,
+    *,
+    room: float = 0.02,
+) -> dict[str, Any]:
+    """Return bars on their side of zero, coloured by less, more or about the same."""
+    same = (relative.abs() <= _SAME).to_numpy(dtype=bool)
+    change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
+    data["fill"] = np.where(same, theme.delta[3], change)
+    data["line"] = np.where(same, theme.rule_strong, data["fill"])
+    sides = [data[end] for end in ends if isinstance(end, str)]
+    low = min(0.0, *(float(side.min()) for side in sides))
+    high = max(0.0, *(float(side.max()) for side in sides))
+    span = (high - low or 1.0) * room
+    ticks = nice_ticks(high, 2, low)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(high, -low, 1.0)
-    return [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks]
+    return {
+        "data": data,
+        "marks": [Bars(*ends, "@fill", line="@line")],
+        "x_start": low - span,
+        "x_end": high + span,
+        "zero_line": True,
+        "ticks": [(at, ("+" if at > 0 else "") + axis_time(at, step)) for at in ticks],
+    }
 
 
 _LEAST = 0.001  # of the whole: narrower tiles could not be seen
@@ -65,27 +83,19 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 _LETTERS = 120  # that fit into the whole; the page leaves out what its width has no room for
 
 
-@draws_only("hta_widgets.diff.icicle(diff.compare(before, after))")
-def diff_icicle(
-    frame: pd.DataFrame,
-    *,
-    depth: int = 14,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Operators of both runs",
-) -> Any:
+@chart(
+    "Operators of both runs",
+    *("node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"),
+    *("diff_self_ns", "before_count", "after_count", "path"),
+    of="diff.icicle",
+)
+def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: int = 14) -> dict[str, Any] | str:
     """Draw the operator tree of both runs: callers above those that they call.
 
     Parameters
     ----------
-    frame : DataFrame
-        Of `hta_widgets.diff.icicle`.
     depth : int, default 14
         How many levels.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -98,18 +108,11 @@ def diff_icicle(
     --------
     >>> charts.diff_icicle(diff.icicle(both))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require_diff(
-        frame, "icicle", "node", "parent", "depth", "name", "before_ns", "after_ns", "diff_ns"
-    )
-    require_diff(frame, "icicle", "diff_self_ns", "before_count", "after_count", "path")
     size = ((frame["before_ns"] + frame["after_ns"]) / 2).to_numpy(dtype=np.float64)
     level = frame["depth"].to_numpy()
     whole = float(size[level == 0].sum())
     if whole <= 0:
-        return blank(frame, title, colors, width, note="nothing below these operators takes time")
+        return "nothing below these operators takes time"
     left = _lefts(frame["parent"].to_numpy(), size)
     wide = size >= _LEAST * whole
     kept = wide & (level < depth)
@@ -123,64 +126,43 @@ def diff_icicle(
         for name, wide in zip(data["name"], size[kept].tolist(), strict=True)
     ]
     shade = _shades(data)
-    data["fill"] = [colors.delta[k] for k in shade.tolist()]
+    data["fill"] = [theme.delta[k] for k in shade.tolist()]
     # The ramp's ends are strong; its middle is near the ground.
-    data["ink"] = [colors.bg if k in {0, 1, 5, 6} else colors.ink for k in shade.tolist()]
-    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
-    data["self_text"] = [duration_delta(each) for each in data["diff_self_ns"].round()]
-    share = data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
-    data["share_text"] = [
-        share_delta(each) if was else "new"
-        for each, was in zip(share, data["before_ns"], strict=True)
-    ]
-    data["times_text"] = times(data)
-    data["counts_text"] = [
-        f"{calls(was)} → {calls(now)}"
-        for was, now in zip(data["before_count"], data["after_count"], strict=True)
-    ]
-    rows = int(data["depth"].max()) + 1
+    data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
+    relative = zip(_relative(data), data["before_ns"], strict=True)
+    data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
+    data["counts_text"] = _counts(data)
+    for name in ("before", "after", "diff", "diff_self"):
+        data[f"{name}_whole"] = data[f"{name}_ns"].round()
     deeper = int((wide & (level >= depth)).sum())
     narrow = int((~wide).sum())
     measure = str(frame.attrs.get("measure", ""))
-    return rows_chart(
-        data,
-        [""] * rows,
-        [
-            Bars(
-                "low",
-                "high",
-                "@fill",
-                line=colors.bg,
-                text="label",
-                text_color="@ink",
-                height=0.96,
-            )
-        ],
-        x_end=whole,
-        title=title,
-        subtitle=sentences(
-            f"as wide as its time on the {measure} in a step, mean of both runs"
-            if measure
-            else "as wide as its time in a step, mean of both runs",
-            "green: less, magenta: more",
+    of = f" on the {measure}" if measure else ""
+    bars = Bars("low", "high", "@fill", line=theme.bg, text="label", text_color="@ink", height=0.96)
+    return {
+        "data": data,
+        "names": [""] * (int(data["depth"].max()) + 1),
+        "marks": [bars],
+        "x_end": whole,
+        "subtitle": [
+            f"as wide as its time{of} in a step, mean of both runs",
+            _COLOURS,
             f"{plural(narrow, 'narrow tile')} not drawn" if narrow else "",
             f"{plural(deeper, 'tile')} of deeper levels not drawn" if deeper else "",
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        pitch=20.0,
-        tooltip=Tooltip(
+        ],
+        "note": unmatched(frame, ()),
+        "pitch": 20.0,
+        "tooltip": Tooltip(
             "@{name}",
             [
-                ("time in a step", "@{times_text}"),
-                ("difference", "@{diff_text} @{share_text}"),
-                ("of itself", "@{self_text}"),
+                ("time in a step", "{before_whole:duration} → {after_whole:duration}"),
+                ("difference", "{diff_whole:duration_delta} {share_text}"),
+                ("of itself", "{diff_self_whole:duration_delta}"),
                 ("calls in a step", "@{counts_text}"),
                 ("in", "@{path}"),
             ],
         ),
-    )
+    }
 
 
 def _cut(name: str, letters: int) -> str:
@@ -209,29 +191,25 @@ def _shades(data: pd.DataFrame) -> npt.NDArray[np.int64]:
     return found
 
 
-@draws("diff_ops")
+def _ops_title(measure: str, **_: Any) -> str:
+    return "Time, after against before" if measure == "duration" else "Calls, after against before"
+
+
+@chart(_ops_title, "name", "kind", "before_count", "after_count", "before_ns", "after_ns")
 def diff_ops(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     measure: Literal["duration", "count"] = "duration",
     top: int = 15,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str | None = None,
-) -> Any:
+) -> dict[str, Any] | str:
     """Draw the names whose time, or count, differs most between two runs.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.diff_ops`.
     measure : {"duration", "count"}, default "duration"
     top : int, default 15
         How many names; how many others differ is said.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str, optional
 
     Returns
     -------
@@ -242,97 +220,65 @@ def diff_ops(
     --------
     >>> charts.diff_ops(analysis.diff_ops(before, after))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
+    return _ops(frame, theme, measure, top)
+
+
+def _ops(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str, Any] | str:
     timed = measure == "duration"
-    given = title or ("Time, after against before" if timed else "Calls, after against before")
-    column = "diff_ns" if timed else "diff_count"
-    if frame.empty:
-        return blank(frame, given, colors, width)
-    require(frame, "diff_ops", "name", "kind", "before_count", "after_count")
-    require(frame, "diff_ops", "before_ns", "after_ns", column)
+    column, of, words = (
+        ("diff_ns", "before_ns", duration_delta)
+        if timed
+        else ("diff_count", "before_count", _count_delta)
+    )
+    require_of("analysis.diff_ops", frame, column)
     changed = frame[frame[column] != 0]
     if changed.empty:
-        what = "time" if timed else "count"
-        return blank(
-            frame, given, colors, width, note=f"all {len(frame)} names have the same {what}"
-        )
+        return f"all {len(frame)} names have the same {'time' if timed else 'count'}"
     order = changed[column].abs().sort_values(ascending=False, kind="stable").index[:top]
     data = changed.loc[order].reset_index(drop=True)
-    data["row"] = range(len(data))
     data["name"] = data["name"].astype(str)
-    before = data["before_ns"] if timed else data["before_count"]
-    relative = data[column] / before.where(before > 0)
-    same = relative.abs() <= 0.02
-    more = data[column] > 0
-    data["fill"] = [
-        colors.delta[3] if even else colors.delta[5] if up else colors.delta[1]
-        for even, up in zip(same, more, strict=True)
-    ]
-    data["line"] = [
-        colors.rule_strong if even else fill for even, fill in zip(same, data["fill"], strict=True)
-    ]
+    relative = data[column] / data[of].where(data[of] > 0)
     data["change_text"] = [
         "new" if was == 0 else "gone" if now == 0 else share_delta(each)
         for was, now, each in zip(data["before_count"], data["after_count"], relative, strict=True)
     ]
-    data["diff_text"] = [duration_delta(n) if timed else _count_delta(n) for n in data[column]]
-    data["counts_text"] = [
-        f"{count(was)} → {count(now)}"
-        for was, now in zip(data["before_count"], data["after_count"], strict=True)
-    ]
-    for each in ("before_ns", "after_ns"):
-        data[f"{each}_text"] = [duration(number) for number in data[each]]
-    most = float(data[column].max()) if more.any() else 0.0
-    least = float(data[column].min()) if (~more).any() else 0.0
-    room = 0.02 * (most - least)
-    ticks = nice_ticks(max(most, 0), 2, min(least, 0))
-    step = ticks[1] - ticks[0] if len(ticks) > 1 else max(most, -least)
+    data["diff_text"] = [words(number) for number in data[column]]
+    bars = _signed_bars(data, (0.0, column), relative, data[column] > 0, theme)
+    if not timed:
+        bars["ticks"] = [(at, _count_delta(at)) for at, _ in bars["ticks"]]
     # Ranges hold what runs inside of them: adding both would count it twice.
-    work = frame[frame["kind"] != "annotation"] if "kind" in frame else frame
-    whole = float(work[column].sum())
+    whole = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
-    return rows_chart(
-        data,
-        told_apart(
+    counts = "{before_count:count} → {after_count:count}"
+    return {
+        **bars,
+        "names": told_apart(
             [short_name(name) for name in data["name"]],
             list(data["name"]),
             [str(kind) for kind in data["kind"]],
         ),
-        [Bars(0.0, column, "@fill", line="@line")],
-        x_start=least - room,
-        x_end=most + room,
-        title=given,
-        subtitle=sentences(
+        "subtitle": [
             "total of a name after, less before",
-            f"all names but ranges {duration_delta(whole) if timed else _count_delta(whole)}",
-            "green: less, magenta: more, grey: within ±2 %",
+            f"all names but ranges {whole}",
+            f"{_COLOURS}, grey: within ±2 %",
             f"{plural(left, 'other name')} with smaller differences not drawn" if left else "",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="name",
-        zero_line=True,
-        ticks=[(at, _signed_time(at, step) if timed else _count_delta(at)) for at in ticks],
-        columns=[
-            Column("difference", list(data["diff_text"])),
-            Column("", list(data["change_text"]), 480),
-            Column("count", list(data["counts_text"]), 620),
         ],
-        tooltip=Tooltip(
+        "head": "name",
+        "columns": [
+            Column("difference", "{diff_text}"),
+            Column("", "{change_text}", 480),
+            Column("count", counts, 620),
+        ],
+        "tooltip": Tooltip(
             "@{name}",
             [
                 ("kind", "@{kind}"),
-                ("time", "@{before_ns_text} → @{after_ns_text}"),
-                ("count", "@{counts_text}"),
+                ("time", _TIMES),
+                ("count", counts),
                 ("difference", "@{diff_text} @{change_text}"),
             ],
         ),
-    )
-
-
-def _signed_time(at: float, step: float) -> str:
-    return ("+" if at > 0 else "") + axis_time(at, step)
+    }
 
 
 def _count_delta(number: float) -> str:
@@ -341,27 +287,19 @@ def _count_delta(number: float) -> str:
     return ("+" if number > 0 else MINUS) + count(abs(number))
 
 
-@draws_only("hta_widgets.diff.changes(diff.compare(before, after))")
-def diff_changes(
-    frame: pd.DataFrame,
-    *,
-    top: int = 15,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "What changed, beyond noise",
-) -> Any:
+@chart(
+    "What changed, beyond noise",
+    *("change", "measure", "name", "path", "before_count", "after_count"),
+    *("before_ns", "after_ns", "diff_ns"),
+    of="diff.changes",
+)
+def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any]:
     """Draw the changes with most time: regressions and improvements, each on its side of zero.
 
     Parameters
     ----------
-    frame : DataFrame
-        Of `hta_widgets.diff.changes`.
     top : int, default 15
         How many; how many others there are is said.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -372,92 +310,61 @@ def diff_changes(
     --------
     >>> charts.diff_changes(diff.changes(both))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require_diff(frame, "changes", "change", "measure", "name", "path", "before_count")
-    require_diff(frame, "changes", "after_count", "before_ns", "after_ns", "diff_ns")
     data = frame.head(top).reset_index(drop=True)
     data = data.assign(**{name: data[name].astype(str) for name in ("change", "measure", "name")})
-    data["row"] = range(len(data))
-    colour(data, colors)
-    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
-    share = data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
+    relative = _relative(data)
     timed = data["change"].isin(["slower", "faster"])
     data["share_text"] = [
-        share_delta(each) if flag else "" for each, flag in zip(share, timed, strict=True)
+        share_delta(each) if flag else "" for each, flag in zip(relative, timed, strict=True)
     ]
-    data["what"] = [
-        f"{change} · {measure}" if flag else change
-        for change, measure, flag in zip(data["change"], data["measure"], timed, strict=True)
-    ]
-    data["times_text"] = times(data)
-    data["counts_text"] = [
-        f"{calls(was)} → {calls(now)}"
-        for was, now in zip(data["before_count"], data["after_count"], strict=True)
-    ]
-    low, high = min(0.0, float(data["diff_ns"].min())), max(0.0, float(data["diff_ns"].max()))
-    span = high - low or 1.0
+    data["what"] = data["change"].where(~timed, data["change"] + " · " + data["measure"])
+    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"].round()]
+    data["was"], data["now"] = data["before_ns"].round(), data["after_ns"].round()
+    data["counts_text"] = _counts(data)
     left = len(frame) - len(data)
-    return rows_chart(
-        data,
-        told_apart(
+    return {
+        **_signed_bars(data, (0.0, "diff_ns"), relative, data["diff_ns"] > 0, theme),
+        "names": told_apart(
             [short_name(name) for name in data["name"]], list(data["name"]), list(data["what"])
         ),
-        [Bars(0.0, "diff_ns", "@fill", line="@line")],
-        x_start=low - 0.02 * span,
-        x_end=high + 0.02 * span,
-        title=title,
-        subtitle=sentences(
+        "subtitle": [
             "time in a step after, less before; mean over steps and ranks",
-            "green: less, magenta: more",
+            _COLOURS,
             f"{plural(left, 'smaller change')} not drawn" if left else "",
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head="name",
-        zero_line=True,
-        ticks=signed_ticks(low, high),
-        columns=[
-            Column("change", list(data["what"]), 460),
-            Column("difference", list(data["diff_text"])),
-            Column("", list(data["share_text"]), 520),
-            Column("a step", list(data["times_text"]), 680),
         ],
-        tooltip=Tooltip(
+        "note": unmatched(frame, ()),
+        "head": "name",
+        "columns": [
+            Column("change", "{what}", 460),
+            Column("difference", "{diff_text}"),
+            Column("", "{share_text}", 520),
+            Column("a step", "{was:duration} → {now:duration}", 680),
+        ],
+        "tooltip": Tooltip(
             "@{name}",
             [
                 ("change", "@{what}"),
-                ("time in a step", "@{times_text}"),
+                ("time in a step", "{was:duration} → {now:duration}"),
                 ("difference", "@{diff_text} @{share_text}"),
                 ("calls in a step", "@{counts_text}"),
                 ("in", "@{path}"),
             ],
         ),
-    )
+    }
 
 
-@draws_only("hta_widgets.diff.names(diff.compare(before, after))")
-def diff_names(
-    frame: pd.DataFrame,
-    *,
-    top: int = 15,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Names, after against before, in a step",
-) -> Any:
+@chart(
+    "Names, after against before, in a step",
+    *("name", "kind", "diff_ns_per_step", "before_ns_per_step", "after_ns_per_step"),
+    *("before_count_per_step", "after_count_per_step"),
+    of="diff.names",
+)
+def diff_names(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any] | str:
     """Draw the names whose time in a step differs most.
 
     Parameters
     ----------
-    frame : DataFrame
-        Of `hta_widgets.diff.names`.
     top : int, default 15
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -468,21 +375,9 @@ def diff_names(
     --------
     >>> charts.diff_names(diff.names(both))  # doctest: +SKIP
     """
-    if not frame.empty:
-        require_diff(frame, "names", "name", "kind", "diff_ns_per_step")
-        require_diff(frame, "names", "before_ns_per_step", "after_ns_per_step")
-        require_diff(frame, "names", "before_count_per_step", "after_count_per_step")
-        attrs = frame.attrs
-        frame = frame.assign(
-            **{
-                f"{word}_{unit}": frame[f"{word}_{unit}_per_step"]
-                for word in ("before", "after")
-                for unit in ("count", "ns")
-            },
-            diff_ns=frame["diff_ns_per_step"],
-        )
-        frame.attrs = attrs
-    return diff_ops(frame, top=top, width=width, theme=theme, title=title)
+    names = ("before_ns", "after_ns", "diff_ns", "before_count", "after_count")
+    data = frame.assign(**{name: frame[f"{name}_per_step"] for name in names})
+    return _ops(data, theme, "duration", top)
 
 
 _WORDS = {
@@ -495,15 +390,12 @@ _WORDS = {
 }
 
 
-@draws_only("hta_widgets.diff.waterfall(diff.compare(before, after))")
-def diff_waterfall(
-    frame: pd.DataFrame,
-    *,
-    top: int = 15,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Where the difference of the step times comes from",
-) -> Any:
+@chart(
+    "Where the difference of the step times comes from",
+    *("before_ns", "after_ns", "diff_ns"),
+    of="diff.waterfall",
+)
+def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any] | str:
     """Draw what each part adds to the step times or takes from them, up to the whole difference.
 
     Parameters
@@ -512,10 +404,6 @@ def diff_waterfall(
         Of `hta_widgets.diff.waterfall`, or of ``tables(diff)["mpi_times"]``.
     top : int, default 15
         How many parts; the rest is one, so that the bars still add up.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -527,88 +415,58 @@ def diff_waterfall(
     --------
     >>> charts.diff_waterfall(diff.waterfall(both, "cause"))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require_diff(frame, "waterfall", "before_ns", "after_ns", "diff_ns")
     if "routine" not in frame:
-        require_diff(frame, "waterfall", "cause")
+        require_of("diff.waterfall", frame, "cause")
     changed = frame[frame["diff_ns"] != 0]
     before, after = int(frame["before_ns"].sum()), int(frame["after_ns"].sum())
     if changed.empty:
-        return blank(frame, title, colors, width, note="every part takes as long in both runs")
+        return "every part takes as long in both runs"
     shown, left = changed.head(top), changed.iloc[top:]
     sums = ["before_ns", "after_ns", "diff_ns"]
     data = shown[sums].astype("int64").reset_index(drop=True)
-    labels = _parts(shown)
+    labels = _part_names(shown)
     if len(left):
         data.loc[len(data)] = left[sums].sum()
         labels.append(plural(len(left), "other part"))
     data.loc[len(data)] = [before, after, after - before]
-    labels.append("in all")
-    data["row"] = range(len(data))
-    data["label"] = labels
+    data["label"] = [*labels, "in all"]
     ends = np.cumsum(data["diff_ns"].to_numpy())
     ends[-1] = after - before
     starts = np.append(np.append(0, ends[:-2]), 0)
     data["low"], data["high"] = np.minimum(starts, ends), np.maximum(starts, ends)
-    colour(data, colors)
-    low, high = min(0, int(data["low"].min())), max(0, int(data["high"].max()))
-    room = 0.02 * (high - low)
-    share = data["diff_ns"] / before if before else data["diff_ns"] * np.nan
-    data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    data["share_text"] = [share_delta(each) for each in share]
-    data["times_text"] = times(data)
-    return rows_chart(
-        data,
-        labels,
-        [Bars("low", "high", "@fill", line="@line")],
-        x_start=low - room,
-        x_end=high + room,
-        title=title,
-        subtitle=sentences(
+    data["share"] = data["diff_ns"] / before if before else np.nan
+    more = data["diff_ns"] > 0
+    return {
+        **_signed_bars(data, ("low", "high"), _relative(data), more, theme),
+        "names": "{label}",
+        "subtitle": [
             f"{duration(before)} → {duration(after)}{_scope(frame)}",
-            "each bar begins where the one above it ends; green: less, magenta: more",
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head="part",
-        zero_line=True,
-        ticks=signed_ticks(low, high),
-        columns=[
-            Column("difference", list(data["diff_text"])),
-            Column("of before", list(data["share_text"]), 480),
-            Column("", list(data["times_text"]), 620),
+            f"each bar begins where the one above it ends; {_COLOURS}",
         ],
-        tooltip=Tooltip(
-            "@{label}",
+        "note": unmatched(frame, ()),
+        "head": "part",
+        "columns": [
+            Column("difference", "{diff_ns:duration_delta}"),
+            Column("of before", "{share:delta}", 480),
+            Column("", _TIMES, 620),
+        ],
+        "tooltip": Tooltip(
+            "{label}",
             [
-                ("difference", "@{diff_text} · @{share_text} of before"),
-                ("time", "@{times_text}"),
+                ("difference", "{diff_ns:duration_delta} · {share:delta} of before"),
+                ("time", _TIMES),
             ],
         ),
-    )
+    }
 
 
-@draws_only("hta_widgets.diff.steps(diff.compare(before, after))")
-def diff_steps(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Steps, before and after",
-) -> Any:
+@chart(
+    "Steps, before and after",
+    *("before_step", "after_step", "before_ns", "after_ns", "diff_ns"),
+    of="diff.steps",
+)
+def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw how long each pair of steps takes before and after, and how much the steps spread.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `hta_widgets.diff.steps`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -621,69 +479,56 @@ def diff_steps(
     --------
     >>> charts.diff_steps(diff.steps(both))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require_diff(frame, "steps", "before_step", "after_step", "before_ns", "after_ns", "diff_ns")
     data = frame[["before_step", "after_step", "before_ns", "after_ns", "diff_ns"]].astype(
         "float64"
     )
-    names = [_step(*pair) for pair in zip(frame["before_step"], frame["after_step"], strict=True)]
     data["low"] = data[["before_ns", "after_ns"]].min(axis=1)
     data["high"] = data[["before_ns", "after_ns"]].max(axis=1)
     data["diff_text"] = [duration_delta(each) for each in data["diff_ns"]]
-    share = data["diff_ns"] / data["before_ns"].where(data["before_ns"] > 0)
-    data["share_text"] = [share_delta(each) for each in share]
-    data["times_text"] = times(data)
-    data["label"] = names
-    if len(data) > 1:
-        for side in ("before", "after"):
-            mean = float(data[f"{side}_ns"].head(len(frame)).mean())
-            spread = frame.attrs.get(f"{side}_std_ns") or 0.0
-            row: dict[str, Any] = dict.fromkeys(data.columns, np.nan) | {
-                f"{side}_ns": mean, "low": mean - spread, "high": mean + spread,
-                "label": f"mean {side}", "diff_text": "", "share_text": "",
-                "times_text": f"{duration(mean)} ± {duration(spread)}",
-            }  # fmt: skip
-            data.loc[len(data)] = pd.Series(row)
-    data["row"] = range(len(data))
+    data["share_text"] = [share_delta(each) for each in _relative(data)]
+    sides = zip(data["before_ns"].round(), data["after_ns"].round(), strict=True)
+    data["times_text"] = [f"{duration(was)} → {duration(now)}" for was, now in sides]
+    pairs = zip(frame["before_step"], frame["after_step"], strict=True)
+    data["label"] = [_step(*pair) for pair in pairs]
+    for side in ("before", "after") if len(data) > 1 else ():
+        mean = float(data[f"{side}_ns"].head(len(frame)).mean())
+        spread = frame.attrs.get(f"{side}_std_ns") or 0.0
+        row: dict[str, Any] = dict.fromkeys(data.columns, np.nan) | {
+            f"{side}_ns": mean, "low": mean - spread, "high": mean + spread,
+            "label": f"mean {side}", "diff_text": "", "share_text": "",
+            "times_text": f"{duration(mean)} ± {duration(spread)}",
+        }  # fmt: skip
+        data.loc[len(data)] = pd.Series(row)
     most, least = float(data["high"].max()), float(data["low"].min())
     # Steps are compared with each other: a scale from zero would show the same length again.
     start = 0.0 if most - least > 0.25 * most else least - 0.25 * (most - least or most)
-    likely = frame.attrs.get("p_value")
-    return rows_chart(
-        data,
-        list(data["label"]),
-        [
-            Whiskers("low", "high", colors.rule_strong),
-            Dots("before_ns", colors.ink3, 9, "before"),
-            Dots("after_ns", colors.delta[5], 9, "after"),
+    return {
+        "data": data,
+        "names": "{label}",
+        "marks": [
+            Whiskers("low", "high", theme.rule_strong),
+            Dots("before_ns", theme.ink3, 9, "before"),
+            Dots("after_ns", theme.delta[5], 9, "after"),
         ],
-        x_start=max(start, 0.0),
-        x_end=most + 0.03 * (most - start),
-        title=title,
-        subtitle=sentences(
+        "x_start": max(start, 0.0),
+        "x_end": most + 0.03 * (most - start),
+        "subtitle": [
             "a row is a pair of steps; length on the host",
-            _chance(likely),
-            unmatched(frame, ()),
-        ),
-        theme=colors,
-        width=width,
-        head="step",
-        ticks=_ticks(max(start, 0.0), most),
-        columns=[
-            Column("difference", list(data["diff_text"])),
-            Column("", list(data["share_text"]), 480),
-            Column("before → after", list(data["times_text"]), 620),
+            _chance(frame.attrs.get("p_value")),
         ],
-        tooltip=Tooltip("@{label}", [("time", "@{times_text}"), ("difference", "@{diff_text}")]),
-    )
+        "note": unmatched(frame, ()),
+        "head": "step",
+        "ticks": _ticks(max(start, 0.0), most),
+        "columns": [
+            Column("difference", "{diff_text}"),
+            Column("", "{share_text}", 480),
+            Column("before → after", "{times_text}", 620),
+        ],
+        "tooltip": Tooltip("{label}", [("time", "{times_text}"), ("difference", "{diff_text}")]),
+    }
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _parts(frame: pd.DataFrame) -> list[str]:
+def _part_names(frame: pd.DataFrame) -> list[str]:
     if "routine" in frame:
         return [str(name) for name in frame["routine"]]
     causes = [_WORDS.get(str(cause), idle_words(str(cause))) for cause in frame["cause"]]

@@ -15,6 +15,7 @@ import pandas as pd
 
 from hta_widgets.charts.data import listed
 from hta_widgets.charts.theme import FONT, LIGHT, Theme, theme_of
+from hta_widgets.facts import note_for
 from hta_widgets.files import write_text
 from hta_widgets.text import count
 
@@ -518,7 +519,7 @@ def blank(
     frame: pd.DataFrame, title: str, theme: Theme, width: int | None, *, note: str = ""
 ) -> Any:
     """Return a figure with the reason why it is empty."""
-    said = note or str(frame.attrs.get("note", "")) or "nothing to draw"
+    said = note or str(frame.attrs.get("note", "")) or note_for("nothing")
     matched = frame.attrs.get("matched", {})
     counts = ", ".join(f"{count(found)} {key.replace('_', ' ')}" for key, found in matched.items())
     figure = new_figure(

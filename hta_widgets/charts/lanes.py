@@ -169,7 +169,7 @@ def step_lanes(
     series: Sequence[tuple[Lane, Mapping[str, Any], Any, Any]],
     *,
     value_name: str,
-    end_ns: float,
+    until_ns: float,
     color: str,
     words: Callable[[float], str],
     title: str,
@@ -191,7 +191,7 @@ def step_lanes(
     drawings = []
     exact = True
     for row, (_, fixed, times, values) in enumerate(series):
-        steps = steps_of(times, values, end_ns, budget)
+        steps = steps_of(times, values, until_ns, budget)
         exact &= steps.exact
         peak = float(steps.most.max()) if len(steps.most) and steps.most.max() > 0 else 1.0
         base = row + 0.46
@@ -226,7 +226,7 @@ def step_lanes(
     figure, finish = lanes_figure(
         [lane for lane, *_ in series],
         start_ns=start,
-        end_ns=end_ns,
+        end_ns=until_ns,
         pitch=pitch,
         title=title,
         subtitle=subtitle + said,
@@ -263,7 +263,7 @@ def step_lanes(
     ]
     figure.segment(
         x0=[start] * len(series),
-        x1=[max(end_ns, start + 1)] * len(series),
+        x1=[max(until_ns, start + 1)] * len(series),
         y0=[row + 0.46 for row in range(len(series))],
         y1=[row + 0.46 for row in range(len(series))],
         line_color=theme.rule,

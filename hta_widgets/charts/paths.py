@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import columns_of, draws, listed, require
-from hta_widgets.charts.figure import add_tooltip, blank, keep_dominant, models, sentences
+from hta_widgets.charts.chart import chart
+from hta_widgets.charts.data import columns_of, draws, listed
+from hta_widgets.charts.figure import add_tooltip, keep_dominant, models
 from hta_widgets.charts.lanes import Lane, lanes_figure
-from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_of, rows_chart, time_ticks
-from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.charts.rows import Bars, Column, Tooltip, legend_of
+from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count, duration, plural, share
 
 _MOST_SEGMENTS = 20_000
+_DEFINED = "the chain of work and waits that decides how long it takes; every moment counts once"
 
 
-@draws("critical_path")
-def critical_path(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Critical path",
-) -> Any:
+def _note(frame: pd.DataFrame) -> str:
+    return str(frame.attrs.get("note", ""))
+
+
+@chart("Critical path", "rank", "start_ns", "dur_ns", "id", "name", "bound_by")
+def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     """Draw what bounds the analysed range, moment by moment, and how much of it.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.critical_path`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -50,17 +42,12 @@ def critical_path(
     --------
     >>> charts.critical_path(analysis.critical_path(traces, rank=0))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "critical_path", "rank", "start_ns", "dur_ns", "id", "name", "bound_by")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
     start, end = float(data["start_ns"].min()), float(data["end_ns"].max())
     total = data.groupby("bound_by")["dur_ns"].sum()
     total = total[total > 0].sort_values(ascending=False, kind="stable")
-    whole = float(total.sum()) or 1.0
     said = ""
     segments = len(data)
     if segments > _MOST_SEGMENTS:
@@ -70,43 +57,57 @@ def critical_path(
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     row_of = {str(name): row + 1 for row, name in enumerate(total.index)}
     data["row"] = data["bound_by"].map(row_of)
-    styles = {str(name): cause_style(str(name), colors) for name in total.index}
-    data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
     data["name"] = data["name"].astype(str)
     data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
-    lanes = [
-        Lane("path", duration(whole)),
-        *(
-            Lane(cause_words(str(name)), f"{share(part / whole)} · {duration(part)}")
-            for name, part in total.items()
-        ),
-    ]
-    figure, finish = lanes_figure(
-        lanes,
-        start_ns=start,
-        end_ns=end,
-        pitch=22,
-        title=title,
-        subtitle=sentences(
-            "the chain of work and waits that decides how long it takes; every moment counts once",
+    ranks = frame["rank"].unique()
+    return {
+        "by": _segments,
+        "data": data,
+        "causes": total,
+        "window": (start, end),
+        "title_by": f" of rank {ranks[0]}" if len(ranks) == 1 else "",
+        "subtitle": [
+            _DEFINED,
             "the path shows what takes most of a pixel; the rows below show a pixel at least",
             said,
-            str(frame.attrs.get("note", "")),
+        ],
+        "note": _note(frame),
+        "tooltip": Tooltip(
+            "@{name}",
+            [
+                ("bound by", "@{bound_text}"),
+                ("takes", "{dur_ns:duration}"),
+                ("from", "@{start_ns}{0,0} ns"),
+            ],
         ),
-        theme=colors,
-        width=width,
+    }
+
+
+def _segments(
+    data: pd.DataFrame,
+    causes: pd.Series,
+    window: tuple[float, float],
+    tooltip: Tooltip,
+    *,
+    theme: Theme,
+    **said: Any,
+) -> Any:
+    """Draw the path in the first lane, and the segments of each cause in one of its own."""
+    whole = float(causes.sum()) or 1.0
+    lanes = [Lane(cause_words(str(name)), _part(part, whole)) for name, part in causes.items()]
+    figure, finish = lanes_figure(
+        [Lane("path", duration(whole)), *lanes],
+        start_ns=window[0],
+        end_ns=window[1],
+        pitch=22,
+        theme=theme,
         heads=("bound by", "of the path"),
+        **said,
     )
-    ranks = frame["rank"].unique()
-    if len(ranks) == 1:
-        figure.title.text = f"{figure.title.text} of rank {ranks[0]}"
-    source = models.ColumnDataSource(
-        {
-            str(name): values.to_numpy() if values.dtype.kind in "if" else [str(v) for v in values]
-            for name, values in data.items()
-        }
+    source = models.ColumnDataSource(columns_of(data))
+    pixels = keep_dominant(
+        figure, source, {row + 1: str(name) for row, name in enumerate(causes.index)}
     )
-    pixels = keep_dominant(figure, source, {row_of[name]: name for name in styles})
     bars = partial(
         figure.hbar,
         y="row",
@@ -118,20 +119,12 @@ def critical_path(
         # Pixels are not segments: selected segments are drawn over them.
         nonselection_fill_alpha=1,
     )
-    for name, style in styles.items():
-        # One mark a cause: hatches that differ from bar to bar take seconds to draw.
-        view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=name))
-        hatch = {
-            "hatch_pattern": style["hatch"],
-            "hatch_color": style["hatch_color"],
-            "hatch_scale": 5,
-            "nonselection_hatch_alpha": 1,
-        }
-        bars(view=view, fill_color=style["fill"], **(hatch if style["hatch"] else {}))
+    for name in map(str, causes.index):
+        style = cause_style(name, theme)
+        bars(view=_only("bound_by", name), fill_color=style["fill"], **_hatch(style, 1))
         if style["hatch"] or style["line"] != style["fill"]:
             # Too narrow for a hatch, pale causes would not be seen.
-            thin = models.CDSView(filter=models.GroupFilter(column_name="thin", group=name))
-            bars(view=thin, fill_color=style["line"])
+            bars(view=_only("thin", name), fill_color=style["line"])
     marks = [
         figure.hbar(
             y=place,
@@ -139,7 +132,7 @@ def critical_path(
             right="end_ns",
             height=0.72,
             source=source,
-            fill_color=colors.brush_line,
+            fill_color=theme.brush_line,
             fill_alpha=0,
             line_color=None,
             selection_fill_alpha=0.35,
@@ -147,19 +140,39 @@ def critical_path(
         )
         for place in (0, "row")
     ]
-    add_tooltip(
-        figure,
-        marks,
-        colors,
-        "@{name}",
-        [
-            ("bound by", "@{bound_text}"),
-            ("takes", "@{dur_ns_text}"),
-            ("from", "@{start_ns}{0,0} ns"),
-        ],
-    )
+    add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
     finish(None)
     return figure
+
+
+def _only(column: str, cause: str) -> Any:
+    """One mark a cause: hatches that differ from bar to bar take seconds to draw."""
+    return models.CDSView(filter=models.GroupFilter(column_name=column, group=cause))
+
+
+def _hatch(style: Mapping[str, Any], unselected: float) -> dict[str, Any]:
+    if not style["hatch"]:
+        return {}
+    return {
+        "hatch_pattern": style["hatch"],
+        "hatch_color": style["hatch_color"],
+        "hatch_scale": 5,
+        "nonselection_hatch_alpha": unselected,
+    }
+
+
+def _key(cause: str, theme: Theme, said: str = "") -> Bars:
+    """Return a cause's entry in a legend."""
+    style = cause_style(cause, theme)
+    return Bars(
+        0.0,
+        "",
+        style["fill"],
+        cause_words(cause) + said,
+        line=style["line"],
+        hatch=style["hatch"],
+        hatch_color=style["hatch_color"],
+    )
 
 
 def _joined(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
@@ -229,24 +242,9 @@ _MOST_LANES = 24
 _FEW_LINES = 100
 
 
-@draws("job_critical_path")
-def job_critical_path(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Critical path across ranks",
-) -> Any:
+@chart("Critical path across ranks", "rank", "start_ns", "dur_ns", "name", "bound_by")
+def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     """Draw which rank decides how long a step takes, moment by moment, and what bounds it.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.job_critical_path`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -254,15 +252,7 @@ def job_critical_path(
         A lane a rank that the path is on, and thin lines where it changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
         segments neighbours of one rank and cause are joined, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.job_critical_path(analysis.job_critical_path(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "job_critical_path", "rank", "start_ns", "dur_ns", "name", "bound_by")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     data["end_ns"] = data["start_ns"] + data["dur_ns"]
@@ -271,7 +261,6 @@ def job_critical_path(
     by_rank = by_rank.sort_values(ascending=False, kind="stable")
     whole = float(by_rank.sum()) or 1.0
     ranks = sorted(int(rank) for rank in by_rank.index[:_MOST_LANES])
-    rest = len(by_rank) - len(ranks)
     lane_of = {rank: lane for lane, rank in enumerate(ranks)}
     data["row"] = [lane_of.get(int(rank), len(ranks)) for rank in data["rank"]]
     jumps = int(data["is_jump"].sum())
@@ -282,27 +271,59 @@ def job_critical_path(
         said = f"{count(segments)} segments, those of one rank and cause that touch drawn as one"
     data = data[data["dur_ns"] > 0].reset_index(drop=True)
     total = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    start, end = float(frame["start_ns"].min()), float(data["end_ns"].max())
     lanes = [Lane(f"rank {rank}", _part(by_rank[rank], whole)) for rank in ranks]
-    if rest:
+    if len(by_rank) > len(ranks):
         left = float(by_rank.iloc[_MOST_LANES:].sum())
-        lanes.append(Lane(plural(rest, "other rank"), _part(left, whole)))
-    figure, finish = lanes_figure(
-        lanes,
-        start_ns=start,
-        end_ns=end,
-        pitch=24,
-        title=title,
-        subtitle=sentences(
-            "the chain of work and waits that decides how long it takes; every moment counts once",
+        lanes.append(Lane(plural(len(by_rank) - len(ranks), "other rank"), _part(left, whole)))
+    data["after_ns"] = data["start_ns"] - float(frame["start_ns"].min())
+    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
+    return {
+        "by": _rank_lanes,
+        "data": data,
+        "lanes": lanes,
+        "lines": lines,
+        "parts": total / whole,
+        "start_ns": float(frame["start_ns"].min()),
+        "subtitle": [
+            _DEFINED,
             _finding(by_rank, total, whole),
             f"it changes ranks {plural(jumps, 'time')}" if jumps else "",
             said,
-            str(frame.attrs.get("note", "")),
+        ],
+        "note": _note(frame),
+        "tooltip": Tooltip(
+            "@{name}",
+            [
+                ("rank", "@{rank}"),
+                ("bound by", "@{bound_text}"),
+                ("takes", "{dur_ns:duration}"),
+                ("after", "{after_ns:duration}"),
+                *[("reached by", "@{via}")] * ("via" in data),
+            ],
         ),
-        theme=colors,
-        width=width,
+    }
+
+
+def _rank_lanes(
+    data: pd.DataFrame,
+    lanes: Sequence[Lane],
+    lines: dict[str, Any],
+    parts: pd.Series,
+    start_ns: float,
+    tooltip: Tooltip,
+    *,
+    theme: Theme,
+    **said: Any,
+) -> Any:
+    """Draw segments in the lanes of their ranks, by cause, and lines from lane to lane."""
+    figure, finish = lanes_figure(
+        lanes,
+        start_ns=start_ns,
+        end_ns=float(data["end_ns"].max()),
+        pitch=24,
+        theme=theme,
         heads=(" ", "of the path"),
+        **said,
     )
     figure.segment(
         x0="x",
@@ -310,25 +331,14 @@ def job_critical_path(
         y0="y0",
         y1="y1",
         source=models.ColumnDataSource(lines),
-        line_color=colors.ink3,
+        line_color=theme.ink3,
         line_width=1,
         line_alpha=0.8 if len(lines["x"]) <= _FEW_LINES else 0.25,
     )
-    data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
-    data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
-    data["after_text"] = [duration(each - start) for each in data["start_ns"]]
     source = models.ColumnDataSource(columns_of(data))
-    marks, keys = [], []
-    for cause in total.index:
-        style = cause_style(str(cause), colors)
-        # One mark a cause: hatches that differ from bar to bar take seconds to draw.
-        view = models.CDSView(filter=models.GroupFilter(column_name="bound_by", group=str(cause)))
-        hatch = {
-            "hatch_pattern": style["hatch"],
-            "hatch_color": style["hatch_color"],
-            "hatch_scale": 5,
-            "nonselection_hatch_alpha": 0.3,
-        }
+    marks = []
+    for cause in map(str, parts.index):
+        style = cause_style(cause, theme)
         marks.append(
             figure.hbar(
                 y="row",
@@ -336,39 +346,17 @@ def job_critical_path(
                 right="end_ns",
                 height=0.72,
                 source=source,
-                view=view,
+                view=_only("bound_by", cause),
                 fill_color=style["fill"],
                 # An outline would make the shortest segments wider than they are.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
-                **(hatch if style["hatch"] else {}),
+                **_hatch(style, 0.3),
             )
         )
-        keys.append(
-            Bars(
-                0.0,
-                "",
-                style["fill"],
-                f"{cause_words(str(cause))} {share(total[cause] / whole)}",
-                line=style["line"],
-                hatch=style["hatch"],
-                hatch_color=style["hatch_color"],
-            )
-        )
-    add_tooltip(
-        figure,
-        marks,
-        colors,
-        "@{name}",
-        [
-            ("rank", "@{rank}"),
-            ("bound by", "@{bound_text}"),
-            ("takes", "@{dur_ns_text}"),
-            ("after", "@{after_text}"),
-            *([("reached by", "@{via}")] if "via" in data else []),
-        ],
-    )
-    finish(legend_of(figure, keys, colors))
+    keys = [_key(str(cause), theme, f" {share(part)}") for cause, part in parts.items()]
+    add_tooltip(figure, marks, theme, tooltip.heading, tooltip.rows)
+    finish(legend_of(figure, keys, theme))
     return figure
 
 
@@ -417,24 +405,13 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     return f"{share(float(by_rank.iloc[0]) / whole)} of it is on rank {first}, {most}"
 
 
-@draws("job_path_summary", of="job_critical_path")
-def job_path_summary(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Whose time the critical path is",
-) -> Any:
+@chart(
+    "Whose time the critical path is",
+    *("rank", "bound_by", "count", "dur_ns"),
+    takes=draws("job_path_summary", of="job_critical_path"),
+)
+def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw each rank's share of the job's critical path, by what bounds it.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.job_path_summary`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -447,10 +424,6 @@ def job_path_summary(
     >>> path = analysis.job_critical_path(traces)  # doctest: +SKIP
     >>> charts.job_path_summary(analysis.job_path_summary(path))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "job_path_summary", "rank", "bound_by", "count", "dur_ns")
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
     by_rank = data.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
@@ -462,7 +435,7 @@ def job_path_summary(
         names.append(plural(len(by_rank) - _MOST_LANES, "other rank"))
         rest = data["row"] == _MOST_LANES
         others = data[rest].groupby("bound_by", as_index=False)[["count", "dur_ns"]].sum()
-        others = others.assign(rank=-1, row=_MOST_LANES, share=others["dur_ns"] / whole)
+        others = others.assign(rank=-1, row=_MOST_LANES)
         data = pd.concat([data[~rest], others], ignore_index=True)
     causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     place = {str(name): number for number, name in enumerate(causes.index)}
@@ -471,55 +444,37 @@ def job_path_summary(
     data = data.reset_index(drop=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()
     data["from"] = data["to"] - data["dur_ns"]
-    data["dur_ns_text"] = [duration(each) for each in data["dur_ns"]]
-    data["share_text"] = [share(each / whole) for each in data["dur_ns"]]
+    data["share"] = data["dur_ns"] / whole
     data["bound_text"] = [cause_words(name) for name in data["bound_by"]]
     data["who"] = [names[row] for row in data["row"]]
     per_row = data.groupby("row")["dur_ns"].sum()
-    marks = []
-    for cause in causes.index[causes > 0]:
-        style = cause_style(str(cause), colors)
-        marks.append(
-            Bars(
-                "from",
-                "to",
-                style["fill"],
-                cause_words(str(cause)),
-                line=style["line"],
-                hatch=style["hatch"],
-                hatch_color=style["hatch_color"],
-                only=("bound_by", str(cause)),
-            )
-        )
-    most = float(per_row.max()) or 1.0
     on_most = by_rank.index[by_rank > whole / 2].tolist()
-    return rows_chart(
-        data,
-        names,
-        marks,
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+    return {
+        "data": data,
+        "names": names,
+        "marks": [
+            replace(_key(cause, theme), left="from", right="to", only=("bound_by", cause))
+            for cause in map(str, causes.index[causes > 0])
+        ],
+        "end_ns": float(per_row.max()),
+        "subtitle": [
             "time on the path, by rank and by what bounds it; all bars together are the span",
             f"more than half of it is on {listed(on_most)}"
             if on_most
             else f"no rank has more than half of it; {names[0]} has most",
-            str(frame.attrs.get("note", "")),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=time_ticks(most),
-        columns=[
+        ],
+        "note": _note(frame),
+        "head": " ",
+        "columns": [
             Column("of the path", [share(float(each) / whole) for each in per_row]),
             Column("time", [duration(float(each)) for each in per_row], 420),
         ],
-        tooltip=Tooltip(
+        "tooltip": Tooltip(
             "@{who} · @{bound_text}",
             [
-                ("time", "@{dur_ns_text}"),
-                ("of the path", "@{share_text}"),
+                ("time", "{dur_ns:duration}"),
+                ("of the path", "{share:share}"),
                 ("segments", "@{count}"),
             ],
         ),
-    )
+    }

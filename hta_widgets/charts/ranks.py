@@ -9,20 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.charts.data import KIND_ORDER, draws, listed, placed, ramp, require
+from hta_widgets.charts.chart import chart
+from hta_widgets.charts.data import KIND_ORDER, listed, placed, ramp, require
 from hta_widgets.charts.defined import scope_of, spoken
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
-    blank,
     drawn,
     keep_fitting,
     mixed,
     models,
     new_figure,
     plain_axis,
-    sentences,
-    unmatched,
 )
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
@@ -36,7 +34,7 @@ from hta_widgets.charts.rows import (
     rows_chart,
     time_ticks,
 )
-from hta_widgets.charts.theme import FONT, Theme, theme_of
+from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
@@ -45,26 +43,19 @@ _MOST_COLUMNS = 8
 _APART = (0, 5, 4, 3, 1, 6)
 #: With a row a group, those in which ranks spend most.
 _MOST_ROWS = 40
+_IN_CELLS = (
+    "in a cell the group's number and the rank's position in it; times are of a rank and"
+    " include waits"
+)
+_MEANS = "times and bytes are means of a group's ranks, waits included"
 
 
-@draws("parallel_groups")
-def parallel_groups(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Which ranks form which groups",
-) -> Any:
+@chart(
+    "Which ranks form which groups",
+    *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
+)
+def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw which group of each kind a rank is in, and what it spends there.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.parallel_groups`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -74,20 +65,11 @@ def parallel_groups(
         the rank's position. A question mark is on guessed kinds. At the right, what a rank spends
         in each. Its source has the frame's rows. With more than 64 ranks a row is a group and
         ranks go from left to right; above 40 groups the less used ones of a kind share a row.
-
-    Examples
-    --------
-    >>> charts.parallel_groups(analysis.parallel_groups(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "parallel_groups", "group", "rank", "ranks", "position", "size", "kind")
-    require(frame, "parallel_groups", "guessed", "time_ns", "bytes")
     data = placed(frame)
     # Missing knowledge is not a guess.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
-    data["fill"], data["line"] = _tints(data["number"], colors)
+    data["fill"], data["line"] = _tints(data["number"], theme)
     data["name"] = [
         "all ranks" if kind == "all" else f"{kind} group {number}"
         for kind, number in zip(data["kind"], data["number"], strict=True)
@@ -99,22 +81,15 @@ def parallel_groups(
     data["time_text"] = [duration(each) for each in data["time_ns"]]
     data["bytes_text"] = [_size(each) for each in data["bytes"]]
     data["members"] = [each or "–" for each in data["ranks"].astype(str)]
-    data["purpose"] = [
-        f"{kind}, guessed" if guess else kind
-        for kind, guess in zip(data["kind"], data["guessed"], strict=True)
-    ]
-    said = sentences(
-        _finding(data),
-        "? is a guess from what the group runs and which ranks it has"
-        if data["guessed"].any()
-        else "",
-        unmatched(frame),
-    )
-    draw = _of_groups if data["rank"].nunique() > NAMED_ROWS else _of_ranks
-    return draw(data, said, colors, width, title)
+    data["purpose"] = data["kind"].where(~data["guessed"], data["kind"] + ", guessed")
+    in_rows = data["rank"].nunique() <= NAMED_ROWS
+    content = _of_ranks(data, theme) if in_rows else _of_groups(data)
+    guesses = "? is a guess from what the group runs and which ranks it has"
+    content["subtitle"] += [_finding(data), guesses if data["guessed"].any() else ""]
+    return {"head": " ", **content}
 
 
-def _of_ranks(data: pd.DataFrame, said: str, colors: Theme, width: int | None, title: str) -> Any:
+def _of_ranks(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     ranks = np.unique(data["rank"])
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
     # The most expensive column keeps its numbers in narrow charts.
@@ -140,28 +115,22 @@ def _of_ranks(data: pd.DataFrame, said: str, colors: Theme, width: int | None, t
         ]
         place = spent.index.tolist().index(column)
         columns.append(Column(head, texts, 380 + 140 * place))
-    return rows_chart(
-        cells,
-        [f"rank {rank}" for rank in ranks],
-        [Bars("left", "right", "@fill", line="@line", text="text", text_color=colors.ink)],
-        x_end=float(len(kept)),
-        title=title,
-        subtitle=sentences(
-            "in a cell the group's number and the rank's position in it; times are of a rank and"
-            " include waits",
+    return {
+        "data": cells,
+        "names": [f"rank {rank}" for rank in ranks],
+        "marks": [Bars("left", "right", "@fill", line="@line", text="text", text_color=theme.ink)],
+        "x_end": float(len(kept)),
+        "subtitle": [
+            _IN_CELLS,
             f"{plural(more, 'column')} of the least used left out" if more else "",
-            said,
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=[(at + 0.5, head) for at, head in enumerate(heads)],
-        columns=columns,
-        tooltip=_tooltip("rank @{rank} · @{name}"),
-    )
+        ],
+        "ticks": [(at + 0.5, head) for at, head in enumerate(heads)],
+        "columns": columns,
+        "tooltip": _tooltip("rank @{rank} · @{name}"),
+    }
 
 
-def _of_groups(data: pd.DataFrame, said: str, colors: Theme, width: int | None, title: str) -> Any:
+def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
     ranks = np.unique(data["rank"])
     places = np.searchsorted(ranks, data["rank"])
     data = data.assign(left=places, right=places + 1)
@@ -201,36 +170,30 @@ def _of_groups(data: pd.DataFrame, said: str, colors: Theme, width: int | None, 
     data["row"] = data["code"].map(row_of)
     cells = _runs(data)
     cells["alone"] = np.where(cells["code"].map(groups["is_shown"]), "yes", "no")
-    return rows_chart(
-        cells,
-        [str(one["name"]) for one in rows],
-        [
+    return {
+        "data": cells,
+        "names": [str(one["name"]) for one in rows],
+        "marks": [
             # One rank is hardly a pixel: no tints, and outlines where they cover no neighbour.
             Bars("left", "right", "@line", only=("alone", "no")),
             Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
         ],
-        x_end=float(len(ranks)),
-        title=title,
-        subtitle=sentences(
-            f"a row is a group, {count(len(ranks))} ranks go from left to right; times and bytes"
-            " are means of a group's ranks, waits included",
+        "x_end": float(len(ranks)),
+        "subtitle": [
+            f"a row is a group, {count(len(ranks))} ranks go from left to right; {_MEANS}",
             f"those of {count(len(groups))} groups in which most is spent have a row"
             if len(rows) < len(groups)
             else "",
-            said,
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=[(at, f"rank {ranks[int(at)]}") for at in nice_ticks(len(ranks) - 1, 4)],
-        background=True,
-        columns=[
+        ],
+        "ticks": [(at, f"rank {ranks[int(at)]}") for at in nice_ticks(len(ranks) - 1, 4)],
+        "background": True,
+        "columns": [
             Column("time", [duration(one["time_ns"]) for one in rows]),
             Column("bytes", [_size(one["bytes"]) for one in rows], 480),
             Column("ranks", [count(one["size"]) for one in rows], 640),
         ],
-        tooltip=_tooltip("@{run} · @{name}"),
-    )
+        "tooltip": _tooltip("@{run} · @{name}"),
+    }
 
 
 def _tooltip(heading: str) -> Tooltip:
@@ -261,10 +224,10 @@ def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
     return heads
 
 
-def _tints(numbers: pd.Series, colors: Theme) -> tuple[list[str], list[str]]:
-    lines = [colors.category[_APART[number % len(_APART)]] for number in numbers]
-    part = 0.3 if colors.name == "light" else 0.45
-    tint = {line: mixed(line, colors.bg, part) for line in set(lines)}
+def _tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
+    lines = [theme.category[_APART[number % len(_APART)]] for number in numbers]
+    part = 0.3 if theme.name == "light" else 0.45
+    tint = {line: mixed(line, theme.bg, part) for line in set(lines)}
     return [tint[line] for line in lines], lines
 
 
@@ -345,24 +308,13 @@ if (text.some((each, k) => each !== source.data.text[k])) source.data = { ...sou
 """
 
 
-@draws("rank_clusters")
-def rank_clusters(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Which ranks behave alike",
-) -> Any:
+@chart(
+    "Which ranks behave alike",
+    *("rank", "cluster", "representative", "is_outlier", "why", "step_ns", "compute_ns"),
+    *("idle_ns", "exposed_communication_ns", "exposed_wait_ns"),
+)
+def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw one row per cluster of ranks: the parts of its steps, and how outliers differ.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.rank_clusters`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -370,17 +322,7 @@ def rank_clusters(
         Outliers on top, then the largest first. Bars are means of a cluster's ranks, per step;
         below them stands what differs from the most typical ranks. Its source has a row a
         cluster with the frame's columns.
-
-    Examples
-    --------
-    >>> charts.rank_clusters(analysis.rank_clusters(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "rank_clusters", "rank", "cluster", "representative", "is_outlier", "why")
-    require(frame, "rank_clusters", "step_ns", "compute_ns", "idle_ns")
-    require(frame, "rank_clusters", "exposed_communication_ns", "exposed_wait_ns")
     data = _clusters(frame)
     shown, said = len(data), ""
     while len(data) > 1 and _height(data[:shown]) > _MOST_CLUSTERS:
@@ -402,52 +344,47 @@ def rank_clusters(
         if cluster["is_outlier"]:
             grounds.append((first - 0.5, first + len(reasons) + 0.5))
     data = data.assign(row=rows)
-    parts = _parts(data, colors)
-    longest = float(data["step_ns"].max()) or 1.0
-    end = max(longest, float(data[parts[-1].right].max())) * 1.02
+    parts = _parts(data, theme)
+    end = max(float(data["step_ns"].max()) or 1.0, float(data[parts[-1].right].max())) * 1.02
     by_row = dict(zip(rows, data.to_dict("records"), strict=True))
 
     def column(word: Any) -> list[str]:
         return [word(by_row[row]) if row in by_row else "" for row in range(len(names))]
 
-    figure = rows_chart(
-        data,
-        names,
-        parts,
-        x_end=end,
-        title=title,
-        subtitle=sentences(
+    tolerance = frame.attrs.get("tolerance")
+    return {
+        "by": _with_reasons,
+        "grounds": grounds,
+        "texts": texts,
+        "data": data,
+        "names": names,
+        "marks": parts,
+        "x_end": end,
+        "ticks": time_ticks(end),
+        "subtitle": [
             "how a step passes on the device, mean of the cluster's ranks",
             _cluster_finding(frame, data),
             said,
-            f"alike: within {share(float(frame.attrs['tolerance']))} of a step"
-            if "tolerance" in frame.attrs
-            else "",
-            str(frame.attrs.get("note", "")),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=time_ticks(end),
-        columns=[
+            "" if tolerance is None else f"alike: within {share(float(tolerance))} of a step",
+        ],
+        "note": str(frame.attrs.get("note", "")),
+        "head": " ",
+        "columns": [
             Column("ranks", column(lambda each: count(each["ranks"]))),
             Column("step", column(lambda each: duration(each["step_ns"])), 420),
             Column("stands for them", column(lambda each: f"rank {each['representative']}"), 620),
         ],
-        tooltip=Tooltip(
+        "tooltip": Tooltip(
             "@{members}",
             [
                 ("ranks", "@{ranks}"),
                 ("stands for them", "rank @{representative}"),
                 ("against the typical ranks", "@{why}"),
                 *((mark.name, f"@{{{mark.right}_text}}") for mark in parts),
-                ("step", "@{step_ns_text}"),
+                ("step", "{step_ns:duration}"),
             ],
         ),
-    )
-    _ground(figure, grounds, colors)
-    _reasons(figure, texts, width, colors)
-    return figure
+    }
 
 
 def _height(data: pd.DataFrame) -> int:
@@ -491,26 +428,26 @@ def _name(ranks: list[int], standing_for: int) -> str:
     return whole if len(whole) <= _LETTERS else f"{count(len(ranks))} like rank {standing_for}"
 
 
-def _parts(data: pd.DataFrame, colors: Theme) -> list[Bars]:
+def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     """Add start and end of each part of a step to the data; return the bars."""
     transfer = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
     known = data["compute_ns"] + transfer + data["exposed_wait_ns"] + data["idle_ns"]
     left = np.zeros(len(data))
     marks = []
     pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
-        ("compute", data["compute_ns"], colors.kind["compute"], {}),
-        ("transfer", transfer, colors.kind["communication"], {}),
+        ("compute", data["compute_ns"], theme.kind["compute"], {}),
+        ("transfer", transfer, theme.kind["communication"], {}),
         (
             "waits",
             data["exposed_wait_ns"],
-            colors.wait_fill,
-            {"line": colors.wait_line, "hatch": "/", "hatch_color": colors.wait_line},
+            theme.wait_fill,
+            {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line},
         ),
-        ("idle", data["idle_ns"], colors.idle, {}),
+        ("idle", data["idle_ns"], theme.idle, {}),
         (
             "rest of the step",
             (data["step_ns"] - known).clip(lower=0),
-            mixed(colors.lane, colors.bg, 0.6),
+            mixed(theme.lane, theme.bg, 0.6),
             {},
         ),
     ]
@@ -524,7 +461,6 @@ def _parts(data: pd.DataFrame, colors: Theme) -> list[Bars]:
         data[f"{name} from"] = data[f"{name} from"].where(sizes > 0)
         marks.append(Bars(f"{name} from", name, fill, name, **style))
         left = left + sizes
-    data["step_ns_text"] = [duration(each) for each in data["step_ns"]]
     return marks
 
 
@@ -539,23 +475,29 @@ def _cluster_finding(frame: pd.DataFrame, data: pd.DataFrame) -> str:
     return f"{all_of}, {count(len(outliers))} of them are outliers: {listed(outliers)}"
 
 
-def _ground(figure: Any, grounds: list[tuple[float, float]], colors: Theme) -> None:
+def _with_reasons(
+    grounds: list[tuple[float, float]],
+    texts: dict[str, list[Any]],
+    *,
+    theme: Theme,
+    width: int | None,
+    **content: Any,
+) -> Any:
+    """Return rows with a ground behind outliers, and texts below the bars."""
+    figure = rows_chart(**content, theme=theme, width=width)
     for low, high in grounds:
         figure.add_layout(
             models.BoxAnnotation(
                 top=low,
                 bottom=high,
-                fill_color=colors.lane,
+                fill_color=theme.lane,
                 fill_alpha=1,
                 line_color=None,
                 level="underlay",
             )
         )
-
-
-def _reasons(figure: Any, texts: dict[str, list[Any]], width: int | None, colors: Theme) -> None:
     if not texts["full"]:
-        return
+        return figure
     letters = int(((width or 720) * 0.6) / 6.4)
     cut = [each if len(each) <= letters else f"{each[: letters - 1]}…" for each in texts["full"]]
     source = models.ColumnDataSource({**texts, "text": cut})
@@ -565,7 +507,7 @@ def _reasons(figure: Any, texts: dict[str, list[Any]], width: int | None, colors
         text="text",
         source=source,
         x_offset=4,
-        text_color=colors.ink,
+        text_color=theme.ink,
         text_baseline="middle",
         text_font={"value": FONT},
         text_font_size="11px",
@@ -574,32 +516,19 @@ def _reasons(figure: Any, texts: dict[str, list[Any]], width: int | None, colors
         "inner_width",
         models.CustomJS(args={"fig": figure, "source": source, "family": FONT}, code=_CUT),
     )
+    return figure
 
 
 Floats = npt.NDArray[np.float64]
 
 _STRIP = 26
 _SHADES = 128
+_HEATMAP = definition("heatmap")
 
 
-@draws("rank_time_heatmap")
-def rank_time_heatmap(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "",
-) -> Any:
+@chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns")
+def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     """Draw what each rank's device does over time.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.rank_time_heatmap`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -613,64 +542,60 @@ def rank_time_heatmap(
     >>> frame = analysis.rank_time_heatmap(traces, metric="waiting")  # doctest: +SKIP
     >>> charts.rank_time_heatmap(frame)  # doctest: +SKIP
     """
-    colors, look = theme_of(theme), definition("heatmap")
-    if len(frame):
-        require(frame, "rank_time_heatmap", "rank", "bin", "start_ns", "end_ns", "value_ns")
+    if not (frame["end_ns"] > frame["start_ns"]).any():
+        return ""
     metric = str(frame.attrs.get("metric", "busy"))
     unknown = {"label": metric.replace("_", " "), "note": "", "ramp": "busy", "kinds": []}
     known = facts("metrics").get(metric, unknown)
-    if frame.empty or not (frame["end_ns"] > frame["start_ns"]).any():
-        return blank(frame, title or look["title"].format(**known), colors, width)
     ranks = frame["rank"].drop_duplicates().to_numpy()
     bins = len(frame) // len(ranks)
     value = frame["value_ns"].to_numpy(float).reshape(len(ranks), bins)
     edges = frame[["start_ns", "end_ns"]].to_numpy(float)[:bins]
     size = edges[:, 1] - edges[:, 0]
     part = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
-    total = value.sum(axis=1)
     start, end = float(edges[0, 0]), float(edges[-1, 1])
-    rows = pd.DataFrame({"rank": ranks, "total_ns": total})
+    rows = pd.DataFrame({"rank": ranks, "total_ns": value.sum(axis=1)})
     rows.attrs = {"label": known["label"], "about": known["note"], "cell_ns": (end - start) / bins}
-    scope, _ = scope_of(look, rows)
-    said = spoken({**look, "unmatched": known["kinds"]}, frame, scope)
-    title, subtitle = title or said["title"], said["subtitle"]
-    return _standalone(
-        colors, width, title, subtitle, ranks, part, value, total, (start, end), known["ramp"]
-    )
+    scope, _ = scope_of(_HEATMAP, rows)
+    said = spoken({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)
+    return {
+        "by": _image,
+        "ranks": ranks,
+        "part": part,
+        "value": value,
+        "window": (start, end),
+        "shades": known["ramp"],
+        "subtitle": [said["subtitle"]],
+        "note": "",
+    }
 
 
-def _palette(colors: Theme, shades: str) -> list[str]:
-    return ramp(colors.busy if shades == "busy" else colors.waiting, _SHADES)
-
-
-def _mapper(colors: Theme, shades: str) -> Any:
-    return models.LinearColorMapper(palette=_palette(colors, shades), low=0, high=1)
-
-
-def _standalone(
-    colors: Theme,
-    width: int | None,
-    title: str,
-    subtitle: str,
+def _image(
     ranks: Any,
     part: Floats,
     value: Floats,
-    total: Floats,
     window: tuple[float, float],
     shades: str,
+    *,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
 ) -> Any:
+    total = value.sum(axis=1)
+    palette = ramp(theme.busy if shades == "busy" else theme.waiting, _SHADES)
     rows, (start, end) = len(ranks), window
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
     figure = new_figure(
         title,
         subtitle,
-        colors,
+        theme,
         width,
         frame_height=int(rows * pitch + _STRIP + 6),
         x_range=models.Range1d(start, end),
         y_range=models.Range1d(rows - 0.5, -0.5 - strip - 6 / pitch),
-        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(colors)), models.TapTool()],
+        tools=[models.BoxSelectTool(dimensions="height", overlay=brush(theme)), models.TapTool()],
     )
     time_axis(figure)
     picture = figure.image(
@@ -686,7 +611,7 @@ def _standalone(
                 "of_rank": [np.repeat(np.asarray(ranks)[:, None], part.shape[1], axis=1)],
             }
         ),
-        color_mapper=_mapper(colors, shades),
+        color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
     )
     edges = np.linspace(start, end, part.shape[1] + 1)
     base = -0.5 - 4 / pitch
@@ -695,7 +620,7 @@ def _standalone(
         right=edges[1:],
         top=base - part.mean(axis=0) * (strip - 4 / pitch),
         bottom=np.full(part.shape[1], base),
-        fill_color=_palette(colors, shades)[_SHADES * 2 // 3],
+        fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
     )
     figure.hbar(
@@ -709,11 +634,11 @@ def _standalone(
         fill_alpha=0,
         line_alpha=0,
         selection_line_alpha=1,
-        selection_line_color=colors.brush_line,
+        selection_line_color=theme.brush_line,
         nonselection_fill_alpha=0,
         nonselection_line_alpha=0,
     )
-    add_tooltip(figure, [picture], colors, "rank @{of_rank}", [("share", "@{share}{0 %}")])
+    add_tooltip(figure, [picture], theme, "rank @{of_rank}", [("share", "@{share}{0 %}")])
     every = next(each for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if each * pitch >= 14)
     shown = list(range(0, rows, every))
     middle = -0.5 - strip / 2
@@ -722,7 +647,7 @@ def _standalone(
     numbers: dict[float, str] = {row: duration(float(total[row])) for row in shown}
     numbers[middle] = f"mean {share(float(part.mean()))}"
     side = models.LinearAxis(ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers)
-    plain_axis(side, colors)
+    plain_axis(side, theme)
     figure.add_layout(side, "right")
     keep_fitting(
         figure,
@@ -734,71 +659,39 @@ def _standalone(
     return figure
 
 
-@draws("communication_by_group")
-def communication_by_group(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Communication by process group",
-) -> Any:
+@chart(
+    "Communication by process group",
+    *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
+)
+def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw each process group's communication, split into hidden behind compute and exposed.
-
-    Parameters
-    ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.communication_by_group`.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
     bokeh.plotting.figure
         One bar a group; its source has the frame's times as means of the ranks in the group.
-
-    Examples
-    --------
-    >>> charts.communication_by_group(analysis.communication_by_group(traces))  # doctest: +SKIP
     """
     keys = [key for key in ("group", "description", "collective") if key in frame]
-    return _by(frame, keys, "process group", title, theme_of(theme), width)
+    require(frame, "communication_by_group", *(keys or ["group"]))
+    return _by(frame, keys, "process group", theme)
 
 
-@draws("communication_by_stream")
-def communication_by_stream(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Communication by stream",
-) -> Any:
+@chart(
+    "Communication by stream",
+    *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
+)
+def communication_by_stream(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     """Draw each stream's communication, split into hidden behind compute and exposed.
 
-    Parameters and result as of `communication_by_group`; `frame` is of
-    `hta_widgets.analysis.communication_by_stream`.
-
-    Examples
-    --------
-    >>> charts.communication_by_stream(analysis.communication_by_stream(traces))  # doctest: +SKIP
+    Returns
+    -------
+    bokeh.plotting.figure
+        As of `communication_by_group`, one bar a stream.
     """
-    return _by(frame, ["stream"], "stream", title, theme_of(theme), width)
+    return _by(frame, ["stream"], "stream", theme)
 
 
-def _by(
-    frame: pd.DataFrame,
-    keys: list[str],
-    noun: str,
-    title: str,
-    colors: Theme,
-    width: int | None,
-) -> Any:
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    name = "communication_by_stream" if "stream" in keys else "communication_by_group"
-    needed = ("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count")
-    require(frame, name, *(keys or ["group"]), *needed)
+def _by(frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme) -> dict[str, Any]:
     text = frame.assign(**{key: frame[key].astype(str) for key in keys})
     grouped = text.groupby(keys, sort=False)
     data = grouped[["communication_ns", "overlapped_ns", "exposed_ns"]].mean()
@@ -806,67 +699,50 @@ def _by(
     data["ranks"] = grouped["rank"].nunique()
     data["least_ns"] = grouped["communication_ns"].min()
     data["most_ns"] = grouped["communication_ns"].max()
-    for key in ("in_bytes", "out_bytes"):
-        if key in frame:
-            data[key] = grouped[key].agg(
-                lambda each: each[each >= 0].sum() if (each >= 0).any() else -1
-            )
+    with_sizes = {"in_bytes", "out_bytes"} <= set(frame.columns)
+    for key in ("in_bytes", "out_bytes") if with_sizes else ():
+        known = grouped[key].agg(lambda each: each[each >= 0].sum() if (each >= 0).any() else -1)
+        data[f"{key}_text"] = ["–" if each < 0 else size(each) for each in known]
+        data[key] = known
     data = data.sort_values("communication_ns", ascending=False, kind="stable").reset_index()
-    data["row"] = range(len(data))
     data["overlap_share"] = data["overlapped_ns"] / data["communication_ns"].where(
         data["communication_ns"] > 0
     )
-    names = [_label(record, noun) for record in data[keys].to_dict("records")]
-    data["name"] = names
-    for each in ("communication_ns", "overlapped_ns", "exposed_ns", "least_ns", "most_ns"):
-        data[f"{each}_text"] = [duration(number) for number in data[each]]
-    data["hidden_text"] = [share(each) for each in data["overlap_share"]]
-    data["count_text"] = [count(each) for each in data["count"]]
-    more = []
-    if {"in_bytes", "out_bytes"} <= set(data.columns):
-        for each in ("in_bytes", "out_bytes"):
-            data[f"{each}_text"] = ["–" if n < 0 else size(n) for n in data[each]]
-        more = [("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")]
-    orange = colors.kind["communication"]
-    most = float(data["most_ns"].max()) or 1.0
+    data["name"] = [_label(record, noun) for record in data[keys].to_dict("records")]
+    orange = theme.kind["communication"]
     several = len(frame["rank"].unique()) > 1
-    return rows_chart(
-        data,
-        names,
-        [
+    return {
+        "data": data,
+        "names": list(data["name"]),
+        "marks": [
             Bars(0.0, "overlapped_ns", orange, "behind compute"),
             Bars("overlapped_ns", "communication_ns", orange, "exposed", line=orange, alpha=0.25),
-            *([Whiskers("least_ns", "most_ns", colors.ink2)] if several else []),
+            *[Whiskers("least_ns", "most_ns", theme.ink2)] * several,
         ],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+        "end_ns": float(data["most_ns"].max()),
+        "subtitle": [
             "time in which any communication kernel runs, waiting included",
             "mean of ranks, line: least to most of a rank" if several else "",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head=noun,
-        ticks=time_ticks(most),
-        columns=[
-            Column("hidden", list(data["hidden_text"])),
-            Column("total", list(data["communication_ns_text"]), 420),
-            Column("ranks", [count(each) for each in data["ranks"]], 560),
-            Column("kernels", list(data["count_text"]), 680),
         ],
-        tooltip=Tooltip(
+        "head": noun,
+        "columns": [
+            Column("hidden", "{overlap_share:share}"),
+            Column("total", "{communication_ns:duration}", 420),
+            Column("ranks", "{ranks:count}", 560),
+            Column("kernels", "{count:count}", 680),
+        ],
+        "tooltip": Tooltip(
             "@{name}",
             [
-                ("communication", "@{communication_ns_text}"),
-                ("behind compute", "@{overlapped_ns_text} · @{hidden_text}"),
-                ("exposed", "@{exposed_ns_text}"),
-                ("least and most of a rank", "@{least_ns_text} – @{most_ns_text}"),
-                ("kernels on ranks", "@{count_text} on @{ranks}"),
-                *more,
+                ("communication", "{communication_ns:duration}"),
+                ("behind compute", "{overlapped_ns:duration} · {overlap_share:share}"),
+                ("exposed", "{exposed_ns:duration}"),
+                ("least and most of a rank", "{least_ns:duration} – {most_ns:duration}"),
+                ("kernels on ranks", "{count:count} on {ranks}"),
+                *[("in, out, all ranks", "@{in_bytes_text}, @{out_bytes_text}")] * with_sizes,
             ],
         ),
-    )
+    }
 
 
 def _label(record: dict[Any, Any], noun: str) -> str:

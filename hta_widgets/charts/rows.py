@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import Draw, require
 from hta_widgets.charts.figure import (
     add_tooltip,
-    blank,
     drawn,
     keep_fitting,
     mixed,
     models,
     new_figure,
     plain_axis,
-    sentences,
 )
-from hta_widgets.charts.theme import FONT, Theme, theme_of
-from hta_widgets.text import axis_time, duration
+from hta_widgets.charts.theme import FONT, Theme
+from hta_widgets.text import axis_time
 
 
 @dataclass(frozen=True)
@@ -78,7 +73,7 @@ class Column:
     """Texts at the right, one per row; shown if the chart is at least `least` wide."""
 
     head: str
-    texts: Sequence[str]
+    texts: Sequence[str] | str
     least: int = 0
 
 
@@ -311,93 +306,6 @@ def rows_chart(
     return figure
 
 
-_PARAMETERS = """
-Parameters
-----------
-"""
-_FRAME = """frame : DataFrame, TraceSet, Trace or Selection
-    Of `hta_widgets.analysis.{name}`; traces are analysed first.
-"""
-_SHARED = """width : int, optional
-    In CSS px. Default: the width of the output area.
-theme : {"light", "dark"} or Theme, default "light"
-title : str, optional
-"""
-_RETURNS = """
-Returns
--------
-bokeh.plotting.figure
-"""
-_EXAMPLE = """
-
-Examples
---------
->>> charts.{name}(analysis.{name}(traces))  # doctest: +SKIP
-"""
-
-
-def defines_rows(
-    takes: Callable[[Draw], Draw], title: str, *needs: str, by: Draw | None = None
-) -> Callable[[Draw], Draw]:
-    """Make a chart of a function that returns the arguments of `rows_chart` for a frame and theme.
-
-    With `by`, which draws a frame, the function returns that frame instead and takes no theme.
-
-    The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty or the
-    function returns one, and refuses a frame that lacks one of the columns `needs`. `subtitle` is
-    a list of sentences, to which the frame's note is added; `end_ns` is the end of an axis of
-    time; `title_by` is appended to the title. `takes` is `draws` or one of its kind.
-    """
-    default = title
-
-    def decorate(define: Draw) -> Draw:
-        name = define.__name__
-
-        @wraps(define, assigned=("__module__", "__name__", "__qualname__"))
-        def chart(
-            frame: pd.DataFrame,
-            *,
-            width: int | None = None,
-            theme: str | Theme = "light",
-            title: str = default,
-            **options: Any,
-        ) -> Any:
-            colors = theme_of(theme)
-            if frame.empty:
-                return blank(frame, title, colors, width)
-            require(frame, name, *needs)
-            if by is not None:
-                own = "" if title == default else title
-                return by(define(frame, **options), width=width, theme=colors, title=own)
-            content = define(frame, colors, **options)
-            if isinstance(content, str):
-                return blank(frame, title, colors, width, note=content)
-            title += content.pop("title_by", "")
-            note = content.pop("note", note_of(frame))
-            content["subtitle"] = sentences(*content["subtitle"], note)
-            if "end_ns" in content:
-                end_ns = content.pop("end_ns")
-                content = {"x_end": end_ns * 1.02 or 1.0, "ticks": time_ticks(end_ns), **content}
-            if "row" not in content["data"]:
-                content["data"]["row"] = np.arange(len(content["data"]))
-            return rows_chart(**content, title=title, theme=colors, width=width)
-
-        given = inspect.signature(chart, follow_wrapped=False).parameters
-        own = [one for key, one in inspect.signature(define).parameters.items() if key != "theme"]
-        shared = [given[key] for key in ("width", "theme", "title")]
-        vars(chart)["__signature__"] = inspect.Signature([*own, *shared])
-        doc, _, returns = inspect.cleandoc(define.__doc__ or "").partition(_RETURNS[:-1])
-        doc, _, described = doc.partition(_PARAMETERS)
-        if not described.startswith("frame "):
-            described = _FRAME.format(name=name) + described
-        described += _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
-        described += _EXAMPLE.format(name=name)
-        chart.__doc__ = f"{doc.rstrip()}\n{_PARAMETERS}{described}"
-        return takes(chart)
-
-    return decorate
-
-
 def brush(theme: Theme) -> Any:
     """Return the box that a drag draws; it is there only while one drags."""
     return models.BoxAnnotation(
@@ -548,14 +456,3 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
     )
     figure.above = [legend, *figure.above]
     return legend
-
-
-def note_of(frame: pd.DataFrame) -> str:
-    """Return the note of the frame's analysis."""
-    return str(frame.attrs.get("note", ""))
-
-
-def add_times(data: pd.DataFrame, **columns: Any) -> None:
-    """Add durations as words."""
-    for name, values in columns.items():
-        data[name] = [duration(each) for each in values]

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.charts.chart import chart, defines
 from hta_widgets.charts.data import (
-    draws,
     draws_only,
     draws_panel,
     groups_of_ranks,
     late_ranks,
     listed,
     require,
-    require_measure,
     spread_over_ranks,
     thinned,
     told_apart,
     top_rows,
 )
-from hta_widgets.charts.defined import draw
-from hta_widgets.charts.figure import add_tooltip, blank, models, sentences, unmatched
+from hta_widgets.charts.figure import add_tooltip, models
 from hta_widgets.charts.lanes import MOST_POINTS, Lane, lanes_figure, step_lanes
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -35,44 +33,20 @@ from hta_widgets.charts.rows import (
     Whiskers,
     legend_of,
     nice_ticks,
-    rows_chart,
-    time_ticks,
 )
-from hta_widgets.charts.theme import Theme, theme_of
-from hta_widgets.text import (
-    count,
-    duration,
-    duration_delta,
-    plural,
-    rate,
-    share_delta,
-    size,
-    value,
-)
+from hta_widgets.charts.theme import Theme
+from hta_widgets.text import count, duration, plural, rate, share_delta, size, value
 from hta_widgets.trace.names import short_name
 
 
-@draws("queue_length")
-def queue_length(
-    frame: pd.DataFrame,
-    *,
-    top: int = 12,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Launched and not yet started",
-) -> Any:
+@chart("Launched and not yet started", "rank", "stream", "time_ns", "queue_length")
+def queue_length(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
     """Draw how much work waits on each stream, over time.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.queue_length`.
     top : int, default 12
         How many streams, those with the longest queues.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -80,141 +54,99 @@ def queue_length(
         One lane a stream. Its source has the frame's columns and ``until_ns``, the next change.
         Above 20 000 changes it holds the least and most (``queue_length``, ``most``) of slices of
         time instead, and the subtitle reports that.
-
-    Examples
-    --------
-    >>> charts.queue_length(analysis.queue_length(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "queue_length", "rank", "stream", "time_ns", "queue_length")
+    lanes, rest = _series(frame, "stream", "queue_length", top, value)
     blocked = int(frame["queue_length"].max()) >= 1024
-    return _series(
-        frame,
-        ["rank", "stream"],
-        "queue_length",
-        top,
-        "launches on a stream that wait for their start, scaled to each row's peak"
-        + (" · from 1 024 on a launch blocks its thread" if blocked else ""),
-        value,
-        "stream",
-        colors.kind["compute"],
-        title,
-        colors,
-        width,
-    )
+    return {
+        **lanes,
+        "subtitle": [
+            "launches on a stream that wait for their start, scaled to each row's peak"
+            + (" · from 1 024 on a launch blocks its thread" if blocked else ""),
+            rest,
+        ],
+        "color": theme.kind["compute"],
+    }
 
 
-@draws("memory_bandwidth")
-def memory_bandwidth(
-    frame: pd.DataFrame,
-    *,
-    top: int = 12,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Bandwidth of copies",
-) -> Any:
+@chart("Bandwidth of copies", "rank", "copy_kind", "time_ns", "gb_per_s")
+def memory_bandwidth(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
     """Draw the bandwidth of copies, by their kind, over time.
 
-    Parameters and result as of `queue_length`, with one lane a rank and kind of copy; `frame` is
-    of `hta_widgets.analysis.memory_bandwidth`.
+    Parameters
+    ----------
+    top : int, default 12
+        How many lanes, one a rank and kind of copy, those with the highest peaks.
 
-    Examples
-    --------
-    >>> charts.memory_bandwidth(analysis.memory_bandwidth(traces))  # doctest: +SKIP
+    Returns
+    -------
+    bokeh.plotting.figure
+        As of `queue_length`.
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "memory_bandwidth", "rank", "copy_kind", "time_ns", "gb_per_s")
-    return _series(
-        frame,
-        ["rank", "copy_kind"],
-        "gb_per_s",
-        top,
-        "as the trace states it, added over copies that run at once, scaled to each row's peak",
-        rate,
-        "kind",
-        colors.kind["memory"],
-        title,
-        colors,
-        width,
-    )
+    lanes, rest = _series(frame, "copy_kind", "gb_per_s", top, rate)
+    return {
+        **lanes,
+        "subtitle": [
+            "as the trace states it, added over copies that run at once, scaled to each row's peak",
+            rest,
+        ],
+        "color": theme.kind["memory"],
+    }
 
 
 def _series(
-    frame: pd.DataFrame,
-    keys: Sequence[str],
-    measure: str,
-    top: int,
-    said: str,
-    words: Any,
-    noun: str,
-    color: str,
-    title: str,
-    colors: Theme,
-    width: int | None,
-) -> Any:
-    end = float(frame["time_ns"].max())
-    parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(list(keys), observed=True)))
-    peaks = {key: float(part[measure].max()) for key, part in parts.items()}
+    frame: pd.DataFrame, key: str, measure: str, top: int, words: Any
+) -> tuple[dict[str, Any], str]:
+    """Return lanes of the highest peaks, and a sentence about those that have none."""
+    by_stream = key == "stream"
+    parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
+    peaks = {of: float(part[measure].max()) for of, part in parts.items()}
     # First the highest of each stream or kind of copy, then their second ones, and so on.
-    highest = sorted(parts, key=lambda key: -peaks[key])
-    place = {key: sum(one[1] == key[1] for one in highest[:at]) for at, key in enumerate(highest)}
-    chosen = sorted(highest, key=lambda key: place[key])[:top]
-    drawn = [key for key in parts if key in set(chosen)]
+    highest = sorted(parts, key=lambda of: -peaks[of])
+    place = {of: sum(one[1] == of[1] for one in highest[:at]) for at, of in enumerate(highest)}
+    chosen = sorted(highest, key=lambda of: place[of])[:top]
+    shown = [of for of in parts if of in set(chosen)]
     several = len(frame["rank"].unique()) > 1
     series = []
-    for rank, other in drawn:
+    for rank, other in shown:
         part = parts[rank, other].sort_values("time_ns", kind="stable")
-        name = f"stream {other}" if noun == "stream" else str(other)
+        name = f"stream {other}" if by_stream else str(other)
         lane = Lane(f"rank {rank}\n{name}" if several else name, words(peaks[rank, other]))
-        fixed = {keys[0]: int(rank), keys[1]: other if noun != "stream" else int(other)}
+        fixed = {"rank": int(rank), key: int(other) if by_stream else other}
         series.append((lane, fixed, part["time_ns"].to_numpy(), part[measure].to_numpy()))
-    left = len(parts) - len(drawn)
+    left = len(parts) - len(shown)
     rest = f"{plural(left, 'more row')} with lower peaks not drawn" if left else ""
-    return step_lanes(
-        series,
-        value_name=measure,
-        end_ns=end,
-        color=color,
-        words=words,
-        title=title,
-        subtitle=sentences(said, rest, unmatched(frame)),
-        theme=colors,
-        width=width,
-        heads=("", "peak"),
-        pitch=40 if len(series) <= 6 else 34,
-        tooltip=Tooltip(
-            "rank @{rank} · " + ("stream @{stream}" if noun == "stream" else f"@{{{keys[1]}}}"),
+    lanes = {
+        "by": step_lanes,
+        "series": series,
+        "value_name": measure,
+        "until_ns": float(frame["time_ns"].max()),
+        "words": words,
+        "heads": ("", "peak"),
+        "pitch": 40 if len(series) <= 6 else 34,
+        "tooltip": Tooltip(
+            "rank @{rank} · " + ("stream @{stream}" if by_stream else f"@{{{key}}}"),
             [
-                ("length" if noun == "stream" else "bandwidth", "@{value_text}"),
+                ("length" if by_stream else "bandwidth", "@{value_text}"),
                 ("from", "@{time_ns}{0,0} ns"),
                 ("until", "@{until_ns}{0,0} ns"),
             ],
         ),
-    )
+    }
+    return lanes, rest
 
 
-@draws_only("hta_widgets.analysis.memory_timeline(path)")
-def memory_timeline(
-    frame: pd.DataFrame,
-    *,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Device memory by use",
-) -> Any:
+@chart(
+    "Device memory by use",
+    "time_ns",
+    takes=draws_only("hta_widgets.analysis.memory_timeline(path)"),
+)
+def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
     """Draw what device memory is used for, over time, stacked.
 
     Parameters
     ----------
     frame : DataFrame
         Of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per category.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -227,24 +159,22 @@ def memory_timeline(
     --------
     >>> charts.memory_timeline(analysis.memory_timeline(traces, rank=0))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
     categories = [
         str(name)
         for name in frame.columns
         if name not in {"time_ns", "rank", "total"} and pd.api.types.is_numeric_dtype(frame[name])
     ]
-    if frame.empty or not categories:
-        return blank(frame, title, colors, width)
-    require(frame, "memory_timeline", "time_ns")
+    if not categories:
+        return ""
     data = frame.reset_index(drop=True)
     total = data[categories].sum(axis=1).to_numpy(float)
     kept = _turns(data["time_ns"].to_numpy(float), total, MOST_POINTS)
-    thinned = len(kept) < len(data)
-    peak_at = int(total.argmax())
-    peak, names = float(total.max()) or 1.0, len(data)
-    peak_ns = float(data["time_ns"].iloc[peak_at])
+    changes = plural(len(data), "change")
+    peak, peak_ns = float(total.max()) or 1.0, float(data["time_ns"].iloc[int(total.argmax())])
+    thinned_out = len(kept) < len(data)
     data = data.iloc[kept].reset_index(drop=True)
     used = [name for name in categories if (data[name] != 0).any()]
+    unused = ", ".join(each for each in categories if each not in used)
     times = data["time_ns"].to_numpy(float)
     columns: dict[str, Any] = {name: data[name].to_numpy() for name in data.columns}
     columns["until_ns"] = np.append(times[1:], times[-1])
@@ -253,26 +183,40 @@ def memory_timeline(
         columns[f"{name} begin"] = 1 - level / peak
         level = level + data[name].to_numpy(float)
         columns[f"{name} end"] = 1 - level / peak
-    columns["total_text"] = [size(each) for each in level]
-    for name in used:
         columns[f"{name} text"] = [size(each) for each in data[name]]
+    columns["total_text"] = [size(each) for each in level]
+    return {
+        "by": _stacked,
+        "columns": columns,
+        "used": used,
+        "peak": peak,
+        "subtitle": [
+            f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
+            f"{changes}, drawn as least and most of slices of time" if thinned_out else "",
+            f"never used: {unused}" if unused else "",
+        ],
+    }
+
+
+def _stacked(
+    columns: dict[str, Any],
+    used: list[str],
+    peak: float,
+    *,
+    title: str,
+    subtitle: str,
+    theme: Theme,
+    width: int | None,
+) -> Any:
+    times = columns["time_ns"]
     figure, finish = lanes_figure(
         [Lane(size(0)), Lane(size(peak))],
         start_ns=float(times[0]),
         end_ns=float(times[-1]),
         pitch=100,
         title=title,
-        subtitle=sentences(
-            f"allocated bytes, peak {size(peak)} at {duration(peak_ns)}",
-            f"{plural(names, 'change')}, drawn as least and most of slices of time"
-            if thinned
-            else "",
-            f"never used: {', '.join(each for each in categories if each not in used)}"
-            if len(used) < len(categories)
-            else "",
-            unmatched(frame),
-        ),
-        theme=colors,
+        subtitle=subtitle,
+        theme=theme,
         width=width,
     )
     figure.y_range.update(start=1.0, end=-0.08)
@@ -281,7 +225,7 @@ def memory_timeline(
     source = models.ColumnDataSource(columns)
     keys = []
     for number, name in enumerate(used):
-        color = colors.category[number % len(colors.category)]
+        color = theme.category[number % len(theme.category)]
         figure.varea_step(
             x="time_ns",
             y1=f"{name} begin",
@@ -297,21 +241,19 @@ def memory_timeline(
         top=0,
         bottom=1,
         source=source,
-        fill_color=colors.brush_line,
+        fill_color=theme.brush_line,
         fill_alpha=0,
         line_color=None,
         selection_fill_alpha=0.2,
         nonselection_fill_alpha=0,
     )
-    add_tooltip(
-        figure,
-        [whole],
-        colors,
-        "@{total_text}",
-        [*((name, f"@{{{name} text}}") for name in reversed(used)), ("from", "@{time_ns}{0,0} ns")],
-    )
+    lines = [
+        *((name, f"@{{{name} text}}") for name in reversed(used)),
+        ("from", "@{time_ns}{0,0} ns"),
+    ]
+    add_tooltip(figure, [whole], theme, "@{total_text}", lines)
     finish(
-        legend_of(figure, keys, colors),
+        legend_of(figure, keys, theme),
         names=[(0.0, size(peak)), (0.5, size(peak / 2)), (1.0, size(0))],
     )
     return figure
@@ -329,42 +271,35 @@ def _turns(times: Any, total: Any, most: int) -> Any:
     return np.unique(np.r_[order[starts], order[ends], 0, len(times) - 1])
 
 
-@draws("operators")
-def operators(
-    frame: pd.DataFrame,
-    *,
-    top: int = 12,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Top operators",
-) -> Any:
+def _pair(
+    data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
+) -> list[Bars]:
+    """Return two bars a row, of the device above that of the host; both a column and a name."""
+    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
+    compute, cpu = theme.kind["compute"], theme.kind["cpu"]
+    return [
+        Bars(0.0, device[0], compute, device[1], row="upper", height=0.4),
+        Bars(0.0, host[0], cpu, host[1], cpu, alpha=0.3, row="lower", height=0.36),
+    ]
+
+
+@chart(
+    "Top operators",
+    *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns", "device_total_ns"),
+)
+def operators(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
     """Draw the operators with most time of their own, on the device and on the host.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.operators`.
     top : int, default 12
-        How many operators; the others are one row that says how many they are.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
+        How many operators; the others share one row with their number.
 
     Returns
     -------
     bokeh.plotting.figure
         Two bars an operator; its source has the frame's columns, means of ranks.
-
-    Examples
-    --------
-    >>> charts.operators(analysis.operators(traces))  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    require(frame, "operators", "rank", "name", "count", "cpu_self_ns", "device_self_ns")
-    require(frame, "operators", "cpu_total_ns", "device_total_ns")
     measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
     ranks = frame["rank"].nunique()
     keys = [key for key in ("name", "input_shapes", "call_stack") if key in frame]
@@ -373,93 +308,60 @@ def operators(
     on_device = bool(data["device_self_ns"].sum())
     by = "device_self_ns" if on_device else "cpu_self_ns"
     data, names = top_rows(data, by, top, "operator", short_name)
-    if "input_shapes" in keys:
+    with_shapes = "input_shapes" in keys
+    if with_shapes:
         names = [
             f"{name} {shapes}" if shapes else name
             for name, shapes in zip(names, data["input_shapes"].astype(str), strict=True)
         ]
-    names = told_apart(names, list(data["name"]))
-    for each in measures:
-        data[f"{each}_text"] = [duration(value) for value in data[each]]
-    data["count_text"] = [count(each) for each in data["count"]]
-    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
-    most = float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()) or 1.0
-    cpu = colors.kind["cpu"]
-    device = Bars(0.0, "device_self_ns", colors.kind["compute"], "device", row="upper", height=0.4)
-    host = Bars(
-        0.0,
-        "cpu_self_ns",
-        cpu,
-        "host",
-        line=cpu,
-        alpha=0.3,
-        row="lower",
-        height=0.36,
-    )
-    bars = [device, host] if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)]
-    mean = "mean of ranks" if ranks > 1 else ""
-    return rows_chart(
-        data,
-        names,
-        bars,
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+    bars = _pair(data, ("device_self_ns", "device"), ("cpu_self_ns", "host"), theme)
+    cpu = theme.kind["cpu"]
+    return {
+        "data": data,
+        "names": told_apart(names, list(data["name"])),
+        "marks": bars if on_device else [Bars(0.0, "cpu_self_ns", cpu, "host", cpu, alpha=0.3)],
+        "end_ns": float(data[["device_self_ns", "cpu_self_ns"]].to_numpy().max()),
+        "subtitle": [
             "time of an operator itself, without the operators that it calls",
-            mean,
+            "mean of ranks" if ranks > 1 else "",
             "" if on_device else "no device work is linked to operators",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="operator",
-        ticks=time_ticks(most),
-        columns=[
-            *([Column("device", list(data["device_self_ns_text"]))] if on_device else []),
-            Column("host", list(data["cpu_self_ns_text"]), 420 if on_device else 0),
-            Column("calls", list(data["count_text"]), 560),
         ],
-        tooltip=Tooltip(
+        "head": "operator",
+        "columns": [
+            *[Column("device", "{device_self_ns:duration}")] * on_device,
+            Column("host", "{cpu_self_ns:duration}", 420 if on_device else 0),
+            Column("calls", "{count:count}", 560),
+        ],
+        "tooltip": Tooltip(
             "@{name}",
             [
-                *([("shapes", "@{input_shapes}")] if "input_shapes" in keys else []),
-                ("device, itself", "@{device_self_ns_text}"),
-                ("device, with what it calls", "@{device_total_ns_text}"),
-                ("host, itself", "@{cpu_self_ns_text}"),
-                ("host, with what it calls", "@{cpu_total_ns_text}"),
-                ("calls, all ranks", "@{count_text}"),
+                *[("shapes", "@{input_shapes}")] * with_shapes,
+                ("device, itself", "{device_self_ns:duration}"),
+                ("device, with what it calls", "{device_total_ns:duration}"),
+                ("host, itself", "{cpu_self_ns:duration}"),
+                ("host, with what it calls", "{cpu_total_ns:duration}"),
+                ("calls, all ranks", "{count:count}"),
             ],
         ),
-    )
+    }
 
 
-@draws("user_annotation_breakdown")
+@chart("Time in annotated ranges", "sum_ns")
 def user_annotation_breakdown(
-    frame: pd.DataFrame,
-    *,
-    top: int = 12,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Time in annotated ranges",
-) -> Any:
+    frame: pd.DataFrame, theme: Theme, *, top: int = 12
+) -> dict[str, Any]:
     """Draw the annotations with most time.
 
-    Parameters as of `operators`; `frame` is of
-    `hta_widgets.analysis.user_annotation_breakdown`.
+    Parameters
+    ----------
+    top : int, default 12
+        How many annotations; the others share one bar with their number.
 
     Returns
     -------
     bokeh.plotting.figure
         One bar an annotation; its source has the frame's columns over all ranks.
-
-    Examples
-    --------
-    >>> frame = analysis.user_annotation_breakdown(traces)  # doctest: +SKIP
-    >>> charts.user_annotation_breakdown(frame)  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
     by = "annotation" if "annotation" in frame else "name"
     require(frame, "user_annotation_breakdown", by, "sum_ns")
     ranks = frame["rank"].nunique() if "rank" in frame else 1
@@ -471,56 +373,43 @@ def user_annotation_breakdown(
     if ranks > 1:
         data = spread_over_ranks(named, data, ["name"])
     data["per_rank_ns"] = data["sum_ns"] / ranks
-    times = [key for key in data.columns if str(key).endswith("_ns")]
-    for each in times:
-        data[f"{each}_text"] = [duration(value) for value in data[each]]
-    most = float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)) or 1.0
-    counts = [count(each) for each in data["count"]] if "count" in data else []
-    whiskers = [Whiskers("least_ns", "most_ns", colors.ink2)] if ranks > 1 else []
-    return rows_chart(
-        data,
-        names,
-        [Bars(0.0, "per_rank_ns", colors.kind["annotation"]), *whiskers],
-        x_end=most * 1.02,
-        title=title,
-        subtitle=sentences(
+    lines = [
+        ("total a rank", "{per_rank_ns:duration}", "per_rank_ns"),
+        ("count, all ranks", "@{count}", "count"),
+        ("shortest", "{min_ns:duration}", "min_ns"),
+        ("longest", "{max_ns:duration}", "max_ns"),
+    ]
+    return {
+        "data": data,
+        "names": names,
+        "marks": [
+            Bars(0.0, "per_rank_ns", theme.kind["annotation"]),
+            *[Whiskers("least_ns", "most_ns", theme.ink2)] * (ranks > 1),
+        ],
+        "end_ns": float(max(data["per_rank_ns"].max(), data["most_ns"].max() if ranks > 1 else 0)),
+        "subtitle": [
             "summed durations by name; ranges inside of others count for both",
             "mean of ranks, line: least to most of a rank" if ranks > 1 else "",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="annotation",
-        ticks=time_ticks(most),
-        columns=[
-            Column("total", list(data["per_rank_ns_text"])),
-            *([Column("count", counts, 480)] if counts else []),
         ],
-        tooltip=Tooltip(
-            "@{name}",
-            [
-                ("total a rank", "@{per_rank_ns_text}"),
-                *([("count, all ranks", "@{count}")] if counts else []),
-                *([("shortest", "@{min_ns_text}")] if "min_ns" in data else []),
-                *([("longest", "@{max_ns_text}")] if "max_ns" in data else []),
-            ],
-        ),
-    )
+        "head": "annotation",
+        "columns": [
+            Column("total", "{per_rank_ns:duration}"),
+            *[Column("count", "{count:count}", 480)] * ("count" in data),
+        ],
+        "tooltip": Tooltip("@{name}", [(what, of) for what, of, need in lines if need in data]),
+    }
 
 
-@draws("frequent_kernel_sequences")
+@chart("Frequent sequences of kernels", "pattern", "count", "kernel_ns", "operator_ns")
 def frequent_kernel_sequences(
-    frame: pd.DataFrame,
-    *,
-    top: int = 10,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "Frequent sequences of kernels",
-) -> Any:
+    frame: pd.DataFrame, theme: Theme, *, top: int = 10
+) -> dict[str, Any]:
     """Draw the sequences of kernels that occur most often.
 
-    Parameters as of `operators`; `frame` is of
-    `hta_widgets.analysis.frequent_kernel_sequences`.
+    Parameters
+    ----------
+    top : int, default 10
+        How many sequences; the others share one row with their number.
 
     Returns
     -------
@@ -532,63 +421,39 @@ def frequent_kernel_sequences(
     >>> frame = analysis.frequent_kernel_sequences(traces, "aten::linear")  # doctest: +SKIP
     >>> charts.frequent_kernel_sequences(frame)  # doctest: +SKIP
     """
-    colors = theme_of(theme)
-    if frame.empty:
-        return blank(frame, title, colors, width)
     measures = ["count", "kernel_ns", "operator_ns"]
-    require(frame, "frequent_kernel_sequences", "pattern", *measures)
     data = frame.groupby("pattern", observed=True, sort=False)[measures].sum().reset_index()
     data = data.rename(columns={"pattern": "name"})
     of_one = len({str(name).partition("|")[0] for name in data["name"]}) == 1
     data, names = top_rows(data, "count", top, "sequence", _kernels if of_one else _sequence)
-    names = told_apart(names, list(data["name"]))
     operator = short_name(str(data["name"].iloc[0]).partition("|")[0])
     data["pattern"] = data["name"]
-    data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
-    for each in ("kernel_ns", "operator_ns"):
-        data[f"{each}_text"] = [duration(value) for value in data[each]]
-    most = float(data[["kernel_ns", "operator_ns"]].to_numpy().max()) or 1.0
-    cpu = colors.kind["cpu"]
-    return rows_chart(
-        data,
-        names,
-        [
-            Bars(0.0, "kernel_ns", colors.kind["compute"], "kernels", row="upper", height=0.4),
-            Bars(
-                0.0,
-                "operator_ns",
-                cpu,
-                "operator on the host",
-                cpu,
-                alpha=0.3,
-                row="lower",
-                height=0.36,
-            ),
-        ],
-        x_end=most * 1.02,
-        title=f"{title}: {operator}" if of_one else title,
-        subtitle=sentences(
+    return {
+        "data": data,
+        "names": told_apart(names, list(data["name"])),
+        "marks": _pair(
+            data, ("kernel_ns", "kernels"), ("operator_ns", "operator on the host"), theme
+        ),
+        "end_ns": float(data[["kernel_ns", "operator_ns"]].to_numpy().max()),
+        "title_by": f": {operator}" if of_one else "",
+        "subtitle": [
             "the kernels that one call of the operator launches, most frequent first",
             f"{plural(int(data['names'].sum()), 'sequence')}, time of all occurrences",
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head="kernels" if of_one else "operator: kernels",
-        ticks=time_ticks(most),
-        columns=[
-            Column("count", [count(each) for each in data["count"]]),
-            Column("kernels", list(data["kernel_ns_text"]), 480),
         ],
-        tooltip=Tooltip(
+        "head": "kernels" if of_one else "operator: kernels",
+        "columns": [
+            Column("count", "{count:count}"),
+            Column("kernels", "{kernel_ns:duration}", 480),
+        ],
+        "tooltip": Tooltip(
             "@{pattern}",
             [
                 ("count", "@{count}"),
-                ("kernels", "@{kernel_ns_text}"),
-                ("operator", "@{operator_ns_text}"),
+                ("kernels", "{kernel_ns:duration}"),
+                ("operator", "{operator_ns:duration}"),
             ],
         ),
-    )
+    }
 
 
 def _sequence(pattern: str) -> str:
@@ -601,15 +466,8 @@ def _kernels(pattern: str) -> str:
     return " → ".join(short_name(kernel) for kernel in pattern.split("|")[1:])
 
 
-@draws_panel("steps")
-def step_phases(
-    frame: pd.DataFrame,
-    *,
-    late: Iterable[int] | None = None,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "",
-) -> Any:
+@defines("steps", of="panel.steps", takes=draws_panel("steps"))
+def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd.DataFrame:
     """Draw how far each rank's steps, and the phases within them, are from the median rank's.
 
     Parameters
@@ -620,10 +478,6 @@ def step_phases(
     late : iterable of int, optional
         Ranks to draw in red, such as those that are stragglers; by default those that the
         headline names, which frames of a dashboard have as ``.attrs["late_ranks"]``.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -640,7 +494,7 @@ def step_phases(
     if late is not None:
         frame = frame.copy(deep=False)
         frame.attrs = {**frame.attrs, "late_ranks": list(late)}
-    return draw("steps", frame, width=width, theme=theme, title=title)
+    return frame
 
 
 #: An outlier takes this share longer than the median rank …
@@ -649,29 +503,25 @@ _LONGER = 0.05
 _STANDS_OUT = 4.0
 _MOST_DOTS = 20_000
 
-_WORDS = {
-    "own": ("Own work per step", "a step less the time that the rank waits for others"),
-    "dur": ("Time per step", "from begin to end on the host, waits included"),
+_ABOUT = {
+    "own": "a step less the time that the rank waits for others",
+    "dur": "from begin to end on the host, waits included",
 }
 
 
-@draws("step_times")
+@chart({"own": "Own work per step", "dur": "Time per step"}, "rank", "step")
 def step_times(
     frame: pd.DataFrame,
+    theme: Theme,
     *,
     measure: Literal["own", "dur"] = "own",
     groups: pd.DataFrame | None = None,
     late: Iterable[int] | None = None,
-    width: int | None = None,
-    theme: str | Theme = "light",
-    title: str = "",
-) -> Any:
+) -> dict[str, Any]:
     """Draw the difference of each rank's steps to the median rank.
 
     Parameters
     ----------
-    frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.step_times`.
     measure : {"own", "dur"}, default "own"
         What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
         long, so the second hides who is slow.
@@ -681,10 +531,6 @@ def step_times(
         data of which there are several groups; give the rows of another kind alone for that.
     late : iterable of int, optional
         Ranks to draw in red, such as those that are stragglers.
-    width : int, optional
-        In CSS pixels; by default what the page gives.
-    theme : {"light", "dark"} or Theme, default "light"
-    title : str
 
     Returns
     -------
@@ -709,25 +555,19 @@ def step_times(
     >>> data = groups[groups["kind"] == "data"]  # doctest: +SKIP
     >>> charts.step_times(analysis.step_times(traces), groups=data)  # doctest: +SKIP
     """
-    require_measure(measure, _WORDS)
-    colors = theme_of(theme)
-    title = title or _WORDS[measure][0]
-    if frame.empty:
-        return blank(frame, title, colors, width)
-    deviations = (f"{measure}_deviation_ns", f"{measure}_deviation_share")
-    require(frame, "step_times", "rank", "step", f"{measure}_ns", *deviations)
+    deviation, apart_by = f"{measure}_deviation_ns", f"{measure}_deviation_share"
+    require(frame, "step_times", f"{measure}_ns", deviation, apart_by)
     every = frame.reset_index(drop=True)
     steps = np.unique(every["step"])
     every["row"] = np.searchsorted(steps, every["step"])
-    every["apart"] = every[f"{measure}_deviation_share"].fillna(0.0)
+    every["apart"] = every[apart_by].fillna(0.0)
     every["is_outlier"] = _outliers(every)
-    every["median_ns"] = every[f"{measure}_ns"] - every[f"{measure}_deviation_ns"]
+    every["median_ns"] = every[f"{measure}_ns"] - every[deviation]
     names = [f"step {step}" for step in steps]
     if groups is not None:
         require(groups, "parallel_groups", "group", "rank", "kind")
         names = _by_group(every, groups, names)
     median = every.groupby("row")["median_ns"].median()
-    furthest = _furthest(every, len(names))
     said = ""
     data = every
     if len(every) > _MOST_DOTS:
@@ -741,61 +581,49 @@ def step_times(
     is_late = data["rank"].isin(marked)
     data["order"] = np.select([is_late, data["is_outlier"]], [2, 1], default=0)
     data = data.sort_values("order", kind="stable").reset_index(drop=True)
-    data["fill"] = np.array([colors.rule_strong, colors.ink, colors.late])[data["order"]]
-    data["deviation_text"] = [
-        f"{duration_delta(each)} · {share_delta(part)}"
-        for each, part in zip(data[f"{measure}_deviation_ns"], data["apart"], strict=True)
-    ]
-    texts = [
-        (name, words)
-        for name, words in (
-            ("dur_ns", "step"),
-            ("own_ns", "own work"),
-            ("compute_ns", "computes"),
-            ("exposed_wait_ns", "waits, computing nothing"),
-            ("idle_ns", "idle"),
-        )
-        if name in data
-    ]
-    for name, _ in texts:
-        data[f"{name}_text"] = [duration(each) for each in data[name]]
+    data["fill"] = np.array([theme.rule_strong, theme.ink, theme.late])[data["order"]]
     low, high = min(float(every["apart"].min()), 0.0), max(float(every["apart"].max()), 0.01)
     room = (high - low) * 0.05
-    return rows_chart(
-        data,
-        names,
-        [Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
-        x_start=low - room,
-        x_end=high + room,
-        title=title,
-        subtitle=sentences(
-            f"a dot is a rank's step against the median rank's; {_WORDS[measure][1]}",
+    times = {
+        "dur_ns": "step",
+        "own_ns": "own work",
+        "compute_ns": "computes",
+        "exposed_wait_ns": "waits, computing nothing",
+        "idle_ns": "idle",
+    }
+    return {
+        "data": data,
+        "names": names,
+        "marks": [Dots("apart", "@fill", 7 if len(names) <= NAMED_ROWS else 4)],
+        "x_start": low - room,
+        "x_end": high + room,
+        "subtitle": [
+            f"a dot is a rank's step against the median rank's; {_ABOUT[measure]}",
             _finding(every, len(steps)),
             said,
-            unmatched(frame),
-        ),
-        theme=colors,
-        width=width,
-        head=" ",
-        ticks=[(at, _signed_step_times(at)) for at in nice_ticks(high, 3, low)],
-        zero_line=True,
-        columns=[
-            Column("stands out", furthest),
+        ],
+        "head": " ",
+        "ticks": [
+            (at, "median" if abs(at) < 1e-9 else share_delta(at)) for at in nice_ticks(high, 3, low)
+        ],
+        "zero_line": True,
+        "columns": [
+            Column("stands out", _furthest(every, len(names))),
             Column("median rank", [duration(each) for each in median], 520),
         ],
-        legend=[
-            *([Dots("x", colors.late, 7, listed(marked))] if is_late.any() else []),
-            *([Dots("x", colors.ink, 7, "stands out")] if (data["order"] == 1).any() else []),
-            Dots("x", colors.rule_strong, 7, "a rank"),
+        "legend": [
+            *[Dots("x", theme.late, 7, listed(marked))] * bool(is_late.any()),
+            *[Dots("x", theme.ink, 7, "stands out")] * bool((data["order"] == 1).any()),
+            Dots("x", theme.rule_strong, 7, "a rank"),
         ],
-        tooltip=Tooltip(
+        "tooltip": Tooltip(
             "rank @{rank} · step @{step}" + ("" if groups is None else " · @{of_group}"),
             [
-                ("against the median rank", "@{deviation_text}"),
-                *((words, f"@{{{name}_text}}") for name, words in texts),
+                ("against the median rank", f"{{{deviation}:duration_delta}} · {{apart:delta}}"),
+                *((words, f"{{{name}:duration}}") for name, words in times.items() if name in data),
             ],
         ),
-    )
+    }
 
 
 def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
@@ -813,12 +641,6 @@ def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> li
         return kinds
     every["row"] += number * len(steps)
     return [f"{kind} · {step}" for kind in kinds for step in steps]
-
-
-def _signed_step_times(at: float) -> str:
-    if abs(at) < 1e-9:
-        return "median"
-    return share_delta(at)
 
 
 def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:

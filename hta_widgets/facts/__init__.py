@@ -13,3 +13,9 @@ import msgspec
 def facts(name: str) -> Any:
     """Return the content of ``NAME.json``, which callers leave as it is."""
     return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes())
+
+
+def note_for(name: str, **values: object) -> str:
+    """Return a sentence of ``notes.json``, the reason why a frame is empty or lacks ranks."""
+    sentence: str = facts("notes")[name]
+    return sentence.format(**values)

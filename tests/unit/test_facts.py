@@ -1,8 +1,25 @@
 """The facts that Python and the page share: JSON in `hta_widgets/facts`."""
 
+import re
+from pathlib import Path
+
+import pytest
+
 from hta_widgets import analysis
-from hta_widgets.facts import facts
+from hta_widgets.facts import facts, note_for
 from hta_widgets.panels.catalog import all_panels
+
+ROOT = Path(__file__).parents[2]
+#: Where each language names a note.
+SOURCES = {
+    "Python": [*(ROOT / "hta_widgets").rglob("*.py")],
+    "the page": [
+        each for each in (ROOT / "js/src").rglob("*.ts") if not each.name.endswith(".test.ts")
+    ],
+}
+
+#: Panels of rows that no one function of `hta_widgets.analysis` makes.
+WITHOUT_ANALYSIS = {"call_tree", "call_tree_device", "bandwidth", "messages"}
 
 
 def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
@@ -46,5 +63,18 @@ def test_panels_have_a_title_a_line_and_an_analysis():
         assert one["look"] in {"timeline", "heatmap", "chart", "table", "words"}, name
         assert one["about"], name
         assert set(one["own"]) <= {"ranks", "names", "kinds", "window"}, name
-        assert ("analysis" in one) == (one["look"] in {"heatmap", "chart", "table"}), name
+        shows_rows = one["look"] in {"heatmap", "chart", "table"}
+        assert ("analysis" in one) == (shows_rows and name not in WITHOUT_ANALYSIS), name
         assert hasattr(analysis, one.get("analysis", "operators")), name
+
+
+@pytest.mark.parametrize("language", SOURCES)
+def test_each_note_is_said_by_both_languages(language):
+    source = "\n".join(each.read_text("utf-8") for each in SOURCES[language])
+    assert {name for name in facts("notes") if f'"{name}"' not in source} == set()
+
+
+def test_a_note_takes_what_its_holes_name():
+    said = note_for("no_steps_selected", steps=3)
+    assert said.endswith("there are 3: select them too")
+    assert not re.search(r"[{}]", said)

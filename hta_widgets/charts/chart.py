@@ -1,0 +1,228 @@
+"""The decorator of charts: what is the same in each, and texts as templates over columns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.charts.data import Draw, draws, draws_only, require_measure, require_of
+from hta_widgets.charts.defined import draw
+from hta_widgets.charts.definition import definition
+from hta_widgets.charts.figure import blank, sentences, unmatched
+from hta_widgets.charts.language import column, fill, is_rows
+from hta_widgets.charts.rows import Column, Tooltip, rows_chart, time_ticks
+from hta_widgets.charts.theme import Theme, theme_of
+
+_PARAMETERS = """
+Parameters
+----------
+"""
+_FRAME = """frame : DataFrame{or_traces}
+    Of `hta_widgets.{of}`.
+"""
+_SHARED = """width : int, optional
+    In CSS px. Default: the width of the output area.
+theme : {"light", "dark"} or Theme, default "light"
+title : str, optional
+"""
+_RETURNS = """
+Returns
+-------
+bokeh.plotting.figure
+"""
+_EXAMPLES = "Examples\n--------\n"
+
+
+Title = str | Mapping[str, str] | Callable[..., str]
+Content = str | dict[str, Any] | tuple[str, pd.DataFrame]
+
+
+def chart(
+    title: Title,
+    *needs: str,
+    of: str = "",
+    takes: Callable[[Draw], Draw] | None = None,
+) -> Callable[[Draw], Draw]:
+    """Make a chart of a function that returns the content for a frame and a theme.
+
+    The content is the arguments of `rows_chart`, or of the function under its key ``by``. In it
+    `subtitle` is a list of sentences, to which `note` is added (default: what `unmatched` finds in
+    the frame); `end_ns` is the end of an axis of time; `title_by` is appended to the title. Texts
+    of columns, names and tooltips are templates over the columns of `data`
+    (``{sum_ns:duration}``, as in definitions). A content that is a text is the reason why there
+    is nothing to draw; one of a name and a frame is drawn by the definition of this name.
+
+    The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty, and
+    refuses a frame that lacks one of the columns `needs`. A mapping of titles is by the chart's
+    argument ``measure``, which is checked; a function of titles takes the chart's arguments. `of`
+    is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or panel (``panel.NAME``) whose
+    frame it draws, by default the analysis of the same name; `takes` is for what `draws` cannot.
+    """
+    default = title if isinstance(title, str) else "" if isinstance(title, Mapping) else None
+
+    def decorate(define: Draw) -> Draw:
+        source = of or f"analysis.{define.__name__}"
+        own = inspect.signature(define).parameters
+        given = {key: one.default for key, one in own.items()}
+
+        def titled(options: Mapping[str, Any]) -> str:
+            if isinstance(title, str):
+                return title
+            if callable(title):
+                return title(**{**given, **options})
+            measure = options.get("measure", given["measure"])
+            require_measure(measure, title)
+            return title[measure]
+
+        @wraps(define, assigned=("__module__", "__name__", "__qualname__"))
+        def draws_frame(
+            frame: pd.DataFrame,
+            *,
+            width: int | None = None,
+            theme: str | Theme = "light",
+            title: str | None = default,
+            **options: Any,
+        ) -> Any:
+            colors, known = theme_of(theme), titled(options)
+            title = title or known
+            if frame.empty:
+                return blank(frame, title, colors, width)
+            require_of(source, frame, *needs)
+            given_theme = {"theme": colors} if "theme" in own else {}
+            content = define(frame, **given_theme, **options)
+            if isinstance(content, str):
+                return blank(frame, title, colors, width, note=content)
+            if isinstance(content, tuple):
+                shown = "" if title == default else title
+                return draw(*content, width=width, theme=colors, title=shown)
+            return _laid_out(content, frame, title, colors, width)
+
+        shared = inspect.signature(draws_frame, follow_wrapped=False).parameters
+        kept = [one for key, one in own.items() if key != "theme"]
+        kept += [shared["width"], shared["theme"]]
+        kept += [shared["title"].replace(annotation="str | None" if default is None else "str")]
+        signature = inspect.Signature(kept, return_annotation="Any")
+        vars(draws_frame)["__signature__"] = signature
+        draws_frame.__doc__ = _doc(define, source)
+        if takes is not None:
+            return takes(draws_frame)
+        if source.startswith("diff."):
+            return draws_only(f"hta_widgets.{source}(diff.compare(before, after))")(draws_frame)
+        return draws(source.removeprefix("analysis."))(draws_frame)
+
+    return decorate
+
+
+def defines(
+    name: str, *needs: str, of: str = "", takes: Callable[[Draw], Draw] | None = None
+) -> Callable[[Draw], Draw]:
+    """Make a chart of a function that returns the frame for the definition of this name.
+
+    `needs` are columns of the frame that the function takes, if they are not the definition's.
+    """
+    look = definition(name)
+
+    def decorate(define: Draw) -> Draw:
+        @wraps(define)
+        def content(*given: Any, **options: Any) -> Content:
+            return name, define(*given, **options)
+
+        title = look["title"]
+        return chart(title, *(needs or look["needs"]), of=of, takes=takes)(content)
+
+    return decorate
+
+
+def _laid_out(
+    content: dict[str, Any], frame: pd.DataFrame, title: str, colors: Theme, width: int | None
+) -> Any:
+    by: Callable[..., Any] = content.pop("by", rows_chart)
+    note = content.pop("note", None)
+    note = unmatched(frame) if note is None else note
+    content["subtitle"] = sentences(*content["subtitle"], note)
+    title += content.pop("title_by", "")
+    if "end_ns" in content:
+        end_ns = content.pop("end_ns") or 1.0
+        content = {"x_end": end_ns * 1.02, "ticks": time_ticks(end_ns), **content}
+    if isinstance(content.get("data"), pd.DataFrame):
+        _fill_texts(content)
+    return by(**content, title=title, theme=colors, width=width)
+
+
+class _Values(Mapping[str, Any]):
+    """The columns of a frame as expressions take them, converted when they are named."""
+
+    def __init__(self, data: pd.DataFrame) -> None:
+        self._data = data
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            self._known[name] = column(self._data[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._data)
+
+    def __len__(self) -> int:
+        return self._data.shape[1]
+
+
+def texts_of(data: pd.DataFrame, template: str) -> list[str]:
+    """Return a template's text for each row."""
+    filled = fill(template, _Values(data))
+    return list(filled) if is_rows(filled) else [str(filled)] * len(data)
+
+
+def _fill_texts(content: dict[str, Any]) -> None:
+    """Fill the templates of names, columns and tooltip over the content's rows."""
+    data: pd.DataFrame = content["data"]
+    if "row" not in data:
+        data["row"] = np.arange(len(data))
+    if isinstance(content.get("names"), str):
+        content["names"] = texts_of(data, content["names"])
+    if "columns" in content:
+        content["columns"] = [
+            Column(each.head, texts_of(data, each.texts), each.least)
+            if isinstance(each.texts, str)
+            else each
+            for each in content["columns"]
+        ]
+    if content.get("tooltip") is not None:
+        content["tooltip"] = tooltip_of(data, content["tooltip"])
+
+
+def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
+    """Return the tooltip over columns that are added for its templates."""
+
+    def place(template: str, name: str) -> str:
+        if "@" in template or "{" not in template:
+            return template
+        data[name] = texts_of(data, template)
+        return f"@{{{name}}}"
+
+    lines = [
+        (what, place(template, f"tip_{at}")) for at, (what, template) in enumerate(tooltip.rows)
+    ]
+    return Tooltip(place(tooltip.heading, "tip_heading"), lines)
+
+
+def _doc(define: Draw, source: str) -> str:
+    name = define.__name__
+    doc, _, returns = inspect.cleandoc(define.__doc__ or "").partition(_RETURNS[:-1])
+    doc, _, described = doc.partition(_PARAMETERS)
+    traces = source.startswith("analysis.")
+    if not described.startswith("frame "):
+        or_traces = ", TraceSet, Trace or Selection" if traces else ""
+        described = _FRAME.format(or_traces=or_traces, of=source) + described
+    returns, _, examples = returns.partition(_EXAMPLES)
+    if not examples:
+        call = f"{source}(traces)" if traces else f"{source}(both)"
+        examples = f">>> charts.{name}({call})  # doctest: +SKIP"
+    described += _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
+    return f"{doc.rstrip()}\n{_PARAMETERS}{described}\n\n{_EXAMPLES}{examples.rstrip()}\n"
