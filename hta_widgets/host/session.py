@@ -7,26 +7,24 @@ import queue
 import signal
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import version_text
 from hta_widgets.host.hub import Hub, Offer, Send
+from hta_widgets.host.opening import failure_of, models_of, open_view
 
 PROTOCOL = 1
-VIEWS = ("dashboard", "diff")
-#: Progress is sent at most this often.
-_REPORT_EVERY_S = 0.1
 #: A load whose pages have all left goes on for this long: pages dial again.
 _GRACE_S = 10.0
 #: Views that no page shows are kept up to this number.
 _MOST_KEPT = 4
 #: Not SIGINT: Ctrl+C ends the host, also during a load.
-_CANCEL = getattr(signal, "SIGUSR1", signal.SIGTERM)
+_CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 #: Paths as pages name them, and what `hta_widgets.load` takes; None: they are not on offer.
 Sources = Callable[[str], Any]
@@ -57,7 +55,6 @@ class _Load:
     waiting: dict[str, Any]
     is_exposed: bool = False
     is_cancelled: bool = False
-    reported_s: float = 0.0
 
 
 class Session:
@@ -111,6 +108,11 @@ class Session:
         """End `run` when it is done with what was put before."""
         self._tasks.put(None)
 
+    def end(self) -> None:
+        """End `run` at once, also during a load."""
+        _interrupt_main(signal.SIGTERM)
+        self.stop()  # where a signal does not end waiting
+
     def _waits(self, page: str, message: dict[str, Any]) -> bool:
         """Whether a page asks for what is being loaded; it waits for that, too."""
         with self._lock:
@@ -128,12 +130,7 @@ class Session:
 
     def _cancel(self, load: _Load) -> None:
         load.is_cancelled = True
-        if hasattr(signal, "pthread_kill"):
-            signal.pthread_kill(threading.main_thread().ident or 0, _CANCEL)
-        else:
-            import _thread  # noqa: PLC0415 - Windows
-
-            _thread.interrupt_main(_CANCEL)
+        _interrupt_main(_CANCEL)
 
     # --- in the main thread -----------------------------------------------------------------------
 
@@ -207,7 +204,7 @@ class Session:
                 load.is_exposed = True
                 model = self._widget(load.request, load)
             except Exception as error:  # noqa: BLE001 - the page shows any error
-                return _failure(error)
+                return failure_of(error)
             finally:
                 load.is_exposed = False
         except Cancelled:
@@ -217,36 +214,12 @@ class Session:
     def _widget(self, request: _Request, load: _Load) -> Any:
         if load.is_cancelled:
             raise Cancelled
-        if request.view not in VIEWS:
-            raise TraceError(f"unknown view {request.view!r}", remedy=f"Use {', '.join(VIEWS)}.")
         widget = self._widgets.pop(request, None)
         if widget is None:
-            widget = self._made(request, load)
+            sources = [self._source(path) for path in request.paths]
+            widget = open_view(request.view, sources, partial(self._report, load))
         self._widgets[request] = widget
         return widget
-
-    def _made(self, request: _Request, load: _Load) -> Any:
-        # Importing takes a second or two: after the page has come, not before.
-        from hta_widgets.readers.load import load as read  # noqa: PLC0415
-        from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
-        from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
-
-        def progress(done: int, of: int) -> None:
-            now = time.monotonic()
-            if now - load.reported_s >= _REPORT_EVERY_S or done == of:
-                load.reported_s = now
-                self._report(load, stage="read", done=done, of=of)
-
-        sources = [self._source(path) for path in request.paths]
-        if request.view == "diff":
-            if len(sources) != 2:
-                raise TraceError(f"a comparison has two sides, not {len(sources)}")
-            before, after = (read(source, progress=progress) for source in sources)
-            self._report(load, stage="draw")
-            return TraceDiff(before, after)
-        traces = read(sources[0] if len(sources) == 1 else sources, progress=progress)
-        self._report(load, stage="draw")
-        return Dashboard(traces)
 
     def _source(self, path: str) -> Any:
         source = self._sources(path)
@@ -265,21 +238,15 @@ class Session:
     def _close_unused(self) -> None:
         unused = [one for one in self._widgets if one not in self._shown.values()]
         for request in unused[: max(len(unused) - _MOST_KEPT, 0)]:
-            for widget in _parts(self._widgets.pop(request)):
+            for widget in models_of(self._widgets.pop(request)):
                 widget.close()
 
 
-def _parts(widget: Any) -> Sequence[Any]:
-    """Return all models of a view."""
-    if hasattr(widget, "sides"):
-        return [*(part for side in widget.sides for part in (side, side.state)), widget]
-    return [widget.state, widget]
+def _interrupt_main(number: signal.Signals) -> None:
+    """Let the main thread handle a signal, whatever it waits for."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+    else:
+        import _thread  # noqa: PLC0415 - Windows
 
-
-def _failure(error: Exception) -> dict[str, Any]:
-    known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
-    message = error.message if isinstance(error, TraceError) else str(error)
-    kind = type(error).__name__
-    if not isinstance(error, TraceError):
-        traceback.print_exception(error, file=sys.stderr)
-    return {"type": "failed", "message": message, "kind": kind, **known}
+        _thread.interrupt_main(number)

@@ -9,7 +9,6 @@ import re
 import secrets
 import shutil
 import socket
-import tempfile
 import threading
 from html import escape
 from pathlib import Path
@@ -23,6 +22,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import asset
 from hta_widgets.files import scratch
+from hta_widgets.host.downloads import Downloads
 from hta_widgets.host.folder import Folder
 from hta_widgets.host.session import Session
 from hta_widgets.host.wire import MOST_BYTES, WireError, pack, unpack
@@ -61,36 +61,6 @@ _LOOK_EVERY_S = 2.0
 _BLOCK_BYTES = 1 << 20
 _GOING_AWAY, _NO_FRAME = 1001, 1007
 _LAST_PORT = 65_535
-
-
-class Downloads:
-    """Files that pages wrote: each is handed out once, under a name that cannot be guessed."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=scratch()))
-        #: where pages write; what is here has not been offered yet
-        self.written = self.folder / "written"
-        self.written.mkdir()
-        self._files: dict[str, Path] = {}
-
-    def offer(self, path: Path) -> tuple[str, str] | None:
-        """Return name and address of a file that a page wrote; None for any other path."""
-        if not path.is_absolute() or not path.resolve().is_relative_to(self.written.resolve()):
-            return None
-        key = secrets.token_urlsafe(24)
-        kept = self.folder / key
-        kept.mkdir()
-        if path.is_dir():
-            moved = Path(shutil.make_archive(str(kept / path.name), "zip", path))
-            shutil.rmtree(path)
-        else:
-            moved = path.rename(kept / path.name)
-        self._files[key] = moved
-        return moved.name, f"/file/{key}"
-
-    def take(self, key: str) -> Path | None:
-        """Return a file on its first request; the caller removes it."""
-        return self._files.pop(key, None)
 
 
 class Site:

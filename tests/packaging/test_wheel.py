@@ -98,13 +98,32 @@ def only(dist: Path, pattern: str) -> Path:
 def test_wheel_holds_the_package_and_each_built_file_once(dist, built):
     with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
         names = wheel.namelist()
-    static = [name for name in names if "/static/" in name]
+    static = [name for name in names if name.startswith("hta_widgets/static/")]
     assert sorted(static) == sorted(f"hta_widgets/static/{name}" for name in built)
     assert len(names) == len(set(names))
     assert {"hta_widgets/py.typed", "hta_widgets/facts/tokens.json"} <= set(names)
     info = [name for name in names if ".dist-info/" in name]
     assert any(name.endswith("LICENSE") for name in info)
-    assert {name.split("/")[0] for name in names if name not in info} == {"hta_widgets"}
+    roots = {name.split("/")[0] for name in names if name not in info}
+    (data,) = (root for root in roots if root.endswith(".data"))
+    assert roots == {"hta_widgets", data}
+
+
+def test_wheel_holds_the_extension_of_jupyterlab(dist):
+    with zipfile.ZipFile(only(dist, "*.whl")) as wheel:
+        own = [name for name in wheel.namelist() if ".data/" in name]
+        (root,) = {name[: name.index("hta-widgets/") + 12] for name in own}
+        described = json.loads(wheel.read(f"{root}package.json"))
+        schema = json.loads(wheel.read(f"{root}schemas/hta-widgets/plugin.json"))
+    assert root.endswith(".data/data/share/jupyter/labextensions/hta-widgets/")
+    script = described["jupyterlab"]["_build"]["load"]
+    assert re.fullmatch(r"static/remoteEntry\.[0-9a-f]{16}\.js", script)
+    schemas = [f"schemas/hta-widgets/{name}" for name in ("package.json.orig", "plugin.json")]
+    assert sorted(own) == sorted(
+        f"{root}{name}" for name in ("install.json", "package.json", *schemas, script)
+    )
+    assert f"-{described['version']}-" in only(dist, "*.whl").name
+    assert set(schema["properties"]) == {"kernel"}
 
 
 def test_sdist_builds_without_node(dist, built):
@@ -128,6 +147,7 @@ def test_wheel_works_in_a_clean_environment_without_node(dist, tmp_path):
     assert run(bin_ / "python", "-W", "error", "-c", use, cwd=tmp_path, env=env) == "fine\n"
     summary = run(bin_ / "hta-widgets", "summary", "trace.json", cwd=tmp_path, env=env)
     assert "kineto" in summary
+    assert (tmp_path / "clean/share/jupyter/labextensions/hta-widgets/package.json").exists()
 
 
 def environment_without_us(folder: Path) -> Path:

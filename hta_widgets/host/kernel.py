@@ -1,0 +1,46 @@
+"""What JupyterLab's extension runs in a kernel: ordinary widgets, opened with progress."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from IPython.display import publish_display_data
+
+from hta_widgets.host.opening import failure_of, models_of, open_view
+
+#: Of the messages `progress`, `opened` and `failed`, which docs/protocol.md describes.
+MIME = "application/vnd.hta-widgets+json"
+
+_Request = tuple[str, tuple[str, ...]]
+#: the view that the page shows: a page that is reloaded finds it again
+_shown: list[tuple[_Request, Any]] = []
+
+
+def show(*paths: str, view: str = "dashboard") -> tuple[Any, ...]:
+    """Open paths, and report to the page; return traces and dashboard, or both runs and diff."""
+    request = (view, paths)
+    known = [one for asked, one in _shown if asked == request and one.comm is not None]
+    if known:
+        widget = known[0]
+        for model in models_of(widget):
+            model.send_state()
+    else:
+        try:
+            widget = open_view(view, paths, _report)
+        except Exception as error:
+            _publish(failure_of(error))
+            raise
+        _shown[:] = [(request, widget)]
+    _publish({"type": "opened", "model": widget.model_id})
+    if view == "diff":
+        before, after = widget.sources
+        return before.traces, after.traces, widget
+    return widget.traces, widget
+
+
+def _report(**at: Any) -> None:
+    _publish({"type": "progress", **at})
+
+
+def _publish(message: dict[str, Any]) -> None:
+    publish_display_data({MIME: message, "text/plain": ""})  # type: ignore[no-untyped-call]

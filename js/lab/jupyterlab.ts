@@ -1,0 +1,135 @@
+/** The parts of JupyterLab's programming interface that are used, as the page hands them over. */
+
+interface Signal<T> {
+  connect(slot: (sender: unknown, value: T) => void): void;
+}
+
+export interface Widget {
+  id: string;
+  readonly node: HTMLElement;
+  readonly title: { label: string; caption: string; icon: unknown };
+  readonly isDisposed: boolean;
+  readonly disposed: Signal<void>;
+  addClass(name: string): void;
+}
+
+/** A document, or another tab of the main area. */
+export interface Tab extends Widget {
+  readonly content: Widget;
+  readonly toolbar: { addItem(name: string, item: Widget): boolean };
+  /** Of a document. */
+  readonly context?: Context;
+  readonly sessionContext?: { path: string };
+}
+
+export interface Context {
+  readonly path: string;
+  readonly localPath: string;
+  listCheckpoints(): Promise<unknown[]>;
+}
+
+export interface KernelMessage {
+  header: { msg_type: string };
+  parent_header: { session?: string };
+  content: Record<string, unknown>;
+  buffers?: DataView[];
+}
+
+export interface Kernel {
+  readonly name: string;
+  readonly clientId: string;
+  readonly username: string;
+  readonly statusChanged: Signal<string>;
+  readonly disposed: Signal<void>;
+  readonly iopubMessage: Signal<KernelMessage>;
+  interrupt(): Promise<void>;
+  requestExecute(content: Record<string, unknown>): {
+    onIOPub: (message: KernelMessage) => void;
+    readonly done: Promise<KernelMessage>;
+  };
+  sendShellMessage(message: unknown, expectReply: boolean, disposeOnDone: boolean): unknown;
+}
+
+export interface Session {
+  readonly kernel: Kernel | null;
+  readonly isDisposed: boolean;
+  dispose(): void;
+  shutdown(): Promise<void>;
+}
+
+interface File {
+  readonly path: string;
+  readonly type: string;
+}
+
+export interface App {
+  readonly commands: {
+    addCommand(id: string, options: Record<string, unknown>): void;
+    execute(id: string, args?: unknown): Promise<unknown>;
+    notifyCommandChanged(id: string): void;
+  };
+  readonly docRegistry: Record<
+    "addFileType" | "addModelFactory" | "addWidgetFactory",
+    (added: object) => void
+  >;
+  readonly serviceManager: {
+    readonly sessions: {
+      readonly ready: Promise<void>;
+      refreshRunning(): Promise<void>;
+      running(): Iterable<{ path: string }>;
+      connectTo(options: object): Session;
+      startNew(create: object, connect: object): Promise<Session>;
+    };
+    readonly contents: {
+      newUntitled(options: { path: string; type: string }): Promise<File>;
+      save(path: string, file: object): Promise<File>;
+    };
+  };
+  readonly shell: {
+    readonly currentWidget: Widget | null;
+    add(widget: Widget, area: string): void;
+    activateById(id: string): void;
+    widgets(area: string): Iterable<Tab>;
+  };
+}
+
+/** Exports of JupyterLab's packages; Notebook 7 lacks some. */
+export interface Lab {
+  ABCWidgetFactory: new (options: object) => { readonly widgetCreated: Signal<Tab> };
+  DocumentModel: new (options: object) => object;
+  DocumentWidget: new (options: object) => Tab;
+  MainAreaWidget: new (options: object) => Tab;
+  ToolbarButton: new (options: object) => Widget;
+  Widget: new () => Widget;
+  LabIcon: new (options: { name: string; svgstr: string }) => unknown;
+  WidgetTracker: new (options: { namespace: string }) => {
+    add(widget: Widget): Promise<void>;
+    find(test: (widget: Widget) => boolean): Widget | undefined;
+  };
+  FileDialog: { getOpenFiles(options: object): Promise<{ value: readonly File[] | null }> };
+  KernelMessage: { createMessage(options: object): unknown };
+  PathExt: Record<"basename" | "dirname", (path: string) => string> & {
+    relative(from: string, to: string): string;
+  };
+  ILabShell?: unknown;
+  ILayoutRestorer?: unknown;
+  ISettingRegistry?: unknown;
+  IDefaultFileBrowser?: unknown;
+  ICommandPalette?: unknown;
+  ILauncher?: unknown;
+}
+
+/** What the tokens of the same names stand for; null where the application does not offer it. */
+export interface Services {
+  ILabShell: object | null;
+  ILayoutRestorer: { restore(tracker: unknown, options: object): Promise<void> } | null;
+  ISettingRegistry: {
+    load(id: string): Promise<{ get(key: string): { composite?: unknown } }>;
+  } | null;
+  IDefaultFileBrowser: {
+    readonly model: { readonly manager: object };
+    selectedItems(): Iterable<File>;
+  } | null;
+  ICommandPalette: { addItem(item: object): void } | null;
+  ILauncher: { add(item: object): void } | null;
+}

@@ -1,0 +1,53 @@
+/** The wire of a host over a kernel's messages. */
+
+import { importText, type Transport } from "../src/host/host";
+import type { Bytes, Message } from "../src/host/wire";
+import type { Kernel, Lab } from "./jupyterlab";
+
+/** A kernel that is restarted has lost its widgets, too. */
+const ENDINGS: readonly string[] = ["dead", "restarting", "autorestarting", "terminating"];
+
+interface Ways {
+  receive(message: Message, buffers: readonly DataView[]): void;
+  ended(): void;
+}
+
+export class KernelTransport implements Transport {
+  readonly load = importText;
+  readonly css = (text: string): Promise<string> => Promise.resolve(text);
+
+  constructor(
+    private readonly lab: Lab,
+    private readonly kernel: Kernel,
+    ways: Ways,
+  ) {
+    kernel.statusChanged.connect((_, status) => {
+      if (ENDINGS.includes(status)) ways.ended();
+    });
+    kernel.disposed.connect(() => ways.ended());
+    kernel.iopubMessage.connect((_, { header, parent_header: parent, content, buffers = [] }) => {
+      if (!header.msg_type.startsWith("comm_")) return;
+      const data = content.data as { method?: string; state?: Record<string, unknown> };
+      // A kernel sends changes back to the page that made them, which may have gone on.
+      if (data.method === "echo_update" && parent.session === kernel.clientId) return;
+      const isWhole = data.method === "update" && data.state?._esm !== undefined;
+      const type = isWhole ? "comm_open" : header.msg_type;
+      if (type === "comm_open" && data.state?._model_module !== "anywidget") return;
+      ways.receive({ type, comm: content.comm_id, data }, buffers);
+    });
+  }
+
+  post({ comm, data }: Message, buffers: readonly Bytes[]): void {
+    const { clientId: session, username } = this.kernel;
+    const message = this.lab.KernelMessage.createMessage({
+      msgType: "comm_msg",
+      channel: "shell",
+      content: { comm_id: comm, data },
+      metadata: {},
+      buffers,
+      session,
+      username,
+    });
+    this.kernel.sendShellMessage(message, false, true);
+  }
+}

@@ -1,0 +1,248 @@
+/** Traces in JupyterLab's file browser: kinds of files, documents, commands. */
+
+import base from "../src/timeline/style/base.css?raw";
+import host from "../src/host/host.css?raw";
+import type { OpenRequest } from "../src/host/start";
+import type { App, Context, Lab, Services, Tab } from "./jupyterlab";
+import own from "./lab.css?raw";
+import icon from "./trace.svg?raw";
+import { TraceView } from "./trace_view";
+
+const ID = "hta-widgets:plugin";
+const FACTORY = "Trace dashboard";
+const MODEL = "hta-path";
+const CATEGORY = "Traces";
+/** JupyterLab takes the longest ending that fits; `.pt.trace.json` is a `.trace.json`. */
+const TYPES = [
+  { name: "hta-trace", extensions: [".trace.json", ".trace.json.gz", ".trace.json.zst", ".trc"] },
+  { name: "hta-named", extensions: [], pattern: "^(comm|server_profile|store)\\.json$" },
+  // Offered in "Open With", as is JupyterLab's own type "json".
+  { name: "hta-json", extensions: [".json.gz", ".json.zst"] },
+];
+const TRACE = /\.(json|trc)(\.gz|\.zst)?$/i;
+const OPEN = "hta-widgets:open";
+
+export function makePlugin(lab: Lab): object {
+  const names = [
+    ...(["ILabShell", "ILayoutRestorer", "ISettingRegistry", "IDefaultFileBrowser"] as const),
+    ...(["ICommandPalette", "ILauncher"] as const),
+  ];
+  // A token that is not there cannot be asked for: Notebook 7 lacks some.
+  const present = names.filter((name) => lab[name] !== undefined);
+  const optional = present.map((name) => lab[name]);
+  const activate = (app: App, ...given: unknown[]): void => {
+    const services = names.map((name) => [name, given[present.indexOf(name)] ?? null] as const);
+    addTraces(lab, app, Object.fromEntries(services) as unknown as Services);
+  };
+  return { id: ID, autoStart: true, optional, activate };
+}
+
+function addTraces(lab: Lab, app: App, services: Services): void {
+  const { commands, docRegistry, serviceManager, shell } = app;
+  const { IDefaultFileBrowser: browser, ILayoutRestorer: restorer } = services;
+  const { basename, dirname } = lab.PathExt;
+  const isLab = services.ILabShell !== null;
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`${base}${host}${own}`);
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+  const traceIcon = new lab.LabIcon({ name: "hta-widgets:trace", svgstr: icon });
+
+  const settings = services.ISettingRegistry?.load(ID).catch(() => null);
+  const kernelName = async (): Promise<string> =>
+    ((await settings)?.get("kernel").composite as string | undefined) ?? "";
+  const views = new WeakMap<object, TraceView>();
+  const makeView = (request: OpenRequest): TraceView => {
+    const view = new TraceView(lab, app, request, kernelName);
+    views.set(view.widget, view);
+    return view;
+  };
+  const viewOf = (tab: object | null): TraceView | undefined =>
+    views.get((tab as Tab | null)?.content ?? {});
+  const current = (): TraceView | undefined => viewOf(shell.currentWidget);
+  const addButtons = (tab: Tab): void => {
+    const buttons = [
+      ...(isLab ? [["console", "Console", "A console on the kernel of this view"] as const] : []),
+      ["notebook", "Notebook", "A new notebook that opens these traces"] as const,
+    ];
+    for (const [name, label, tooltip] of buttons) {
+      const onClick = (): void => void commands.execute(`hta-widgets:${name}`);
+      tab.toolbar.addItem(name, new lab.ToolbarButton({ label, tooltip, onClick }));
+    }
+  };
+
+  // --- files --------------------------------------------------------------------------------------
+
+  const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
+  for (const type of TYPES) {
+    // Without a format the server is asked for a file's date, and not for what it holds.
+    docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
+  }
+  docRegistry.addModelFactory({
+    name: MODEL,
+    contentType: "file",
+    fileFormat: null,
+    collaborative: false,
+    isDisposed: false,
+    dispose: () => undefined,
+    preferredLanguage: () => "",
+    // Such a model cannot be saved, so that no checkpoint is made: a copy of the file.
+    createNew: (options: object) =>
+      new lab.DocumentModel({ ...options, collaborationEnabled: true }),
+  });
+
+  class TraceFactory extends lab.ABCWidgetFactory {
+    createNewWidget(context: Context): Tab {
+      // Only to look for checkpoints the server makes their folder.
+      context.listCheckpoints = () => Promise.resolve([]);
+      const { widget: content } = makeView({ view: "dashboard", paths: [context.localPath] });
+      const tab = new lab.DocumentWidget({ context, content });
+      tab.title.icon = traceIcon;
+      addButtons(tab);
+      return tab;
+    }
+  }
+  const fileTypes = [...TYPES.map(({ name }) => name), "json"];
+  const defaultFor = ["hta-trace", "hta-named"];
+  const options = { name: FACTORY, modelName: MODEL, fileTypes, defaultFor, readOnly: true };
+  const factory = new TraceFactory(options);
+  docRegistry.addWidgetFactory(factory);
+  const documents = new lab.WidgetTracker({ namespace: "hta-traces" });
+  factory.widgetCreated.connect((_, tab) => void documents.add(tab));
+  void restorer?.restore(documents, {
+    command: "docmanager:open",
+    args: ({ context }: Tab) => ({ path: context?.path, factory: FACTORY }),
+    name: ({ context }: Tab) => context?.path,
+  });
+
+  // --- several files, folders, comparisons --------------------------------------------------------
+
+  const jobs = new lab.WidgetTracker({ namespace: "hta-jobs" });
+  const show = (request: OpenRequest): void => {
+    const id = `hta-${request.view}-${request.paths.join("|")}`;
+    if (jobs.find((one) => one.id === id) === undefined) {
+      const view = makeView(request);
+      const tab = new lab.MainAreaWidget({ content: view.widget });
+      const label = request.paths
+        .map((path) => basename(path))
+        .join(request.view === "diff" ? " → " : ", ");
+      Object.assign(tab.title, { label, caption: request.paths.join("\n"), icon: traceIcon });
+      tab.id = id;
+      addButtons(tab);
+      shell.add(tab, "main");
+      void jobs.add(tab);
+    }
+    shell.activateById(id);
+  };
+  void restorer?.restore(jobs, {
+    command: OPEN,
+    args: (tab: Tab) => viewOf(tab)?.request,
+    name: ({ id }: Tab) => id,
+  });
+
+  const selected = (): string[] => {
+    const items = [...(browser?.selectedItems() ?? [])];
+    const isTrace = items.every(({ path, type }) => type === "directory" || TRACE.test(path));
+    return isLab && isTrace ? items.map(({ path }) => path) : [];
+  };
+  let chosen = "";
+  const isOther = (): boolean =>
+    chosen !== "" && selected().length === 1 && selected()[0] !== chosen;
+
+  const choose = async (): Promise<readonly string[]> => {
+    const asked = { manager: browser?.model.manager, title: "Traces of one job" };
+    const { value } = await lab.FileDialog.getOpenFiles(asked);
+    return (value ?? []).map(({ path }) => path);
+  };
+  commands.addCommand(OPEN, {
+    label: ({ isLauncher }: { isLauncher?: boolean }) =>
+      isLauncher ? "Dashboard" : "Open Traces…",
+    caption: "Choose files or a folder, and open them as one job",
+    icon: traceIcon,
+    execute: async ({ view = "dashboard", paths }: Partial<OpenRequest>) => {
+      const given = paths ?? (await choose());
+      if (given.length > 0) show({ view, paths: [...given] });
+    },
+  });
+  commands.addCommand("hta-widgets:open-selected", {
+    label: "Open as One Job",
+    icon: traceIcon,
+    isVisible: () => selected().length > 0,
+    execute: () => show({ view: "dashboard", paths: selected() }),
+  });
+  commands.addCommand("hta-widgets:select", {
+    label: "Select for Compare",
+    isVisible: () => selected().length === 1,
+    execute: () => {
+      [chosen = ""] = selected();
+      commands.notifyCommandChanged("hta-widgets:compare");
+    },
+  });
+  commands.addCommand("hta-widgets:compare", {
+    label: () => `Compare with “${basename(chosen)}”`,
+    isVisible: isOther,
+    execute: () => show({ view: "diff", paths: [chosen, ...selected()] }),
+  });
+
+  // --- what goes with a view ----------------------------------------------------------------------
+
+  commands.addCommand("hta-widgets:console", {
+    label: "Console for These Traces",
+    isEnabled: () => current() !== undefined,
+    execute: () => {
+      const path = current()?.sessionPath;
+      if (path === undefined) return null;
+      return commands.execute("console:create", {
+        path,
+        activate: true,
+        insertMode: "split-bottom",
+      });
+    },
+  });
+  commands.addCommand("hta-widgets:notebook", {
+    label: "Notebook for These Traces",
+    isEnabled: () => current() !== undefined,
+    execute: async () => {
+      const view = current();
+      if (view === undefined) return;
+      const folder = dirname(view.request.paths[0] ?? "");
+      const { path } = await serviceManager.contents.newUntitled({
+        path: folder,
+        type: "notebook",
+      });
+      const content = notebookOf(view);
+      await serviceManager.contents.save(path, { type: "notebook", format: "json", content });
+      const name = await kernelName();
+      await commands.execute("docmanager:open", {
+        path,
+        kernel: name === "" ? undefined : { name },
+      });
+    },
+  });
+  if (!isLab) return;
+  for (const command of [OPEN, "hta-widgets:console", "hta-widgets:notebook"]) {
+    services.ICommandPalette?.addItem({ command, category: CATEGORY });
+  }
+  services.ILauncher?.add({ command: OPEN, category: CATEGORY, args: { isLauncher: true } });
+}
+
+/** A notebook that opens the traces of a view. */
+function notebookOf(view: TraceView): object {
+  const names = view.request.paths.map((path) => JSON.stringify(view.nameOf(path)));
+  const one = names.length === 1 ? names[0] : `[${names.join(", ")}]`;
+  const load =
+    view.request.view === "diff"
+      ? [
+          `before, after = hw.load(${names[0]}), hw.load(${names[1]})`,
+          "hw.TraceDiff(before, after)",
+        ]
+      : [`traces = hw.load(${one})`, "dash = hw.Dashboard(traces)\ndash"];
+  const cells = [`import hta_widgets as hw\n\n${load[0]}`, load[1]].map((source, place) => ({
+    cell_type: "code",
+    id: `hta-${place}`,
+    metadata: {},
+    outputs: [],
+    execution_count: null,
+    source,
+  }));
+  return { cells, metadata: {}, nbformat: 4, nbformat_minor: 5 };
+}

@@ -1,0 +1,41 @@
+/**
+ * The extension as JupyterLab loads it: a container of webpack's module federation, written by
+ * hand. It holds our own sources only; JupyterLab's packages come from the page.
+ */
+
+import type { Lab } from "./jupyterlab";
+import { makePlugin } from "./plugin";
+
+interface Shared {
+  loaded?: number | boolean;
+  get(): Promise<() => object>;
+}
+
+type Scope = Readonly<Record<string, Readonly<Record<string, Shared>> | undefined>>;
+
+const PACKAGES = [
+  ...["application", "apputils", "coreutils", "docregistry", "filebrowser"],
+  ...["launcher", "services", "settingregistry", "ui-components"],
+].map((name) => `@jupyterlab/${name}`);
+
+let scope: Scope = {};
+
+async function packageOf(name: string): Promise<object> {
+  const versions = Object.values(scope[name] ?? {});
+  // Two copies of a package would know nothing of each other: take the one that runs.
+  const version = versions.find(({ loaded }) => Boolean(loaded)) ?? versions.at(-1);
+  return version === undefined ? {} : (await version.get())();
+}
+
+const container = {
+  init: (given: Scope): void => void (scope = given),
+  async get(module: string): Promise<() => object> {
+    if (module !== "./extension") return () => ({});
+    const packages = await Promise.all([...PACKAGES, "@lumino/widgets"].map(packageOf));
+    const plugin = makePlugin(Object.assign({}, ...packages) as Lab);
+    return () => ({ __esModule: true, default: plugin });
+  },
+};
+
+const page = globalThis as { _JUPYTERLAB?: Record<string, unknown> };
+(page._JUPYTERLAB ??= {})["hta-widgets"] = container;

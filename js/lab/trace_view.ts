@@ -1,0 +1,217 @@
+/** Traces in a tab: a session of their own, loading, and the view that the kernel made. */
+
+import { LoadCard, type Stage } from "../src/host/card";
+import { WidgetHost } from "../src/host/host";
+import type { OpenRequest } from "../src/host/start";
+import type { Message } from "../src/host/wire";
+import { button } from "../src/ui/controls";
+import { fill, h } from "../src/ui/dom";
+import { detectTheme, watchTheme } from "../src/ui/host";
+import { applyTheme } from "../src/ui/theme";
+import type { App, Kernel, Lab, Session, Widget } from "./jupyterlab";
+import { KernelTransport } from "./kernel";
+
+/** Of the messages that `hta_widgets/host/kernel.py` publishes. */
+const MIME = "application/vnd.hta-widgets+json";
+/** Of all connections of a page to a kernel one handles comms: a console's, not ours. */
+const CONNECT = { kernelConnectionOptions: { handleComms: false } };
+const VARIABLES = {
+  dashboard: "traces, dash",
+  timeline: "traces, dash",
+  diff: "before, after, diff",
+};
+const WORDS = { free: "it is done", again: "Press “Start again”." };
+
+export class TraceView {
+  readonly widget: Widget;
+  /** Not the document's own path, to whose kernel JupyterLab would connect it with comms. */
+  readonly sessionPath: string;
+  private readonly bar = h("div", { class: "hta-root hta-host-bar" });
+  private readonly place = h("div");
+  private readonly card: LoadCard;
+  private readonly closed = new AbortController();
+  private shown = new AbortController();
+  /** Counts attempts: what comes of earlier ones is dropped. */
+  private attempt = 0;
+  private session: Session | null = null;
+  private busy: Kernel | null = null;
+
+  constructor(
+    private readonly lab: Lab,
+    private readonly app: App,
+    readonly request: OpenRequest,
+    private readonly kernelName: () => Promise<string>,
+  ) {
+    const [first = "", ...others] = this.request.paths;
+    const rest = others.map((path) => `+${encodeURIComponent(this.nameOf(path))}`).join("");
+    this.sessionPath = `${first}${rest}.${request.view}`;
+    this.widget = new lab.Widget();
+    this.widget.addClass("hta-lab");
+    this.widget.node.append(this.bar, this.place);
+    this.bar.hidden = true;
+    this.card = new LoadCard({ cancel: () => this.cancel(), again: () => this.start() });
+    for (const el of [this.bar, this.card.el]) {
+      applyTheme(el, detectTheme(this.widget.node));
+      watchTheme(this.widget.node, this.closed.signal, (theme) => applyTheme(el, theme));
+    }
+    // Tabs that are restored behind others load when they are seen.
+    const sight = new IntersectionObserver((entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+      sight.disconnect();
+      this.start();
+    });
+    sight.observe(this.widget.node);
+    this.widget.disposed.connect(() => this.close());
+  }
+
+  /** A path as the kernel knows it, which runs in the folder of the first one. */
+  nameOf(path: string): string {
+    return this.lab.PathExt.relative(this.lab.PathExt.dirname(this.request.paths[0] ?? ""), path);
+  }
+
+  private start(): void {
+    const attempt = (this.attempt += 1);
+    this.shown.abort();
+    this.shown = new AbortController();
+    this.bar.hidden = true;
+    this.session?.dispose();
+    this.session = null;
+    this.report({ stage: "start" });
+    this.open(attempt).catch((error: unknown) => {
+      if (attempt === this.attempt) this.fail({ message: messageOf(error) });
+    });
+  }
+
+  private async open(attempt: number): Promise<void> {
+    const session = await this.connect();
+    if (attempt !== this.attempt) {
+      session.dispose();
+      return;
+    }
+    this.session = session;
+    const { kernel } = session;
+    if (kernel === null) throw new Error("No kernel was started");
+    const host = new WidgetHost(
+      new KernelTransport(this.lab, kernel, {
+        receive: (message, buffers) => void host.receive(message, buffers),
+        ended: () => this.end(attempt, host),
+      }),
+      WORDS,
+    );
+    const outcome = await this.run(kernel);
+    if (attempt !== this.attempt) return;
+    if (outcome.type !== "opened") {
+      this.fail(outcome);
+      return;
+    }
+    const el = h("div");
+    fill(this.place, el);
+    await host.show(String(outcome.model), el, this.shown.signal);
+  }
+
+  /** The session that runs since before the page was reloaded, or a new one. */
+  private async connect(): Promise<Session> {
+    const { sessions } = this.app.serviceManager;
+    const [path, name] = [this.sessionPath, await this.kernelName()];
+    await sessions.ready;
+    await sessions.refreshRunning();
+    const known = [...sessions.running()].find((one) => one.path === path);
+    if (known !== undefined) return sessions.connectTo({ model: known, ...CONNECT });
+    const kernel = name === "" ? undefined : { name };
+    const own = {
+      path,
+      name: this.lab.PathExt.basename(this.request.paths[0] ?? ""),
+      type: "hta-trace",
+      kernel,
+    };
+    return sessions.startNew(own, CONNECT);
+  }
+
+  /** Let the kernel open the paths; returns its message `opened` or `failed`. */
+  private async run(kernel: Kernel): Promise<Omit<Message, "type"> & { type?: string }> {
+    const { view, paths } = this.request;
+    const given = paths.map((path) => JSON.stringify(this.nameOf(path))).join(", ");
+    const shown = view === "diff" ? `${given}, view="diff"` : given;
+    const code = [
+      "import hta_widgets as hw",
+      "from hta_widgets.host import kernel as _host",
+      `${VARIABLES[view]} = _host.show(${shown})`,
+    ].join("\n");
+    this.busy = kernel;
+    const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });
+    let outcome: Message | null = null;
+    future.onIOPub = ({ content }) => {
+      const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as Message;
+      if (said?.type === "progress") this.report(said as unknown as Stage);
+      else if (said !== undefined) outcome = said;
+    };
+    const { status, ename, evalue } = (await future.done).content;
+    this.busy = null;
+    if (outcome !== null) return outcome;
+    if (ename === "KeyboardInterrupt") return CANCELLED;
+    if (ename === "ModuleNotFoundError" && /hta_widgets/.test(String(evalue))) {
+      return {
+        message: `hta_widgets is missing or too old in the kernel “${kernel.name}”`,
+        remedy:
+          "Run “%pip install -U hta_widgets” there, or choose another kernel in the settings.",
+      };
+    }
+    return { message: status === "error" ? `${String(ename)}: ${String(evalue)}` : status };
+  }
+
+  private cancel(): void {
+    if (this.busy !== null) {
+      this.busy.interrupt().catch((error: unknown) => this.fail({ message: messageOf(error) }));
+      return;
+    }
+    this.attempt += 1;
+    this.fail(CANCELLED);
+  }
+
+  private report(stage: Stage): void {
+    this.card.progress(stage);
+    if (this.card.el.parentNode !== this.place) fill(this.place, this.card.el);
+  }
+
+  private fail(said: Record<string, unknown>): void {
+    this.card.failed({ type: "failed", message: "", ...said });
+    fill(this.place, this.card.el);
+  }
+
+  /** The kernel is gone: the view goes on with what the page holds. */
+  private end(attempt: number, host: WidgetHost): void {
+    if (attempt !== this.attempt || !this.bar.hidden || this.closed.signal.aborted) return;
+    host.end();
+    if (this.busy !== null) {
+      this.busy = null;
+      this.attempt += 1;
+      this.fail({ message: "the kernel ended while it was loading", remedy: MEMORY });
+      return;
+    }
+    fill(
+      this.bar,
+      h("span", { class: "hta-host-badge hta-host-warn" }, "The kernel has ended"),
+      h("span", { role: "status" }, "This page goes on with the data that it holds."),
+      button({ text: "Start again", press: () => this.start() }),
+    );
+    this.bar.hidden = false;
+  }
+
+  /** A tab that is closed ends its kernel, unless a console uses it; a page that is left does not. */
+  private close(): void {
+    const path = this.sessionPath;
+    this.closed.abort();
+    this.shown.abort();
+    this.attempt += 1;
+    const tabs = [...this.app.shell.widgets("main")];
+    if (tabs.some((tab) => tab.sessionContext?.path === path)) this.session?.dispose();
+    else this.session?.shutdown().catch(() => undefined);
+  }
+}
+
+const CANCELLED = { message: "Cancelled.", cancelled: true };
+const MEMORY = "It may have run out of memory.";
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,260 @@
+/** One view: its panel, its page, and its Python. */
+
+import { randomBytes } from "node:crypto";
+import { readdir, stat } from "node:fs/promises";
+import * as path from "node:path";
+import * as vscode from "vscode";
+import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
+import { explain, findPython, Host } from "./python";
+
+/** Tabs that are only passed by must not start Python. */
+const SEEN_MS = 300;
+const PREVIEW_MS = 1500;
+const MINUTE_MS = 60_000;
+const MEGABYTE = 1e6;
+
+/** What all views share. */
+export interface Shared {
+  folder: vscode.Uri;
+  log: vscode.OutputChannel;
+  /** Show in the status bar what a view loads; null: nothing. */
+  loading(editor: TraceEditor, text: string | null): void;
+}
+
+export class TraceEditor {
+  private host: Host | null = null;
+  private python = "";
+  /** Counts starts: what comes of earlier ones is dropped. */
+  private attempt = 0;
+  private isReady = false;
+  private hasBegun = false;
+  private isLoading = false;
+  private seen: NodeJS.Timeout | undefined;
+  private idle: NodeJS.Timeout | undefined;
+  private readonly own: vscode.Disposable[];
+
+  constructor(
+    private readonly shared: Shared,
+    private readonly panel: vscode.WebviewPanel,
+    readonly request: OpenRequest,
+    private readonly uri = vscode.Uri.file(request.paths[0] ?? ""),
+  ) {
+    this.own = [
+      panel.webview.onDidReceiveMessage((message: FromPage) => this.receive(message)),
+      panel.onDidChangeViewState(() => this.look()),
+      vscode.window.tabGroups.onDidChangeTabs(() => this.look()),
+      vscode.workspace.onDidChangeConfiguration((change) => {
+        if (change.affectsConfiguration("hta.colors")) this.sendColors();
+      }),
+      panel.onDidDispose(() => this.dispose()),
+    ];
+    const media = vscode.Uri.joinPath(shared.folder, "media");
+    panel.webview.options = { enableScripts: true, localResourceRoots: [media] };
+    panel.webview.html = this.page(media);
+  }
+
+  cancel(): void {
+    this.post({ type: "cancel" });
+  }
+
+  private receive(message: FromPage): void {
+    if (message.type === "ready") {
+      this.isReady = true;
+      this.sendColors();
+      this.look();
+    } else if (message.type === "frame") {
+      this.host?.write(message.frame);
+      this.touch();
+    } else if (message.type === "loading") this.showLoading(message.text);
+    else if (message.type === "action") void this.act(message.action);
+    else void this.save(message.name, message.file);
+  }
+
+  /** Begin when somebody looks. */
+  private look(): void {
+    clearTimeout(this.seen);
+    if (!this.isReady || this.hasBegun || !this.panel.visible) return;
+    this.seen = setTimeout(() => void this.begin(), this.isPreview() ? PREVIEW_MS : SEEN_MS);
+  }
+
+  private isPreview(): boolean {
+    const tabs = vscode.window.tabGroups.all.flatMap((group) => group.tabs);
+    return tabs.some(
+      ({ input, isPreview }) =>
+        isPreview &&
+        input instanceof vscode.TabInputCustom &&
+        input.uri.toString() === this.uri.toString(),
+    );
+  }
+
+  /** Start, or ask first if there is much to read. */
+  private async begin(): Promise<void> {
+    this.hasBegun = true;
+    const limit = this.setting<number>("askAboveMB", 1000);
+    const sizes = await Promise.all(this.request.paths.map(sizeOf));
+    const size = sizes.reduce((sum, one) => sum + one, 0) / MEGABYTE;
+    if (limit === 0 || size <= limit) return this.start();
+    const shown = size < 1000 ? `${size.toFixed(0)} MB` : `${(size / 1000).toFixed(1)} GB`;
+    this.report({
+      message: `There are ${shown} to read`,
+      remedy: `You are asked above ${limit} MB (setting hta.askAboveMB).`,
+      load: "Load",
+    });
+  }
+
+  private async start(): Promise<void> {
+    this.stop();
+    const attempt = this.attempt;
+    const cwd = this.shared.folder.fsPath;
+    const python = await findPython(this.uri);
+    if (attempt !== this.attempt) return;
+    this.python = python;
+    this.post({ type: "started" });
+    this.showLoading("Starting Python");
+    this.host = new Host(python, cwd, this.request, {
+      frame: (frame) => {
+        this.post({ type: "frame", frame });
+        this.touch();
+      },
+      said: (text) => this.shared.log.append(text),
+      ended: (problem, isEarly) =>
+        void (isEarly ? explain(python, cwd, problem) : Promise.resolve(problem)).then((why) => {
+          if (attempt === this.attempt) this.end(why);
+        }),
+    });
+  }
+
+  private async act(action: Action): Promise<void> {
+    if (action === "choose") {
+      const own = vscode.workspace.getConfiguration("hta", this.uri).get<string>("python", "");
+      const hasPython = vscode.extensions.getExtension("ms-python.python") !== undefined;
+      if (hasPython && own === "") await vscode.commands.executeCommand("python.setInterpreter");
+      else await vscode.commands.executeCommand("workbench.action.openSettings", "hta.python");
+      return;
+    }
+    if (action === "install" && !(await install(this.python, this.shared.folder.fsPath))) return;
+    await this.start();
+  }
+
+  /** Stop a Python that nobody has used for a while. */
+  private touch(): void {
+    clearTimeout(this.idle);
+    const minutes = this.setting<number>("idleMinutes", 60);
+    if (minutes === 0 || this.host === null) return;
+    this.idle = setTimeout(() => {
+      if (this.isLoading) this.touch();
+      else this.end({ message: `Python was stopped after ${minutes} minutes without use` });
+    }, minutes * MINUTE_MS);
+  }
+
+  private async save(name: string, file: string | ArrayBuffer): Promise<void> {
+    const folder = path.dirname(this.request.paths[0] ?? "");
+    const defaultUri = vscode.Uri.file(path.join(folder, name));
+    const target = await vscode.window.showSaveDialog({ defaultUri });
+    if (target === undefined) return;
+    try {
+      const { fs } = vscode.workspace;
+      if (typeof file !== "string") await fs.writeFile(target, new Uint8Array(file));
+      else await fs.copy(vscode.Uri.file(file), target, { overwrite: true });
+      void vscode.window.showInformationMessage(`Saved ${target.fsPath}`);
+    } catch (error) {
+      void vscode.window.showErrorMessage(`${target.fsPath} cannot be written: ${String(error)}`);
+    }
+  }
+
+  private end(problem: Problem): void {
+    this.stop();
+    this.post({ type: "ended", problem });
+  }
+
+  private stop(): void {
+    this.attempt += 1;
+    clearTimeout(this.idle);
+    this.host?.dispose();
+    this.host = null;
+    this.showLoading(null);
+  }
+
+  private dispose(): void {
+    this.stop();
+    this.hasBegun = true;
+    clearTimeout(this.seen);
+    for (const one of this.own) one.dispose();
+  }
+
+  private showLoading(text: string | null): void {
+    this.isLoading = text !== null;
+    this.shared.loading(this, text);
+  }
+
+  private report(problem: Problem): void {
+    this.post({ type: "problem", problem });
+  }
+
+  private sendColors(): void {
+    this.post({ type: "colors", colors: this.setting<string>("colors", "editor") });
+  }
+
+  private setting<T>(name: string, other: T): T {
+    return vscode.workspace.getConfiguration("hta", this.uri).get<T>(name, other);
+  }
+
+  private post(message: ToPage): void {
+    void this.panel.webview.postMessage(message);
+  }
+
+  private page(media: vscode.Uri): string {
+    const { webview } = this.panel;
+    const address = (name: string): string =>
+      webview.asWebviewUri(vscode.Uri.joinPath(media, name)).toString();
+    const nonce = randomBytes(16).toString("base64");
+    const own = webview.cspSource;
+    // blob: modules of widgets come over the pipe, so that they fit the installed hta_widgets.
+    const csp =
+      `default-src 'none'; script-src 'nonce-${nonce}' blob:; style-src ${own} 'unsafe-inline'; ` +
+      `img-src ${own} data: blob:; font-src data:; base-uri 'none'; form-action 'none'`;
+    const state = escape(JSON.stringify(this.request));
+    return (
+      `<!doctype html><html lang="en"><meta charset="utf-8">` +
+      `<meta http-equiv="Content-Security-Policy" content="${csp}">` +
+      `<link rel="stylesheet" href="${address("webview.css")}">` +
+      `<body><main id="view" data-request="${state}"></main>` +
+      `<script nonce="${nonce}" src="${address("webview.js")}"></script>`
+    );
+  }
+}
+
+function escape(text: string): string {
+  return text.replace(/&/g, "&amp;").replace(/"/g, "&quot;").replace(/</g, "&lt;");
+}
+
+/** Bytes of a file, or of all files below a folder. */
+async function sizeOf(name: string): Promise<number> {
+  try {
+    const one = await stat(name);
+    if (!one.isDirectory()) return one.size;
+    const entries = await readdir(name, { withFileTypes: true });
+    const sizes = entries
+      .filter((entry) => !entry.isSymbolicLink() && !entry.name.startsWith("."))
+      .map((entry) => sizeOf(path.join(name, entry.name)));
+    return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+  } catch {
+    return 0; // Python reports what is wrong
+  }
+}
+
+/** Install hta_widgets in a terminal; returns whether that went well. */
+async function install(python: string, cwd: string): Promise<boolean> {
+  const words = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
+  const name = "Install hta_widgets";
+  const run = new vscode.ProcessExecution(python, words, { cwd });
+  const task = new vscode.Task({ type: "hta" }, vscode.TaskScope.Workspace, name, "HTA", run);
+  const running = await vscode.tasks.executeTask(task);
+  return new Promise((resolve) => {
+    const heard = vscode.tasks.onDidEndTaskProcess(({ execution, exitCode }) => {
+      if (execution !== running) return;
+      heard.dispose();
+      resolve(exitCode === 0);
+    });
+  });
+}

@@ -1,0 +1,135 @@
+/** What VS Code shows of traces: editors, commands, the status bar. */
+
+import * as path from "node:path";
+import * as vscode from "vscode";
+import { TraceEditor } from "./editor";
+import type { OpenRequest } from "./messages";
+
+const PANEL = "hta.job";
+const OPTIONS = { retainContextWhenHidden: true };
+/** The file of a store that describes it. */
+const STORE = "store.json";
+
+/** The editors that load, and the latest of them in the status bar. */
+class Loading {
+  private readonly texts = new Map<TraceEditor, string>();
+  private readonly item = vscode.window.createStatusBarItem(vscode.StatusBarAlignment.Left);
+
+  constructor(owned: vscode.ExtensionContext["subscriptions"]) {
+    this.item.command = "hta.cancel";
+    this.item.tooltip = "Click to cancel";
+    owned.push(this.item);
+  }
+
+  show(editor: TraceEditor, text: string | null): void {
+    if (text === null) this.texts.delete(editor);
+    else this.texts.set(editor, text);
+    const last = [...this.texts.values()].at(-1);
+    void vscode.commands.executeCommand("setContext", "hta.loading", last !== undefined);
+    this.item.text = `$(loading~spin) ${last ?? ""}`;
+    if (last === undefined) this.item.hide();
+    else this.item.show();
+  }
+
+  cancel(): void {
+    [...this.texts.keys()].at(-1)?.cancel();
+  }
+}
+
+export function activate(context: vscode.ExtensionContext): void {
+  const owned = context.subscriptions;
+  const log = vscode.window.createOutputChannel("HTA traces");
+  const loading = new Loading(owned);
+  const shared = {
+    folder: context.extensionUri,
+    log,
+    loading: (editor: TraceEditor, text: string | null): void => loading.show(editor, text),
+  };
+  let selected: vscode.Uri | null = null;
+
+  const open = (request: OpenRequest): void => {
+    const title = request.paths.map((one) => path.basename(one));
+    const name = request.view === "diff" ? title.join(" ↔ ") : (title[0] ?? "");
+    const column = vscode.ViewColumn.Active;
+    new TraceEditor(
+      shared,
+      vscode.window.createWebviewPanel(PANEL, name, column, OPTIONS),
+      request,
+    );
+  };
+
+  const provider: vscode.CustomReadonlyEditorProvider = {
+    // Nothing is read here: Python opens the path.
+    openCustomDocument: (uri) => ({ uri, dispose: () => undefined }),
+    resolveCustomEditor: ({ uri }, panel) => {
+      new TraceEditor(shared, panel, { view: "dashboard", paths: [pathOf(uri)] }, uri);
+    },
+  };
+
+  const commands: Record<string, (...given: never[]) => unknown> = {
+    "hta.cancel": () => loading.cancel(),
+    "hta.open": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
+      const uris = chosen(one, many) ?? (await pick());
+      if (uris.length > 0) open({ view: "dashboard", paths: uris.map(pathOf) });
+    },
+    "hta.selectForCompare": (one?: vscode.Uri) => {
+      selected = chosen(one)?.[0] ?? null;
+      return vscode.commands.executeCommand("setContext", "hta.hasSelected", selected !== null);
+    },
+    "hta.compareWithSelected": (one?: vscode.Uri, many?: vscode.Uri[]) => {
+      const uris = chosen(one, many) ?? [];
+      const pair = uris.length === 2 ? uris : [selected, uris[0]];
+      const paths = pair.filter((uri) => uri !== null && uri !== undefined).map(pathOf);
+      if (paths.length === 2) open({ view: "diff", paths });
+    },
+    "hta.newNotebook": async (one?: vscode.Uri, many?: vscode.Uri[]) => {
+      const uris = chosen(one, many) ?? (await pick());
+      if (uris.length > 0) await newNotebook(uris.map(pathOf));
+    },
+  };
+
+  const restored: vscode.WebviewPanelSerializer = {
+    deserializeWebviewPanel: (panel, state: OpenRequest) => {
+      new TraceEditor(shared, panel, state);
+      return Promise.resolve();
+    },
+  };
+  const options = { webviewOptions: OPTIONS };
+  owned.push(
+    log,
+    ...["hta.trace", "hta.any"].map((type) =>
+      vscode.window.registerCustomEditorProvider(type, provider, options),
+    ),
+    ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
+    vscode.window.registerWebviewPanelSerializer(PANEL, restored),
+  );
+}
+
+/** What a command of the explorer is for: what is selected, or the file in front. */
+function chosen(one?: vscode.Uri, many?: vscode.Uri[]): vscode.Uri[] | null {
+  if (many !== undefined && many.length > 0) return many;
+  if (one !== undefined) return [one];
+  const input = vscode.window.tabGroups.activeTabGroup.activeTab?.input;
+  return input instanceof vscode.TabInputCustom ? [input.uri] : null;
+}
+
+async function pick(): Promise<readonly vscode.Uri[]> {
+  const options = { canSelectFiles: true, canSelectFolders: true, canSelectMany: true };
+  return (await vscode.window.showOpenDialog({ ...options, openLabel: "Open as one job" })) ?? [];
+}
+
+function pathOf(uri: vscode.Uri): string {
+  const isStore = path.basename(uri.fsPath) === STORE;
+  return isStore ? path.dirname(uri.fsPath) : uri.fsPath;
+}
+
+async function newNotebook(paths: string[]): Promise<void> {
+  const names = paths.map((one) => JSON.stringify(one)).join(", ");
+  const load = `import hta_widgets as hw\n\ntraces = hw.load(${paths.length === 1 ? names : `[${names}]`})`;
+  const cells = [load, "dash = hw.Dashboard(traces)\ndash"].map(
+    (code) => new vscode.NotebookCellData(vscode.NotebookCellKind.Code, code, "python"),
+  );
+  const data = new vscode.NotebookData(cells);
+  const notebook = await vscode.workspace.openNotebookDocument("jupyter-notebook", data);
+  await vscode.window.showNotebookDocument(notebook);
+}

@@ -1,0 +1,153 @@
+/** Which Python, whether it can show traces, and a process of it on a pipe. */
+
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { homedir } from "node:os";
+import * as vscode from "vscode";
+import type { OpenRequest, Problem } from "./messages";
+
+const HEAD_BYTES = 4;
+/** A process that does not end by itself within this time is killed. */
+const DRAIN_MS = 5000;
+const KEPT_CHARACTERS = 4000;
+const OLDEST = [3, 11] as const;
+const PROBE =
+  "import sys; print('%d %d' % sys.version_info[:2]); import importlib.util as u; " +
+  "print(u.find_spec('hta_widgets') is not None)";
+
+/** As much of ms-python's interface as is used. */
+interface PythonApi {
+  environments?: {
+    getActiveEnvironmentPath(uri: vscode.Uri): { path: string };
+    resolveEnvironment(path: unknown): Promise<{ executable: { uri?: vscode.Uri } } | undefined>;
+  };
+}
+
+/** The interpreter of the setting, of the Python extension, or of PATH. */
+export async function findPython(uri: vscode.Uri): Promise<string> {
+  const own = vscode.workspace.getConfiguration("hta", uri).get<string>("python", "").trim();
+  if (own !== "") {
+    const folder = vscode.workspace.getWorkspaceFolder(uri)?.uri.fsPath ?? "";
+    return own.replace(/^~(?=[/\\])/, homedir()).replace("${workspaceFolder}", folder);
+  }
+  try {
+    const extension = vscode.extensions.getExtension<PythonApi>("ms-python.python");
+    const api = (await extension?.activate())?.environments;
+    const known = await api?.resolveEnvironment(api.getActiveEnvironmentPath(uri));
+    if (known?.executable.uri !== undefined) return known.executable.uri.fsPath;
+  } catch {
+    // That extension is broken, or of another version.
+  }
+  return process.platform === "win32" ? "python" : "python3";
+}
+
+/** Why a process ended before it said anything, and what helps. */
+export async function explain(python: string, cwd: string, ended: Problem): Promise<Problem> {
+  const { ran, said } = await new Promise<{ ran: boolean; said: string }>((resolve) => {
+    execFile(python, ["-c", PROBE], { cwd, timeout: 20_000 }, (error, out) =>
+      resolve({ ran: error === null, said: out }),
+    );
+  });
+  const version = /^(\d+) (\d+)/.exec(said);
+  if (version === null) {
+    return {
+      message: "Python cannot be run",
+      path: python,
+      remedy: `Install Python ${OLDEST.join(".")} or newer, or choose another interpreter.`,
+      actions: ["choose"],
+    };
+  }
+  const [major, minor] = [Number(version[1]), Number(version[2])];
+  if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1])) {
+    return {
+      message: `Python ${major}.${minor} is too old`,
+      path: python,
+      remedy: `hta_widgets needs Python ${OLDEST.join(".")} or newer. Choose another interpreter.`,
+      actions: ["choose"],
+    };
+  }
+  const lacksHost = /No module named .?hta_widgets\.host/.test(ended.remedy ?? "");
+  if (!ran || (said.includes("True") && !lacksHost)) return { ...ended, path: python };
+  return {
+    message: lacksHost ? "hta_widgets is too old" : "hta_widgets is not installed",
+    path: python,
+    remedy: "The button installs it into the environment of this Python, in a terminal.",
+    actions: ["install", "choose"],
+  };
+}
+
+interface Ways {
+  frame(frame: ArrayBuffer): void;
+  said(text: string): void;
+  /** `isEarly`: before the first frame. */
+  ended(problem: Problem, isEarly: boolean): void;
+}
+
+/** A Python process, and its frames: each behind its length. */
+export class Host {
+  private readonly child: ChildProcess;
+  private chunks: Buffer[] = [];
+  private held = 0;
+  private wanted = HEAD_BYTES;
+  private errors = "";
+  private isEarly = true;
+  private ways: Ways | null;
+
+  constructor(python: string, cwd: string, { view, paths }: OpenRequest, ways: Ways) {
+    this.ways = ways;
+    // Not in the folder of the trace, whose json.py Python would import.
+    const words = ["-m", "hta_widgets.host", "--view", view, "--", ...paths];
+    this.child = spawn(python, words, { cwd });
+    this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
+    this.child.stderr?.on("data", (chunk: Buffer) => {
+      this.errors = (this.errors + chunk.toString()).slice(-KEPT_CHARACTERS);
+      this.ways?.said(chunk.toString());
+    });
+    this.child.on("error", (error) => this.end(error.message));
+    // "close" comes after "exit", when all that was printed has been read.
+    this.child.on("close", (code, by) => this.end(this.reason(code, by)));
+    this.child.stdin?.on("error", () => undefined); // "close" brings the reason
+  }
+
+  write(frame: ArrayBuffer): void {
+    const head = Buffer.alloc(HEAD_BYTES);
+    head.writeUInt32LE(frame.byteLength);
+    this.child.stdin?.write(head);
+    this.child.stdin?.write(new Uint8Array(frame));
+  }
+
+  /** End the process; what it still says does not matter. */
+  dispose(): void {
+    this.ways = null;
+    this.child.stdin?.end();
+    const late = setTimeout(() => this.child.kill("SIGKILL"), DRAIN_MS);
+    this.child.on("close", () => clearTimeout(late));
+  }
+
+  private read(chunk: Buffer): void {
+    this.chunks.push(chunk);
+    this.held += chunk.length;
+    while (this.held >= this.wanted) {
+      // Only when a frame is complete: joining at each chunk would be quadratic.
+      const whole = Buffer.concat(this.chunks);
+      const end = HEAD_BYTES + whole.readUInt32LE(0);
+      this.wanted = whole.length < end ? end : HEAD_BYTES;
+      this.chunks = [whole.length < end ? whole : whole.subarray(end)];
+      if (whole.length < end) return;
+      this.held -= end;
+      this.isEarly = false;
+      // A copy: a part of a buffer would take all of it along to the page.
+      this.ways?.frame(new Uint8Array(whole.subarray(HEAD_BYTES, end)).buffer);
+    }
+  }
+
+  private reason(code: number | null, by: string | null): string {
+    if (by === "SIGKILL") return "It was killed. It may have run out of memory.";
+    const last = this.errors.trimEnd().split("\n").at(-1) ?? "";
+    return last === "" ? `It ended with ${by ?? `code ${String(code)}`}.` : last;
+  }
+
+  private end(remedy: string): void {
+    this.ways?.ended({ message: "Python has ended", remedy }, this.isEarly);
+    this.ways = null;
+  }
+}

@@ -1,0 +1,197 @@
+/** The page of an editor: frames go through the extension to a Python on a pipe. */
+
+import { LoadCard, type Stage } from "../../src/host/card";
+import { importText, WidgetHost } from "../../src/host/host";
+import { type Message, pack, unpack } from "../../src/host/wire";
+import { button } from "../../src/ui/controls";
+import { fill, h } from "../../src/ui/dom";
+import { detectTheme, watchTheme } from "../../src/ui/host";
+import { applyTheme } from "../../src/ui/theme";
+import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
+import "./webview.css";
+
+declare function acquireVsCodeApi(): {
+  postMessage(message: FromPage): void;
+  setState(state: unknown): void;
+};
+
+const PROTOCOL = 1;
+const WORDS = {
+  who: "The Python process",
+  badge: "Python",
+  free: "it is done",
+  again: "Press “Start again”.",
+};
+const NAMES: Record<Action, string> = {
+  start: "Try again",
+  install: "Install hta_widgets",
+  choose: "Choose Python",
+};
+
+class EditorPage {
+  private readonly editor = acquireVsCodeApi();
+  private readonly bar = h("header", { class: "hta-root hta-host-bar", hidden: true });
+  private readonly place = h("div", { class: "hta-host-view" });
+  private readonly card: LoadCard;
+  private readonly texts = new Map<string, (text: string) => void>();
+  private readonly request: OpenRequest;
+  private host: WidgetHost | null = null;
+  private shown: AbortController | null = null;
+
+  constructor(private readonly root: HTMLElement) {
+    this.request = JSON.parse(root.dataset.request ?? "{}") as OpenRequest;
+    this.editor.setState(this.request);
+    root.replaceChildren(this.bar, this.place);
+    this.card = new LoadCard({
+      cancel: () => this.cancel(),
+      again: () => this.act("start"),
+    });
+    const setTheme = (): void => applyTheme(document.body, detectTheme(this.place));
+    watchTheme(this.place, new AbortController().signal, setTheme);
+    setTheme();
+    this.showCard({ stage: "start" });
+    window.addEventListener("message", ({ data }: MessageEvent<ToPage>) => this.hear(data));
+    document.addEventListener("hta-save", (event) => {
+      event.preventDefault();
+      const { name, file } = (event as CustomEvent<{ name: string; file: Blob }>).detail;
+      void file
+        .arrayBuffer()
+        .then((bytes) => this.editor.postMessage({ type: "save", name, file: bytes }));
+    });
+    this.editor.postMessage({ type: "ready" });
+  }
+
+  private hear(said: ToPage): void {
+    if (said.type === "frame") {
+      const { message, buffers } = unpack(said.frame);
+      this.receive(message, buffers);
+    } else if (said.type === "started") this.begin();
+    else if (said.type === "cancel") this.cancel();
+    else if (said.type === "colors") {
+      // The view's own is nearer to it than the editor's; views watch changes of the body.
+      for (const { dataset } of [this.root, document.body]) {
+        if (said.colors === "editor") delete dataset.theme;
+        else dataset.theme = said.colors;
+      }
+    } else if (said.type === "problem") this.fail(said.problem);
+    else this.end(said.problem);
+  }
+
+  private begin(): void {
+    this.shown?.abort();
+    this.shown = null;
+    this.bar.hidden = true;
+    this.texts.clear();
+    this.showCard({ stage: "start" });
+    const text = (key: string): Promise<string> =>
+      new Promise((resolve) => {
+        this.texts.set(key, resolve);
+        this.post({ type: "text", key });
+      });
+    this.host = new WidgetHost(
+      {
+        post: (message, buffers) => this.post(message, buffers),
+        load: async (key) => importText(await text(key)),
+        css: text,
+      },
+      WORDS,
+    );
+  }
+
+  private receive(message: Message, buffers: readonly DataView[]): void {
+    if (this.host?.receive(message, buffers)) this.save(message);
+    else if (message.type === "hello") this.greet(message);
+    else if (message.type === "text") {
+      this.texts.get(String(message.key))?.(new TextDecoder().decode(buffers[0]));
+    } else if (message.type === "progress") this.showCard(message as unknown as Stage);
+    else if (message.type === "failed") this.fail(message as unknown as Problem);
+    else if (message.type === "opened") void this.show(String(message.model));
+  }
+
+  private greet({ protocol, version }: Message): void {
+    if (protocol === PROTOCOL) this.post({ type: "open", id: 1, ...this.request });
+    else {
+      this.fail({
+        message: `hta_widgets ${String(version)} does not fit this extension`,
+        remedy: "Update both.",
+        actions: ["install"],
+      });
+    }
+  }
+
+  private async show(model: string): Promise<void> {
+    const el = h("div");
+    fill(this.place, el);
+    this.tell(null);
+    this.shown = new AbortController();
+    const { signal } = this.shown;
+    try {
+      await this.host?.show(model, el, signal);
+    } catch (error) {
+      if (!signal.aborted) this.fail({ message: String(error) });
+    }
+  }
+
+  private showCard(stage: Stage): void {
+    if (this.shown !== null) return;
+    this.card.progress(stage);
+    if (this.card.el.parentNode !== this.place) fill(this.place, this.card.el);
+    const { done = 0, of = 0 } = stage;
+    if (stage.stage === "read")
+      this.tell(`Reading ${of > 0 ? Math.floor((100 * done) / of) : 0} %`);
+    else if (stage.stage === "draw") this.tell("Laying out");
+  }
+
+  private fail(problem: Problem): void {
+    this.tell(null);
+    this.shown?.abort();
+    this.shown = null;
+    const { load, actions = [] } = problem;
+    const more = actions.map((one) => button({ text: NAMES[one], press: () => this.act(one) }));
+    const cancelled = (problem as { cancelled?: boolean }).cancelled ?? load !== undefined;
+    this.card.failed({ type: "failed", ...problem, cancelled }, more);
+    fill(this.place, this.card.el);
+  }
+
+  /** Python is gone: what is drawn goes on with what the page holds. */
+  private end(problem: Problem): void {
+    this.host?.end();
+    if (this.shown === null) {
+      this.fail(problem);
+      return;
+    }
+    fill(
+      this.bar,
+      h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, problem.message),
+      h("span", { class: "hta-host-said" }, "This page goes on with the data that it holds."),
+      button({ text: "Start again", press: () => this.act("start") }),
+    );
+    this.bar.hidden = false;
+  }
+
+  private act(action: Action): void {
+    this.editor.postMessage({ type: "action", action });
+  }
+
+  private cancel(): void {
+    this.post({ type: "cancel", id: 1 });
+  }
+
+  private tell(text: string | null): void {
+    this.editor.postMessage({ type: "loading", text });
+  }
+
+  private save({ data }: Message): void {
+    const { content } = data as { content?: { reply?: { path?: string; download?: string } } };
+    const { path, download } = content?.reply ?? {};
+    if (typeof download !== "string" || typeof path !== "string") return;
+    this.editor.postMessage({ type: "save", name: path, file: download });
+  }
+
+  private post(message: Message, buffers: Parameters<typeof pack>[1] = []): void {
+    this.editor.postMessage({ type: "frame", frame: pack(message, buffers) });
+  }
+}
+
+const root = document.getElementById("view");
+if (root !== null) new EditorPage(root);

@@ -1,0 +1,290 @@
+"""Traces from the file browsers of JupyterLab and Notebook 7."""
+
+import gzip
+import os
+import re
+import shutil
+import signal
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from playwright.sync_api import Page, expect
+from support.browser import wheel
+from support.dashboard import GUTTER, HEAD, Dash
+from support.notebooks import set_theme
+from support.servers import SHARE
+
+import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+
+FILE = "rank-5.pt.trace.json.gz"
+CLOSE = """kind => {
+  for (const tab of jupyterapp.shell.widgets("main")) {
+    if (kind === "console" ? "console" in tab : "context" in tab) tab.close();
+  }
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _extension():
+    if not (SHARE / "labextensions/hta-widgets/package.json").exists():
+        pytest.skip("JupyterLab's extension is not built (`make build` does it)")
+
+
+@pytest.fixture(scope="module")
+def files(lab, folder):
+    """A folder of the server: one rank, two runs below it, and a file that is cut off."""
+    root = lab.folder / "traces"
+    shutil.copytree(folder, root / "runs/before")
+    write_demo(root / "runs/after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
+    shutil.copy(folder / "rank-5.json.gz", root / FILE)
+    (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
+    return root
+
+
+@pytest.fixture
+def browse(lab, files, page):
+    """`browse(folder)` opens JupyterLab's file browser there."""
+
+    def start(folder="traces"):
+        page.goto(f"{lab.url}/lab/tree/{folder}?reset&token={lab.token}")
+        expect(page.locator(".jp-DirListing-item").first).to_be_visible(timeout=60_000)
+        return page
+
+    yield start
+    lab.end_sessions()
+
+
+@pytest.fixture
+def requests(page):
+    """Addresses that pages of this context asked for."""
+    asked = []
+    page.context.on("request", lambda request: asked.append(unquote(request.url)))
+    return asked
+
+
+def item(page, name):
+    return page.locator(".jp-DirListing-item").filter(has=page.get_by_text(name, exact=True))
+
+
+def choose(page, name, entry):
+    """Take an entry of the context menu of a file."""
+    item(page, name).click(button="right")
+    page.locator(".lm-Menu-itemLabel").get_by_text(entry, exact=True).click()
+
+
+def dash_of(page, traces):
+    return Dash(page, traces, page.locator(".hta-lab .hta-dash:visible"))
+
+
+def contents_of(requests, name):
+    """What the contents API was asked about a file."""
+    return [url for url in requests if "/api/contents" in url and name in url]
+
+
+def run(page, code):
+    """Run code in the console of the view; return what it shows."""
+    page.locator(".jp-CodeConsole-promptCell .cm-content").click()
+    before = page.locator(".jp-CodeConsole .jp-OutputArea-executeResult").count()
+    page.keyboard.type(code)
+    page.keyboard.press("Shift+Enter")
+    result = page.locator(".jp-CodeConsole .jp-OutputArea-executeResult").nth(before)
+    expect(result).to_be_visible(timeout=30_000)
+    return result
+
+
+def pid_of(lab, view):
+    """Return the process of the kernel of a view."""
+    (kernel,) = [one["kernel"]["id"] for one in lab.api("sessions") if view in one["path"]]
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if kernel.encode() in command.read_bytes():
+                return int(command.parent.name)
+        except OSError:
+            continue
+    raise AssertionError("the kernel has no process")
+
+
+def test_a_double_click_a_console_and_a_reload(browse, lab, files, requests, screenshot):
+    page: Page = browse()
+    item(page, FILE).dblclick()
+    job = hw.load(files / FILE, progress=False, cache=False)
+    dash = dash_of(page, job)
+    dash.has_numbers_of(job.select(), ("breakdown", "kernels", "operators"))
+    # The time of the last change, and nothing of the contents.
+    assert contents_of(requests, FILE)
+    assert all("content=0" in url for url in contents_of(requests, FILE))
+    assert not list(files.glob("*checkpoint*"))
+    page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    screenshot(page, "lab_file")
+
+    # The console has the variables, on the same kernel, and shows linked views.
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    page.get_by_role("button", name="Console").click()
+    expect(page.locator(".jp-CodeConsole-promptCell .cm-content")).to_be_visible(timeout=30_000)
+    window = f"({chosen.start_ns}, {chosen.end_ns})"
+    said = run(page, "(dash.selection.start_ns, dash.selection.end_ns)")
+    expect(said).to_contain_text(window)
+    expect(run(page, "len(traces[5])")).to_contain_text(str(len(job[5])))
+    timeline = page.locator(".jp-CodeConsole .hta-root")
+    page.keyboard.type("dash.timeline")
+    page.keyboard.press("Shift+Enter")
+    expect(timeline).to_be_visible(timeout=30_000)
+    dash.root.locator(".hta-search input").first.fill("nccl")
+    expect(timeline.locator(".hta-search input").first).to_have_value("nccl")
+    screenshot(page, "lab_console")
+    assert len(lab.api("kernels")) == 1
+
+    # The layout is saved a second after it changed.
+    page.wait_for_timeout(2500)
+    page.goto(f"{lab.url}/lab?token={lab.token}")
+    search = page.locator(".hta-lab .hta-search input").first
+    expect(search).to_have_value("nccl", timeout=60_000)
+    dash = dash_of(page, job)
+    dash.ready("selection")
+    assert dash.selection == chosen
+    dash.undo()
+    expect(search).to_have_value("")
+    dash.undo()
+    expect(dash.panel("selection")).not_to_contain_text("start_ns=")
+    assert len(lab.api("kernels")) == 1
+    # A kernel lives as long as something shows it.
+    page.evaluate(CLOSE, "document")
+    page.wait_for_timeout(1000)
+    assert len(lab.api("kernels")) == 1
+    page.evaluate(CLOSE, "console")
+    page.evaluate(
+        "path => jupyterapp.commands.execute('docmanager:open', { path })", f"traces/{FILE}"
+    )
+    expect(dash.root).to_be_visible(timeout=60_000)
+    page.evaluate(CLOSE, "document")
+    for _ in range(100):
+        if not lab.api("kernels"):
+            break
+        page.wait_for_timeout(100)
+    assert lab.api("kernels") == []
+
+
+def test_a_folder_as_one_job(browse, lab, files, requests, screenshot):
+    page = browse("traces/runs")
+    choose(page, "before", "Open as One Job")
+    job = hw.load(files / "runs/before", progress=False, cache=False)
+    dash = dash_of(page, job)
+    dash.has_numbers_of(job.select(), ("breakdown", "kernels"))
+    dash.click_bar("breakdown", 5)
+    dash.shows_ranks(1)
+    dash.has_numbers_of(job.select(ranks=[5]), ("kernels", "operators"))
+    wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
+
+    dash.root.get_by_role("button", name=re.compile("Write the selection")).click()
+    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.root.get_by_role("button", name="Write file").click()
+    expect(dash.root.get_by_text(re.compile("^Wrote "))).to_be_visible(timeout=30_000)
+    (file,) = (files / "runs").glob("*.json.gz")
+    back = hw.load(file, progress=False, cache=False)
+    file.unlink()
+    assert len(back[5]) == len(job[5])
+    dash.undo()
+    dash.shows_ranks(8)
+    set_theme(page, "dark")
+    page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    expect(dash.root).to_have_attribute("data-theme", "dark")
+    screenshot(page, "lab_job_dark")
+    set_theme(page, "light")
+
+    # Without its kernel the page goes on, and offers to start again.
+    expect(page.get_by_text(re.compile("fetching page data|preparing page data"))).to_be_hidden()
+    page.wait_for_timeout(3000)
+    os.kill(pid_of(lab, "before"), signal.SIGKILL)
+    bar = page.locator(".hta-lab .hta-host-bar")
+    expect(bar).to_contain_text("The kernel has ended", timeout=30_000)
+    expect(dash.root.locator(".hta-kernel").first).to_have_text("Kernel gone · page data")
+    dash.click_bar("breakdown", 5)
+    dash.has_numbers_of(job.select(ranks=[5]), ("kernels",))
+    page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    screenshot(page, "lab_dead_kernel")
+    bar.get_by_role("button", name="Start again").click()
+    expect(bar).to_be_hidden()
+    dash.has_numbers_of(job.select(), ("breakdown",))
+    expect(dash.root.locator(".hta-kernel").first).to_be_hidden()
+    assert contents_of(requests, "rank-") == []
+
+
+def test_two_to_compare(browse, lab, files, screenshot):
+    page = browse("traces/runs")
+    choose(page, "before", "Select for Compare")
+    choose(page, "after", "Compare with “before”")
+    root = page.locator(".hta-lab .hta-diff")
+    findings = hw.TraceDiff(str(files / "runs/before"), str(files / "runs/after")).findings
+    assert findings
+    expect(root).to_contain_text(findings[0].text, timeout=60_000)
+    stage = root.locator(".hta-stage-frame").first
+    stage.scroll_into_view_if_needed()
+    wheel(stage, (GUTTER + 300, HEAD + 30), -600, keys=["Control"])
+    page.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    screenshot(page, "lab_compare")
+    # The layout is saved a second after it changed.
+    page.wait_for_timeout(2500)
+    page.goto(f"{lab.url}/lab?token={lab.token}")
+    expect(root).to_contain_text(findings[0].text, timeout=60_000)
+    assert len(lab.api("kernels")) == 1
+    page.get_by_role("button", name="Notebook").click()
+    expect(page.locator(".jp-Notebook")).to_contain_text("hw.TraceDiff(before, after)")
+    expect(page.locator(".jp-Notebook")).to_contain_text('hw.load("after")')
+
+
+def test_what_does_not_open_says_why(browse, lab, files, screenshot):
+    page = browse()
+    with pytest.raises(hw.TraceError) as error:
+        hw.load(files / "cut off.trace.json")
+    item(page, "cut off.trace.json").dblclick()
+    alert = page.locator(".hta-lab").get_by_role("alert")
+    expect(alert).to_be_visible(timeout=60_000)
+    assert error.value.message.lower() in alert.inner_text().lower()
+    screenshot(page, "lab_broken")
+
+    # A kernel that is only starting can be left alone, too.
+    item(page, FILE).dblclick()
+    view = page.locator(".hta-lab:visible")
+    view.get_by_role("button", name="Cancel").click()
+    expect(view).to_contain_text("Cancelled.")
+
+    # Blanks that take seconds to unpack.
+    blank = gzip.compress(b" " * (64 << 20), 1) * 16
+    (files / "long.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": [') + blank)
+    page.get_by_role("button", name="Refresh the file browser").click()
+    item(page, "long.trace.json.gz").dblclick()
+    expect(view).to_contain_text("Reading", timeout=60_000)
+    expect(view).to_contain_text(re.compile(r"Reading [1-9].* of"))
+    screenshot(page, "lab_loading")
+    began = time.monotonic()
+    view.get_by_role("button", name="Cancel").click()
+    expect(view).to_contain_text("Cancelled.", timeout=4_000)
+    assert time.monotonic() - began < 4
+    (files / "long.trace.json.gz").unlink()
+
+
+def test_the_file_browser_of_notebook_7(lab, files, page, requests, screenshot):
+    page.goto(f"{lab.url}/tree/traces?token={lab.token}")
+    expect(item(page, FILE)).to_be_visible(timeout=60_000)
+    with page.context.expect_page() as opened:
+        item(page, FILE).dblclick()
+    document = opened.value
+    job = hw.load(files / FILE, progress=False, cache=False)
+    dash = dash_of(document, job)
+    dash.has_numbers_of(job.select(), ("breakdown", "kernels"))
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    dash.has_numbers_of(dash.selection, ("kernels",))
+    assert all("content=0" in url for url in contents_of(requests, FILE))
+    assert not list(files.glob("*checkpoint*"))
+    document.locator(".hta-lab").evaluate("node => node.scrollTo(0, 0)")
+    screenshot(document, "lab_notebook7")
+    lab.end_sessions()

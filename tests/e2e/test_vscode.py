@@ -1,0 +1,301 @@
+"""VS Code's extension in a real editor: code-server in Chromium."""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pandas as pd
+import pytest
+from playwright.sync_api import FrameLocator, Page, expect
+from support.browser import wheel
+from support.dashboard import GUTTER, HEAD, Dash
+from support.servers import served
+
+import hta_widgets as hw
+from hta_widgets.demo.job import write_demo
+
+REPO = Path(__file__).parents[2]
+ENTRY = REPO / ".tools/code-server/node_modules/code-server/out/node/entry.js"
+FILE = "rank-5.pt.trace.json.gz"
+REPORTS = (
+    "addEventListener('securitypolicyviolation', event => console.error("
+    "'POLICY', document.querySelector('#view') ? 'ours' : 'other', event.violatedDirective,"
+    " event.blockedURI))"
+)
+#: Of the editor itself: its marketplace, and a name that its service worker answers.
+WORKBENCH = re.compile(r"open-vsx\.org$|vscode-cdn\.net$")
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory):
+    if not ENTRY.exists():
+        pytest.skip("no code-server in .tools (`make interop` installs it where it can be built)")
+    folder = tmp_path_factory.mktemp("vsix")
+    subprocess.run(["node", "js/vscode/build.mjs"], cwd=REPO, check=True)
+    subprocess.run([sys.executable, "scripts/vsix.py", str(folder)], cwd=REPO, check=True)
+    return next(folder.glob("*.vsix"))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, folder):
+    """One rank, two runs, a file that is cut off, and a module that must not be imported."""
+    root = tmp_path_factory.mktemp("vscode") / "traces"
+    shutil.copytree(folder, root / "before")
+    write_demo(root / "after", ranks=8, steps=3, seed=0, changes=["slow_operator"])
+    shutil.copy(folder / "rank-5.json.gz", root / FILE)
+    (root / "cut off.trace.json").write_text('{"traceEvents": [7, ')
+    (root / "json.py").write_text("raise SystemExit('imported from the folder of the trace')\n")
+    return root
+
+
+@contextmanager
+def code_server(root, extension, files, **settings):
+    """Run code-server with folders of its own; gives the address of its workbench."""
+    user = root / "data/User"
+    user.mkdir(parents=True)
+    quiet = {
+        "hta.python": sys.executable,
+        "workbench.startupEditor": "none",
+        "security.workspace.trust.enabled": False,
+        "telemetry.telemetryLevel": "off",
+        "workbench.colorTheme": "Default Light Modern",
+        "window.menuBarVisibility": "hidden",
+    }
+    (user / "settings.json").write_text(json.dumps(quiet | settings))
+    own = ["--user-data-dir", str(root / "data"), "--extensions-dir", str(root / "extensions")]
+    env = os.environ | {"PYTHONPATH": str(REPO), "XDG_CONFIG_HOME": str(root / "config")}
+    command = ["node", str(ENTRY), *own]
+    install = [*command, "--install-extension", str(extension)]
+    subprocess.run(install, env=env, check=True, capture_output=True)
+    quiet_server = ["--auth", "none", "--disable-telemetry", "--disable-update-check"]
+    with served([*command, *quiet_server], env, root / "log", "--bind-addr") as url:
+        yield f"{url}/?folder={files}"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, extension, files):
+    with code_server(tmp_path_factory.mktemp("code"), extension, files) as url:
+        yield url
+
+
+class Editor:
+    """The workbench on a page."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.wrong: list[str] = []
+        page.on("console", lambda said: self.wrong.append(said.text))
+        page.add_init_script(REPORTS)
+        page.goto(url)
+        expect(self.item(FILE)).to_be_visible(timeout=120_000)
+
+    def item(self, name):
+        return self.page.get_by_role("treeitem", name=name, exact=True)
+
+    def view(self) -> FrameLocator:
+        """The page of the editor in front: two frames deep, and hidden ones stay."""
+        outer = self.page.frame_locator("iframe.webview.ready:visible")
+        return outer.frame_locator("iframe#active-frame")
+
+    def open(self, name) -> FrameLocator:
+        """Double-click a file; before extensions are known, the text editor would take it."""
+        for _ in range(20):
+            self.item(name).dblclick()
+            try:
+                expect(self.page.locator("iframe.webview.ready:visible")).to_be_visible(
+                    timeout=8_000
+                )
+            except AssertionError:
+                self.page.keyboard.press("Control+F4")
+            else:
+                return self.view()
+        raise AssertionError(f"no editor of ours for {name}")
+
+    def command(self, name, entry) -> None:
+        """Choose an entry of a file's context menu."""
+        self.item(name).click(button="right")
+        self.page.get_by_role("menuitem", name=entry).click()
+
+    def close_all(self) -> None:
+        self.page.keyboard.press("Control+k")
+        self.page.keyboard.press("Control+w")
+
+    def save_to(self, path) -> bytes:
+        """Answer the editor's save dialog; gives what was written."""
+        box = self.page.locator(".quick-input-widget input.input").first
+        expect(box).to_be_visible(timeout=30_000)
+        for _ in range(60):
+            # The dialog writes its own proposal into the box when it has looked at the folder.
+            if box.is_visible():
+                if box.input_value() == str(path):
+                    box.press("Enter")
+                else:
+                    box.fill(str(path))
+            self.page.wait_for_timeout(500)
+            if path.exists() and path.stat().st_size:
+                return path.read_bytes()
+        raise AssertionError(f"{path} was not written")
+
+
+class EditorDash(Dash):
+    """A dashboard in an editor, whose files go through the editor's dialog."""
+
+    def __init__(self, editor: Editor, traces, folder) -> None:
+        self.editor, self.folder, self.saves = editor, folder, 0
+        super().__init__(editor.page, traces, editor.view().locator(".hta-dash"))
+
+    def numbers(self, name):
+        self.ready(name)
+        self.panel(name).get_by_role("button", name=re.compile("save, copy, hide")).click()
+        self.root.locator(".hta-menu-item").get_by_text("Save as CSV").click()
+        self.saves += 1
+        written = self.editor.save_to(self.folder / f"{name}-{self.saves}.csv")
+        return pd.read_csv(io.StringIO(written.decode()))
+
+
+@pytest.fixture
+def editor(server, new_context):
+    context = new_context()
+    asked = []
+    context.on("request", lambda request: asked.append(urlsplit(request.url)))
+    page = context.new_page()
+    one = Editor(page, server)
+    yield one
+    hosts = {url.hostname for url in asked if url.scheme in {"http", "https", "ws", "wss"}}
+    assert {host for host in hosts if not WORKBENCH.search(host)} <= {"127.0.0.1", "localhost"}
+    assert [said for said in one.wrong if "POLICY ours" in said] == []
+
+
+def hosts():
+    """The processes that editors started."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = one.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"hta_widgets.host" in words and b"--view" in words:
+            found.append((int(one.parent.name), words))
+    return found
+
+
+def holds(words, name):
+    return any(name.encode() in word for word in words)
+
+
+def test_one_file_has_the_numbers_of_python_and_outlives_it(
+    editor, files, folder, tmp_path, screenshot
+):
+    editor.open(FILE)
+    job = hw.load(folder / "rank-5.json.gz", progress=False, cache=False)
+    dash = EditorDash(editor, job, tmp_path)
+    dash.has_numbers_of(job.select(), ("breakdown", "kernels"))
+    dash.timeline.scroll_into_view_if_needed()
+    screenshot(editor.page, "vscode_file")
+
+    expect(editor.view().get_by_text(re.compile("(fetching|preparing) page data"))).to_be_hidden(
+        timeout=60_000
+    )
+    editor.page.wait_for_timeout(4000)  # the copy is requested after all charts are drawn
+    mine = [pid for pid, words in hosts() if holds(words, str(files / FILE))]
+    assert len(mine) == 1
+    os.kill(mine[0], signal.SIGKILL)
+    bar = editor.view().locator(".hta-host-bar")
+    expect(bar).to_contain_text("Python has ended", timeout=30_000)
+    wheel(dash.timeline, (GUTTER + 300, HEAD + 60), -600, keys=["Control"])
+    dash.root.locator(".hta-search input").first.fill("nccl")
+    expect(dash.root.locator(".hta-search").first).to_contain_text(re.compile(r"\d"))
+    screenshot(editor.page, "vscode_dead_host")
+    bar.get_by_role("button", name="Start again").click()
+    expect(bar).to_be_hidden(timeout=60_000)
+    expect(dash.root).to_be_visible(timeout=60_000)
+    editor.close_all()
+    deadline = time.monotonic() + 20
+    while [1 for _, words in hosts() if holds(words, str(files / FILE))]:
+        assert time.monotonic() < deadline, "Python outlives its editor"
+        time.sleep(0.2)
+
+
+def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, screenshot):
+    editor.open(FILE)
+    editor.close_all()
+    editor.command("before", "Open as one job")
+    dash = EditorDash(editor, job, tmp_path)
+    whole = job.select()
+    dash.has_numbers_of(whole, ("breakdown",))
+    screenshot(editor.page, "vscode_job")
+    dash.click_bar("breakdown", 5)
+    dash.shows_ranks(1)
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    dash.has_numbers_of(chosen, ("kernels",))
+
+    dash.root.get_by_role("button", name=re.compile("Write the selection")).click()
+    dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
+    dash.root.get_by_role("button", name="Write file").click()
+    file = tmp_path / "chosen.json.gz"
+    editor.save_to(file)
+    report = hw.export_trace(job, tmp_path / "python.json.gz", chosen)
+    editor.page.wait_for_timeout(1000)  # the file is copied
+    back, own = (hw.load(one, progress=False, cache=False) for one in (file, report.path))
+    assert len(back[5]) == len(own[5]) == report.events
+    dash.undo()
+    dash.undo()
+    assert dash.selection == whole
+
+
+def test_two_folders_are_compared(editor, files, screenshot):
+    editor.open(FILE)
+    editor.close_all()
+    editor.command("before", "Select trace for compare")
+    editor.command("after", "Compare traces with selected")
+    root = editor.view().locator(".hta-diff")
+    expect(root).to_be_visible(timeout=120_000)
+    findings = hw.TraceDiff(str(files / "before"), str(files / "after")).findings
+    assert findings
+    expect(root).to_contain_text(findings[0].text, timeout=60_000)
+    screenshot(editor.page, "vscode_compare")
+
+
+def test_a_broken_file_shows_its_trace_error(editor, files, screenshot):
+    with pytest.raises(hw.TraceError) as error:
+        hw.load(files / "cut off.trace.json")
+    view = editor.open("cut off.trace.json")
+    alert = view.get_by_role("alert")
+    expect(alert).to_be_visible(timeout=60_000)
+    assert error.value.message.lower() in alert.inner_text().lower()
+    screenshot(editor.page, "vscode_broken")
+
+
+def test_missing_python_and_a_dark_theme(
+    tmp_path_factory, extension, files, new_context, tmp_path, screenshot
+):
+    root = tmp_path_factory.mktemp("dark")
+    python = tmp_path / "python"
+    dark = {"workbench.colorTheme": "Default Dark Modern", "hta.python": str(python)}
+    with code_server(root, extension, files, **dark) as url:
+        editor = Editor(new_context().new_page(), url)
+        view = editor.open(FILE)
+        expect(view.get_by_role("alert")).to_have_text("Python cannot be run.", timeout=60_000)
+        expect(view.get_by_role("button", name="Choose Python")).to_be_visible()
+        assert view.locator("body").get_attribute("data-vscode-theme-kind") == "vscode-dark"
+        screenshot(editor.page, "vscode_no_python")
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        view.get_by_role("button", name="Try again").click()
+        expect(view.locator(".hta-dash")).to_be_visible(timeout=60_000)
+        expect(view.locator(".hta-dash")).to_have_attribute("data-theme", "dark")
+        dash = EditorDash(editor, hw.load(files / FILE, progress=False), tmp_path)
+        dash.ready("breakdown")
+        screenshot(editor.page, "vscode_dark")
