@@ -27,6 +27,7 @@ from hta_widgets.analysis.scope import (
     stacked,
     statistics_by_name,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Ints, Rows
@@ -118,10 +119,14 @@ def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
     """Name the ranks that are left out because they have no device work; empty if all have."""
     idle = [str(rank) for rank in chosen if rank not in working]
     if not idle:
-        return "" if chosen else "no ranks are selected"
+        return "" if chosen else note_for("no_ranks")
     if not working:
-        return "no device work is selected: no kernels and no copies"
-    return f"no device work on rank{'s' * (len(idle) > 1)} {', '.join(idle)}"
+        return note_for("no_device_work")
+    return note_for("no_device_work_on", ranks=_ranks(idle))
+
+
+def _ranks(ranks: Sequence[str]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)}"
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
@@ -193,7 +198,7 @@ def kernel_type_breakdown(
             "share": spent / times.sum(axis=1)[row],
         },
         matched=matched,
-        note=f"no kernels matched {', '.join(missing)}" if missing else "",
+        note=note_for("no_kernels_of", kinds=", ".join(missing)) if missing else "",
     )
 
 
@@ -272,11 +277,12 @@ def _overlap(part: Part) -> tuple[int, int, int]:
 
 def _silence(silent: Sequence[str], ranks: int) -> str:
     if not ranks:
-        return "no ranks are selected"
+        return note_for("no_ranks")
     if not silent:
         return ""
-    where = "" if len(silent) == ranks else f" on rank{'s' * (len(silent) > 1)} {', '.join(silent)}"
-    return f"no communication kernels matched{where}"
+    if len(silent) == ranks:
+        return note_for("no_communication")
+    return note_for("no_communication_on", ranks=_ranks(silent))
 
 
 @scoped
@@ -310,7 +316,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     return result(
         by_column(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_kinds(chosen, BUSY[:2]),
-        note=() if rows else ("no communication kernels matched", on_hosts_note(traces.values())),
+        note=() if rows else (note_for("no_communication"), on_hosts_note(traces.values())),
     )
 
 
@@ -355,7 +361,7 @@ def communication_by_group(
     texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
     note = ""
     if not rows:
-        note = "no communication kernels matched"
+        note = note_for("no_communication")
     elif not any(row[1] for row in rows):
         note = "the files do not say which process group a kernel belongs to"
     return result(
@@ -452,7 +458,7 @@ def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     counts = np.bincount(every["kind"], every["count"], len(KINDS)).astype(np.int64).tolist()
     frame.attrs["matched"] = {kind: n for kind, n in zip(KINDS, counts, strict=True) if n}
     if not len(frame):
-        frame.attrs["note"] = "no events are selected"
+        frame.attrs["note"] = note_for("no_events")
     return frame
 
 

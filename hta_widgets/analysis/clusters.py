@@ -35,7 +35,7 @@ from hta_widgets.analysis.stragglers import (
     waits_of,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.facts import facts
+from hta_widgets.facts import facts, note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import Covered, Intervals, subtract, union
@@ -299,9 +299,9 @@ def _in_bins(
 
 def _heatmap_note(work: Sequence[bool], metric: str, values: Ints) -> str:
     if not work:
-        return "no ranks are selected"
+        return note_for("no_ranks")
     if not any(work):
-        return "no device work is selected: no kernels and no copies"
+        return note_for("no_device_work")
     if not values.any():
         return f"nothing is {metric.replace('_', ' ')} here"
     return ""
@@ -403,7 +403,7 @@ def rank_clusters(
 
 def _clusters_note(chosen: Parts, features: RankFeatures) -> str:
     if not len(chosen):
-        return "no ranks are selected"
+        return note_for("no_ranks")
     if len(chosen) == 1:
         return "one rank has no other to be like: load several"
     if not features.steps.any():

@@ -38,6 +38,7 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
@@ -121,7 +122,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             without_size.append(unknown)
     rows.sort(key=itemgetter(0))
     if not chosen:
-        notes = ["no ranks are selected"]
+        notes = [note_for("no_ranks")]
     elif not rows:
         notes = ["neither headers nor communication kernels tell of process groups"]
     else:

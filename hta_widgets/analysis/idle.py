@@ -342,7 +342,8 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
     for thread, levels in _activity_by_thread(trace).items():
         of_gap = np.flatnonzero((threads == thread) & (call >= 0))
         below = np.zeros(len(of_gap), dtype=np.int64)
-        for level, covered in enumerate(levels):
+        for level, pieces in enumerate(levels):
+            covered = Covered(*pieces)
             reached = covered(end[of_gap]) - covered(start[of_gap])
             spent[level % len(_ACTIVITIES)][of_gap] += reached - below
             below = reached
@@ -350,7 +351,7 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
 
 
 @memoized
-def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
+def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
     """Return the times of activities of each thread that launches work, as cumulative levels.
 
     The levels are the thread's own activities, then the activities of all such threads.
@@ -367,8 +368,27 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Covered]]:
         level, levels = Intervals.none(), []
         for pieces in [*(union(table.start_ns[each], end[each]) for each in own), *shared]:
             level = union(*(np.concatenate(sides) for sides in zip(level, pieces, strict=True)))
-            levels.append(Covered(*level))
+            levels.append(level)
         found[thread] = levels
+    return found
+
+
+def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
+    """Return by track of each thread that launches work when it begins to do what.
+
+    Activities are counted from 1, as `_ACTIVITIES` lists them; 0 is none of them.
+    """
+    found = {}
+    for thread, levels in _activity_by_thread(trace).items():
+        edges = np.unique(np.concatenate([side for level in levels for side in level]))
+        does = np.zeros(len(edges), dtype=np.int64)
+        for at in range(len(levels) - 1, -1, -1):
+            start, end = levels[at]
+            piece = np.searchsorted(start, edges, "right") - 1
+            within = (piece >= 0) & (edges < np.append(end, edges[:1])[piece])
+            does[within] = at % len(_ACTIVITIES) + 1
+        changes = np.flatnonzero(np.diff(does, prepend=0))
+        found[thread] = edges[changes], does[changes]
     return found
 
 

@@ -24,6 +24,7 @@ from hta_widgets.analysis.scope import (
     stacked,
     statistics_by_name,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
@@ -40,7 +41,6 @@ CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
     for precision in "fhd"
     for operation, flops in (("fma", 2.0), ("mul", 1.0), ("add", 1.0))
 }
-_NOTHING = "no device work is selected: no kernels and no copies"
 
 
 @scoped
@@ -312,7 +312,7 @@ def _kernel_frame(
     return result(
         {name: frame[name] for name in columns},
         matched=count_kinds(chosen, kinds),
-        note=prelaunched_note(chosen) if len(frame) else _NOTHING,
+        note=prelaunched_note(chosen) if len(frame) else note_for("no_device_work"),
     )
 
 

@@ -26,16 +26,15 @@ from hta_widgets.analysis.scope import (
     stacked,
     used_texts,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 from hta_widgets.trace.grouping import group_order, stable_order, sums
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
-_NOTHING = "no device work is selected whose launch the files hold"
 
 T = TypeVar("T")
-_STILL = "the window holds nothing: no queue changes or lasts in it"
 
 #: Launches that a CUDA stream holds before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
@@ -88,7 +87,7 @@ def launch_stats(
     return result(
         column,
         matched={**count_kinds(chosen, kinds), "launched": len(column["rank"])},
-        note=prelaunched_note(chosen) if len(column["rank"]) else _NOTHING,
+        note=prelaunched_note(chosen) if len(column["rank"]) else note_for("no_launches"),
         unlaunched=sum(lost for _, lost in found),
     )
 
@@ -301,7 +300,7 @@ def queue_length(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """
     found, about = _over_queues(traces, scope, _series)
     columns = stacked(found, "rank stream time_ns queue_length")
-    return result(columns, **about, note="" if len(columns["rank"]) else _NOTHING)
+    return result(columns, **about, note="" if len(columns["rank"]) else note_for("no_launches"))
 
 
 def _series(part: Part, steps: QueueSteps) -> dict[str, Any]:
@@ -336,9 +335,9 @@ def queue_length_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFra
     """
     found, about = _over_queues(traces, scope, _statistics)
     columns = stacked(found, f"rank stream {STATISTICS_COLUMNS} time_weighted_mean:f span_ns")
-    note = "" if len(columns["rank"]) else _NOTHING
+    note = "" if len(columns["rank"]) else note_for("no_launches")
     if not note and not (columns["count"].any() or columns["span_ns"].any()):
-        note = _STILL
+        note = note_for("no_queue_changes")
     return result(columns, **about, note=note)
 
 
@@ -412,7 +411,9 @@ def time_blocked_on_full_queue(
     column = stacked([columns for columns, _ in found], names)
     near = [text for _, texts in found for text in texts]
     return result(
-        column, **about, note=_note(near, max_queue_length) if len(column["rank"]) else _NOTHING
+        column,
+        **about,
+        note=_note(near, max_queue_length) if len(column["rank"]) else note_for("no_launches"),
     )
 
 

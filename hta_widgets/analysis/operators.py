@@ -25,6 +25,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args
 from hta_widgets.trace.grouping import sums
@@ -118,9 +119,9 @@ def operators(
     if len(frame):
         note = prelaunched_note(parts(traces, chosen))
     elif counts["all_operators"]:
-        note = "no operators are selected"
+        note = note_for("no_operators_selected")
     else:
-        note = "no operators: no host events of category cpu_op or operator"
+        note = note_for("no_operators")
     unattributed = ("unlinked_ns", "outside_operators_ns", "not_selected_ns")
     return result(
         {name: frame[name] for name in ("rank", *keys, *_MEASURES)},

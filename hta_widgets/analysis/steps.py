@@ -25,6 +25,7 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
+from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
 from hta_widgets.trace.grouping import sums
@@ -124,18 +125,16 @@ def step_times(
 
 def _note(without: list[Trace], ranks: int) -> str:
     if not ranks:
-        return "no ranks are selected"
+        return note_for("no_ranks")
     known = sum(len(_all_steps(trace)[0]) for trace in walked(without))
     if len(without) == ranks:
         if known:
-            return (
-                "the selection or window holds no range ProfilerStep#n of the host, of which"
-                f" there are {known}: select them too"
-            )
-        return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
-    selected = " selected" if known else ""
+            return note_for("no_steps_selected", steps=known)
+        return note_for("no_steps")
+    if not without:
+        return ""
     listed = ", ".join(str(trace.rank) for trace in without)
-    return f"no ProfilerStep{selected} on ranks {listed}" if without else ""
+    return note_for("no_steps_selected_on" if known else "no_steps_on", ranks=listed)
 
 
 def _cut_note(whole: Bools) -> str:
@@ -425,11 +424,11 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 def _phase_note(traces: TraceSet, phases: Sequence[str], chosen: Parts) -> str:
     if not len(chosen):
-        return "no ranks are selected"
+        return note_for("no_ranks")
     if phases:
         return "the selection or window holds no phase of a step"
     if not any(len(_in_steps(trace).steps) for trace in walked(traces.values())):
-        return "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
+        return note_for("no_steps")
     return "no range occurs once in most steps: mark phases with torch.profiler.record_function"
 
 

@@ -26,6 +26,7 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
@@ -92,7 +93,7 @@ def exposed_waits(
     times = np.array(found, dtype=np.int64).reshape(-1, 4)
     ranks = np.array(chosen.ranks, dtype=np.int64)
     unknown = ranks[times[:, 1] < 0].tolist()
-    note = "" if len(chosen) else "no ranks are selected"
+    note = "" if len(chosen) else note_for("no_ranks")
     if unknown:
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of

@@ -28,6 +28,11 @@ _DEVICE = (
     *("breakdown", "overlap", "heatmap", "kernels", "kernel_durations", "kernel_types", "idle"),
     "queue",
 )
+#: Panels of Kineto traces that are shown only once a user adds them.
+ADDED = (
+    *("call_tree", "call_tree_device", "critical_path", "arrivals", "bandwidth", "clusters"),
+    *("clocks", "memory", "launch_outliers", "messages"),
+)
 _ALWAYS = ("selection", "problems")
 Choice = list[str] | list[list[str]]
 
@@ -58,7 +63,7 @@ def known_panel(name: str, **more: Any) -> Panel:
     return Panel(name, one.get("analysis", ""), tuple(one["own"]), is_chart=is_chart, **more)
 
 
-_SHARED = tuple(map(known_panel, (*_OFFERED[2:], "heatmap")))
+_SHARED = tuple(map(known_panel, (*_OFFERED[2:], "heatmap", *ADDED)))
 
 
 def own_panels() -> list[Panel]:
@@ -79,7 +84,7 @@ def chart_panels() -> list[str]:
 
 def all_panels() -> list[str]:
     """Return the ids of all panels, in the order of the list from which users choose."""
-    return [*_OFFERED, *(one.id for one in own_panels()), *_ALWAYS]
+    return [*_OFFERED, *ADDED, *(one.id for one in own_panels()), *_ALWAYS]
 
 
 def panel_of(name: str) -> Panel:
@@ -118,6 +123,7 @@ def offered_panels(formats: Iterable[str], *, workers: int = 2) -> list[str]:
     if not found or found - set(known):
         some = [_OFFERED]
     shared = [name for name in _OFFERED if any(name in one for one in some)]
+    shared += ADDED if _OFFERED in some else ()
     own = [
         panel.id for one in provided("panels", found) for panel in one if panel.fits(found, workers)
     ]
@@ -137,13 +143,15 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
         found["no communication kernels"] = ["overlap"]
     if not scene["steps"]:
         found["no ProfilerStep"] = ["steps"]
+    if len(scene["ranks"]) == 1 and "heatmap" not in found.get("no GPU work", ()):
+        found["one rank"] = ["heatmap"]
     return found
 
 
 def chosen_panels(
     panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
 ) -> Choice:
-    """Return the checked value of `panels=`; None stands for all offered panels."""
+    """Return the ids that `panels=` names, by id or analysis; None stands for all offered."""
     if panels is None:
         return all_panels() if offered is None else list(offered)
     if isinstance(panels, str) or not isinstance(panels, Iterable):
@@ -155,26 +163,24 @@ def chosen_panels(
             remedy="Give names alone, or a list for each row: [['breakdown'], ['timeline']].",
         )
     if rows:
-        _check(name for row in rows for name in row)
-        return [list(row) for row in rows if len(row)]
-    names = [name for name in panels if isinstance(name, str)]
-    _check(names)
-    return names
+        ids = iter(_checked(name for row in rows for name in row))
+        return [[next(ids) for _ in row] for row in rows if len(row)]
+    return _checked(name for name in panels if isinstance(name, str))
 
 
-def _check(names: Iterable[str]) -> None:
-    seen: set[str] = set()
+def _checked(names: Iterable[str]) -> list[str]:
+    seen: list[str] = []
     known = all_panels()
-    for name in names:
+    analyses = {one.analysis: id_ for id_, one in reversed(panels().items()) if one.analysis}
+    for given in names:
+        name = analyses.get(str(given), given)
         if name not in known:
             near = get_close_matches(str(name), known, 1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
-            shown = next((id_ for id_, one in panels().items() if one.analysis == name), None)
-            if shown is not None:
-                guess = f" The panel of {name} is {shown!r}."
             raise TraceError(
                 f"no panel {name!r}", remedy=f"The panels are {', '.join(known)}.{guess}"
             )
         if name in seen:
             raise TraceError(f"the panel {name!r} is there twice", remedy="Name each panel once.")
-        seen.add(name)
+        seen.append(name)
+    return seen

@@ -14,6 +14,8 @@ from hta_widgets import analysis
 from hta_widgets.analysis.matching import counted, matching
 from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.analysis.stragglers import waiting, waits_of
+from hta_widgets.facts import note_for
+from hta_widgets.panels.added import ADDED
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows
@@ -221,7 +223,7 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
         }
     )
     if not with_events:
-        found.attrs["note"] = "no events are selected"
+        found.attrs["note"] = note_for("no_events")
     return found
 
 
@@ -295,6 +297,7 @@ MAKERS: dict[str, Maker] = {
         traces, clock=CLOCK, selection=selection
     ),
     "summary": _summary,
+    **ADDED,
 }
 
 

@@ -1,0 +1,329 @@
+"""The frames of panels that a user adds: most are of the whole job, which saved pages keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets import analysis
+from hta_widgets.analysis.comm_events import OPERATIONS
+from hta_widgets.analysis.matching import matching
+from hta_widgets.analysis.scope import parts
+from hta_widgets.errors import TraceError
+from hta_widgets.text import number_runs, run_text
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.memo import memo
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+#: Max number of bars of charts with one bar per name, and smallest share of a call tree's width.
+MOST_BARS = 12
+LEAST_SHARE = 0.002
+_SEND_RECV = OPERATIONS.index("send_recv")
+_ALL_TO_ALL = OPERATIONS.index("all_to_all")
+
+
+def _critical_path(traces: TraceSet) -> pd.DataFrame:
+    start, end = traces.start_ns, traces.end_ns
+    path = analysis.job_critical_path(traces, annotation="", window=(start, end))
+    whole = analysis.job_path_summary(path)
+    frame = whole[["rank", "count", "dur_ns", "share"]].assign(
+        cause=whole["bound_by"].astype(str).str.replace("_", " ")
+    )
+    return _first(frame[whole["bound_by"] != "outside_path"], path)
+
+
+def _first(frame: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
+    """Return the first rows of a panel's frame, with the number of others and the note."""
+    shown = frame.head(MOST_BARS).reset_index(drop=True)
+    shown.attrs = {"others": len(frame) - len(shown), "note": of.attrs.get("note", "")}
+    return shown
+
+
+def _arrivals(traces: TraceSet) -> pd.DataFrame:
+    calls = analysis.collectives(traces, clock="fitted")
+    first = calls.groupby("collective")["arrival_ns"].transform("min")
+    frame = pd.DataFrame(
+        {
+            "rank": calls["rank"],
+            "start_ns": calls["arrival_ns"],
+            "end_ns": calls["end_ns"],
+            "lag_ns": calls["arrival_ns"] - first,
+            "last": calls["rank"] == calls["last_rank"],
+        }
+    ).sort_values(["rank", "start_ns"], ignore_index=True)
+    frame.attrs = {"note": calls.attrs.get("note", "")}
+    return frame
+
+
+def _bandwidth(traces: TraceSet) -> pd.DataFrame:
+    calls = analysis.collectives(traces, clock="fitted")
+    known = calls[(calls["rank"] == calls["last_rank"]) & calls["busbw_gb_s"].notna()]
+    key = ["operation", "size_bytes", "ranks"]
+    spent = known.groupby(key, observed=True)["transfer_ns"].transform("sum")
+    known = known.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)
+    group = known.groupby(key, observed=True, sort=False).ngroup()
+    frame = known[group < MOST_BARS][[*key, "arrival_ns", "end_ns", "busbw_gb_s"]]
+    frame = frame.rename(columns={"arrival_ns": "start_ns"}).reset_index(drop=True)
+    frame["operation"] = frame["operation"].astype(str)
+    frame.attrs = {
+        "others": max(int(group.max()) + 1 - MOST_BARS, 0) if len(group) else 0,
+        "note": calls.attrs.get("note", ""),
+    }
+    return frame
+
+
+def _clusters(traces: TraceSet) -> pd.DataFrame:
+    ranks = analysis.rank_clusters(traces)
+    means = ["step_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"]
+    groups = ranks.groupby("cluster", sort=True)
+    frame = groups[means].mean().reset_index(drop=True)
+    members = [sorted(own) for own in groups["rank"].agg(list)]
+    frame["label"] = [
+        f"rank{'s' * (len(own) > 1)} {', '.join(map(run_text, number_runs(own)))}"
+        for own in members
+    ]
+    frame["members"] = [",".join(map(str, own)) for own in members]
+    frame["ranks"] = [len(own) for own in members]
+    frame["spread"] = groups["compute_ns"].agg(lambda one: one.max() / max(one.min(), 1) - 1).array
+    frame["why"] = [next((text for text in own if text), "") for own in groups["why"].agg(list)]
+    frame.attrs = {"note": ranks.attrs.get("note", "")}
+    return frame
+
+
+def _clocks(traces: TraceSet) -> pd.DataFrame:
+    offsets = analysis.clock_offsets(traces)
+    frame = offsets[["rank", "offset_ns", "residual_ns", "collectives"]]
+    frame.attrs = {"note": offsets.attrs.get("note", "")}
+    return frame
+
+
+def _memory(traces: TraceSet) -> pd.DataFrame:
+    events = analysis.memory_events(traces)
+    groups = events.groupby(["rank", "device"], observed=True)
+    totals = groups[["total_allocated_bytes", "total_reserved_bytes", "running_bytes"]].max()
+    frame = totals.assign(count=groups.size()).reset_index()
+    frame["device"] = frame["device"].astype(str)
+    frame.attrs = {"note": events.attrs.get("note", "")}
+    return frame
+
+
+def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
+    rows = analysis.launch_outliers(traces)
+    sums = rows.groupby(["outlier", "kernel"], observed=True)[["count", "launches"]].sum()
+    frame = sums.reset_index().sort_values(
+        ["count", "outlier", "kernel"], ascending=[False, True, True]
+    )
+    frame = frame.assign(outlier=frame["outlier"].astype(str), kernel=frame["kernel"].astype(str))
+    shown = _first(frame, rows)
+    return shown.assign(short=[short_name(name) for name in shown["kernel"]])
+
+
+def _messages(traces: TraceSet) -> pd.DataFrame:
+    """Return one row per sending and receiving rank; members of an all-to-all give even shares."""
+    match = matching(traces)
+    operation, size = match.taken("operation"), np.maximum(match.taken("size_bytes"), 0)
+    source, target = match.taken("source"), match.taken("target")
+    rank = np.array([trace.rank for trace in match.traces], dtype=np.int64)[match.trace]
+    first = np.zeros(len(match), dtype=bool)
+    first[match.starts] = True
+    sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
+    found = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
+    together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
+    together = together[operation == _ALL_TO_ALL]
+    pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")
+    pairs["bytes"] //= pairs.groupby(["of", "rank"])["peer"].transform("size").clip(lower=1)
+    found.append(pairs.loc[pairs["rank"] != pairs["peer"], ["rank", "peer", "bytes"]])
+    sums = pd.concat(found).groupby(["rank", "peer"])["bytes"].agg(["size", "sum"]).reset_index()
+    frame: pd.DataFrame = sums.rename(columns={"size": "count", "sum": "bytes"})
+    frame.attrs = {"note": "" if len(frame) else "no sends between ranks, and no all-to-all"}
+    return frame
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The operators of one rank by the names from the outermost one down; parents come first."""
+
+    rows: Any
+    of: Any
+    of_event: Any
+    parent: list[int] = field(default_factory=list)
+    name: list[str] = field(default_factory=list)
+
+
+def _paths(trace: Trace) -> _Paths:
+    def derive() -> _Paths:
+        tree = operator_tree(trace)
+        names = trace.table.name[tree.rows]
+        of = np.full(len(tree.rows) + 1, -1, dtype=np.int64)
+        found = _Paths(tree.rows, of, tree.innermost)
+        for members in tree.forest.levels:
+            key = (of[tree.forest.parent[members]] + 1) * len(trace.table.names) + names[members]
+            pairs, code = np.unique(key, return_inverse=True)
+            of[members] = len(found.name) + code
+            above, name = np.divmod(pairs, len(trace.table.names))
+            found.parent.extend((above - 1).tolist())
+            found.name.extend(trace.table.names[one] for one in name.tolist())
+        return found
+
+    return memo(trace, "operator_paths", derive)
+
+
+def _call_tree(
+    traces: TraceSet, selection: Selection, _top: int | None, *, measure: str
+) -> pd.DataFrame:
+    """Return the bars of a flame graph: operators by path, of all ranks, in a window."""
+    window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
+    parent: list[int] = []
+    name: list[str] = []
+    sums: list[list[int]] = []
+    known: dict[tuple[int, str], int] = {}
+    for part in parts(traces, window):
+        paths = _paths(part.trace)
+        size = len(paths.name)
+        inside = part.has(paths.rows)
+        of, work = paths.of[:-1][inside], part.busy_rows()
+        work = work[part.table.stream[work] >= 0]
+        path = paths.of[paths.of_event[part.trace.launch_of[work]]]
+        values = np.zeros((size, 3), dtype=np.int64)
+        np.add.at(values[:, 0], of, 1)
+        np.add.at(values[:, 1], of, part.durations(paths.rows[inside]))
+        np.add.at(values[:, 2], path[path >= 0], part.durations(work)[path >= 0])
+        for at in range(size - 1, -1, -1):
+            if paths.parent[at] >= 0:
+                values[paths.parent[at], 2] += values[at, 2]
+        places: list[int] = []
+        for at, (above, own) in enumerate(zip(paths.parent, paths.name, strict=True)):
+            key = (places[above] if above >= 0 else -1, own)
+            if key not in known:
+                known[key] = len(name)
+                parent.append(key[0])
+                name.append(own)
+                sums.append([0, 0, 0])
+            places.append(known[key])
+            both = zip(sums[places[at]], values[at].tolist(), strict=True)
+            sums[places[at]] = [one + other for one, other in both]
+    return _flames(parent, name, sums, 1 if measure == "host" else 2)
+
+
+def _flames(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
+    """Lay out paths: each within the one above, the longest first."""
+    children: dict[int, list[int]] = {}
+    for at, above in enumerate(parent):
+        children.setdefault(above, []).append(at)
+    total = sum(sums[at][by] for at in children.get(-1, ()))
+    rows, left_out = [], 0
+    below = [(-1, 0, 0)]
+    while below:
+        above, depth, left = below.pop(0)
+        own = [at for at in children.get(above, ()) if sums[at][by] > 0]
+        for at in sorted(own, key=lambda one: (-sums[one][by], name[one])):
+            value = sums[at][by]
+            if value < total * LEAST_SHARE:
+                left_out += 1
+                continue
+            inner = sum(sums[one][by] for one in children.get(at, ()))
+            rows.append((depth, name[at], left, left + value, max(value - inner, 0), *sums[at]))
+            below.append((at, depth + 1, left))
+            left += value
+    columns = ("depth", "name", "left_ns", "right_ns", "own_ns", "count", "host_ns", "device_ns")
+    frame = pd.DataFrame(rows, columns=columns)
+    frame.insert(2, "short", [short_name(one) for one in frame["name"]])
+    frame.attrs = {"left_out": left_out}
+    if not rows:
+        frame.attrs["note"] = "no operators are selected" if name else "no operators"
+    return frame
+
+
+#: The functions of frames of the whole job, by panel.
+WHOLE: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
+    "critical_path": _critical_path,
+    "arrivals": _arrivals,
+    "bandwidth": _bandwidth,
+    "clusters": _clusters,
+    "clocks": _clocks,
+    "memory": _memory,
+    "launch_outliers": _launch_outliers,
+    "messages": _messages,
+}
+
+
+#: Panels whose frames take seconds in jobs of many ranks: pages of more have them only if shown.
+_SLOW = ("critical_path", "memory")
+_MOST_SLOW_RANKS = 16
+
+
+def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool:
+    """Return whether a saved page has the frame of a panel of the whole job."""
+    return panel not in _SLOW or panel in shown or len(traces) <= _MOST_SLOW_RANKS
+
+
+def whole_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
+    """Return the frame of a panel of the whole job, kept for other selections."""
+
+    def derive() -> pd.DataFrame:
+        try:
+            return WHOLE[panel](traces)
+        except TraceError as error:
+            frame = pd.DataFrame()
+            frame.attrs["note"] = str(error)
+            return frame
+
+    return memo(traces, ("panel", panel), derive)
+
+
+def _of_selection(
+    traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
+) -> pd.DataFrame:
+    """Return the rows of chosen ranks that overlap the window, as saved pages do."""
+    frame = whole_frame(traces, panel)
+    kept = np.ones(len(frame), dtype=bool)
+    if selection.ranks is not None and "rank" in frame:
+        kept &= frame["rank"].isin(selection.ranks).to_numpy()
+    if "start_ns" in frame:
+        low, high = selection.start_ns, selection.end_ns
+        start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
+        if low is not None:
+            kept &= (end > low) | (start >= low)
+        if high is not None:
+            kept &= (start < high) & (low != high)
+    found = frame[kept].reset_index(drop=True)
+    found.attrs = dict(frame.attrs)
+    return found
+
+
+#: The functions of the frames of added panels, by id, in the order of the list for users.
+ADDED: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
+    "call_tree": partial(_call_tree, measure="host"),
+    "call_tree_device": partial(_call_tree, measure="device"),
+    **{panel: partial(_of_selection, panel=panel) for panel in WHOLE},
+}
+
+
+def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the added panels that would be empty, by reason; `scene` is the job's."""
+    roles = {row["role"] for rank in scene["ranks"] for row in rank["summary"]}
+    names = [trace.table.names.values for trace in traces.values()]
+
+    def named(*words: str) -> bool:
+        return any(word in name.lower() for own in names for name in own for word in words)
+
+    found: dict[str, list[str]] = {}
+    if not roles - {"cpu"}:
+        found["no GPU work"] = ["critical_path", "call_tree_device", "launch_outliers"]
+    if len(traces) == 1:
+        found["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
+    elif "comm" not in roles:
+        found["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
+    elif not named("sendrecv", "alltoall", "all_to_all", "send", "recv"):
+        found["no sends between ranks"] = ["messages"]
+    if not named("[memory]"):
+        found["no [memory] events"] = ["memory"]
+    return found

@@ -1,0 +1,108 @@
+"""The panels that a user adds, on small jobs worked out by hand."""
+
+import pytest
+from support.small import call, event, kernel, load
+
+import hta_widgets as hw
+from hta_widgets.live.job import PanelEngine
+from hta_widgets.panels.catalog import ADDED
+from hta_widgets.trace.selection import Selection
+
+
+def op(name, start, end):
+    return event("cpu_op", name, start, end, pid=10, tid=1)
+
+
+#: linear encloses addmm, which launches 50 ns of kernels; a second linear launches none.
+LINEAR = [
+    op("aten::linear", 100, 200),
+    op("aten::addmm", 130, 190),
+    call(140, 145, 1),
+    kernel(300, 350, launch=1),
+    op("aten::linear", 400, 420),
+]
+
+
+def frame_of(traces, panel, **selection):
+    return PanelEngine(traces).frame(panel, Selection(**selection))
+
+
+def bars(frame):
+    columns = ["depth", "name", "left_ns", "right_ns", "own_ns", "count", "host_ns", "device_ns"]
+    return [*frame[columns].itertuples(index=False, name=None)]
+
+
+def test_calls_lie_below_their_callers_the_longest_first(tmp_path):
+    traces = load(tmp_path, LINEAR, LINEAR)
+    assert bars(frame_of(traces, "call_tree")) == [
+        (0, "aten::linear", 0, 240, 120, 4, 240, 100),
+        (0, "aten::origin", 240, 242, 2, 2, 2, 0),
+        (1, "aten::addmm", 0, 120, 120, 2, 120, 100),
+    ]
+    assert bars(frame_of(traces, "call_tree_device", ranks=[1])) == [
+        (0, "aten::linear", 0, 50, 0, 2, 120, 50),
+        (1, "aten::addmm", 0, 50, 50, 1, 60, 50),
+    ]
+
+
+def test_work_in_a_window_counts_for_the_operator_that_launched_it_before(tmp_path):
+    traces = load(tmp_path, LINEAR)
+    named = {"start_ns": 310, "end_ns": 410, "query": "name == 'gemm'"}
+    assert bars(frame_of(traces, "call_tree_device", **named)) == [
+        (0, "aten::linear", 0, 40, 0, 1, 10, 40),
+        (1, "aten::addmm", 0, 40, 40, 0, 0, 40),
+    ]
+    assert frame_of(traces, "call_tree", start_ns=500).attrs["note"] == "no operators are selected"
+
+
+def comm(name, start, end, **args):
+    more = {"dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", **args}
+    return kernel(
+        start, end, name="ncclDevKernel_SendRecv()", stream=20, **{"Group size": 2, **more},
+        **{"Collective name": name},
+    )  # fmt: skip
+
+
+def test_messages_are_by_sender_and_receiver(tmp_path):
+    """Rank 0 sends 25 floats to rank 1; each gives the other half of its 100 in an all-to-all."""
+    size = {"In msg nelems": 25, "Out msg nelems": 25}
+    whole = {"In msg nelems": 100, "Out msg nelems": 100}
+    traces = load(
+        tmp_path,
+        [comm("send", 10, 20, **size, **{"Dst Rank": 1}), comm("all_to_allv", 30, 50, **whole)],
+        [comm("recv", 12, 20, **size, **{"Src Rank": 0}), comm("all_to_allv", 40, 50, **whole)],
+    )
+    frame = frame_of(traces, "messages")
+    assert [*frame.itertuples(index=False, name=None)] == [(0, 1, 2, 300), (1, 0, 1, 200)]
+
+
+@pytest.fixture
+def two(tmp_path):
+    size = {"In msg nelems": 25, "Out msg nelems": 25}
+    return load(
+        tmp_path,
+        [comm("allreduce", 10, 60, **size), comm("allreduce", 110, 160, **size)],
+        [comm("allreduce", 50, 60, **size), comm("allreduce", 150, 160, **size)],
+    )
+
+
+def test_arrivals_follow_the_window(two):
+    frame = frame_of(two, "arrivals", start_ns=100)
+    assert frame[["rank", "lag_ns", "last"]].to_numpy().tolist() == [[0, 0, 0], [1, 40, 1]]
+
+
+def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first(two, tmp_path):
+    dash = hw.Dashboard(two)
+    assert not set(ADDED) & set(dash.panels)
+    offered = set(ADDED) & set(dash._about["panels"])
+    assert offered == set(ADDED) - {"memory"}
+    assert dash._about["left_out"]["no [memory] events"] == ["memory"]
+    alone = hw.Dashboard(load(tmp_path, LINEAR))
+    assert set(ADDED) & set(alone._about["panels"]) == {
+        "call_tree", "call_tree_device", "critical_path", "launch_outliers",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("panel", [one for one in ADDED if one != "memory"])
+def test_every_added_panel_has_a_chart(two, panel):
+    assert hw.Dashboard(two).charts[panel] is not None
