@@ -1,6 +1,7 @@
 /** What became of each event: classes, the legend, the list of changes, one history for two. */
 
-import { describe, expect, test } from "vitest";
+import { type ComponentChild, h, render } from "preact";
+import { describe, expect, test, vi } from "vitest";
 import { frame } from "../../test/two_runs";
 import { type History, NOTHING } from "../connection/store";
 import { PairSource } from "../engine/pairs";
@@ -21,15 +22,21 @@ import { turned } from "./frames";
 import {
   cellText,
   chanceWords,
-  ChangesPanel,
+  Changes,
   measuresOf,
-  plainTable,
+  PlainTable,
   replacedWords,
   tableTitle,
   titleOf,
 } from "./tables";
 import { PairHistory } from "./timelines";
 import { ColourLegend } from "./toolbar";
+
+function drawn(node: ComponentChild): HTMLElement {
+  const el = document.createElement("div");
+  render(node, el);
+  return el;
+}
 
 /** Events of each class before and after: 5 slower by a little, 2 faster by much, 1 alone, 90 same. */
 const counts = [
@@ -113,14 +120,13 @@ describe("classes of events", () => {
   });
 
   test("the legend names what is there, and says so while it is not known", () => {
-    const legend = new ColourLegend(() => undefined);
-    legend.show("change", false);
-    expect(legend.el.textContent).toContain("matching calls");
-    legend.setCounts(counts);
-    expect(legend.el.textContent).toContain("slower10");
-    expect(legend.el.textContent).not.toContain("moved");
-    legend.show("kind", false);
-    expect(legend.el.textContent).not.toContain("slower");
+    const look = { swapped: false, theme: "light", again: null, choose: () => undefined } as const;
+    const textOf = (colour: "change" | "kind", known: typeof counts | null): string =>
+      drawn(h(ColourLegend, { ...look, colour, counts: known })).textContent ?? "";
+    expect(textOf("change", null)).toContain("matching calls");
+    expect(textOf("change", counts)).toContain("slower10");
+    expect(textOf("change", counts)).not.toContain("moved");
+    expect(textOf("kind", counts)).not.toContain("slower");
   });
 });
 
@@ -146,16 +152,21 @@ describe("the list of changes", () => {
 
   test("says before and after, how much, how often, and whether it may be chance", () => {
     const chosen: (number | null)[] = [];
-    const panel = new ChangesPanel((row) => chosen.push(row));
-    panel.show(changes);
-    const rows = [...panel.el.querySelectorAll<HTMLElement>(".hta-diff-row[data-change]")];
-    expect(rows.map((row) => row.dataset.change)).toEqual(["slower", "replaced", "added"]);
-    expect(rows[0]!.textContent).toContain("p < 0.0001");
+    const look = { theme: "light", room: 6, whose: "", hasSteps: true } as const;
+    const choose = (row: number | null): unknown => chosen.push(row);
+    const panel = (one: number | null): HTMLElement =>
+      drawn(h(Changes, { ...look, frame: changes, chosen: one, choose }));
+    const rowsOf = (one: number | null): HTMLElement[] => [
+      ...panel(one).querySelectorAll<HTMLElement>(".hta-name-row"),
+    ];
+    const rows = rowsOf(null);
+    expect(rows.map((row) => row.dataset.name)).toEqual(changes.columns.name);
+    expect(rows[0]!.textContent).toContain("slower");
     expect(rows[1]!.textContent).toContain("gemm a, gemm b and 1 more → fused");
     expect(rows[2]!.textContent).toContain("new 1");
-    expect(panel.el.querySelector("b.aten")).toBeNull();
+    expect(panel(null).querySelector("b.aten")).toBeNull();
     rows[1]!.click();
-    panel.el.querySelectorAll<HTMLElement>(".hta-diff-row[data-change]")[1]!.click();
+    rowsOf(1)[1]!.click();
     expect(chosen).toEqual([1, null]);
   });
 
@@ -302,6 +313,8 @@ describe("one history of two timelines", () => {
 });
 
 describe("tables of other formats", () => {
+  const drawnTable = (name: string, rows: ReturnType<typeof frame>) =>
+    drawn(h(PlainTable, { name, frame: rows }));
   const columns = ["routine", "before_calls", "after_calls", "diff_calls", "before_time_s"];
 
   test("put before, after and the change of a measure under one head", () => {
@@ -342,7 +355,7 @@ describe("tables of other formats", () => {
   });
 
   test("one row of measures is turned into many", () => {
-    const table = plainTable("x", frame({ before_a_s: [1], after_a_s: [2], diff_a_s: [1] }));
+    const table = drawnTable("x", frame({ before_a_s: [1], after_a_s: [2], diff_a_s: [1] }));
     const words = [...table.querySelectorAll("tbody td")].map((cell) => cell.textContent);
     expect(words.map((text) => text?.replace(/[\u2009\u202f]/g, " "))).toEqual([
       "a",
@@ -352,12 +365,12 @@ describe("tables of other formats", () => {
     ]);
   });
 
-  test("show some rows first, and all when asked", () => {
+  test("show some rows first, and all when asked", async () => {
     const names = Array.from({ length: 20 }, (_, row) => `r${row}`);
-    const table = plainTable("mpi_times", frame({ routine: names }, { rows: 25 }));
+    const table = drawnTable("mpi_times", frame({ routine: names }, { rows: 25 }));
     expect(table.querySelectorAll("tbody tr")).toHaveLength(12);
     table.querySelector("button")!.click();
-    expect(table.querySelectorAll("tbody tr")).toHaveLength(20);
+    await vi.waitFor(() => expect(table.querySelectorAll("tbody tr")).toHaveLength(20));
     expect(table.textContent).toContain("5 rows in Python.");
   });
 });

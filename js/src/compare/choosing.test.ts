@@ -52,7 +52,7 @@ function shown() {
     },
   } as unknown as ChartsWays;
   const charts = new Charts(ways);
-  charts.strip.setWidth(900);
+  charts.strip.width.value = 900;
   const lanes = frame({ slot: [] });
   charts.strip.show({
     labels: ["a", "b"],
@@ -73,23 +73,25 @@ function shown() {
 test("a step and a name go back to what was chosen before them, and forth again", async () => {
   const { charts, turns, pressed } = shown();
   const title = (): string => charts.waterfall.el.querySelector("h3")?.textContent ?? "";
-  charts.strip.el.querySelectorAll(".hta-diff-slot")[1]!.dispatchEvent(new MouseEvent("click"));
+  const slot = () => charts.strip.el.querySelectorAll(".hta-diff-slot")[1]!;
+  await vi.waitFor(() => expect(slot()).toBeDefined());
+  slot().dispatchEvent(new MouseEvent("click"));
   await vi.waitFor(() => expect(turns).toHaveLength(1));
   await vi.waitFor(() => expect(title()).toContain("in Step #8"));
-  charts.names.el.querySelector<HTMLElement>("[data-change=faster]")!.click();
+  charts.names.el.querySelector<HTMLElement>("[data-name=copy]")!.click();
   expect(turns).toHaveLength(2);
-  expect(pressed("names")).toEqual(["copy"]);
+  await vi.waitFor(() => expect(pressed("names")).toEqual(["copy"]));
 
   turns[1]!();
-  expect(pressed("names")).toEqual([]);
-  expect(pressed("strip")).toHaveLength(1);
+  await vi.waitFor(() => expect(pressed("names")).toEqual([]));
+  await vi.waitFor(() => expect(pressed("strip")).toHaveLength(1));
   turns[0]!();
-  expect(pressed("strip")).toEqual([]);
+  await vi.waitFor(() => expect(pressed("strip")).toEqual([]));
   await vi.waitFor(() => expect(title()).not.toContain("in Step"));
 
   turns[0]!();
-  expect(pressed("strip")[0]).toContain("#8");
+  await vi.waitFor(() => expect(pressed("strip")[0]).toContain("#8"));
   await vi.waitFor(() => expect(title()).toContain("in Step #8"));
   turns[1]!();
-  expect(pressed("names")).toEqual(["copy"]);
+  await vi.waitFor(() => expect(pressed("names")).toEqual(["copy"]));
 });

@@ -1,6 +1,7 @@
 /** Two runs side by side: where things lie, what adds up, and names that mean harm. */
 
-import { describe, expect, test } from "vitest";
+import { h, render } from "preact";
+import { describe, expect, test, vi } from "vitest";
 import { frame, slots } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { Frame } from "../protocol/source";
@@ -9,9 +10,9 @@ import { countWords, deltaColour, shortLabels, turned } from "./frames";
 import { THEMES } from "../ui/theme";
 import { pairWords } from "./link";
 import { placeTiles } from "./operator_tree";
-import { headlineOf, headParts, silence } from "./pane";
+import { Findings, headParts, silence } from "./pane";
 import { bandPoints, lanesOf, medianSlot, placeSlots, Strip, withLengths } from "./steps";
-import { NamesTable, sortedNames } from "./tables";
+import { Names } from "./tables";
 import { partBars, waterfallBars } from "./waterfall";
 
 const segments = frame({
@@ -244,27 +245,46 @@ describe("names", () => {
     members: [["b"], [hostile], ["a".repeat(500)]],
   } as unknown as Frame["columns"]);
 
-  test("largest difference first, whichever its sign; filtered by what is typed", () => {
-    const order = (key: "diff_ns" | "name", filter = ""): unknown[] =>
-      sortedNames(names, key, key === "diff_ns", filter).map((row) => row.diff_ns);
-    expect(order("diff_ns")).toEqual([30, -7, 2]);
-    expect(order("diff_ns", "ONERROR")).toEqual([30]);
-    expect(order("name")).toEqual([30, -7, 2]);
+  function shown(chosen: string | null = null) {
+    const told: (string[] | null)[] = [];
+    const el = document.createElement("div");
+    document.body.append(el);
+    const choose = (_: string | null, members: string[] | null): unknown => told.push(members);
+    render(h(Names, { frame: names, theme: "light", room: 10, chosen, choose }), el);
+    const rows = (): HTMLElement[] => [...el.querySelectorAll<HTMLElement>(".hta-name-row")];
+    const order = (): (string | undefined)[] => rows().map((row) => row.dataset.name?.slice(0, 4));
+    return { el, told, rows, order };
+  }
+
+  test("largest difference first, whichever its sign; filtered and sorted, with the focus kept", async () => {
+    const { el, order } = shown();
+    expect(order()).toEqual(["<img", "aaaa", "b"]);
+    const filter = el.querySelector("input")!;
+    filter.value = "ONERROR";
+    filter.dispatchEvent(new Event("input"));
+    await vi.waitFor(() => expect(order()).toEqual(["<img"]));
+    filter.value = "";
+    filter.dispatchEvent(new Event("input"));
+    const head = el.querySelector<HTMLElement>(".hta-sort")!;
+    head.focus();
+    head.click();
+    await vi.waitFor(() => expect(order()).toEqual(["<img", "aaaa", "b"]));
+    head.click();
+    await vi.waitFor(() => expect(order()).toEqual(["b", "aaaa", "<img"]));
+    expect(document.activeElement).toBe(head);
+    el.remove();
   });
 
   test("are text, never markup; a click gives the full names, another one takes them back", () => {
-    const chosen: (string[] | null)[] = [];
-    const table = new NamesTable((one) => chosen.push(one));
-    document.body.append(table.el);
-    table.show(names);
-    expect(table.el.querySelector("img")).toBeNull();
-    expect(table.el.textContent).toContain(hostile);
-    const row = (): HTMLElement => table.el.querySelectorAll<HTMLElement>(".hta-diff-row")[1]!;
-    expect(row().textContent).toContain("new 3");
-    row().click();
-    row().click();
-    expect(chosen).toEqual([[hostile], null]);
-    table.el.remove();
+    const { el, told, rows } = shown();
+    expect(el.querySelector("img")).toBeNull();
+    expect(el.textContent).toContain(hostile);
+    expect(rows()[0]!.textContent).toContain("new 3");
+    rows()[0]!.click();
+    const again = shown(hostile);
+    again.rows()[0]!.click();
+    expect([...told, ...again.told]).toEqual([[hostile], null]);
+    for (const one of [el, again.el]) one.remove();
   });
 });
 
@@ -294,14 +314,14 @@ describe("a saved page that holds some of many steps", () => {
     await expect(source.ask("frame", { name: "waterfall:cause:13" })).rejects.toThrow("not hold");
   });
 
-  test("says which, and lets no other be chosen", () => {
+  test("says which, and lets no other be chosen", async () => {
     const chosen: (number | null)[] = [];
     const strip = new Strip((slot) => chosen.push(slot));
-    strip.setHeld({ steps: new Set([1]), why: "1 of 2." });
-    strip.setWidth(900);
+    strip.held.value = { steps: new Set([1]), why: "1 of 2." };
+    strip.width.value = 900;
     const lanes = frame({ slot: [] });
     strip.show({ labels: ["a", "b"], slots, lanes, totals: [300, 270], median: null, whose: "" });
-    expect(strip.el.textContent).toContain("1 of 2.");
+    await vi.waitFor(() => expect(strip.el.textContent).toContain("1 of 2."));
     const [none, held] = strip.el.querySelectorAll(".hta-diff-slot");
     expect(none!.getAttribute("aria-disabled")).toBe("true");
     expect(none!.getAttribute("aria-label")).toContain("not in this page");
@@ -324,20 +344,19 @@ test("what the runs ran on differently is the second line", () => {
     columns: { kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) },
     attrs: {},
   });
-  const lines = (...args: Parameters<typeof headlineOf>): string[] =>
-    headlineOf(...args).flatMap((child) => (child instanceof Element ? [child.textContent] : []));
+  const lines = (frame: Frame, totals: [number, number] | null = null): unknown[] => {
+    const el = document.createElement("div");
+    render(h(Findings, { told: frame, totals, conditions: "GPUs: A → B." }), el);
+    return Array.from(el.children, (child) => child.textContent);
+  };
   const rows: [string, string][] = [
     ["headline", "After takes longer."],
     ["caution", "GPUs: B → A."],
     ["kinds", "Compute grows."],
     ["caution", "Other clocks."],
   ];
-  expect(lines(told(rows), null, "", "GPUs: A → B.")).toEqual([
-    "After takes longer.",
-    "GPUs: B → A.",
-    "Compute grows.",
-  ]);
-  expect(lines(told([]), [1000, 1001], "", "GPUs: A → B.")).toEqual([
+  expect(lines(told(rows))).toEqual(["After takes longer.", "GPUs: B → A.", "Compute grows."]);
+  expect(lines(told([]), [1000, 1001])).toEqual([
     "Nothing changed beyond the noise.",
     "GPUs: A → B.",
   ]);

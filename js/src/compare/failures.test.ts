@@ -1,5 +1,6 @@
 /** What of a comparison cannot be had says so in its own place, and can be asked for again. */
 
+import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
 import type { Frame, Source } from "../protocol/source";
 import { Charts } from "./charts";
@@ -54,14 +55,14 @@ function mounted(broken: readonly string[]) {
     markNames: vi.fn(),
     markNode: vi.fn(),
     markChange: vi.fn(),
-    tell: () => headline.replaceChildren("told"),
+    tell: () => render("told", headline),
     say: vi.fn(),
     fail: vi.fn(),
-    untold: (why) => headline.replaceChildren(why),
+    untold: (why) => render(why, headline),
     again: () => void charts.load(drawn),
   });
   const drawn = vi.fn();
-  charts.strip.setWidth(800);
+  charts.strip.width.value = 800;
   const textOf = (name: "strip" | "waterfall" | "changes" | "names" | "icicle"): string =>
     charts[name].el.textContent ?? "";
   return { kernel, charts, headline, drawn, textOf };
@@ -75,6 +76,7 @@ function press(el: HTMLElement): void {
 test("one frame that fails leaves the others drawn, and is asked for again alone", async () => {
   const { kernel, charts, headline, drawn, textOf } = mounted(["lanes", "names"]);
   await charts.load(drawn);
+  await new Promise((resolve) => setTimeout(resolve));
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
@@ -101,6 +103,7 @@ test("where nothing can be had, every place says so", async () => {
     "icicle",
   ]);
   await charts.load(drawn);
+  await new Promise((resolve) => setTimeout(resolve));
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
     expect(textOf(name)).toContain("could not be drawn");
   }
@@ -115,6 +118,7 @@ test("where nothing can be had, every place says so", async () => {
 test("parts of a kind that cannot be had say so below the kinds", async () => {
   const { charts, kernel, drawn, textOf } = mounted(["waterfall:operator"]);
   await charts.load(drawn);
+  await new Promise((resolve) => setTimeout(resolve));
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");
   kernel.broken.clear();
@@ -123,15 +127,25 @@ test("parts of a kind that cannot be had say so below the kinds", async () => {
 });
 
 test("the legend does not wait for calls that could not be matched", () => {
-  const legend = new ColourLegend(vi.fn());
+  const el = document.createElement("div");
+  const show = (again: (() => void) | null): void =>
+    render(
+      h(ColourLegend, {
+        colour: "change",
+        swapped: false,
+        theme: "light",
+        counts: null,
+        again,
+        choose: vi.fn(),
+      }),
+      el,
+    );
+  show(null);
+  expect(el.textContent).toContain("matching calls …");
   const again = vi.fn();
-  legend.show("change", false);
-  expect(legend.el.textContent).toContain("matching calls …");
-  legend.setAgain(again);
-  expect(legend.el.textContent).not.toContain("matching calls …");
-  expect(legend.el.textContent).toContain("calls could not be matched");
-  press(legend.el);
+  show(again);
+  expect(el.textContent).not.toContain("matching calls …");
+  expect(el.textContent).toContain("calls could not be matched");
+  press(el);
   expect(again).toHaveBeenCalledTimes(1);
-  legend.setAgain(null);
-  expect(legend.el.textContent).toContain("matching calls …");
 });

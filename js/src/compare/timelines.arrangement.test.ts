@@ -1,7 +1,9 @@
 /** Where both timelines lie, and what is said where there is no room for it. */
 
+import { h } from "preact";
 import { expect, test } from "vitest";
 import { geometryOf } from "../stage/camera";
+import { made } from "../ui/dom";
 import { ArrangeChoice, arrangedIn, BESIDE_FROM_PX } from "./timelines";
 
 test("timelines lie beside each other where there is room, and say so where there is not", () => {
@@ -14,12 +16,12 @@ test("timelines lie beside each other where there is room, and say so where ther
 
 test("the choice shows what was chosen, also where there is no room for it", () => {
   const chosen: string[] = [];
-  const choice = new ArrangeChoice((arrange) => chosen.push(arrange));
-  choice.show("beside", "stacked: too narrow");
-  const pressed = [...choice.el.querySelectorAll("[aria-pressed=true]")];
+  const choose = (arrange: string): unknown => chosen.push(arrange);
+  const choice = made(h(ArrangeChoice, { chosen: "beside", why: "stacked: too narrow", choose }));
+  const pressed = [...choice.querySelectorAll("[aria-pressed=true]")];
   expect(pressed.map((one) => one.textContent)).toEqual(["beside"]);
-  expect(choice.el.textContent).toContain("too narrow");
-  choice.el.querySelector<HTMLElement>("[data-arrange=stacked]")!.click();
+  expect(choice.textContent).toContain("too narrow");
+  choice.querySelector<HTMLElement>("[data-arrange=stacked]")!.click();
   expect(chosen).toEqual(["stacked"]);
 });
 

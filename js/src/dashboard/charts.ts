@@ -31,6 +31,5 @@ function makeOf(id: string): Make {
 export const makeChart: MakeChart = (id, host, onBrush, theme) => {
   const look = LOOKS[id as keyof typeof LOOKS];
   if (look === undefined) throw new Error(`no chart ${id}: there are ${CHARTS.join(", ")}`);
-  const title = look.short ?? look.title;
-  return new ChartFrame(makeOf(id), title, host, onBrush, theme, recorded);
+  return new ChartFrame(makeOf(id), look.title, host, onBrush, theme, recorded);
 };

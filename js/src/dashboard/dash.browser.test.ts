@@ -49,6 +49,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   view.chart("breakdown").brush({ ranks: [1] });
   expect(selection(view)).toMatchObject({ ranks: [1] });
   expect(view.state.get("ranks_from")).toBe("breakdown");
+  await Promise.resolve();
   expect(view.chart("overlap").chosen?.ranks).toEqual([1]);
   expect(view.text(".hta-sel-chip")).toBe("rank 1");
   view.source.release();
@@ -89,7 +90,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
   expect(selection(view)).toMatchObject({ ranks: [1], query: null });
   key(view.root, "z", { ctrlKey: true });
   expect(selection(view)).toBeNull();
-  expect(view.text(".hta-sel-words")).toContain("whole job");
+  await expect.poll(() => view.text(".hta-sel-words")).toContain("whole job");
   key(view.root, "z", { ctrlKey: true, shiftKey: true });
   key(view.root, "z", { ctrlKey: true, shiftKey: true });
   expect(selection(view)).toMatchObject({ ranks: [1], query: `name in ['${NN}']` });
@@ -106,23 +107,36 @@ test("names: a click chooses, Ctrl adds, a click on the only one clears; chips t
   const row = (name: string): HTMLElement =>
     view.find(`[data-panel=kernels] [data-name="${name}"]`);
   click(row(NN));
-  expect(row(NT).classList).toContain("hta-faint");
+  await expect.poll(() => [...row(NT).classList]).toContain("hta-faint");
   expect(row(NN).classList).not.toContain("hta-faint");
   click(row(NT), { ctrlKey: true });
   expect(selection(view)?.query).toBe(BOTH);
   view.chart("breakdown").brush({ ranks: [0, 2] });
-  const chips = view.all(".hta-sel-chip").map((chip) => chip.textContent);
-  expect(chips).toEqual(["ranks 0 and 2", expect.stringMatching(/^names bf16_.* and bf16_/)]);
+  const chips = () => view.all(".hta-sel-chip").map((chip) => chip.textContent);
+  await expect
+    .poll(chips)
+    .toEqual(["ranks 0 and 2", expect.stringMatching(/^names bf16_.* and bf16_/)]);
   expect(view.text(".hta-sel-code")).toBe(`traces.select("${BOTH}", ranks=[0, 2])`);
   view.find('[aria-label="Take back ranks 0 and 2"]').click();
   expect(selection(view)).toMatchObject({ ranks: null, query: BOTH });
   click(row(NN));
+  await expect.poll(() => row(NN).querySelector("button")?.ariaPressed).toBe("true");
   click(row(NN));
   expect(selection(view)).toBeNull();
 });
 
 test("tables sort, filter, and show the rest of their names when asked", async () => {
-  const view = mountDash();
+  const above = [
+    "breakdown",
+    "overlap",
+    "timeline",
+    "heatmap",
+    "steps",
+    "kernels",
+    "idle",
+    "queue",
+  ];
+  const view = mountDash({ panels: [...above, "operators"] });
   await ready(view);
   // Far below the window nothing is asked for.
   expect(names(view, "operators")).toHaveLength(0);
@@ -130,15 +144,18 @@ test("tables sort, filter, and show the rest of their names when asked", async (
   await expect.poll(() => names(view, "operators")).toHaveLength(12);
   const more = view.find("[data-panel=operators] .hta-more-names");
   expect(more.textContent).toBe("41 more names");
+  more.focus();
   more.click();
-  expect(names(view, "operators")).toHaveLength(52);
+  await expect.poll(() => names(view, "operators")).toHaveLength(52);
   const filter = view.find("[data-panel=operators] input") as HTMLInputElement;
   filter.value = "LAYER_NORM";
   filter.dispatchEvent(new Event("input"));
-  expect(names(view, "operators")).toHaveLength(3);
+  await expect.poll(() => names(view, "operators")).toHaveLength(3);
   const sort = view.all("[data-panel=kernels] .hta-sort");
+  sort[0]!.focus();
   sort[0]!.click();
-  expect(names(view, "kernels")[0]).toBe(NN.replace("ampere_", ""));
+  await expect.poll(() => names(view, "kernels")[0]).toBe(NN.replace("ampere_", ""));
+  expect(document.activeElement).toBe(sort[0]);
   expect(view.find("[data-panel=kernels] [aria-sort]").getAttribute("aria-sort")).toBe("ascending");
 });
 
@@ -152,10 +169,12 @@ test("hidden panels are not asked for, and are remembered", async () => {
   expect(new Set(asked())).toEqual(new Set(["summary", "breakdown", "kernels"]));
   expect(view.source.asked.some(({ op }) => op === "heatmap")).toBe(false);
   view.find('[aria-label="Choose which panels are shown"]').click();
-  const box = view
-    .all(".hta-dash-menu label")
-    .find((one) => one.textContent?.includes("Operators"));
-  box?.querySelector("input")?.click();
+  const item = view
+    .all(".hta-dash-menu [role=menuitemcheckbox]")
+    .find((one) => one.textContent?.includes("Operators"))!;
+  expect(item.getAttribute("aria-checked")).toBe("false");
+  item.click();
+  await expect.poll(() => item.getAttribute("aria-checked")).toBe("true");
   expect(view.model.get("panels")).toEqual(["timeline", "breakdown", "kernels", "operators"]);
   view.find("[data-panel=operators]").scrollIntoView();
   await expect.poll(() => names(view, "operators").length).toBe(12);

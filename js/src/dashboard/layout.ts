@@ -113,16 +113,16 @@ export function shownIds(choice: Choice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
 }
 
-/** `Left out: Rank × time, Top kernels (no GPU work in these files).`; "" where nothing is. */
+/** `Not in this job: Rank × time, Top kernels (no GPU work).`; "" where nothing is. */
 export function leftOutWords(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],
 ): string {
   const parts = Object.entries(leftOut).flatMap(([why, ids]) => {
     const titles = ids.filter((id) => !shown.includes(id)).map((id) => panelKind(id).title);
-    return titles.length > 0 ? [`${titles.join(", ")} (${why} in these files)`] : [];
+    return titles.length > 0 ? [`${titles.join(", ")} (${why})`] : [];
   });
-  return parts.length > 0 ? `Left out: ${parts.join("; ")}.` : "";
+  return parts.length > 0 ? `Not in this job: ${parts.join("; ")}.` : "";
 }
 
 export function layoutOf(width: number, choice: Choice, full = false): Layout {
@@ -140,6 +140,10 @@ export function layoutOf(width: number, choice: Choice, full = false): Layout {
   } else {
     bands = (name === "one" ? ONE : PAIRS).map((ids) => row(kept(ids)));
   }
+  const placed = new Set(bands.flatMap(({ columns }) => columns.flatMap(({ panels }) => panels)));
+  const added = [...shown].filter((id) => !placed.has(id));
+  if (name === "full") bands[0]?.columns[0]?.panels.push(...added);
+  else bands.push(...added.map((id) => row([id])));
   bands = bands.filter(({ columns }) => columns.length > 0);
   const last = (id: string): number =>
     bands.findIndex(({ columns }) => columns.some(({ panels }) => panels.includes(id)));

@@ -1,6 +1,6 @@
 /** The parts of a dashboard that draw nothing: places, choices, questions, files. */
 
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { PANELS, withoutOwn } from "../facts/panels";
 import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
@@ -22,8 +22,7 @@ describe("places", () => {
   test("panels that would stay empty are listed, but for those that are shown all the same", () => {
     const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
     expect(leftOutWords(leftOut, ["kernels"])).toBe(
-      "Left out: Rank × time (no GPU work in these files); " +
-        "Steps and phases (no ProfilerStep in these files).",
+      "Not in this job: Rank × time (no GPU work); Steps and phases (no ProfilerStep).",
     );
     expect(leftOutWords({ "no ProfilerStep": ["steps"] }, ["steps"])).toBe("");
   });
@@ -155,10 +154,9 @@ describe("questions", () => {
           });
         }),
     };
-    const changed = vi.fn();
-    const data = new PanelData(source, changed, new AbortController().signal);
+    const data = new PanelData(source, new AbortController().signal);
     const settle = () => new Promise((resolve) => setTimeout(resolve));
-    return { calls, fails, data, changed, settle };
+    return { calls, fails, data, settle };
   }
 
   test("one at a time, and of those that were made meanwhile the last one", async () => {
@@ -170,10 +168,10 @@ describe("questions", () => {
     calls[0]!.answer(1);
     await settle();
     expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1, 3]);
-    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: frame(1) });
+    expect(data.state("kernels").value).toMatchObject({ isStale: true, frame: frame(1) });
     calls[1]!.answer(3);
     await settle();
-    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(3) });
+    expect(data.state("kernels").value).toMatchObject({ isStale: false, frame: frame(3) });
   });
 
   test("a panel is not asked for what it wrote itself, nor twice for the same", async () => {
@@ -186,19 +184,17 @@ describe("questions", () => {
     calls[1]!.answer(5);
     await settle();
     data.want(["breakdown", "kernels"], EVERYTHING);
-    expect(data.state("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
+    expect(data.state("kernels").value).toMatchObject({ isStale: false, frame: frame(0) });
     expect(calls).toHaveLength(2);
   });
 
   test("what the kernel has not come to is asked for next, of the selection wanted then", async () => {
-    const { calls, data, changed, settle } = asked();
+    const { calls, data, settle } = asked();
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
-    changed.mockClear();
     calls[0]!.answer(1, ["kernels", "queue"]);
     await settle();
-    expect(changed.mock.calls).toEqual([[["overlap"]]]);
-    expect(data.state("overlap")).toMatchObject({ isStale: false, frame: frame(1) });
-    expect(data.state("kernels")).toMatchObject({ isStale: true, frame: null, error: null });
+    expect(data.state("overlap").value).toMatchObject({ isStale: false, frame: frame(1) });
+    expect(data.state("kernels").value).toMatchObject({ isStale: true, frame: null, error: null });
     expect(calls[1]!.panels).toEqual(["kernels", "queue"]);
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
     calls[1]!.answer(1, ["kernels", "queue"]);
@@ -207,7 +203,7 @@ describe("questions", () => {
     expect(calls[2]!.selection.start_ns).toBe(2);
     calls[2]!.answer(2);
     await settle();
-    expect(data.state("queue")).toMatchObject({ isStale: false, frame: frame(2) });
+    expect(data.state("queue").value).toMatchObject({ isStale: false, frame: frame(2) });
     expect(calls).toHaveLength(3);
   });
 
@@ -216,7 +212,7 @@ describe("questions", () => {
     data.want(["kernels"], EVERYTHING);
     fails[0]!(new Error("no such column"));
     await settle();
-    expect(data.state("kernels").error?.message).toBe("no such column");
+    expect(data.state("kernels").value.error?.message).toBe("no such column");
     data.want(["kernels"], EVERYTHING);
     expect(calls).toHaveLength(1);
     data.retry();

@@ -3,9 +3,9 @@
 import { download } from "../engine/export";
 import { isChart, isCounted, panelKind } from "../facts/panels";
 import type { ChartPanel, PanelFrame, Source } from "../protocol/source";
-import type { MenuItem } from "./pane";
+import type { MenuItem } from "../ui/menu";
 import { csvOf } from "./tables";
-import { saveForm } from "./toolbar";
+import type { SaveLook } from "./toolbar";
 
 /** A panel as far as it can be taken away. */
 interface Exportable {
@@ -118,14 +118,16 @@ export class TakeAway {
   }
 
   /** The sheet to save all this as a page. */
-  saveForm(): HTMLElement {
+  saveForm(): SaveLook {
     const { source, signal, title } = this.ways.exports();
-    return saveForm(source, signal, {
+    return {
+      source,
+      signal,
       request: { max_mb: 25 },
       path: `${title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard"}.html`,
       about:
         "One file that needs no kernel and no network; what does not fit into 25 MB is left out.",
-    });
+    };
   }
 
   private exportable(id: string): Exportable {

@@ -1,5 +1,7 @@
 /** Elements from code. Text enters the page as text nodes only, so no name in a trace can be markup. */
 
+import { type ComponentChild, render } from "preact";
+
 export type Child = Node | string | number | null | undefined | false;
 
 type Value = string | number | boolean | null | undefined;
@@ -88,4 +90,18 @@ export function isTextEntry(target: EventTarget | null): boolean {
   if (target.isContentEditable || target instanceof HTMLTextAreaElement) return true;
   if (target instanceof HTMLSelectElement) return true;
   return target instanceof HTMLInputElement && !/^(checkbox|radio|button)$/.test(target.type);
+}
+
+/** Draw components into an element until the signal; what they show follows its signals. */
+export function mount(children: ComponentChild, host: Element, signal: AbortSignal): void {
+  if (signal.aborted) return;
+  render(children, host);
+  signal.addEventListener("abort", () => render(null, host), { once: true });
+}
+
+/** The element of a component, for code that keeps elements itself. */
+export function made(node: ComponentChild): HTMLElement {
+  const place = document.createDocumentFragment();
+  render(node, place);
+  return place.firstElementChild as HTMLElement;
 }

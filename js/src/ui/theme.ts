@@ -7,7 +7,7 @@ import type { ThemeName } from "../protocol/source";
  * The colours of one theme. Each value is checked for contrast; none is chosen by a drawing.
  *
  * `onKind` is text on a solid mark of the kind, `nameShades` the kind and two steps of the same
- * hue, for colour by name. `busy` and `waiting` are ramps from nothing to most, `delta` runs from
+ * hue, for colour by name; calls of the host have `hostHues`. `busy` and `waiting` are ramps from nothing to most, `delta` runs from
  * faster over the same to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };

@@ -1,7 +1,8 @@
 /** The part of an element that can be seen, and a widget in the whole window. */
 
-import { button } from "./controls";
-import { aria, h, toggle } from "./dom";
+import { signal } from "@preact/signals";
+import { Button } from "./controls";
+import { h, made, toggle } from "./dom";
 
 interface Box {
   left: number;
@@ -46,26 +47,22 @@ function parentOf(node: Node): Node | null {
 
 /** Shows a widget in the whole window, over everything that its host draws. */
 export class FullWindow {
-  readonly button: HTMLButtonElement;
+  private readonly on = signal(false);
   /** Keeps the widget's room in the host's page. */
   private readonly room = h("div", { "aria-hidden": "true" });
 
   constructor(
     private readonly root: HTMLElement,
     private readonly changed: () => void = () => undefined,
-  ) {
-    this.button = button({
-      icon: "full",
-      name: FULL_WINDOW,
-      key: "Shift+F",
-      class: "hta-full-button",
-      press: () => this.toggle(),
-    });
-    aria(this.button, "pressed", false);
-  }
+  ) {}
 
   get isOn(): boolean {
-    return this.root.classList.contains(FULL);
+    return this.on.value;
+  }
+
+  /** The button's element, for views that keep elements. */
+  get button(): HTMLElement {
+    return made(<FullButton full={this} />);
   }
 
   toggle(): void {
@@ -86,7 +83,7 @@ export class FullWindow {
       root.after(room);
     }
     toggle(root, FULL, on);
-    aria(this.button, "pressed", on);
+    this.on.value = on;
     // In the top layer no ancestor of the host's page cuts or moves it.
     if (on) {
       root.setAttribute("popover", "manual");
@@ -99,4 +96,17 @@ export class FullWindow {
     this.changed();
     if (!on) root.scrollIntoView({ block: "nearest" });
   }
+}
+
+export function FullButton({ full }: { full: FullWindow }) {
+  return (
+    <Button
+      icon="full"
+      name={FULL_WINDOW}
+      keys="Shift+F"
+      class="hta-full-button"
+      on={full.isOn}
+      press={() => full.toggle()}
+    />
+  );
 }

@@ -1,26 +1,35 @@
 /** One view of a dashboard: creates its parts, lays them out, follows the selection. */
 
+import {
+  computed,
+  effect,
+  type ReadonlySignal,
+  type Signal,
+  signal,
+  untracked,
+} from "@preact/signals";
 import { ChartSlots, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
-import { listenTo, type Model, same } from "../connection/store";
+import { type Model, same, traitOf } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { Tables } from "../formats/shared";
 import { withTables } from "../formats/source";
-import type { Brush, Scene, Source, Span, ThemeName } from "../protocol/source";
+import type { Scene, Source, Span, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
-import { problemLines } from "../timeline/panels/problems";
 import { kernelSays, progressWords } from "../timeline/status";
 import { type MakeStage, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
-import { h, isTextEntry, toggle } from "../ui/dom";
+import { h, isTextEntry, mount, toggle } from "../ui/dom";
 import { plural } from "../ui/formats";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
+import type { MenuItem } from "../ui/menu";
 import { FullWindow } from "../ui/placing";
+import type { Words } from "../ui/text";
 import { applyTheme } from "../ui/theme";
 import { Board, type Choice, leftOutWords, shownIds, withPanel } from "./layout";
-import type { HeadlineFacts, MenuItem } from "./pane";
-import { Headline, Panes, ProblemsPane } from "./panels";
+import { type Finding, Held, type HeadlineFacts } from "./pane";
+import { Headline, headlineText, Panes, Problems } from "./panels";
 import { TakeAway } from "./save";
 import { Choosing, phrasesOf, SelectionPanel } from "./selection";
 import { DashToolbar } from "./toolbar";
@@ -49,33 +58,29 @@ export class DashApp {
   private readonly choosing: Choosing;
   private readonly timeline: TimelineApp;
   private readonly board: Board;
-  private readonly toolbar: DashToolbar;
   private readonly full: FullWindow;
-  private readonly headline: Headline;
-  private readonly words: SelectionPanel;
-  private readonly problems: ProblemsPane;
   private readonly panes: Panes;
   private readonly charts: ChartSlots;
   private readonly takeAway: TakeAway;
   private readonly fit: TimelineFit;
   private readonly traits: Traits;
+  private readonly scene: Signal<Scene>;
+  private readonly shown: ReadonlySignal<readonly string[]>;
   /** What the timeline shows now, be it on its way. */
   private view: Span;
-  private scene: Scene;
   private theme: ThemeName;
   private fetches = false;
-
-  private readonly leftOut = h("p", { class: "hta-dash-left-out", hidden: true });
-
   private readonly options: DashOptions;
 
   constructor(host: HTMLElement, given: DashOptions) {
     // The timeline watches over what it asks itself.
     const options = { ...given, source: new ObservedSource(given.source) };
     this.options = options;
-    const { signal, scene, source } = options;
-    this.traits = new Traits(options.model, signal);
-    this.scene = scene;
+    const { signal: ended, scene, source } = options;
+    const traits = new Traits(options.model, ended);
+    this.traits = traits;
+    this.scene = signal(scene);
+    this.shown = computed(() => shownIds(traits.choice.value));
     this.view = scene.range;
     this.root = h("div", {
       class: "hta-root hta-dash",
@@ -88,65 +93,49 @@ export class DashApp {
     this.theme = detectTheme(this.root);
     applyTheme(this.root, this.theme);
 
-    this.choosing = this.makeChoosing();
-    const brush = (id: string, asked: Brush): void => this.choosing.brush(id, asked);
-    this.charts = new ChartSlots(options.makeChart, brush, this.theme, signal);
+    const ways = {
+      view: () => this.view,
+      settle: () => this.timeline.settle(),
+      say: (text: string) => this.timeline.flash([text]),
+    };
+    this.choosing = new Choosing(options.state, this.scene, ways, ended);
+    this.charts = new ChartSlots(
+      options.makeChart,
+      (id, brush) => this.choosing.brush(id, brush),
+      this.theme,
+      ended,
+    );
     this.takeAway = new TakeAway({
       exports: () => ({
-        title: this.scene.title,
+        title: this.scene.value.title,
         source,
-        signal,
-        openTrace: () => this.timeline.openExport(this.toolbar.exporting),
-        timelineSvg: () => this.timeline.toSvg(this.headline.text),
+        signal: ended,
+        openTrace: () => this.timeline.openExport(this.button("exporting")),
+        timelineSvg: () => this.timeline.toSvg(headlineText(traits.headline.value)),
         copy: (text, what) => void this.copy(text, what),
         fail: (title, error) => this.fail(title, error),
       }),
       chart: (id) => this.charts.chart(id),
       frame: (id) => this.panes.frame(id),
     });
-    this.headline = new Headline((rank, add) => this.choosing.chooseRank(rank, add));
-    this.problems = new ProblemsPane(() => this.scene);
-    this.words = new SelectionPanel({
-      select: (selection) => this.choosing.select(selection, this.choosing.ranksFrom),
-      copy: (text, what) => void this.copy(text, what),
-      openExport: (anchor) => this.timeline.openExport(anchor),
-      scene: () => this.scene,
-      shortName: (name) => this.shortName(name),
-    });
-    this.panes = this.makePanes();
-    this.full = new FullWindow(this.root, () => this.arrange());
-    this.toolbar = new DashToolbar({
-      root: this.root,
-      signal,
-      undo: () => this.choosing.undo(),
-      redo: () => this.choosing.redo(),
-      setScope: (scope) => this.choosing.setScope(scope),
-      clear: () => this.choosing.select(null),
-      showPanel: (id, on) => this.setChoice(withPanel(this.traits.choice, id, on)),
-      isShown: (id) => shownIds(this.traits.choice).includes(id),
-      isOffered: (id) => this.traits.offered?.includes(id) ?? true,
-      exports: () => this.takeAway.all(shownIds(this.traits.choice)),
-      saveForm: () => this.takeAway.saveForm(),
-      help: (anchor) => this.timeline.openHelp(anchor),
-      openProblems: (anchor) => this.timeline.openProblems(anchor),
-      full: this.full.button,
-    });
-    const status = h("div", { class: "hta-dash-status" });
-    status.hidden = this.traits.offered?.includes("timeline") === false;
     const box = h("div", { class: "hta-timeline-place" });
-    this.panes.setFixed("timeline", box);
-    this.board = new Board(this.root, (id) => this.panes.pane(id).el, status);
-    this.root.append(this.toolbar.el, this.headline.el, this.board.el, this.leftOut);
+    this.panes = this.makePanes(box);
+    this.full = new FullWindow(this.root, () => this.arrange());
+    const status = h("div", { class: "hta-dash-status" });
+    status.hidden = traits.offered?.includes("timeline") === false;
+    this.board = new Board(this.root, (id) => this.panes.pane(id), status);
+    this.drawFrame();
 
     this.timeline = new TimelineApp(box, {
       scene,
       state: options.state,
       source: given.source,
       height: LEAST_PX,
-      signal,
+      signal: ended,
       makeStage: options.makeStage,
-      folded: this.traits.folded,
-      keepFolded: (on) => this.traits.keep("folded", on),
+      folded: traits.folded.value,
+      keepFolded: (on) => traits.keep("folded", on),
+      keepHeight: (height) => traits.keep("height", height),
       part: {
         status,
         theme: this.theme,
@@ -156,20 +145,17 @@ export class DashApp {
     this.fit = new TimelineFit({
       timeline: this.timeline,
       board: this.board,
-      given: () => this.traits.height,
-      heightOf: (id) => this.panes.pane(id).el.offsetHeight,
-      isCalm: () => this.choosing.selection === null,
+      given: () => traits.height.value,
+      heightOf: (id) => this.panes.pane(id).offsetHeight,
+      isCalm: () => this.choosing.selection.value === null,
     });
-    const moved = throttle(VIEW_MS, signal, () => this.panes.viewMoved());
+    const moved = throttle(VIEW_MS, ended, () => this.panes.viewMoved());
     this.timeline.onView((view) => {
       this.view = view;
       moved();
     });
-
     this.listen();
-    this.showScene();
-    this.arrange();
-    this.choosing.follow();
+    this.react();
     // First the timeline and the numbers.
     requestAnimationFrame(() => this.askLater());
   }
@@ -181,160 +167,181 @@ export class DashApp {
   }
 
   setScene(scene: Scene): void {
-    this.scene = scene;
     this.timeline.setScene(scene);
-    this.showScene();
+    this.scene.value = scene;
     this.panes.forget();
-    this.choosing.follow();
   }
 
-  private makeChoosing(): Choosing {
-    const { state, signal } = this.options;
-    const ways = {
-      scene: () => this.scene,
-      view: () => this.view,
-      settle: () => this.timeline.settle(),
-      changed: () => this.follow(),
-      history: () => this.showHistory(),
-      say: (text: string) => this.timeline.flash([text]),
+  /** Put toolbar and headline above the board, and below it which panels are left out. */
+  private drawFrame(): void {
+    const { root, traits, choosing, takeAway, options } = this;
+    const above = h("div", { class: "hta-dash-above" });
+    const below = h("div", {});
+    root.append(above, this.board.el, below);
+    const help = (anchor: HTMLElement): void => this.timeline.openHelp(anchor);
+    const openProblems = (anchor: HTMLElement): void => this.timeline.openProblems(anchor);
+    const showPanel = (id: string, on: boolean): void => this.showPanel(id, on);
+    const Above = () => (
+      <>
+        <DashToolbar
+          scene={this.scene.value}
+          format={traits.format}
+          choosing={choosing}
+          shown={this.shown}
+          offered={traits.offered}
+          full={this.full}
+          showPanel={showPanel}
+          exports={() => takeAway.all(this.shown.value)}
+          form={takeAway.saveForm()}
+          help={help}
+          openProblems={openProblems}
+        />
+        <Headline
+          facts={traits.headline.value}
+          chooseRank={(rank, add) => choosing.chooseRank(rank, add)}
+        />
+      </>
+    );
+    const Below = () => {
+      const words = leftOutWords(traits.leftOut, this.shown.value);
+      return words === "" ? null : <p class="hta-dash-left-out">{words}</p>;
     };
-    return new Choosing(state, ways, signal);
+    mount(<Above />, above, options.signal);
+    mount(<Below />, below, options.signal);
   }
 
-  private makePanes(): Panes {
-    const { source, signal } = this.options;
+  private makePanes(timeline: HTMLElement): Panes {
+    const { options, traits, choosing, charts } = this;
+    const Selected = () => (
+      <SelectionPanel
+        scene={this.scene.value}
+        choosing={choosing}
+        sums={this.panes.sums}
+        findings={traits.headline.value?.findings?.slice(0, MOST_OFFERS) ?? []}
+        choose={(finding) => this.choose(finding)}
+        copy={(text, what) => void this.copy(text, what)}
+        openExport={(anchor) => this.timeline.openExport(anchor)}
+        shortName={this.shortName}
+      />
+    );
+    const Known = () => <Problems scene={this.scene.value} />;
     return new Panes({
-      root: this.root,
-      source: withTables(source, () => this.traits.tables),
-      signal,
-      choosing: this.choosing,
-      charts: this.charts,
-      words: this.words,
-      problems: this.problems,
-      scene: () => this.scene,
+      source: withTables(options.source, () => traits.tables),
+      signal: options.signal,
+      choosing,
+      charts,
+      scene: this.scene,
       view: () => this.view,
       menu: (id) => this.paneMenu(id),
-      headline: () => this.traits.headline,
-      metric: () => this.traits.metric,
-      setMetric: (metric) => {
-        this.traits.keep("metric", metric);
-        this.panes.metricChanged();
+      headline: traits.headline,
+      metric: traits.metric,
+      setMetric: (metric) => traits.keep("metric", metric),
+      own: {
+        timeline: () => <Held el={timeline} />,
+        selection: () => <Selected />,
+        problems: () => <Known />,
       },
-      shown: () => this.saySelection(),
     });
   }
 
   private readonly shortName = (name: string): string => this.panes.shortName(name);
 
+  /** A button of the toolbar. */
+  private button(name: "exporting" | "help-button"): HTMLElement {
+    return this.root.querySelector<HTMLElement>(`.hta-dash-toolbar .hta-${name}`)!;
+  }
+
   private listen(): void {
     const { root, options, traits } = this;
-    const { signal, source } = options;
-    traits.onChange("panels", () => this.arrange());
-    traits.onChange("height", () => this.fit.fit(true));
-    traits.onChange("folded", () => this.timeline.setFolded(traits.folded === true));
-    traits.onChange("_headline", () => this.showHeadline());
-    traits.onChange("metric", () => this.panes.metricChanged());
+    const { signal: ended, source } = options;
     source.onStatus((status) => {
       // What a busy kernel could not tell is asked again once it is free.
       if (status === "live") this.panes.retry();
-    }, signal);
-    options.live?.source.onReturn(() => this.panes.retry(), signal);
-    watchTheme(root, signal, (theme) => this.setTheme(theme));
-    watchBoxes([root], () => this.arrange(), signal);
+    }, ended);
+    watchTheme(root, ended, (theme) => this.setTheme(theme));
+    watchBoxes([root], () => this.arrange(), ended);
     const panels = (traits.offered ?? PANELS.map(({ id }) => id)).filter((id) => id !== "timeline");
     watchBoxes(
-      panels.map((id) => this.panes.pane(id).el),
-      throttle(FIT_MS, signal, () => this.fit.fit()),
-      signal,
+      panels.map((id) => this.panes.pane(id)),
+      throttle(FIT_MS, ended, () => this.fit.fit()),
+      ended,
     );
-    signal.addEventListener("abort", () => root.remove(), { once: true });
+    ended.addEventListener("abort", () => root.remove(), { once: true });
     const keys = {
       undo: () => this.choosing.undo(),
       redo: () => this.choosing.redo(),
       clear: () => this.choosing.select(null),
       isEmpty: () => this.choosing.isEmpty,
-      help: () => this.timeline.openHelp(this.toolbar.helpButton),
+      help: () => this.timeline.openHelp(this.button("help-button")),
       full: this.full,
     };
-    listenToDashKeys(root, signal, keys, options.live === null);
+    listenToDashKeys(root, ended, keys, options.live === null);
   }
 
-  // --- the selection ------------------------------------------------------------------------------
-
-  /** Show what is selected: marks at once, numbers when they come. */
-  private follow(): void {
-    const { selection, scope } = this.choosing;
-    this.toolbar.setScope(scope, selection !== null);
-    this.showHistory();
-    this.words.select(selection);
-    this.saySelection();
-    this.panes.showAll();
-    this.panes.refresh();
+  /** What follows the signals without being drawn by components. */
+  private react(): void {
+    const { traits, choosing, panes } = this;
+    const react = (read: () => unknown, act: () => void): void => {
+      const end = effect(() => {
+        read();
+        untracked(act);
+      });
+      this.options.signal.addEventListener("abort", end, { once: true });
+    };
+    react(
+      () => traits.choice.value,
+      () => this.arrange(),
+    );
+    react(
+      () => traits.height.value,
+      () => this.fit.fit(true),
+    );
+    react(
+      () => traits.folded.value,
+      () => this.timeline.setFolded(traits.folded.value === true),
+    );
+    react(
+      () => [choosing.chosen.value, choosing.scope.value, traits.metric.value],
+      () => panes.refresh(),
+    );
+    const words = computed(() => this.selectionWords());
+    react(
+      () => words.value,
+      () => this.timeline.saySelection(words.value),
+    );
   }
 
-  private showHistory(): void {
-    this.toolbar.setHistory(this.choosing.canUndo, this.choosing.canRedo);
-  }
-
-  private saySelection(): void {
-    const { selection } = this.choosing;
-    if (selection === null) {
-      this.timeline.saySelection(null);
-      return;
-    }
-    const { events } = this.panes;
+  private selectionWords(): Words | null {
+    const selection = this.choosing.selection.value;
+    if (selection === null) return null;
+    const events = this.panes.sums?.columns.events?.[0];
     const phrases = phrasesOf(selection, this.shortName).map(({ text }) => text);
-    const count = events === null ? "" : `, ${plural(events, "event")}`;
-    this.timeline.saySelection([{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`]);
+    const count = typeof events === "number" ? `, ${plural(events, "event")}` : "";
+    return [{ strong: "Selection:" }, ` ${phrases.join(", ")}${count}.`];
+  }
+
+  private choose({ selection }: Finding): void {
+    this.choosing.select(selection, "headline");
+    const { start_ns: start, end_ns: end } = selection;
+    if (start !== null && end !== null) this.timeline.zoomTo(start, end);
   }
 
   // --- the panels ---------------------------------------------------------------------------------
 
-  private setChoice(choice: Choice): void {
-    this.traits.keep("panels", choice);
-    this.arrange();
+  private showPanel(id: string, on: boolean): void {
+    this.traits.keep("panels", withPanel(this.traits.choice.value, id, on));
   }
 
   private arrange(): void {
     const width = this.root.clientWidth;
     if (width > 0) toggle(this.root, "hta-tight", width < TIGHT_PX);
-    const words = leftOutWords(this.traits.leftOut, shownIds(this.traits.choice));
-    this.leftOut.hidden = words === "";
-    this.leftOut.textContent = words;
-    if (!this.board.arrange(width, this.traits.choice, this.full.isOn)) {
+    if (!this.board.arrange(width, this.traits.choice.value, this.full.isOn)) {
       if (this.full.isOn) this.fit.fit(true);
       return;
     }
-    this.panes.showAll();
     this.fit.fit(true);
     this.askLater();
     this.panes.refresh();
-  }
-
-  private showScene(): void {
-    const { scene } = this;
-    this.toolbar.setScene(scene, this.traits.format);
-    this.toolbar.setProblems(problemLines(scene).length, scene);
-    this.problems.print();
-    this.showHeadline();
-  }
-
-  private showHeadline(): void {
-    const facts = this.traits.headline;
-    this.headline.show(facts);
-    this.panes.showAll();
-    const findings = facts?.findings ?? [];
-    this.words.offer(
-      findings.slice(0, MOST_OFFERS).map(({ label, text, selection }) => ({
-        text: label,
-        name: text,
-        press: () => {
-          this.choosing.select(selection, "headline");
-          const { start_ns: start, end_ns: end } = selection;
-          if (start !== null && end !== null) this.timeline.zoomTo(start, end);
-        },
-      })),
-    );
   }
 
   private setTheme(theme: ThemeName): void {
@@ -348,19 +355,20 @@ export class DashApp {
 
   /** Request what the kernel makes only once the dashboard is visible. */
   private askLater(): void {
-    const { source, signal } = this.options;
-    if (signal.aborted) return;
+    const { source, signal: ended } = this.options;
+    if (ended.aborted) return;
     // It comes as a trait: every view of the model has it then.
-    if (this.traits.headline === null) source.ask("headline", {}, signal).catch(() => undefined);
+    if (this.traits.headline.value === null)
+      source.ask("headline", {}, ended).catch(() => undefined);
     this.fetchOffline();
   }
 
   /** What the page needs to do without the kernel, once all is drawn. */
   private fetchOffline(): void {
-    const { live, signal } = this.options;
-    if (live === null || this.fetches || signal.aborted) return;
+    const { live, signal: ended } = this.options;
+    if (live === null || this.fetches || ended.aborted) return;
     this.fetches = true;
-    live.offline.onProgress((progress) => this.timeline.sayAside(progressWords(progress)), signal);
+    live.offline.onProgress((progress) => this.timeline.sayAside(progressWords(progress)), ended);
     live.offline.start();
   }
 
@@ -369,10 +377,7 @@ export class DashApp {
   private paneMenu(id: string): MenuItem[] {
     return [
       ...this.takeAway.panel(id),
-      {
-        text: "Hide this panel",
-        press: () => this.setChoice(withPanel(this.traits.choice, id, false)),
-      },
+      { text: "Hide this panel", press: () => this.showPanel(id, false) },
     ];
   }
 
@@ -513,33 +518,40 @@ interface About {
 }
 
 class Traits {
+  /** Are like ranks folded? null where nobody chose. */
+  readonly folded;
+  /** Of the timeline; null for what fits. */
+  readonly height;
+  /** Of the heatmap. */
+  readonly metric;
+  readonly headline;
+  /** The panels that are to be shown. */
+  readonly choice;
+
   constructor(
     private readonly model: Model,
-    private readonly signal: AbortSignal,
-  ) {}
-
-  /** Are like ranks folded? null where nobody chose. */
-  get folded(): boolean | null {
-    const folded = this.model.get("folded");
-    return typeof folded === "boolean" ? folded : null;
-  }
-
-  /** Of the timeline; null for what fits. */
-  get height(): number | null {
-    return (this.model.get("height") ?? null) as number | null;
-  }
-
-  /** Of the heatmap. */
-  get metric(): string {
-    return (this.model.get("metric") ?? "") as string;
+    ended: AbortSignal,
+  ) {
+    const all = this.offered ?? PANELS.map(({ id }) => id);
+    this.folded = traitOf(model, "folded", (on) => (typeof on === "boolean" ? on : null), ended);
+    this.height = traitOf(model, "height", (height) => (height ?? null) as number | null, ended);
+    this.metric = traitOf(model, "metric", (metric) => (metric ?? "") as string, ended);
+    this.headline = traitOf(
+      model,
+      "_headline",
+      (facts) => (facts ?? null) as HeadlineFacts | null,
+      ended,
+    );
+    this.choice = traitOf(
+      model,
+      "panels",
+      (given) => (Array.isArray(given) ? given : all) as Choice,
+      ended,
+    );
   }
 
   get tables(): Tables {
     return (this.model.get("_tables") ?? {}) as Tables;
-  }
-
-  get headline(): HeadlineFacts | null {
-    return (this.model.get("_headline") ?? null) as HeadlineFacts | null;
   }
 
   get format(): string {
@@ -553,18 +565,6 @@ class Traits {
 
   get leftOut(): Record<string, string[]> {
     return this.about.left_out ?? {};
-  }
-
-  /** The panels that are to be shown. */
-  get choice(): Choice {
-    const given = this.model.get("panels");
-    return Array.isArray(given)
-      ? (given as string[])
-      : (this.offered ?? PANELS.map(({ id }) => id));
-  }
-
-  onChange(name: string, listener: () => void): void {
-    listenTo(this.model, `change:${name}`, listener, this.signal);
   }
 
   /** Remember what the user chose. */

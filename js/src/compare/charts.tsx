@@ -1,14 +1,15 @@
 /** The panels of a comparison that show frames: steps, waterfall, changes, names, operator tree. */
 
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
 import { asError, type Frame, isAbort, type ThemeName } from "../protocol/source";
-import { failure } from "../ui/controls";
-import { fill, h } from "../ui/dom";
+import { Failure } from "../ui/controls";
 import { formatDuration, plural } from "../ui/formats";
 import { type About, type Frames, type Row, rowsOf, shareWords, text, turned } from "./frames";
 import { Icicle, type IcicleChoice } from "./operator_tree";
-import { medianShare, type Totals, WORTH_TELLING } from "./pane";
+import { medianShare, Part, type Totals, WORTH_TELLING } from "./pane";
 import { lengthsOf, stepLabel, Strip, withLengths } from "./steps";
-import { ChangesPanel, NamesTable } from "./tables";
+import { Changes, Names } from "./tables";
 import { Waterfall } from "./waterfall";
 
 export interface ChartsWays {
@@ -32,7 +33,7 @@ export interface ChartsWays {
   say(words: string | null): void;
   fail(error: unknown): void;
   /** In place of the findings: why there are none. */
-  untold(why: HTMLElement): void;
+  untold(why: VNode): void;
   /** Ask for what has failed once more. */
   again(): void;
 }
@@ -46,11 +47,34 @@ interface Choice {
   call: IcicleChoice;
 }
 
+/** A table of rows that can be chosen: as many as fit, more on request. */
+class Rows<Shown, Choice> extends Part<Shown> {
+  readonly chosen = signal<Choice | null>(null);
+  readonly room;
+
+  constructor(
+    name: "names" | "changes",
+    private readonly make: (shown: Shown, rows: Rows<Shown, Choice>) => VNode,
+  ) {
+    super(`hta-diff-pane hta-diff-${name}`);
+    this.room = signal(SHEET[name]);
+  }
+
+  protected draw(shown: Shown): VNode {
+    return this.make(shown, this);
+  }
+}
+
+interface Told {
+  frame: Frame;
+  whose: string;
+}
+
 export class Charts {
   readonly strip: Strip;
   readonly waterfall: Waterfall;
-  readonly changes: ChangesPanel;
-  readonly names: NamesTable;
+  readonly changes: Rows<Told, number>;
+  readonly names: Rows<Frame, string>;
   readonly icicle: Icicle;
   private step: number | null = null;
   private pair: number | null = null;
@@ -65,16 +89,36 @@ export class Charts {
       (level) => this.framed(this.chosen(`waterfall:${level}`)),
       words,
     );
-    this.changes = new ChangesPanel((row, name) => {
-      const turn = this.turning();
-      this.markOnly("change");
-      ways.markChange(row, name, this.toldOf.changes, turn);
-    }, ways.about.steps > 0);
-    this.names = new NamesTable((names) => {
-      const turn = this.turning();
-      this.markOnly("name");
-      ways.markNames(names, turn);
-    });
+    this.changes = new Rows("changes", ({ frame, whose }, { theme, room, chosen }) => (
+      <Changes
+        frame={frame}
+        whose={whose}
+        theme={theme.value}
+        room={room.value}
+        chosen={chosen.value}
+        hasSteps={ways.about.steps > 0}
+        choose={(row, name) => {
+          const turn = this.turning();
+          this.markOnly("change");
+          ways.markChange(row, name, this.toldOf.changes, turn);
+          chosen.value = row;
+        }}
+      />
+    ));
+    this.names = new Rows("names", (frame, { theme, room, chosen }) => (
+      <Names
+        frame={frame}
+        theme={theme.value}
+        room={room.value}
+        chosen={chosen.value}
+        choose={(name, members) => {
+          const turn = this.turning();
+          this.markOnly("name");
+          ways.markNames(members, turn);
+          chosen.value = name;
+        }}
+      />
+    ));
     this.icicle = new Icicle((node, name) => {
       const turn = this.turning();
       this.markOnly("call");
@@ -93,21 +137,20 @@ export class Charts {
     if (pair === this.pair) return;
     this.pair = pair;
     this.step = null;
-    this.strip.select(null);
+    this.strip.chosen.value = null;
     this.holdSteps();
   }
 
   setTheme(theme: ThemeName): void {
     for (const part of [this.strip, this.waterfall, this.changes, this.names, this.icicle]) {
-      part.setTheme(theme);
+      part.theme.value = theme;
     }
   }
 
   /** `timelines` lie in the column of the strip and the tree, where there are columns. */
   arrange(room: Room, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
-    strip.setWidth(strip.el.clientWidth);
-    icicle.setWidth(icicle.el.clientWidth);
+    for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
     const left = [strip.el, timelines, icicle.el];
     fillRoom(room, { waterfall: waterfall.el, names, changes, left });
   }
@@ -145,7 +188,7 @@ export class Charts {
     else this.askAhead(first.map((name) => this.ofPair(name)));
     await this.draw(
       "The steps",
-      (why) => this.unstrip(why),
+      (why) => this.strip.fail(why),
       async () => {
         const kinds = await this.framed(this.ofPair("waterfall:kind"));
         const steps = await this.framed(this.ofPair("steps"));
@@ -172,7 +215,9 @@ export class Charts {
       const { frame, of } = await this.told("changes");
       if (stale()) return;
       this.toldOf.changes = of;
-      this.changes.show(turnedIf(frame, swapped()), this.ofWhom(of));
+      const whose = this.ofWhom(of);
+      if (whose !== this.changes.shown.value?.whose) this.changes.chosen.value = null;
+      this.changes.show({ frame: turnedIf(frame, swapped()), whose });
     };
     const sentences = async (): Promise<void> => {
       const { frame, of } = await this.told(findings);
@@ -185,7 +230,7 @@ export class Charts {
       const { frame, of } = await this.told("icicle");
       if (stale()) return;
       this.toldOf.tree = of;
-      this.icicle.show(turnedIf(frame, swapped()), this.ofWhom(of));
+      this.icicle.show({ frame: turnedIf(frame, swapped()), whose: this.ofWhom(of) });
     };
     await Promise.all([
       this.loadChosen(),
@@ -199,7 +244,7 @@ export class Charts {
   /** Draw one chart; on failure show the error in its place and keep the others. */
   private async draw(
     what: string,
-    say: (why: HTMLElement) => void,
+    say: (why: VNode) => void,
     work: () => Promise<void>,
   ): Promise<void> {
     const asked = this.asked;
@@ -209,16 +254,11 @@ export class Charts {
       if (isAbort(error)) throw error;
       if (asked !== this.asked) return;
       const again = (): void => {
-        say(h("p", { class: "hta-note" }, "Asking again…"));
+        say(<p class="hta-note">Asking again…</p>);
         this.ways.again();
       };
-      say(failure(`${what} could not be drawn`, asError(error), again));
+      say(<Failure title={`${what} could not be drawn`} error={asError(error)} retry={again} />);
     }
-  }
-
-  private unstrip(why: HTMLElement): void {
-    this.strip.show(null);
-    fill(this.strip.el, why);
   }
 
   /** What a page without a kernel holds of all ranks only: of the chosen pair where it can be had. */
@@ -270,8 +310,8 @@ export class Charts {
     const { held_steps: held, held_words: why = "", held_pairs: pairs } = this.ways.about;
     if (this.pair !== null && pairs !== undefined) {
       const words = "Steps of one pair of ranks can be chosen with a kernel only.";
-      this.strip.setHeld({ steps: new Set(), why: words });
-    } else this.strip.setHeld(held === undefined ? null : { steps: new Set(held), why });
+      this.strip.held.value = { steps: new Set(), why: words };
+    } else this.strip.held.value = held === undefined ? null : { steps: new Set(held), why };
   }
 
   private choose(slot: number | null): void {
@@ -288,20 +328,26 @@ export class Charts {
 
   private setStep(slot: number | null): void {
     this.step = slot;
-    this.strip.select(slot);
+    this.strip.chosen.value = slot;
     this.loadChosen().catch((error: unknown) => this.ways.fail(error));
   }
 
   /** One thing at a time is marked on the timelines. */
   private markOnly(what: "change" | "name" | "call"): void {
-    if (what !== "change") this.changes.setChoice(null);
-    if (what !== "name") this.names.setChoice(null);
+    if (what !== "change") this.changes.chosen.value = null;
+    if (what !== "name") this.names.chosen.value = null;
     if (what !== "call") this.icicle.reveal(-1);
   }
 
   private get choice(): Choice {
     const { pair, step, changes, names, icicle } = this;
-    return { pair, step, change: changes.choice, name: names.choice, call: icicle.choice };
+    return {
+      pair,
+      step,
+      change: changes.chosen.value,
+      name: names.chosen.value,
+      call: icicle.choice.value,
+    };
   }
 
   /** Goes back to what is chosen now, and there and back again. */
@@ -319,9 +365,9 @@ export class Charts {
     const same = pair === this.pair;
     const slot = same ? step : null;
     if (slot !== this.step) this.setStep(slot);
-    this.changes.setChoice(same ? change : null);
-    this.names.setChoice(name);
-    this.icicle.setChoice(same ? call : { top: -1, node: -1 });
+    this.changes.chosen.value = same ? change : null;
+    this.names.chosen.value = name;
+    this.icicle.choice.value = same ? call : { top: -1, node: -1 };
     this.ways.say(null);
   }
 
@@ -340,7 +386,9 @@ export class Charts {
         pair === null ? "" : `on ${this.whose()}`,
       ];
       const frame = await this.framed(this.chosen("waterfall:kind"));
-      if (!other()) this.waterfall.show(frame, what.filter((word) => word !== "").join(" "));
+      if (!other()) {
+        this.waterfall.show({ kinds: frame, what: what.filter((word) => word !== "").join(" ") });
+      }
     };
     const names = async (): Promise<void> => {
       const frame = await this.framed(this.chosen("names"));
@@ -388,11 +436,6 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
 
 // How many rows the tables show at first, so that columns beside each other end at one height.
 
-interface Rows {
-  readonly el: HTMLElement;
-  setRoom(rows: number): void;
-}
-
 /**
  * What lies where: all below each other; names beside the waterfall; changes and names beside it; or
  * a column of these beside one of the rest.
@@ -432,8 +475,9 @@ function heightOf(el: HTMLElement): number {
   return Math.max(top, ...ends) - top + (Number.parseFloat(paddingBottom) || 0);
 }
 
-function measured({ el }: Rows): { height: number; shown: number; row: number } {
-  const rows = el.querySelectorAll<HTMLElement>("[data-change]");
+/** What a table has of rows, and how high it is with them. */
+function measured({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
+  const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;
   return { height: heightOf(el), shown: rows.length, row };
 }
@@ -441,16 +485,16 @@ function measured({ el }: Rows): { height: number; shown: number; row: number } 
 /** The panels of the right column, and the left one. */
 interface Filled {
   waterfall: HTMLElement;
-  names: Rows;
-  changes: Rows;
+  names: Charts["names"];
+  changes: Charts["changes"];
   /** What lies beside them in two columns. */
   left: readonly HTMLElement[];
 }
 
 function fillRoom(room: Room, { waterfall, names, changes, left }: Filled): void {
   if (room === "sheet" || measured(names).row === 0) {
-    names.setRoom(SHEET.names);
-    changes.setRoom(SHEET.changes);
+    names.room.value = SHEET.names;
+    changes.room.value = SHEET.changes;
     return;
   }
   if (room === "columns") {
@@ -459,12 +503,13 @@ function fillRoom(room: Room, { waterfall, names, changes, left }: Filled): void
     const rest = theirs.height - theirs.shown * theirs.row;
     const free = rowsFor(beside - heightOf(waterfall) - rest, own);
     const rows = parted(free);
-    changes.setRoom(rows.changes);
-    names.setRoom(within(free - Math.min(rows.changes, measured(changes).shown)));
+    changes.room.value = rows.changes;
+    const there = changes.shown.value?.frame.rows ?? 0;
+    names.room.value = within(free - Math.min(rows.changes, there));
     return;
   }
   const high = heightOf(waterfall);
-  names.setRoom(within(rowsFor(high, measured(names))));
+  names.room.value = within(rowsFor(high, measured(names)));
   const fit = room === "row" ? rowsFor(high, measured(changes)) : SHEET.changes;
-  changes.setRoom(Math.max(LEAST.changes, fit));
+  changes.room.value = Math.max(LEAST.changes, fit);
 }

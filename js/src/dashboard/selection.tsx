@@ -1,12 +1,12 @@
 /** The selection in words, as removable chips, and as Python code. */
 
+import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
 import { type Key, type Model, Shared } from "../connection/store";
 import {
   brushed,
   chosenOf,
   conjuncts,
   EVERYTHING,
-  NONE_CHOSEN,
   type Part,
   picked,
   readClauses,
@@ -15,7 +15,6 @@ import {
 } from "../protocol/selection";
 import type {
   Brush,
-  Chosen,
   PanelFrame,
   Scene,
   SelectionJson,
@@ -23,195 +22,154 @@ import type {
   Span,
 } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
-import { button, type Content, icon } from "../ui/controls";
-import { type Child, fill, h } from "../ui/dom";
+import { Button, Icon } from "../ui/controls";
 import { formatCount, formatDuration, group, plural, wholeName } from "../ui/formats";
 import { leftOutWords, prefixed } from "../ui/text";
+import type { Finding } from "./pane";
 
-interface SelectionWays {
-  select(selection: SelectionJson | null): void;
+interface SelectionLook {
+  scene: Scene;
+  choosing: Choosing;
+  /** What it adds up to; null while that is not known. */
+  sums: PanelFrame | null;
+  findings: readonly Finding[];
+  choose(finding: Finding): void;
   copy(text: string, what: string): void;
   openExport(anchor: HTMLElement): void;
-  scene(): Scene;
   shortName(name: string): string;
 }
 
-/** A way on that a finding offers. */
-interface Offer {
-  text: string;
-  /** What it is about. */
-  name: string;
-  press(): void;
+export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook) {
+  const selection = choosing.selection.value;
+  const phrases = phrasesOf(selection, look.shortName);
+  const code = selectionCode(selection);
+  return (
+    <div class="hta-selection">
+      <header class="hta-pane-head">
+        <h3>Selection, in words</h3>
+      </header>
+      <p class="hta-sel-words">
+        {phrases.length === 0 ? (
+          <>
+            {"The "}
+            <b>{wholeName(scene)}</b>
+            {`: ${wholeWords(scene)}, all tracks. `}
+          </>
+        ) : (
+          <>
+            <b>{phrases.map(({ text }) => text).join(", ")}</b>
+            {": "}
+          </>
+        )}
+        {sums !== null && scene.events > 0 && sumWords(sums, scene)}
+      </p>
+      <div
+        class="hta-sel-chips"
+        role="group"
+        aria-label="Parts of the selection"
+        hidden={phrases.length === 0}
+      >
+        {phrases.map(({ part, text, full }) => (
+          <span key={part} class="hta-sel-chip" title={full}>
+            <span>{text}</span>
+            <button
+              type="button"
+              aria-label={`Take back ${text}`}
+              title="Take this part back"
+              onClick={() => choosing.select(without(selection, part), choosing.ranksFrom)}
+            >
+              <Icon name="close" />
+            </button>
+          </span>
+        ))}
+        {phrases.length > 1 && (
+          <Button
+            text="Clear all"
+            keys="Esc"
+            press={() => choosing.select(null, choosing.ranksFrom)}
+          />
+        )}
+      </div>
+      <div class="hta-sel-code">
+        <code title={code}>{code}</code>
+        <Button
+          icon="copy"
+          name="Copy as Python"
+          class="hta-copy-code"
+          press={() => look.copy(code, "Python")}
+        />
+      </div>
+      <div class="hta-sel-doings">
+        {look.findings.map((finding) => (
+          // What is read on it is what it is called; what it is about is a description.
+          <Button
+            key={finding.label}
+            text={finding.label}
+            title={finding.text}
+            press={() => look.choose(finding)}
+          />
+        ))}
+        <Button
+          text="Export…"
+          name="Export the selection as a trace"
+          keys="X"
+          press={({ currentTarget }) => look.openExport(currentTarget as HTMLElement)}
+        />
+      </div>
+    </div>
+  );
 }
 
-export class SelectionPanel implements Content {
-  readonly el: HTMLElement;
-  readonly hasTitle = true;
-  private readonly words = h("p", { class: "hta-sel-words" });
-  private readonly chips = h("div", {
-    class: "hta-sel-chips",
-    role: "group",
-    "aria-label": "Parts of the selection",
-  });
-  private readonly code = h("code", {});
-  private readonly doings = h("div", { class: "hta-sel-doings" });
-  private selection: SelectionJson | null = null;
-  private frame: PanelFrame | null = null;
-  private offers: readonly Offer[] = [];
+function wholeWords({ part, range, events, ranks }: Scene): string {
+  const from = part ? formatDuration(range[0]) : "0";
+  const window = events > 0 ? `${from} to ${formatDuration(range[1])}, ` : "";
+  return `${window}${plural(ranks.length, "rank")}`;
+}
 
-  constructor(private readonly ways: SelectionWays) {
-    this.el = h(
-      "div",
-      { class: "hta-selection" },
-      h("header", { class: "hta-pane-head" }, h("h3", {}, "Selection, in words")),
-      this.words,
-      this.chips,
-      h(
-        "div",
-        { class: "hta-sel-code" },
-        this.code,
-        button({
-          icon: "copy",
-          name: "Copy as Python",
-          class: "hta-copy-code",
-          press: () => this.ways.copy(selectionCode(this.selection), "Python"),
-        }),
-      ),
-      this.doings,
-    );
-    this.print();
-  }
-
-  /** At once, before it is known what it adds up to. */
-  select(selection: SelectionJson | null): void {
-    this.selection = selection;
-    this.frame = null;
-    this.print();
-  }
-
-  offer(offers: readonly Offer[]): void {
-    this.offers = offers;
-    this.print();
-  }
-
-  show(frame: PanelFrame): void {
-    this.frame = frame;
-    this.print();
-  }
-
-  private print(): void {
-    const scene = this.ways.scene();
-    const { selection, frame } = this;
-    const phrases = phrasesOf(selection, this.ways.shortName);
-    const number = (name: string): number | null => {
-      const value = frame?.columns[name]?.[0];
-      return typeof value === "number" ? value : null;
-    };
-    const events = number("events");
-    const hasGpu = scene.ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
-    const from = scene.part ? formatDuration(scene.range[0]) : "0";
-    const range = scene.events > 0 ? `${from} to ${formatDuration(scene.range[1])}, ` : "";
-    const members: Child[] =
-      events === null || scene.events === 0
-        ? []
-        : [
-            plural(events, "event"),
-            hasGpu &&
-              (number("device_events") ?? 0) > 0 &&
-              `, of them ${formatCount(number("device_events"))} on GPUs`,
-            (number("collectives") ?? 0) > 0 &&
-              `, in ${plural(number("collectives") ?? 0, "collective")}`,
-            frame === null ? "" : prefixed(", ", leftOutWords(frame)),
-            ".",
-          ];
-    const what: Child[] =
-      phrases.length === 0
-        ? [
-            "The ",
-            h("b", {}, wholeName(scene)),
-            `: ${range}${plural(scene.ranks.length, "rank")}, all tracks. `,
-          ]
-        : [h("b", {}, phrases.map(({ text }) => text).join(", ")), ": "];
-    fill(this.words, ...what, ...members);
-    this.chips.hidden = phrases.length === 0;
-    fill(
-      this.chips,
-      ...phrases.map(({ part, text, full }) => this.chip(part, text, full)),
-      phrases.length > 1 &&
-        button({ text: "Clear all", key: "Esc", press: () => this.ways.select(null) }),
-    );
-    fill(this.code, selectionCode(selection));
-    this.code.title = selectionCode(selection);
-    fill(
-      this.doings,
-      ...this.offers.map(({ text, name, press }) =>
-        // What is read on it is what it is called; what it is about is a description.
-        Object.assign(button({ text, press }), { title: name }),
-      ),
-      button({
-        text: "Export…",
-        name: "Export the selection as a trace",
-        key: "X",
-        press: ({ currentTarget }) => this.ways.openExport(currentTarget as HTMLElement),
-      }),
-    );
-  }
-
-  private chip(part: Part, text: string, full: string | undefined): HTMLElement {
-    return h(
-      "span",
-      { class: "hta-sel-chip", title: full },
-      h("span", {}, text),
-      h(
-        "button",
-        {
-          type: "button",
-          "aria-label": `Take back ${text}`,
-          title: "Take this part back",
-          on: { click: () => this.ways.select(without(this.selection, part)) },
-        },
-        icon("close"),
-      ),
-    );
-  }
+/** How many events are selected, and what they are. */
+function sumWords(sums: PanelFrame, { ranks }: Scene): string {
+  const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
+  const hasGpu = ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
+  const onGpus = hasGpu ? number("device_events") : 0;
+  const collectives = number("collectives");
+  return [
+    plural(number("events"), "event"),
+    onGpus > 0 ? `, of them ${formatCount(onGpus)} on GPUs` : "",
+    collectives > 0 ? `, in ${plural(collectives, "collective")}` : "",
+    prefixed(", ", leftOutWords(sums)),
+    ".",
+  ].join("");
 }
 
 // What is selected, and every way to change it: each change is a step to come back to.
 
 interface ChoosingWays {
-  scene(): Scene;
   /** What the timeline shows now. */
   view(): Span;
   /** Gestures of the timeline that are still settling come first. */
   settle(): void;
-  /** Something else is selected, or figures are of something else. */
-  changed(): void;
-  history(): void;
   say(text: string): void;
 }
 
 export class Choosing {
-  chosen: Chosen = NONE_CHOSEN;
+  readonly selection = signal<SelectionJson | null>(null);
+  readonly scope = signal<SharedState["scope"]>("selection");
+  readonly canUndo = signal(false);
+  readonly canRedo = signal(false);
+  readonly chosen = computed(() => chosenOf(this.selection.value, this.scene.value));
   private readonly shared: Shared;
 
   constructor(
     state: Model,
+    private readonly scene: ReadonlySignal<Scene>,
     private readonly ways: ChoosingWays,
     signal: AbortSignal,
   ) {
     this.shared = new Shared(signal);
     this.shared.attach(state);
-    this.chosen = chosenOf(this.selection, ways.scene());
+    this.follow();
     this.shared.onChange((keys) => this.heard(keys));
-    this.shared.onHistory(() => ways.history());
-  }
-
-  get selection(): SelectionJson | null {
-    return this.shared.state.selection;
-  }
-
-  get scope(): SharedState["scope"] {
-    return this.shared.state.scope;
+    this.shared.onHistory(() => this.follow());
   }
 
   get ranksFrom(): string {
@@ -219,22 +177,14 @@ export class Choosing {
   }
 
   get isEmpty(): boolean {
-    return this.selection === null && this.shared.state.selected_event === null;
-  }
-
-  get canUndo(): boolean {
-    return this.shared.canUndo;
-  }
-
-  get canRedo(): boolean {
-    return this.shared.canRedo;
+    return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
   /** What figures are of. */
   get effective(): SelectionJson {
-    const whole: SelectionJson = { ...EVERYTHING, ...this.selection };
+    const whole: SelectionJson = { ...EVERYTHING, ...this.selection.value };
     const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
-    if (this.scope !== "view" || hasWindow) return whole;
+    if (this.scope.value !== "view" || hasWindow) return whole;
     const [start, end] = this.ways.view();
     return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
@@ -246,12 +196,12 @@ export class Choosing {
 
   /** A panel asks for something to be selected. */
   brush(id: string, brush: Brush): void {
-    const next = brushed(this.selection, brush, this.ways.scene().ranks.length);
+    const next = brushed(this.selection.value, brush, this.scene.value.ranks.length);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
   }
 
   chooseRank(rank: number, add: boolean): void {
-    this.brush("headline", { ranks: picked(this.chosen.ranks, rank, add) });
+    this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
   }
 
   /** `from`: the panel that chose its ranks. */
@@ -275,12 +225,6 @@ export class Choosing {
     if (!this.shared.redo()) this.ways.say("Nothing to redo.");
   }
 
-  /** Take over what the shared state says. */
-  follow(): void {
-    this.chosen = chosenOf(this.selection, this.ways.scene());
-    this.ways.changed();
-  }
-
   private set(patch: Partial<SharedState>): void {
     this.ways.settle();
     this.shared.set(patch);
@@ -290,6 +234,17 @@ export class Choosing {
 
   private heard(keys: ReadonlySet<Key>): void {
     if (keys.has("selection") || keys.has("scope")) this.follow();
+  }
+
+  /** Take over what the shared state says. */
+  private follow(): void {
+    const { state, canUndo, canRedo } = this.shared;
+    batch(() => {
+      this.selection.value = state.selection;
+      this.scope.value = state.scope;
+      this.canUndo.value = canUndo;
+      this.canRedo.value = canRedo;
+    });
   }
 }
 

@@ -1,7 +1,8 @@
 /** Buttons, icons, swatches, keys and other small controls. */
 
-import type { Brief, Chosen, Kind, PanelFrame } from "../protocol/source";
-import { type Child, h, svg } from "./dom";
+import type { ComponentChildren } from "preact";
+import type { Brief, Kind } from "../protocol/source";
+import { type Child, h, made } from "./dom";
 import type { Words } from "./text";
 import { applyTheme } from "./theme";
 
@@ -10,47 +11,119 @@ function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
 
-export function kbd(text: string): HTMLElement {
-  return h("kbd", { class: "hta-key" }, keyName(text));
+export function Kbd({ name }: { name: string }) {
+  return <kbd class="hta-key">{keyName(name)}</kbd>;
 }
 
-interface ButtonLook {
+export interface ButtonLook {
   /** Shown text; an icon button has only a name. */
   text?: string;
   icon?: IconName;
   /** What it is called: spoken, and shown as tooltip. */
   name?: string;
   /** The key that does the same. */
-  key?: string;
+  keys?: string;
   /** Show the key on the button, not only in the tooltip. */
   showKey?: boolean;
   class?: string;
+  title?: string;
+  /** Whether it is switched on; undefined for what is no switch. */
+  on?: boolean;
+  /** It can do nothing now. It keeps the focus, unlike a disabled one, for the next key. */
+  off?: boolean;
+  children?: ComponentChildren;
   press: (event: MouseEvent) => void;
 }
 
-export function button(look: ButtonLook): HTMLButtonElement {
-  const name = look.name ?? look.text ?? "";
-  const node = h(
-    "button",
-    {
-      type: "button",
-      class: `hta-button${look.text === undefined ? " hta-button-icon" : ""} ${look.class ?? ""}`,
-      title:
-        look.key === undefined
-          ? look.text === name
-            ? null
-            : name
-          : `${name} (${keyName(look.key)})`,
-      "aria-label": look.text === name && !look.showKey ? null : name,
-      "aria-keyshortcuts": look.key === undefined ? null : ariaKeys(look.key),
-      on: { click: look.press },
-    },
-    look.icon !== undefined && icon(look.icon),
-    look.text !== undefined && h("span", { class: "hta-button-text" }, look.text),
-    look.showKey && look.key !== undefined && kbd(look.key),
+export function Button(look: ButtonLook) {
+  const { text, keys, showKey = false, title, on, off } = look;
+  const name = look.name ?? text ?? "";
+  const hint = text === name ? undefined : name;
+  return (
+    <button
+      type="button"
+      class={`hta-button${text === undefined ? " hta-button-icon" : ""} ${look.class ?? ""}`}
+      title={title ?? (keys === undefined ? hint : `${name} (${keyName(keys)})`)}
+      aria-label={text === name && !showKey ? undefined : name}
+      aria-keyshortcuts={keys?.replace("Ctrl", "Control").replace("⌫", "Backspace")}
+      aria-pressed={on}
+      aria-disabled={off}
+      onClick={look.press}
+    >
+      {look.icon !== undefined && <Icon name={look.icon} />}
+      {text !== undefined && <span class="hta-button-text">{text}</span>}
+      {look.children}
+      {showKey && keys !== undefined && <Kbd name={keys} />}
+    </button>
   );
-  return node;
 }
+
+export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): void; redo(): void }) {
+  return (
+    <div class="hta-pair">
+      <Button icon="undo" name="Undo" keys="Ctrl+Z" off={!ways.canUndo} press={ways.undo} />
+      <Button icon="redo" name="Redo" keys="Ctrl+Shift+Z" off={!ways.canRedo} press={ways.redo} />
+    </div>
+  );
+}
+
+/** Text that acts: a link inside a sentence. */
+export function Link({ text, title, press }: { text: string; title?: string; press(): void }) {
+  return (
+    <button type="button" class="hta-link" title={title} onClick={press}>
+      {text}
+    </button>
+  );
+}
+
+export function Swatch({ kind }: { kind: Kind }) {
+  return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
+}
+
+/** One of several, side by side. */
+export function Choice<T extends string>(look: {
+  name: string;
+  options: readonly (readonly [id: T, text: string, about?: string])[];
+  chosen: T;
+  data?: string;
+  choose(id: T): void;
+}) {
+  const { name, options, chosen, data = "choice", choose } = look;
+  return (
+    <span class="hta-diff-choice" role="group" aria-label={name}>
+      {options.map(([id, text, about]) => (
+        <button
+          key={id}
+          type="button"
+          title={about}
+          aria-pressed={id === chosen}
+          {...{ [`data-${data}`]: id }}
+          onClick={() => choose(id)}
+        >
+          {text}
+        </button>
+      ))}
+    </span>
+  );
+}
+
+/** A failed request, in the place of what it should have brought. */
+export function Failure(look: { title: string; error: Error; retry(): void }) {
+  return (
+    <div class="hta-failure" role="alert">
+      <b>{look.title}</b>
+      <div class="hta-failure-text">{look.error.message}</div>
+      <Button text="Try again" press={look.retry} />
+    </div>
+  );
+}
+
+// The elements of controls, for views that keep elements.
+
+export const kbd = (name: string): HTMLElement => made(<Kbd name={name} />);
+
+export const button = ({ key, ...look }: ButtonLook & { key?: string }): HTMLButtonElement =>
+  made(<Button keys={key} {...look} />) as HTMLButtonElement;
 
 export function undoButton(press: () => void): HTMLButtonElement {
   return button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press });
@@ -60,19 +133,15 @@ export function redoButton(press: () => void): HTMLButtonElement {
   return button({ icon: "redo", name: "Redo", key: "Ctrl+Shift+Z", press });
 }
 
-/** `Ctrl+Z` as the attribute wants it. */
-function ariaKeys(key: string): string {
-  return key.replace("Ctrl", "Control").replace("⌫", "Backspace");
-}
+export const link = (text: string, press: () => void, title?: string): HTMLButtonElement =>
+  made(<Link text={text} press={press} title={title} />) as HTMLButtonElement;
 
-/** Text that acts: a link inside a sentence. */
-export function link(text: string, press: () => void, title?: string): HTMLButtonElement {
-  return h("button", { type: "button", class: "hta-link", title, on: { click: press } }, text);
-}
+export const swatch = (kind: Kind): HTMLElement => made(<Swatch kind={kind} />);
 
-export function swatch(kind: Kind): HTMLElement {
-  return h("span", { class: "hta-swatch", "data-kind": kind, "aria-hidden": "true" });
-}
+export const icon = (name: IconName): Element => made(<Icon name={name} />);
+
+export const failure = (title: string, error: Error, retry: () => void): HTMLElement =>
+  made(<Failure title={title} error={error} retry={retry} />);
 
 /** A sentence as nodes. */
 export function sentence(words: Words): Child[] {
@@ -120,13 +189,13 @@ const PATHS = {
   warn: "M8 2.2 14.4 13.5H1.6zM8 6.2v3.6M8 11.4v.6",
 } as const;
 
-type IconName = keyof typeof PATHS;
+export type IconName = keyof typeof PATHS;
 
-export function icon(name: IconName): SVGSVGElement {
-  return svg(
-    "svg",
-    { class: "hta-icon", viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" },
-    svg("path", { d: PATHS[name] }),
+export function Icon({ name }: { name: IconName }) {
+  return (
+    <svg class="hta-icon" viewBox="0 0 16 16" width={14} height={14} aria-hidden="true">
+      <path d={PATHS[name]} />
+    </svg>
   );
 }
 
@@ -254,17 +323,6 @@ export function copyButton(copy: Copy, text: () => string, what: string): HTMLBu
   });
 }
 
-/** A failed request, in the place of what it should have brought. */
-export function failure(title: string, error: Error, retry: () => void): HTMLElement {
-  return h(
-    "div",
-    { class: "hta-failure", role: "alert" },
-    h("b", {}, title),
-    h("div", { class: "hta-failure-text" }, error.message),
-    button({ text: "Try again", press: retry }),
-  );
-}
-
 /** The widget's place where the widget cannot be: what failed, and why. */
 export function brokenPanel(title: string, error: Error): HTMLElement {
   const panel = h(
@@ -275,12 +333,4 @@ export function brokenPanel(title: string, error: Error): HTMLElement {
   );
   applyTheme(panel, "light");
   return panel;
-}
-
-/** What a panel shows inside its frame. */
-export interface Content {
-  readonly el: HTMLElement;
-  /** It says itself what it is: a chart's title is part of its picture. */
-  readonly hasTitle: boolean;
-  show(frame: PanelFrame, chosen: Chosen): void;
 }

@@ -1,5 +1,6 @@
 /** Both timelines of a comparison: arrangement, alignment, colours, one undo history. */
 
+import { computed, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
 import { type History, type Model, readHistory, same } from "../connection/store";
 import { classParts, countsOf, eventClasses } from "../facts/event_classes";
@@ -7,12 +8,13 @@ import type { ClassCounts, ClassParts, Scene, Source, ThemeName } from "../proto
 import { throttle } from "../timeline/context";
 import { kernelSays } from "../timeline/status";
 import { type MakeStage, TimelineApp } from "../timeline/view";
-import { fill, h } from "../ui/dom";
+import { Choice } from "../ui/controls";
+import { h, mount } from "../ui/dom";
 import type { Line } from "./align";
 import { type About, type Frames, type Row, SideSource } from "./frames";
 import { Coupling, Linking, other, PairLines, Partners, type Patch } from "./link";
 import type { Icicle } from "./operator_tree";
-import { type Colour, ColourLegend } from "./toolbar";
+import { type Colour, ColourLegend, type DiffState } from "./toolbar";
 
 type Side = 0 | 1;
 
@@ -30,6 +32,7 @@ interface TimelinesWays {
   /** Of which pair of ranks that tree is; null for all. */
   treeOf(): number | null;
   theme: ThemeName;
+  state: DiffState;
   /** Write one of the widget's own traits. */
   keep(name: string, value: unknown): void;
   /** Undo or redo may have become possible or impossible. */
@@ -46,8 +49,13 @@ export class Timelines {
   readonly el: HTMLElement;
   readonly linking: Linking;
   readonly history: PairHistory;
-  private readonly colours: ColourLegend;
-  private readonly choice: ArrangeChoice;
+  private readonly theme;
+  private readonly arranged = signal<{ chosen: Arrange; why: string }>({
+    chosen: "stacked",
+    why: "",
+  });
+  /** Tries again to match calls, where that failed. */
+  private readonly rematch = signal<(() => void) | null>(null);
   private readonly lines: PairLines;
   private readonly places: [HTMLElement, HTMLElement];
   private readonly apps: [TimelineApp, TimelineApp] | null;
@@ -56,14 +64,13 @@ export class Timelines {
   private line: Line | null = null;
   /** What became of every event is known. */
   private classed = false;
-  private counts: ClassCounts | null = null;
+  private readonly counts = signal<ClassCounts | null>(null);
   private parts: [ClassParts | null, ClassParts | null] = [null, null];
 
   constructor(private readonly ways: TimelinesWays) {
     const { source } = ways;
     this.sources = [new SideSource(source, 0), new SideSource(source, 1)];
-    this.colours = new ColourLegend((colour) => ways.keep("color", colour));
-    this.choice = new ArrangeChoice((arrange) => ways.keep("arrange", arrange));
+    this.theme = signal(ways.theme);
     this.lines = new PairLines({
       xOf: (place, time) => this.apps?.[this.sideAt(place)].led.xOf(time) ?? 0,
       lanes: () => this.linking.lanes(),
@@ -75,10 +82,12 @@ export class Timelines {
       (walk) => this.coupling?.together(walk),
     );
     this.places = [h("div", { class: "hta-diff-side" }), h("div", { class: "hta-diff-side" })];
+    const head = h("div", { class: "hta-diff-times-head" });
+    this.drawHead(head);
     this.el = h(
       "section",
       { class: "hta-diff-timelines", "aria-label": "Timelines" },
-      h("div", { class: "hta-diff-times-head" }, this.colours.el, this.choice.el),
+      head,
       this.places[0],
       this.lines.el,
       this.places[1],
@@ -91,12 +100,34 @@ export class Timelines {
     for (const side of [0, 1] as const) this.listen(side);
   }
 
+  /** What colours mean, and how both timelines lie. */
+  private drawHead(head: HTMLElement): void {
+    const { state, signal: ended, keep } = this.ways;
+    const counts = computed(() =>
+      this.counts.value === null ? null : countsOf(this.counts.value, state.pair.value),
+    );
+    const Head = () => (
+      <>
+        <ColourLegend
+          colour={state.colour.value}
+          swapped={state.swapped.value}
+          theme={this.theme.value}
+          counts={counts.value}
+          again={this.rematch.value}
+          choose={(colour) => keep("color", colour)}
+        />
+        <ArrangeChoice {...this.arranged.value} choose={(arrange) => keep("arrange", arrange)} />
+      </>
+    );
+    mount(<Head />, head, ended);
+  }
+
   private get swapped(): boolean {
-    return this.ways.model.get("swapped") === true;
+    return this.ways.state.swapped.peek();
   }
 
   private get colour(): Colour {
-    return (this.ways.model.get("color") ?? "change") as Colour;
+    return this.ways.state.colour.peek();
   }
 
   /** Which run is drawn above (0) or below (1). */
@@ -117,7 +148,7 @@ export class Timelines {
   arrange(width: number): boolean {
     const chosen = (this.ways.model.get("arrange") ?? "stacked") as Arrange;
     const { beside, why } = arrangedIn(width, chosen);
-    this.choice.show(chosen, why);
+    this.arranged.value = { chosen, why };
     this.el.classList.toggle("hta-diff-beside", beside);
     this.lines.setFlat(beside);
     for (const app of this.apps ?? []) app.led.setSlim(beside);
@@ -129,7 +160,7 @@ export class Timelines {
   }
 
   setTheme(theme: ThemeName): void {
-    this.colours.setTheme(theme);
+    this.theme.value = theme;
     this.lines.setTheme(theme);
     for (const app of this.apps ?? []) app.setTheme(theme);
   }
@@ -171,7 +202,6 @@ export class Timelines {
   showColour(): void {
     const { colour, swapped } = this;
     const byChange = colour === "change";
-    this.colours.show(colour, swapped);
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClasses(swapped) : null;
     for (const side of [0, 1] as const) {
@@ -197,18 +227,17 @@ export class Timelines {
 
   private async count(): Promise<void> {
     const { source, signal, again } = this.ways;
-    this.colours.setAgain(null);
+    this.rematch.value = null;
     try {
       const { reply } = await source.ask("classes", {}, signal);
       this.classed = true;
-      this.counts = reply;
-      this.showCounts();
+      this.counts.value = reply;
       this.showColour();
     } catch (error) {
-      this.colours.setAgain(() => {
-        this.colours.setAgain(null);
+      this.rematch.value = () => {
+        this.rematch.value = null;
         again();
-      });
+      };
       throw error;
     }
   }
@@ -219,13 +248,6 @@ export class Timelines {
       this.coupling?.write(side, "ranks_from", this.ranksOf(side) === null ? "" : "pair");
     }
     this.linking.clear();
-    this.showCounts();
-  }
-
-  /** Of the chosen pair of ranks alone, as its timelines are, or of all. */
-  private showCounts(): void {
-    if (this.counts === null) return;
-    this.colours.setCounts(countsOf(this.counts, this.ways.model.get("pair")));
   }
 
   /** One pair of steps, or all, as wide on both sides; `turn` as in `PairHistory.one`. */
@@ -284,7 +306,7 @@ export class Timelines {
   }
 
   private makeTimeline(side: Side): TimelineApp {
-    const { live, scenes, states, model, signal, makeStage, about, theme } = this.ways;
+    const { live, scenes, states, model, signal, makeStage, about, theme, keep } = this.ways;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
       scene: scenes[side],
@@ -293,6 +315,10 @@ export class Timelines {
       height: (model.get("height") ?? 230) as number,
       signal,
       makeStage,
+      keepHeight: (height) => {
+        for (const one of this.apps ?? []) one.height = height;
+        keep("height", height);
+      },
       part: {
         title: about.labels[side],
         status,
@@ -359,9 +385,9 @@ type Arrange = "stacked" | "beside";
 /** Narrower than this, both beside each other would leave no room for their lanes. */
 export const BESIDE_FROM_PX = 900;
 
-const CHOICES: readonly (readonly [Arrange, string])[] = [
-  ["stacked", "Timelines one above the other"],
-  ["beside", "Timelines beside each other"],
+const CHOICES: readonly (readonly [id: Arrange, text: string, about: string])[] = [
+  ["stacked", "stacked", "Timelines one above the other"],
+  ["beside", "beside", "Timelines beside each other"],
 ];
 
 /** Where they lie in so much room, and why where that is not what was chosen. */
@@ -371,43 +397,26 @@ export function arrangedIn(width: number, chosen: Arrange): { beside: boolean; w
   return { beside: false, why: `stacked: beside each other needs ${BESIDE_FROM_PX} px` };
 }
 
-export class ArrangeChoice {
-  readonly el: HTMLElement;
-  private readonly buttons: HTMLButtonElement[];
-  private readonly why = h("span", { class: "hta-note", "aria-live": "polite" });
-
-  constructor(choose: (arrange: Arrange) => void) {
-    this.buttons = CHOICES.map(([arrange, about]) =>
-      h(
-        "button",
-        {
-          type: "button",
-          title: about,
-          "data-arrange": arrange,
-          on: { click: () => choose(arrange) },
-        },
-        arrange,
-      ),
-    );
-    this.el = h(
-      "div",
-      { class: "hta-diff-arrange" },
-      this.why,
-      h("span", { class: "hta-note" }, "Timelines"),
-      h(
-        "span",
-        { class: "hta-diff-choice", role: "group", "aria-label": "Timelines" },
-        ...this.buttons,
-      ),
-    );
-  }
-
-  show(chosen: Arrange, why: string): void {
-    for (const one of this.buttons) {
-      one.setAttribute("aria-pressed", String(one.dataset.arrange === chosen));
-    }
-    fill(this.why, why);
-  }
+export function ArrangeChoice(look: {
+  chosen: Arrange;
+  why: string;
+  choose(arrange: Arrange): void;
+}) {
+  return (
+    <div class="hta-diff-arrange">
+      <span class="hta-note" aria-live="polite">
+        {look.why}
+      </span>
+      <span class="hta-note">Timelines</span>
+      <Choice
+        name="Timelines"
+        data="arrange"
+        options={CHOICES}
+        chosen={look.chosen}
+        choose={look.choose}
+      />
+    </div>
+  );
 }
 
 // One history for two timelines: whose turn it is. Each keeps its own values.

@@ -1,23 +1,25 @@
 /** One view of a comparison: creates its parts and puts them into the page. */
 
+import { effect, signal } from "@preact/signals";
+import type { ComponentChildren, VNode } from "preact";
 import type { LiveSource } from "../connection/answering";
-import type { Model } from "../connection/store";
+import { listenTo, type Model, traitOf } from "../connection/store";
 import { asError, isAbort, type Scene, type Source, type ThemeName } from "../protocol/source";
 import { match } from "../timeline/keys";
 import { progressWords } from "../timeline/status";
 import type { MakeStage } from "../timeline/view";
-import { failure } from "../ui/controls";
-import { fill, h, isTextEntry } from "../ui/dom";
+import { Failure } from "../ui/controls";
+import { h, isTextEntry, mount } from "../ui/dom";
 import { detectTheme, TIGHT_PX, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
 import { applyTheme } from "../ui/theme";
 import { type Base, piecesOf } from "./align";
 import { Charts, type Room } from "./charts";
 import { type About, Frames, rowsOf } from "./frames";
-import { headlineOf } from "./pane";
-import { plainTable, tableTitle } from "./tables";
+import { Findings } from "./pane";
+import { PlainTable, tableTitle } from "./tables";
 import { Timelines } from "./timelines";
-import { DiffToolbar } from "./toolbar";
+import { type Colour, type DiffState, DiffToolbar } from "./toolbar";
 
 interface DiffOptions {
   scenes: readonly [Scene, Scene];
@@ -37,13 +39,15 @@ const NARROW = 900;
 export class DiffApp {
   private readonly root: HTMLElement;
   private readonly body = h("div", { class: "hta-diff-body" });
-  private readonly tables = h("div", { class: "hta-diff-tables" });
+  private readonly tables = signal<readonly VNode[]>([]);
+  private readonly headline = signal<ComponentChildren>(<h2>Comparing…</h2>);
+  private readonly said = signal<string | null>(null);
+  private readonly history = signal({ canUndo: false, canRedo: false });
+  private readonly state: DiffState;
+  private readonly full: FullWindow;
   private readonly frames: Frames;
-  private readonly toolbar: DiffToolbar;
-  private readonly headline = h("header", { class: "hta-headline" }, h("h2", {}, "Comparing…"));
   private readonly charts: Charts;
   private readonly timelines: Timelines;
-  private readonly said = h("span", { class: "hta-grow", "aria-live": "polite" });
   private readonly about: About;
   private theme: ThemeName;
 
@@ -51,9 +55,9 @@ export class DiffApp {
     host: HTMLElement,
     private readonly options: DiffOptions,
   ) {
-    const { signal, source, model } = options;
+    const { signal: ended, source, model } = options;
     this.about = model.get("_about") as About;
-    this.frames = new Frames(source, signal);
+    this.frames = new Frames(source, ended);
     this.root = h("div", {
       class: "hta-root hta-diff",
       tabindex: -1,
@@ -64,7 +68,14 @@ export class DiffApp {
     host.append(this.root);
     this.theme = detectTheme(this.root);
     applyTheme(this.root, this.theme);
-    this.toolbar = this.makeToolbar();
+    this.state = {
+      swapped: traitOf(model, "swapped", (on) => on === true, ended),
+      coupled: traitOf(model, "coupled", (on) => on === true, ended),
+      base: traitOf(model, "align", (base) => (base ?? "steps") as Base, ended),
+      pair: traitOf(model, "pair", (at) => (typeof at === "number" ? at : null), ended),
+      colour: traitOf(model, "color", (by) => (by ?? "change") as Colour, ended),
+    };
+    this.full = new FullWindow(this.root, () => this.arrange());
     this.charts = this.makeCharts();
     this.timelines = new Timelines({
       ...options,
@@ -73,6 +84,7 @@ export class DiffApp {
       icicle: this.charts.icicle,
       treeOf: () => this.charts.treeOf,
       theme: this.theme,
+      state: this.state,
       keep: (name, value) => this.keep(name, value),
       historyChanged: () => this.showHistory(),
       say: (words) => this.say(words),
@@ -87,26 +99,12 @@ export class DiffApp {
 
   // --- parts --------------------------------------------------------------------------------------
 
-  private get swapped(): boolean {
-    return this.options.model.get("swapped") === true;
-  }
-
-  private get coupled(): boolean {
-    return this.options.model.get("coupled") === true;
-  }
-
-  private get base(): Base {
-    return (this.options.model.get("align") ?? "steps") as Base;
-  }
-
-  private get pair(): number | null {
-    const pair = this.options.model.get("pair");
-    return typeof pair === "number" ? pair : null;
-  }
-
   private layOut(): void {
-    const { about, charts } = this;
+    const { about, charts, options } = this;
     const { has_events: events } = about;
+    const above = h("div", {});
+    const tables = h("div", { class: "hta-diff-tables" });
+    const below = h("div", {});
     // Columns where there is room; else one sheet in the order of the style sheet.
     if (events) {
       this.body.append(
@@ -126,39 +124,53 @@ export class DiffApp {
         ),
       );
     }
-    this.body.append(this.tables);
-    const truth = h(
-      "span",
-      { class: `hta-badge hta-diff-truth ${about.all_matched ? "hta-ok" : "hta-warn"}` },
-      `${about.all_matched ? "✓ " : "⚠ "}${about.matched}`,
+    this.body.append(tables);
+    this.root.append(above, this.body, below);
+    const Above = () => (
+      <>
+        {this.toolbar()}
+        <header class="hta-headline">{this.headline.value}</header>
+      </>
     );
-    const status = h("div", { class: "hta-status hta-diff-status" }, this.said, events && truth);
-    status.classList.toggle("hta-diff-quiet", !events);
-    this.root.append(this.toolbar.el, this.headline, this.body, status);
+    const Tables = () => <>{this.tables.value}</>;
+    const hint = events
+      ? "Click a step, a change, a name or an operator; point at an event to see its partner."
+      : "";
+    const Status = () => (
+      <div class={`hta-status hta-diff-status${events ? "" : " hta-diff-quiet"}`}>
+        <span class="hta-grow" aria-live="polite">
+          {this.said.value ?? hint}
+        </span>
+        {events && (
+          <span class={`hta-badge hta-diff-truth ${about.all_matched ? "hta-ok" : "hta-warn"}`}>
+            {`${about.all_matched ? "✓ " : "⚠ "}${about.matched}`}
+          </span>
+        )}
+      </div>
+    );
+    mount(<Above />, above, options.signal);
+    mount(<Tables />, tables, options.signal);
+    mount(<Status />, below, options.signal);
   }
 
-  private makeToolbar(): DiffToolbar {
-    const { signal, source, live } = this.options;
+  private toolbar() {
+    const { signal: ended, source, live } = this.options;
     const write = (op: "export_pair" | "save_html") => async (path: string) => {
-      const { reply } = await source.ask(op, { path }, signal);
+      const { reply } = await source.ask(op, { path }, ended);
       return `Written: ${reply.path}`;
     };
-    return new DiffToolbar(
-      {
-        root: this.root,
-        signal,
-        setBase: (base) => this.keep("align", base),
-        swap: () => this.keep("swapped", !this.swapped),
-        couple: () => this.keep("coupled", !this.coupled),
-        undo: () => this.walk("undo"),
-        redo: () => this.walk("redo"),
-        setPair: (pair) => this.keep("pair", pair),
-        exportPair: live === null ? null : write("export_pair"),
-        savePage: live === null ? null : write("save_html"),
-        exportSide: (side, anchor) => this.timelines.openExport(side, anchor),
-        full: new FullWindow(this.root, () => this.arrange()).button,
-      },
-      this.about,
+    return (
+      <DiffToolbar
+        about={this.about}
+        state={this.state}
+        history={this.history}
+        keep={(name, value) => this.keep(name, value)}
+        walk={(way) => this.walk(way)}
+        exportPair={live === null ? null : write("export_pair")}
+        savePage={live === null ? null : write("save_html")}
+        exportSide={(side, anchor) => this.timelines.openExport(side, anchor)}
+        full={this.full}
+      />
     );
   }
 
@@ -166,7 +178,7 @@ export class DiffApp {
     return new Charts({
       frames: this.frames,
       about: this.about,
-      swapped: () => this.swapped,
+      swapped: () => this.state.swapped.peek(),
       showStep: (row, turn) => this.timelines.showStep(row, turn),
       markNames: (names, turn) => this.timelines.linking.markNames(names, turn),
       markNode: (node, name, pair, turn) =>
@@ -174,22 +186,27 @@ export class DiffApp {
       markChange: (row, name, pair, turn) =>
         void this.timelines.linking.markChange(row, name, pair, turn),
       tell: (told, totals, whose) => {
-        fill(this.headline, ...headlineOf(told, totals, whose, this.about.conditions));
+        this.headline.value = (
+          <Findings
+            told={told}
+            totals={totals}
+            whose={whose}
+            conditions={this.about.conditions ?? ""}
+          />
+        );
         this.say(null);
       },
       say: (words) => this.say(words),
       fail: (error) => this.fail(error),
-      untold: (why) => fill(this.headline, why),
+      untold: (why) => (this.headline.value = why),
       again: () => this.again(),
     });
   }
 
   private listen(): void {
-    const { model, signal, live } = this.options;
-    const listen = (name: string, listener: () => void): void => {
-      model.on(`change:${name}`, listener);
-      signal.addEventListener("abort", () => model.off(`change:${name}`, listener), { once: true });
-    };
+    const { model, signal: ended, live } = this.options;
+    const listen = (name: string, listener: () => void): void =>
+      listenTo(model, `change:${name}`, listener, ended);
     listen("align", () => void this.realign());
     listen("swapped", () => {
       this.showOrder();
@@ -197,28 +214,28 @@ export class DiffApp {
       void this.load();
       this.renewTables();
     });
-    listen("coupled", () => {
-      this.showCoupled();
-      this.timelines.align();
+    listen("coupled", () => this.timelines.align());
+    const stop = effect(() => {
+      this.root.classList.toggle("hta-diff-coupled", this.state.coupled.value);
     });
+    ended.addEventListener("abort", stop, { once: true });
     listen("color", () => this.timelines.showColour());
     listen("arrange", () => this.arrange());
     listen("pair", () => {
       this.showPair();
       void this.load();
     });
-    listenToDiffKeys(this.root, signal, (way) => this.walk(way));
+    listenToDiffKeys(this.root, ended, (way) => this.walk(way));
     if (live !== null) {
-      live.source.onReturn(() => void this.load(), signal);
       live.offline.onProgress(
         (progress) => this.timelines.sayAside(progressWords(progress)),
-        signal,
+        ended,
       );
     }
-    watchTheme(this.root, signal, (theme) => this.setTheme(theme));
+    watchTheme(this.root, ended, (theme) => this.setTheme(theme));
     const resized = new ResizeObserver(() => this.arrange());
     resized.observe(this.root);
-    signal.addEventListener(
+    ended.addEventListener(
       "abort",
       () => {
         resized.disconnect();
@@ -251,24 +268,12 @@ export class DiffApp {
   }
 
   private showOrder(): void {
-    const { labels } = this.about;
-    const shown: readonly [string, string] = this.swapped ? [labels[1], labels[0]] : labels;
-    this.toolbar.setAbout(shown, this.about, this.swapped);
     this.timelines.showOrder();
-    this.showCoupled();
     this.showHistory();
-    this.toolbar.setPair(this.pair);
-    this.toolbar.setBase(this.base);
-  }
-
-  private showCoupled(): void {
-    this.toolbar.setCoupled(this.coupled);
-    this.root.classList.toggle("hta-diff-coupled", this.coupled);
   }
 
   private showPair(): void {
-    this.toolbar.setPair(this.pair);
-    this.charts.setPair(this.pair);
+    this.charts.setPair(this.state.pair.peek());
     this.timelines.showRanks();
   }
 
@@ -281,7 +286,7 @@ export class DiffApp {
 
   private showHistory(): void {
     const { canUndo, canRedo } = this.timelines.history;
-    this.toolbar.setHistory(canUndo, canRedo);
+    this.history.value = { canUndo, canRedo };
   }
 
   // --- frames -------------------------------------------------------------------------------------
@@ -290,7 +295,7 @@ export class DiffApp {
     try {
       this.setTheme(this.theme);
       this.arrange();
-      if (this.pair !== null) this.showPair();
+      if (this.state.pair.peek() !== null) this.showPair();
       await Promise.all([this.about.has_events && this.realign(false), this.load()]);
       await this.showTables();
       this.options.live?.offline.start();
@@ -301,17 +306,25 @@ export class DiffApp {
 
   /** What only these formats have. */
   private async showTables(): Promise<void> {
-    const tables = [];
+    const tables: VNode[] = [];
     for (const name of this.about.tables) {
       try {
-        tables.push(plainTable(name, await this.charts.framed(`table:${name}`)));
+        const frame = await this.charts.framed(`table:${name}`);
+        tables.push(<PlainTable key={name} name={name} frame={frame} />);
       } catch (error) {
         if (isAbort(error)) throw error;
-        const why = failure(`${tableTitle(name)} could not be drawn`, asError(error), this.again);
-        tables.push(h("section", { class: "hta-diff-pane hta-diff-plain" }, why));
+        tables.push(
+          <section class="hta-diff-pane hta-diff-plain">
+            <Failure
+              title={`${tableTitle(name)} could not be drawn`}
+              error={asError(error)}
+              retry={this.again}
+            />
+          </section>,
+        );
       }
     }
-    fill(this.tables, ...tables);
+    this.tables.value = tables;
   }
 
   private renewTables(): void {
@@ -336,11 +349,10 @@ export class DiffApp {
   }
 
   private async realign(follow = true): Promise<void> {
-    const { base } = this;
-    this.toolbar.setBase(base);
+    const base = this.state.base.peek();
     try {
       const segments = await this.frames.get(`segments:${base}`);
-      if (base !== this.base) return;
+      if (base !== this.state.base.peek()) return;
       const { scenes } = this.options;
       const ranges = [scenes[0].range, scenes[1].range] as const;
       const pieces = piecesOf(segments);
@@ -359,10 +371,7 @@ export class DiffApp {
   }
 
   private say(words: string | null): void {
-    const hint = this.about.has_events
-      ? "Click a step, a change, a name or an operator; point at an event to see its partner."
-      : "";
-    fill(this.said, words ?? hint);
+    this.said.value = words;
   }
 
   private keep(name: string, value: unknown): void {

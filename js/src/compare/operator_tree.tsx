@@ -1,9 +1,10 @@
 /** The operator trees of both runs as one icicle, coloured by the difference. */
 
+import { signal } from "@preact/signals";
 import { classLook, lookStyle } from "../facts/event_classes";
 import type { Frame, ThemeName } from "../protocol/source";
 import { betterOn, rgb } from "../stage/paints";
-import { fill, h } from "../ui/dom";
+import { Link } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 import {
@@ -17,7 +18,7 @@ import {
   shareWords,
   text,
 } from "./frames";
-import { WidePane } from "./pane";
+import { Part } from "./pane";
 
 interface Tile {
   row: Row;
@@ -82,136 +83,108 @@ function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
     background:
       `linear-gradient(90deg, transparent ${HATCH_PX}px, ${ground} 0), ` +
       `repeating-linear-gradient(135deg, ${colour} 0 2px, ${ground} 2px 5px)`,
-    "padding-left": `${HATCH_PX + 4}px`,
+    paddingLeft: `${HATCH_PX + 4}px`,
   };
 }
 
-export class Icicle extends WidePane {
-  readonly el = h("section", { class: "hta-diff-pane hta-diff-icicle" });
-  private frame: Frame | null = null;
-  private top = -1;
-  private revealed = -1;
-  private whose = "";
+interface Tree {
+  frame: Frame;
+  /** Of which ranks, where not of all that are compared. */
+  whose: string;
+}
+
+export class Icicle extends Part<Tree> {
+  /** What is shown, and which tile is marked in it. */
+  readonly choice = signal<IcicleChoice>({ top: -1, node: -1 });
 
   /** `choose` hears first of a tile; `words` are what the formats call kinds otherwise. */
   constructor(
     private readonly choose: (node: number, name: string) => void,
     private readonly words: Record<string, string> = {},
   ) {
-    super();
+    super("hta-diff-pane hta-diff-icicle");
   }
 
-  /** `whose`: of which ranks, where not of all that are compared. */
-  show(frame: Frame, whose = ""): void {
-    if (whose !== this.whose) this.top = this.revealed = -1;
-    this.whose = whose;
-    this.frame = frame;
-    this.draw();
-  }
-
-  /** What is shown, and which tile is marked in it. */
-  get choice(): IcicleChoice {
-    return { top: this.top, node: this.revealed };
-  }
-
-  setChoice({ top, node }: IcicleChoice): void {
-    this.revealed = node;
-    this.zoom(top);
-  }
-
-  /** In place of all: why it cannot be drawn. */
-  fail(why: HTMLElement): void {
-    this.frame = null;
-    this.el.hidden = false;
-    fill(this.el, why);
+  override show(tree: Tree): void {
+    if (tree.whose !== this.shown.value?.whose) this.choice.value = { top: -1, node: -1 };
+    super.show(tree);
   }
 
   /** Where a call was selected on a timeline. */
   reveal(node: number): void {
-    this.revealed = node;
-    for (const tile of this.el.querySelectorAll<HTMLElement>("[data-node]")) {
-      tile.classList.toggle("hta-on", Number(tile.dataset.node) === node);
-    }
+    this.choice.value = { ...this.choice.value, node };
   }
 
-  protected draw(): void {
-    const { frame, width } = this;
-    if (frame === null || width === 0) return;
-    const tiles = placeTiles(frame, this.top, width - 32);
+  private zoom(top: number): void {
+    this.choice.value = { ...this.choice.value, top };
+  }
+
+  protected draw({ frame, whose }: Tree) {
+    const width = this.width.value;
+    const { top } = this.choice.value;
+    const tiles = width === 0 ? [] : placeTiles(frame, top, width - 32);
     const deep = tiles.reduce((most, { depth }) => Math.max(most, depth + 1), 0);
-    this.el.hidden = tiles.length === 0 && noteOf(frame) === "";
+    this.el.hidden = width > 0 && tiles.length === 0 && noteOf(frame) === "";
     const { measure, without_waiting: alone } = frame.attrs;
     const { communication } = this.words;
     const time = communication === undefined ? "device time" : `time in ${communication}`;
     const what = `${measure === "host" ? "time on the host" : time}${alone === true ? " without waiting for other ranks" : ""}`;
-    fill(
-      this.el,
-      h(
-        "div",
-        { class: "hta-diff-head" },
-        h("h3", {}, `Operators, what they launch included${this.whose && `, ${this.whose}`}`),
-        this.scale(),
-      ),
-      h(
-        "p",
-        { class: "hta-about" },
-        `${what}, a step; as wide as the longer of both runs, coloured by the change. ` +
-          "Click: zoom in, and mark the calls on both timelines.",
-      ),
-      this.crumbs(frame),
-      frame.rows === 0 && h("p", { class: "hta-note" }, noteOf(frame)),
-      h(
-        "div",
-        { class: "hta-diff-tiles", style: { height: `${deep * ROW}px` } },
-        ...tiles.map((tile) => this.tile(tile)),
-      ),
+    return (
+      <>
+        <div class="hta-diff-head">
+          <h3>{`Operators, what they launch included${whose && `, ${whose}`}`}</h3>
+          {this.scale()}
+        </div>
+        <p class="hta-about">
+          {`${what}, a step; as wide as the longer of both runs, coloured by the change. ` +
+            "Click: zoom in, and mark the calls on both timelines."}
+        </p>
+        {top >= 0 && this.crumbs(frame, top)}
+        {frame.rows === 0 && <p class="hta-note">{noteOf(frame)}</p>}
+        <div class="hta-diff-tiles" style={{ height: `${deep * ROW}px` }}>
+          {tiles.map((tile) => this.tile(tile))}
+        </div>
+      </>
     );
   }
 
-  private scale(): HTMLElement {
-    const colours = THEMES[this.theme].delta;
-    return h(
-      "span",
-      { class: "hta-diff-scale", role: "img", "aria-label": "green is faster, magenta slower" },
-      "faster −85 %",
-      ...colours.map((colour) => h("i", { style: { background: colour } })),
-      "+85 % slower",
-      h("b", { class: "hta-diff-swatch", style: lookStyle(classLook("only_here", this.theme)) }),
-      "new or gone",
+  private scale() {
+    const theme = this.theme.value;
+    return (
+      <span class="hta-diff-scale" role="img" aria-label="green is faster, magenta slower">
+        faster −85 %
+        {THEMES[theme].delta.map((colour) => (
+          <i style={{ background: colour }} />
+        ))}
+        +85 % slower
+        <b class="hta-diff-swatch" style={lookStyle(classLook("only_here", theme))} />
+        new or gone
+      </span>
     );
   }
 
   /** The way from the top to what is shown. */
-  private crumbs(frame: Frame): HTMLElement | false {
-    if (this.top < 0) return false;
+  private crumbs(frame: Frame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [number(row, "node"), row]));
     const way: Row[] = [];
-    for (let at = byNode.get(this.top); at !== undefined; at = byNode.get(number(at, "parent"))) {
+    for (let at = byNode.get(top); at !== undefined; at = byNode.get(number(at, "parent"))) {
       way.unshift(at);
     }
-    const link = (name: string, node: number): HTMLElement =>
-      h(
-        "button",
-        { type: "button", class: "hta-link", on: { click: () => this.zoom(node) } },
-        name,
-      );
-    return h(
-      "p",
-      { class: "hta-diff-crumbs" },
-      link("all", -1),
-      ...way.flatMap((row) => [
-        " › ",
-        link(text(row, "short") || text(row, "name"), number(row, "node")),
-      ]),
+    return (
+      <p class="hta-diff-crumbs">
+        <Link text="all" press={() => this.zoom(-1)} />
+        {way.flatMap((row) => [
+          " › ",
+          <Link
+            text={text(row, "short") || text(row, "name")}
+            press={() => this.zoom(number(row, "node"))}
+          />,
+        ])}
+      </p>
     );
   }
 
-  private zoom(node: number): void {
-    this.top = node;
-    this.draw();
-  }
-
-  private tile({ row, node, depth, x, width }: Tile): HTMLElement {
+  private tile({ row, node, depth, x, width }: Tile) {
     const [before, after] = [number(row, "before_ns"), number(row, "after_ns")];
     const diff = after - before;
     const name = text(row, "short") || text(row, "name");
@@ -219,31 +192,35 @@ export class Icicle extends WidePane {
     const state = before === 0 ? "new" : after === 0 ? "gone" : shareWords(diff, before);
     const counts = countWords(number(row, "before_count"), number(row, "after_count"));
     const alone = !Number.isFinite(share) || after === 0;
-    const ground = deltaColour(alone ? 0 : share, this.theme);
-    return h(
-      "button",
-      {
-        type: "button",
-        class: node === this.revealed ? "hta-diff-tile hta-on" : "hta-diff-tile",
-        "data-node": node,
-        title:
+    const theme = this.theme.value;
+    const ground = deltaColour(alone ? 0 : share, theme);
+    const { top, node: marked } = this.choice.value;
+    return (
+      <button
+        key={node}
+        type="button"
+        class={node === marked ? "hta-diff-tile hta-on" : "hta-diff-tile"}
+        data-node={node}
+        title={
           `${text(row, "name")}\n${formatDuration(before)} → ${formatDuration(after)} a step, ` +
-          `${deltaWords(diff)} ${state}\ncount a step ${counts}`,
-        style: {
+          `${deltaWords(diff)} ${state}\ncount a step ${counts}`
+        }
+        style={{
           left: `${x}px`,
           top: `${depth * ROW}px`,
           width: `${Math.max(width - 1, 1)}px`,
           color: betterOn(rgb(ground), INKS),
-          ...(alone ? aloneStyle(ground, this.theme) : { background: ground }),
-        },
-        on: {
-          click: () => {
-            this.choose(node, name);
-            this.setChoice({ top: this.top === node ? number(row, "parent") : node, node });
-          },
-        },
-      },
-      width >= LABEL_PX && h("span", {}, width >= 140 && state !== "" ? `${name} ${state}` : name),
+          ...(alone ? aloneStyle(ground, theme) : { background: ground }),
+        }}
+        onClick={() => {
+          this.choose(node, name);
+          this.choice.value = { top: top === node ? number(row, "parent") : node, node };
+        }}
+      >
+        {width >= LABEL_PX && (
+          <span>{width >= 140 && state !== "" ? `${name} ${state}` : name}</span>
+        )}
+      </button>
     );
   }
 }

@@ -1,12 +1,12 @@
 /** Columns and cells of the dashboard's tables. */
 
-import type { ChartSlot } from "../charts/chart";
+import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { lateRanks } from "../charts/content";
 import { CONSISTENT_SHARE } from "../formats/byteps";
-import { type Measure, MEASURES } from "../formats/mpi";
+import { picked } from "../protocol/selection";
 import type { Brush, Chosen, Kind, PanelFrame, Value } from "../protocol/source";
-import { type Content, swatch } from "../ui/controls";
-import { type Child, h } from "../ui/dom";
+import { Swatch } from "../ui/controls";
 import {
   formatBytes,
   formatCount,
@@ -15,17 +15,82 @@ import {
   formatSizeRange,
 } from "../ui/formats";
 import {
-  barCell,
-  type ColumnLook,
+  BarCell,
+  type Column,
   counted,
+  Filter,
   lasted,
-  NameTable,
-  number,
+  NameButton,
   numberOf,
-  type Row,
-  type TableLook,
+  Table,
 } from "../ui/table";
-import { listed } from "../ui/text";
+import { leftOutWords, listed, sentences, toldApart } from "../ui/text";
+
+type Row = (column: string) => Value;
+type ColumnLook = Column<Row>;
+
+interface TableLook {
+  /** What rows are called, where not by names. */
+  rows?: string;
+  title: string;
+  /** `ranks`: those that are chosen, of which its numbers are then; null for all. */
+  about(frame: PanelFrame, ranks: readonly number[] | null): string;
+  columns(frame: PanelFrame): readonly ColumnLook[];
+  /** What is under the last row: the number of names in all, and what the rest adds up to. */
+  foot?(frame: PanelFrame, shown: number): string;
+}
+
+/** What a panel shows of its numbers. */
+export interface Numbers {
+  frame: PanelFrame;
+  chosen: Chosen;
+}
+
+/** Autograd's own prefix is as long as a column is wide, and names nothing. */
+const EVALUATES = /^autograd::engine::evaluate_function: /;
+
+/** A table of names: a click chooses the name, with Ctrl beside others. */
+export function NameTable({
+  look,
+  frame,
+  chosen,
+  brush,
+}: Numbers & { look: TableLook; brush(names: string[] | null): void }) {
+  const filter = useSignal("");
+  const rows = useMemo(() => rowsOf(frame), [frame]);
+  // Names of the other table are chosen: nothing of this one is left out by that.
+  const isOn = (row: Row): boolean => chosen.names?.includes(String(row("name"))) ?? false;
+  return (
+    <div class="hta-name-table">
+      <header class="hta-pane-head">
+        <h3>{look.title}</h3>
+        <Filter name={`Filter ${look.title}`} set={(text) => (filter.value = text)} />
+      </header>
+      <p class="hta-about">{sentences(look.about(frame, chosen.ranks), leftOutWords(frame))}</p>
+      <Table
+        name={look.title}
+        columns={look.columns(frame)}
+        rows={rows}
+        value={(row, by) => row(by)}
+        filter={filter.value}
+        namesOf={(row) => [String(row("name")), String(row("short") ?? "")]}
+        isOn={isOn}
+        isFaint={rows.some(isOn)}
+        press={(row, add) => brush(picked(chosen.names, String(row("name")), add))}
+        noun={look.rows}
+        foot={(drawn) => look.foot?.(frame, drawn) ?? ""}
+      />
+    </div>
+  );
+}
+
+/** Rows with short names, told apart. */
+function rowsOf({ columns }: PanelFrame): Row[] {
+  const names = (columns.name ?? []).map(String);
+  const short = (columns.short ?? names).map((one) => String(one).replace(EVALUATES, "evaluate "));
+  const labels = toldApart(short, names);
+  return names.map((_, row) => (by) => (by === "short" ? labels[row] : columns[by]?.[row]) ?? null);
+}
 
 /** A rank is told apart where its mean differs by more than this. */
 const ODD_FROM = 0.05;
@@ -33,27 +98,64 @@ const ODD_FROM = 0.05;
 const TELLING_CALLS = 5;
 
 /** Is there anything but zeros? */
-function isAny(values: readonly Value[]): boolean {
-  return values.some((value) => value !== null && value !== 0);
+function isAny({ columns }: PanelFrame, by: string): boolean {
+  return columns[by]?.some((value) => value !== null && value !== 0) ?? false;
 }
 
-function nameCell(row: Row, kind: Kind | null): Child[] {
+function NameCell({ row, kind, on }: { row: Row; kind: Kind | null; on: boolean }) {
   const full = String(row("name"));
-  const short = String(row("short") ?? full);
-  return [
-    kind !== null && swatch(kind),
-    h(
-      "button",
-      { type: "button", class: "hta-name-button", title: `${full}\nClick selects, Ctrl adds` },
-      short,
-    ),
-  ];
+  return (
+    <>
+      {kind !== null && <Swatch kind={kind} />}
+      <NameButton
+        text={String(row("short") ?? full)}
+        title={`${full}\nClick selects, Ctrl adds`}
+        on={on}
+      />
+    </>
+  );
 }
+
+const nothing = <span class="hta-note">–</span>;
 
 /** A bar of how long something took. */
-function timeBar(value: Value, most: number, kind: string, wait: Value = 0): Child[] {
-  return barCell(numberOf(value), most, kind, lasted(value), numberOf(wait) ?? 0);
-}
+const timed = (
+  by: string,
+  title: string,
+  hint: string,
+  kindOf: (row: Row) => string,
+  wait = "",
+): ColumnLook => ({
+  by,
+  title,
+  hint,
+  width: "minmax(96px, 1fr)",
+  cell: (row, most) => (
+    <BarCell
+      value={numberOf(row(by))}
+      most={most}
+      kind={kindOf(row)}
+      text={lasted(row(by))}
+      wait={numberOf(row(wait)) ?? 0}
+    />
+  ),
+});
+
+/** A column of the numbers `by`, shown from a width on. */
+const number = (
+  by: string,
+  title: string,
+  hint: string,
+  words: (value: Value) => string,
+  from?: number,
+): ColumnLook => ({
+  by,
+  title,
+  hint,
+  isNumber: true,
+  ...(from !== undefined && { from }),
+  cell: (row) => words(row(by)),
+});
 
 const duration = (by: string, title: string, hint: string, from?: number): ColumnLook =>
   number(by, title, hint, lasted, from);
@@ -71,10 +173,10 @@ function oddRank(frame: PanelFrame): number | null {
   return found.size === 1 && typeof only === "number" ? only : null;
 }
 
-function oddCell(row: Row, frame: PanelFrame): Child[] {
+function OddCell({ row, frame }: { row: Row; frame: PanelFrame }) {
   const rank = numberOf(row("odd_rank"));
   const ratio = numberOf(row("odd_ratio"));
-  if (rank === null || ratio === null) return [h("span", { class: "hta-note" }, "–")];
+  if (rank === null || ratio === null) return nothing;
   const text = `×${ratio.toFixed(2)}`;
   const calls = (numberOf(row("count")) ?? 0) / Math.max(numberOf(row("ranks")) ?? 1, 1);
   const few = calls < TELLING_CALLS;
@@ -83,54 +185,55 @@ function oddCell(row: Row, frame: PanelFrame): Child[] {
     (few ? `; ${calls.toFixed(calls % 1 === 0 ? 0 : 1)} calls a rank are too few to tell` : "");
   const slow = ratio > 1 + ODD_FROM && !few;
   const isLate = lateRanks(frame).includes(rank);
+  return (
+    <span class={slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note"} title={title}>
+      {rank !== oddRank(frame) && <small>{`rank ${rank} `}</small>}
+      {text}
+    </span>
+  );
+}
+
+/** Of which rank the last column is; its head where that is now this one, now that. */
+function oddColumn(frame: PanelFrame): ColumnLook[] {
+  if (!isAny(frame, "odd_ratio")) return [];
+  const rank = oddRank(frame);
   return [
-    h(
-      "span",
-      { class: slow ? (isLate ? "hta-late-text" : "hta-odd-text") : "hta-note", title },
-      rank !== oddRank(frame) && h("small", {}, `rank ${rank} `),
-      text,
-    ),
+    {
+      by: "odd_ratio",
+      title: rank === null ? "odd rank" : `rank ${rank}`,
+      hint: "The rank whose mean is farthest from the median rank's",
+      isNumber: true,
+      cell: (row) => <OddCell row={row} frame={frame} />,
+    },
   ];
 }
 
 export const KERNELS: TableLook = {
-  what: "kernel",
   title: "Top kernels",
   about: (frame, ranks) => {
-    const waits = hasWaits(frame) ? "; hatched: waiting" : "";
+    const waits = isAny(frame, "wait_ns") ? "; hatched: waiting" : "";
     return `GPU time by name, ${ofRanks(ranks)}${waits}${oddWords(frame)}`;
   },
-  columns: [
+  columns: (frame) => [
     {
       by: "name",
       title: "kernel",
       hint: "By name",
       width: "minmax(0, 1.6fr)",
-      cell: (row) => nameCell(row, String(row("kind")) as Kind),
+      cell: (row, _, on) => <NameCell row={row} kind={String(row("kind")) as Kind} on={on} />,
     },
-    {
-      by: "sum_ns",
-      title: "total",
-      hint: "Sum over all calls and ranks",
-      width: "minmax(96px, 1fr)",
-      cell: (row, most) => timeBar(row("sum_ns"), most, String(row("kind")), row("wait_ns")),
-    },
+    timed(
+      "sum_ns",
+      "total",
+      "Sum over all calls and ranks",
+      (row) => String(row("kind")),
+      "wait_ns",
+    ),
     count(400),
     duration("mean_ns", "mean", "Mean of a call", 440),
     duration("min_ns", "min", "Shortest call", 640),
     duration("max_ns", "max", "Longest call", 640),
-    {
-      by: "odd_ratio",
-      isWorth: (values) => values.some((value) => value !== null),
-      title: (frame) => {
-        const rank = oddRank(frame);
-        return rank === null ? "odd rank" : `rank ${rank}`;
-      },
-      hint: "The rank whose mean is farthest from the median rank's",
-      width: "auto",
-      isNumber: true,
-      cell: (row, _most, frame) => oddCell(row, frame),
-    },
+    ...oddColumn(frame),
   ],
   foot: (frame, shown) => {
     const total = Number(frame.attrs.total ?? frame.rows);
@@ -142,37 +245,33 @@ export const KERNELS: TableLook = {
 };
 
 export const OPERATORS: TableLook = {
-  what: "operator",
   title: "Operators",
   about: (_frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work; ${ofRanks(ranks)}`,
-  columns: [
+  columns: (frame) => [
     {
       by: "name",
       title: "operator",
       hint: "By name",
       width: "minmax(0, 1.2fr)",
-      cell: (row) => nameCell(row, null),
+      cell: (row, _, on) => <NameCell row={row} kind={null} on={on} />,
     },
+    ...(isAny(frame, "device_total_ns")
+      ? [
+          timed(
+            "device_total_ns",
+            "GPU",
+            "Kernels launched by it or by what it calls",
+            () => "compute",
+          ),
+        ]
+      : []),
+    ...(isAny(frame, "device_self_ns")
+      ? [duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620)]
+      : []),
     {
-      by: "device_total_ns",
-      isWorth: isAny,
-      title: "GPU",
-      hint: "Kernels launched by it or by what it calls",
-      width: "minmax(104px, 1fr)",
-      cell: (row, most) => timeBar(row("device_total_ns"), most, "compute"),
-    },
-    {
-      ...duration("device_self_ns", "GPU, own", "Kernels launched by the operator itself", 620),
-      isWorth: isAny,
-    },
-    {
-      by: "cpu_self_ns",
-      title: "CPU, own",
-      hint: "CPU time without that of what it calls",
-      width: "minmax(104px, 1fr)",
+      ...timed("cpu_self_ns", "CPU, own", "CPU time without that of what it calls", () => "cpu"),
       from: 420,
-      cell: (row, most) => timeBar(row("cpu_self_ns"), most, "cpu"),
     },
     duration("cpu_total_ns", "CPU", "CPU time, that of what it calls included", 620),
     count(),
@@ -197,10 +296,6 @@ function oddWords(frame: PanelFrame): string {
   const rank = oddRank(frame);
   const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${which} the median rank`;
-}
-
-function hasWaits(frame: PanelFrame): boolean {
-  return (frame.columns.wait_ns ?? []).some((wait) => typeof wait === "number" && wait > 0);
 }
 
 /** A frame as CSV, in its own names and units. */
@@ -228,17 +323,6 @@ function seconds(value: Value): string {
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
-function namedCell(row: Row, text: string, title = ""): Child[] {
-  const hint = `${title || text}\nClick selects, Ctrl adds`;
-  return [
-    h(
-      "button",
-      { type: "button", class: "hta-name-button", title: hint },
-      text || String(row("name")),
-    ),
-  ];
-}
-
 /** A number behind a bar. */
 const barred = (
   by: string,
@@ -250,7 +334,9 @@ const barred = (
   title,
   hint,
   width: "minmax(96px, 1fr)",
-  cell: (row, most) => barCell(numberOf(row(by)), most, "communication", words(row(by))),
+  cell: (row, most) => (
+    <BarCell value={numberOf(row(by))} most={most} kind="communication" text={words(row(by))} />
+  ),
 });
 
 const sized = (value: Value): string => formatBytes(numberOf(value));
@@ -275,13 +361,24 @@ function routineName(row: Row, frame: PanelFrame): string {
   return severalJobs(frame) ? `${String(row("job"))} · ${name}` : name;
 }
 
-const routine = (width: string): ColumnLook => ({
+/** A column of names, which a click chooses. */
+const named = (
+  title: string,
+  width: string,
+  words: (row: Row) => string,
+  hint: (row: Row) => string = words,
+): ColumnLook => ({
   by: "name",
-  title: "routine",
-  hint: "By name",
+  title,
+  hint: `By ${title}`,
   width,
-  cell: (row, _most, frame) => namedCell(row, routineName(row, frame)),
+  cell: (row, _, on) => (
+    <NameButton text={words(row)} title={`${hint(row)}\nClick selects, Ctrl adds`} on={on} />
+  ),
 });
+
+const routine = (frame: PanelFrame, width: string): ColumnLook =>
+  named("routine", width, (row) => routineName(row, frame));
 
 const mean = (hint: string, from: number): ColumnLook =>
   number(
@@ -293,19 +390,17 @@ const mean = (hint: string, from: number): ColumnLook =>
   );
 
 const REQUESTS: TableLook = {
-  what: "key",
   rows: "key",
   title: "Requests of servers",
   about: (frame) =>
     `by key, to its last digit · who pushes last makes the others' pulls wait${note(frame)}`,
-  columns: [
-    {
-      by: "name",
-      title: "key",
-      hint: "By key",
-      width: "auto",
-      cell: (row) => namedCell(row, String(row("name")), `Key ${String(row("name"))}`),
-    },
+  columns: () => [
+    named(
+      "key",
+      "auto",
+      (row) => String(row("name")),
+      (row) => `Key ${String(row("name"))}`,
+    ),
     {
       by: "tensor",
       title: "tensor",
@@ -315,8 +410,8 @@ const REQUESTS: TableLook = {
       cell: (row) => {
         const tensor = String(row("tensor") ?? "").replace(/^byteps\./, "");
         const partition = Number(row("partition"));
-        if (tensor === "" && partition < 0) return [h("span", { class: "hta-note" }, "–")];
-        return [tensor === "" ? `partition ${partition}` : `${tensor}:${partition}`];
+        if (tensor === "" && partition < 0) return nothing;
+        return tensor === "" ? `partition ${partition}` : `${tensor}:${partition}`;
       },
     },
     number("server", "server", "By server", counted, 620),
@@ -333,32 +428,26 @@ const REQUESTS: TableLook = {
       by: "last_share",
       title: "last",
       hint: "The node whose push comes last most often, and how late it is on average",
-      width: "auto",
       isNumber: true,
       cell: (row) => {
         const share = numberOf(row("last_share"));
-        if (share === null) return [h("span", { class: "hta-note" }, "–")];
-        const often = share >= CONSISTENT_SHARE;
-        return [
-          h(
-            "span",
-            { class: often ? "hta-late-text" : "hta-note" },
-            h("small", {}, `node ${String(row("last_node"))} `),
-            `${formatShare(share)} +${lasted(row("last_lag_ns"))}`,
-          ),
-        ];
+        if (share === null) return nothing;
+        return (
+          <span class={share >= CONSISTENT_SHARE ? "hta-late-text" : "hta-note"}>
+            <small>{`node ${String(row("last_node"))} `}</small>
+            {`${formatShare(share)} +${lasted(row("last_lag_ns"))}`}
+          </span>
+        );
       },
     },
   ],
-  foot: () => "",
 };
 
 const ROUTINES: TableLook = {
-  what: "routine",
   title: "MPI routines",
   about: (frame) => `time of all ranks with tables of routines together${note(frame)}`,
-  columns: [
-    routine("minmax(0, 1.3fr)"),
+  columns: (frame) => [
+    routine(frame, "minmax(0, 1.3fr)"),
     barred("time_s", "time", "Time of all calls, all ranks together", seconds),
     number("share_of_time", "of MPI", "Share of all time in MPI", shared, 400),
     number("calls", "calls", "How often it was called", counted),
@@ -368,36 +457,33 @@ const ROUTINES: TableLook = {
       by: "max_s",
       title: "least … most",
       hint: "Of any rank",
-      width: "auto",
       from: 680,
       isNumber: true,
-      cell: (row) => [
-        Number(row("ranks")) > 1 && row("max_s") === 0
-          ? "–"
-          : Number(row("ranks")) > 1
-            ? `${seconds(row("min_s"))} (${String(row("min_rank"))}) … ${seconds(row("max_s"))} (${String(row("max_rank"))})`
-            : h("span", { class: "hta-note" }, `rank ${String(row("min_rank"))} alone`),
-      ],
+      cell: (row) => {
+        if (!(Number(row("ranks")) > 1)) {
+          return <span class="hta-note">{`rank ${String(row("min_rank"))} alone`}</span>;
+        }
+        const end = (which: string): string =>
+          `${seconds(row(`${which}_s`))} (${String(row(`${which}_rank`))})`;
+        return row("max_s") === 0 ? "–" : `${end("min")} … ${end("max")}`;
+      },
     },
   ],
-  foot: () => "",
 };
 
 const MESSAGES: TableLook = {
-  what: "size",
   rows: "row",
   title: "Messages by size",
   about: (frame) =>
     `shares are of the routine's calls, time and bytes: look at all three${note(frame)}`,
-  columns: [
-    routine("minmax(0, 1.2fr)"),
+  columns: (frame) => [
+    routine(frame, "minmax(0, 1.2fr)"),
     {
       by: "size_lo",
       title: "size",
       hint: "Of one message",
-      width: "auto",
       isNumber: true,
-      cell: (row) => [formatSizeRange(Number(row("size_lo")), Number(row("size_hi")))],
+      cell: (row) => formatSizeRange(Number(row("size_lo")), Number(row("size_hi"))),
     },
     barred("time_s", "time", "Time of all calls, all ranks together", seconds),
     number("calls", "calls", "How often", counted, 420),
@@ -407,27 +493,15 @@ const MESSAGES: TableLook = {
     number("share_of_bytes", "bytes %", "Share of the routine's bytes", shared),
     mean("Mean of a call: of small messages it is waiting, not transfer", 620),
   ],
-  foot: () => "",
 };
 
 const HOSTS: TableLook = {
-  what: "host",
   title: "Hosts",
   about: () => "a host all of whose ranks wait least is slow as a whole",
-  columns: [
-    {
-      by: "name",
-      title: "host",
-      hint: "By name",
-      width: "minmax(0, 1.2fr)",
-      cell: (row, _most, frame) =>
-        namedCell(
-          row,
-          severalJobs(frame)
-            ? `${String(row("job"))} · ${String(row("host"))}`
-            : String(row("host")),
-        ),
-    },
+  columns: (frame) => [
+    named("host", "minmax(0, 1.2fr)", (row) =>
+      severalJobs(frame) ? `${String(row("job"))} · ${String(row("host"))}` : String(row("host")),
+    ),
     number("ranks", "ranks", "How many ranks run there", counted),
     barred("comm_mean_s", "in MPI", "Mean of its ranks", seconds),
     number("comm_min_s", "least", "Of any of its ranks", seconds, 420),
@@ -444,50 +518,24 @@ const HOSTS: TableLook = {
       by: "is_slow",
       title: "slow",
       hint: "Whether the others wait for all of its ranks",
-      width: "auto",
-      cell: (row) =>
-        row("is_slow") === true ? [h("span", { class: "hta-late-text" }, "slow")] : ["–"],
+      cell: (row) => (row("is_slow") === true ? <span class="hta-late-text">slow</span> : "–"),
     },
   ],
-  foot: () => "",
 };
 
 /** Looks of the tables, by panel. */
-const TABLES: Readonly<Record<string, TableLook>> = {
+export const TABLES: Readonly<Record<string, TableLook>> = {
+  kernels: KERNELS,
+  operators: OPERATORS,
   byteps_requests: REQUESTS,
   mpi_routine_table: ROUTINES,
   mpi_messages: MESSAGES,
   mpi_hosts: HOSTS,
 };
 
-// What is in the panels of BytePS's and MPI's files.
-
-interface FormatWays {
-  signal: AbortSignal;
-  slot(id: string): ChartSlot;
-  brush(id: string, brush: Brush): void;
-}
-
-/** The content of a panel; null for a chart that needs nothing else. */
-export function formatContent(id: string, ways: FormatWays): Content {
-  const look = TABLES[id];
-  if (look === undefined) {
-    return id === "mpi_sizes" ? new SizesView(ways.slot(id)) : ways.slot(id);
-  }
-  let frame: PanelFrame | null = null;
-  const table = new NameTable(
-    look,
-    (names) => ways.brush(id, rowsAreRanks(id) ? { ranks: ranksOf(frame, names) } : { names }),
-    ways.signal,
-  );
-  return {
-    el: table.el,
-    hasTitle: true,
-    show: (shown, chosen) => {
-      frame = shown;
-      table.show(shown, chosen);
-    },
-  };
+/** What clicked rows select. */
+export function brushOf(id: string, frame: PanelFrame, names: string[] | null): Brush {
+  return rowsAreRanks(id) ? { ranks: ranksOf(frame, names) } : { names };
 }
 
 /** Rows of these stand for files, not for names of events. */
@@ -495,8 +543,8 @@ function rowsAreRanks(id: string): boolean {
   return id === "byteps_requests" || id === "mpi_hosts";
 }
 
-function ranksOf(frame: PanelFrame | null, names: readonly string[] | null): number[] | null {
-  if (frame === null || names === null) return null;
+function ranksOf(frame: PanelFrame, names: readonly string[] | null): number[] | null {
+  if (names === null) return null;
   const found = new Set<number>();
   frame.columns.name?.forEach((name, row) => {
     if (!names.includes(String(name))) return;
@@ -510,46 +558,4 @@ function ranksOf(frame: PanelFrame | null, names: readonly string[] | null): num
         .forEach((key) => found.add(key));
   });
   return found.size === 0 ? null : [...found];
-}
-
-const SAID: Record<Measure, string> = { calls: "calls", time: "time", bytes: "bytes" };
-
-/** Message sizes, and what they are shaded by, chosen beside the title. */
-class SizesView implements Content {
-  readonly el: HTMLElement;
-  private measure: Measure = "calls";
-  private shown: { frame: PanelFrame; chosen: Chosen } | null = null;
-  private drawn: { from: PanelFrame; measure: Measure; frame: PanelFrame } | null = null;
-
-  constructor(private readonly slot: ChartSlot) {
-    const choice = h(
-      "select",
-      {
-        class: "hta-input hta-heat-metric",
-        "aria-label": "What message sizes are shaded by",
-        on: {
-          change: () => {
-            this.measure = choice.value as Measure;
-            if (this.shown !== null) this.show(this.shown.frame, this.shown.chosen);
-          },
-        },
-      },
-      ...MEASURES.map((id) => h("option", { value: id }, SAID[id])),
-    );
-    this.el = h("div", { class: "hta-heat" }, choice, slot.el);
-  }
-
-  get hasTitle(): boolean {
-    return this.slot.hasTitle;
-  }
-
-  show(frame: PanelFrame, chosen: Chosen): void {
-    this.shown = { frame, chosen };
-    const { measure } = this;
-    if (this.drawn?.from !== frame || this.drawn.measure !== measure) {
-      const told = { ...frame, attrs: { ...frame.attrs, measure } };
-      this.drawn = { from: frame, measure, frame: told };
-    }
-    this.slot.show(this.drawn.frame, chosen);
-  }
 }

@@ -1,0 +1,139 @@
+/** The parts of the comparison's page, and its headline. */
+
+import { batch, signal } from "@preact/signals";
+import { type ComponentChildren, render, type VNode } from "preact";
+import type { Frame, ThemeName } from "../protocol/source";
+import { h } from "../ui/dom";
+import { formatDuration, plural } from "../ui/formats";
+import { rowsOf, shareWords, text } from "./frames";
+
+/** A part of the page: what it shows, or why it cannot; drawn anew when a signal changes. */
+export abstract class Part<Shown> {
+  readonly el: HTMLElement;
+  readonly shown = signal<Shown | null>(null);
+  readonly theme = signal<ThemeName>("light");
+  /** For parts that are laid out for their width, px. */
+  readonly width = signal(0);
+  private readonly why = signal<VNode | null>(null);
+
+  protected constructor(name: string, label?: string) {
+    this.el = h("section", { class: name, "aria-label": label });
+    const Drawn = () => {
+      const { value } = this.shown;
+      return <>{this.why.value ?? (value !== null && this.draw(value))}</>;
+    };
+    // What a part is made of is known once all of it is.
+    queueMicrotask(() => render(<Drawn />, this.el));
+  }
+
+  show(shown: Shown): void {
+    batch(() => {
+      this.shown.value = shown;
+      this.why.value = null;
+    });
+  }
+
+  /** In place of all: why it cannot be drawn. */
+  fail(why: VNode): void {
+    this.why.value = why;
+  }
+
+  protected abstract draw(shown: Shown): ComponentChildren;
+}
+
+// What changed, in words above everything.
+
+/** So many sentences follow the first; the others unfold. */
+const SENTENCES = 4;
+/** The smallest difference that is reported, as a share of the time. */
+export const WORTH_TELLING = 0.01;
+
+/** How long all that is compared takes, before and after, ns. */
+export type Totals = readonly [number, number];
+
+/**
+ * The findings, most important first; `whose`: of which ranks, where one pair was chosen;
+ * `conditions`: what the runs ran on differently.
+ */
+export function Findings(look: {
+  told: Frame | null;
+  totals?: Totals | null;
+  whose?: string;
+  conditions?: string;
+}) {
+  const { told, totals = null, whose = "", conditions = "" } = look;
+  const all = told === null ? [] : rowsOf(told);
+  // The sentence itself, where there is one, is of the order that the page shows.
+  const unlike =
+    all[1]?.kind === "caution" && conditions !== "" ? text(all[1], "text") : conditions;
+  // What else to be cautious of stands in the toolbar.
+  const rows = all.filter((row) => row.kind !== "caution");
+  const [first, ...rest] = rows.map((row) => text(row, "text"));
+  const [words, why] = silence(totals);
+  const [lead, share, end] = headParts(first ?? words);
+  const next = first === undefined ? why : rest.slice(0, SENTENCES).join(" ");
+  const more = rest.slice(SENTENCES);
+  // What only a kernel can tell of one pair of ranks is said here where all below is of that pair.
+  return (
+    <>
+      {whose !== "" && <p class="hta-diff-whose">{whose}</p>}
+      <h2>
+        {lead}
+        {share !== "" && <em class={deltaClass(share)}>{share}</em>}
+        {end}
+      </h2>
+      {unlike !== "" && <p class="hta-diff-conditions">{unlike}</p>}
+      {next !== "" && <p>{next}</p>}
+      {more.length > 0 && (
+        <details>
+          <summary>{plural(more.length, "more finding")}</summary>
+          <ul>
+            {more.map((line) => (
+              <li>{line}</li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </>
+  );
+}
+
+/** The median of the steps' changes; null of one step. */
+export function medianShare(steps: Frame): number | null {
+  const shares = rowsOf(steps)
+    .map((row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1))
+    .sort((a, b) => a - b);
+  if (shares.length < 2) return null;
+  const middle = shares.length >> 1;
+  return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
+}
+
+/** The sentence, its share, which is told in colour, and what follows that. */
+export function headParts(sentence: string): [string, string, string] {
+  const found =
+    /^(.*?, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(
+      sentence,
+    );
+  return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
+}
+
+/** What stands where nothing is told: nothing to compare, or a difference that may be chance. */
+export function silence(totals: Totals | null): [string, string] {
+  const nothing = "Nothing changed beyond the noise.";
+  if (totals === null) return [nothing, ""];
+  const [before, after] = totals;
+  if (before === 0 && after === 0)
+    return ["Nothing to compare: neither side has events in what was chosen.", ""];
+  const diff = after - before;
+  if (Math.abs(diff) < WORTH_TELLING * Math.max(before, after)) return [nothing, ""];
+  const change = `${formatDuration(before)} → ${formatDuration(after)}`;
+  const share = shareWords(diff, before);
+  return [
+    nothing,
+    `After takes ${diff > 0 ? "longer" : "less"}: ${change}${share && `, ${share}`}; that may be chance.`,
+  ];
+}
+
+function deltaClass(share: string): string {
+  return share.startsWith("+") ? "hta-diff-slower" : "hta-diff-faster";
+}

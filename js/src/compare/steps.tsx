@@ -1,0 +1,537 @@
+/** The strip of all pairs of steps, with the changes between them. */
+
+import { signal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import type { Frame, ThemeName } from "../protocol/source";
+import { formatDuration } from "../ui/formats";
+import { THEMES } from "../ui/theme";
+import {
+  deltaColour,
+  deltaWords,
+  number,
+  type Row,
+  rowsOf,
+  shareWords,
+  shortLabels,
+  text,
+} from "./frames";
+import { Part } from "./pane";
+
+/** Which steps a saved page has figures of, and why not of all. */
+interface Held {
+  steps: ReadonlySet<number>;
+  why: string;
+}
+
+const BAND = 74;
+const LABELS = 18;
+const NARROW = 760;
+
+export class Strip extends Part<StripData> {
+  readonly chosen = signal<number | null>(null);
+  /** Which steps can be chosen; null for all. */
+  readonly held = signal<Held | null>(null);
+
+  /** `words` are what the formats call kinds otherwise. */
+  constructor(
+    private readonly choose: (slot: number | null) => void,
+    private readonly words: Record<string, string> = {},
+  ) {
+    super("hta-diff-strip", "Steps side by side");
+  }
+
+  protected draw(data: StripData) {
+    const width = this.width.value;
+    if (width === 0) return null;
+    const narrow = width < NARROW;
+    const gutter = narrow ? 92 : 152;
+    const room = Math.max(width - gutter - 24, 80);
+    const many = data.slots.rows > MOST_SLOTS;
+    const all = Array.from({ length: data.slots.rows }, (_, slot) => slot);
+    const shown = many ? [this.chosen.value ?? medianSlot(data.slots)] : all;
+    const slots = placeSlots(data.slots, shown, room);
+    const lanes = lanesOf(data.lanes, this.words);
+    const run = heightOf(lanes);
+    const height = LABELS + 2 * run + 8 + BAND;
+    const theme = this.theme.value;
+    const held = this.held.value;
+    return (
+      <>
+        <Legend lanes={lanes} theme={theme} />
+        {held !== null && (
+          <p class="hta-diff-held">
+            {held.why}
+            {many && held.steps.size > 0 && " They are the tall cells."}
+          </p>
+        )}
+        {many && (
+          <div class="hta-diff-cells" style={{ paddingLeft: `${gutter}px` }}>
+            {placeSlots(data.slots, all, room).map((slot) => this.cell(slot, shown[0]!))}
+          </div>
+        )}
+        <div class="hta-diff-grid" style={{ gridTemplateColumns: `${gutter}px ${room}px` }}>
+          <Gutter
+            data={data}
+            lanes={narrow ? [] : lanes}
+            run={run}
+            only={slots.length === 1 ? slots[0]! : null}
+            whose={narrow ? "" : data.whose}
+          />
+          <div class="hta-diff-picture" style={{ height: `${height}px` }}>
+            <Lanes data={data} slots={slots} lanes={lanes} theme={theme} size={[room, height]} />
+            <svg width={room} height={height} class="hta-diff-over">
+              {slots.map((slot) => this.slot(slot, run, narrow))}
+            </svg>
+          </div>
+        </div>
+      </>
+    );
+  }
+
+  /** Where there are many steps: each as a cell to choose. */
+  private cell({ slot, label, diff, length, share }: Slot, drawn: number) {
+    const words = `${deltaWords(diff)} ${shareWords(diff, length[0])}`;
+    return (
+      <button
+        key={slot}
+        type="button"
+        class={slot === drawn ? "hta-diff-cell hta-on" : "hta-diff-cell"}
+        title={`${label}: ${words}${this.lack(slot)}`}
+        aria-label={`${label}, ${deltaWords(diff)}${this.lack(slot)}`}
+        aria-pressed={slot === this.chosen.value}
+        aria-disabled={this.has(slot) ? undefined : true}
+        style={{ background: deltaColour(share, this.theme.value) }}
+        onClick={() => this.toggle(slot)}
+      />
+    );
+  }
+
+  private has(slot: number): boolean {
+    return this.held.value?.steps.has(slot) ?? true;
+  }
+
+  private lack(slot: number): string {
+    return this.has(slot) ? "" : "; its own figures are not in this page";
+  }
+
+  private toggle(slot: number): void {
+    if (this.has(slot)) this.choose(this.chosen.value === slot ? null : slot);
+  }
+
+  /** Label, dashed line and band of a slot, as one button. */
+  private slot(slot: Slot, run: number, narrow: boolean) {
+    const { x, width, reach, diff, length, label } = slot;
+    const theme = THEMES[this.theme.value];
+    const top = LABELS + run + 4;
+    const whole = top + BAND + 4 + run;
+    const on = this.chosen.value === slot.slot;
+    const points = bandPoints(slot, BAND).map(([px, py]) => `${px},${top + py}`);
+    return (
+      <g
+        key={slot.slot}
+        class={on ? "hta-diff-slot hta-on" : "hta-diff-slot"}
+        transform={`translate(${x},0)`}
+        tabIndex={0}
+        role="button"
+        aria-pressed={on}
+        aria-disabled={this.has(slot.slot) ? undefined : true}
+        aria-label={`${label}: ${deltaWords(diff)} ${shareWords(diff, length[0])}${this.lack(slot.slot)}`}
+        onClick={() => this.toggle(slot.slot)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" && event.key !== " ") return;
+          event.preventDefault();
+          event.stopPropagation();
+          this.toggle(slot.slot);
+        }}
+      >
+        <rect x={0} y={0} width={width} height={whole} fill="transparent" />
+        <text x={0} y={12} class="hta-diff-label">
+          {fittingLabel(label, width)}
+        </text>
+        <rect x={0} y={top} width={width} height={BAND} fill={theme.lane} />
+        {Math.abs(reach[0] - reach[1]) >= 0.5 && (
+          <polygon points={points.join(" ")} fill={deltaColour(slot.share, theme.name)} />
+        )}
+        {([0, 1] as const).map((side) => {
+          const y = LABELS + side * (run + 8 + BAND) + run / 2;
+          const from = reach[side];
+          if (width - from < 3) return null;
+          const ends = { y1: y - run / 2, y2: y + run / 2 - GAP, stroke: theme.ruleStrong };
+          return (
+            <>
+              <line
+                x1={from + 1}
+                x2={width}
+                y1={y}
+                y2={y}
+                stroke={theme.ruleStrong}
+                stroke-dasharray="2 3"
+              />
+              <line x1={from} x2={from} {...ends} />
+            </>
+          );
+        })}
+        <Change slot={slot} narrow={narrow} top={top} theme={theme.name} />
+        {on && (
+          <rect
+            x={0.5}
+            y={LABELS - 0.5}
+            width={Math.max(width - 1, 1)}
+            height={whole - LABELS}
+            fill="none"
+            stroke={theme.focus}
+            stroke-width={2}
+          />
+        )}
+      </g>
+    );
+  }
+}
+
+/** As much of a label as there is room for: all, its number, or nothing. */
+function fittingLabel(label: string, width: number): string {
+  const most = width < 26 ? 0 : Math.floor((width - 2) / 6.4);
+  const short = label.startsWith("Step ") ? label.slice(5) : label;
+  return [label, short].find((words) => words.length <= most) ?? "";
+}
+
+function Legend({ lanes, theme }: { lanes: readonly Lane[]; theme: ThemeName }) {
+  const kinds = THEMES[theme].kind;
+  const keys = [
+    ...lanes.map(({ name, kind }) => [name, kinds[kind]] as const),
+    ["faster", deltaColour(-0.5, theme)] as const,
+    ["slower", deltaColour(0.5, theme)] as const,
+  ];
+  return (
+    <p class="hta-diff-legend">
+      {keys.map(([name, colour]) => (
+        <span key={name}>
+          <i class="hta-diff-swatch" style={{ background: colour }} />
+          {name}
+        </span>
+      ))}
+      <span class="hta-note">dashed: no counterpart, not idle</span>
+    </p>
+  );
+}
+
+function Gutter(look: {
+  data: StripData;
+  lanes: readonly Lane[];
+  run: number;
+  only: Slot | null;
+  whose: string;
+}) {
+  const { data, lanes, run, only, whose } = look;
+  const names = shortLabels(data.labels);
+  const median = data.median === null ? "" : `median ${shareWords(data.median, 1)}`;
+  const side = (at: 0 | 1) => (
+    <div class="hta-diff-run" style={{ height: `${run}px` }}>
+      <div class="hta-diff-run-name">
+        <b>{at === 0 ? "before" : "after"}</b>
+        <span title={data.labels[at]}>{names[at]}</span>
+        <small>{formatDuration((only?.length ?? data.totals)[at])}</small>
+      </div>
+      {lanes.length > 0 && (
+        <div class="hta-diff-lane-names">
+          {lanes.map(({ name, height }) => (
+            <span key={name} style={{ height: `${height + GAP}px` }}>
+              {name}
+            </span>
+          ))}
+        </div>
+      )}
+    </div>
+  );
+  return (
+    <div class="hta-diff-gutter">
+      <small style={{ height: `${LABELS}px` }} title={`${data.whose}, steps starting in line`}>
+        {whose}
+      </small>
+      {side(0)}
+      <div class="hta-diff-run hta-diff-between" style={{ height: `${BAND + 8}px` }}>
+        <div class="hta-diff-run-name">
+          <b>change</b>
+          <small>{median}</small>
+        </div>
+      </div>
+      {side(1)}
+    </div>
+  );
+}
+
+/** The numbers stand in the grey part where they fit, else on a plate. */
+function Change(look: { slot: Slot; narrow: boolean; top: number; theme: ThemeName }) {
+  const { slot, narrow, top, theme } = look;
+  const { diff, length, width, reach } = slot;
+  const lines = narrow || deltaWords(diff).length * 7.6 + 14 > width ? [] : [deltaWords(diff)];
+  const share = shareWords(diff, length[0]) || "new";
+  if (width >= 34) lines.push(share);
+  const wide = Math.max(...lines.map((line, at) => line.length * (at === 0 ? 7.4 : 6.6)), 0);
+  if (lines.length === 0) return null;
+  const free = Math.min(...reach) + Math.abs(reach[0] - reach[1]) / 3;
+  const y = top + BAND / 2 - (lines.length - 1) * 9 + 4;
+  return (
+    <>
+      {free < wide + 10 && (
+        <rect
+          x={4}
+          y={y - 14}
+          width={Math.min(wide + 8, width - 6)}
+          height={18 * lines.length + 2}
+          fill={THEMES[theme].bg}
+          opacity={0.88}
+          rx={2}
+        />
+      )}
+      {lines.map((line, at) => (
+        <text
+          key={line}
+          x={8}
+          y={y + at * 17}
+          class={at === 0 && lines.length === 2 ? "hta-diff-delta" : "hta-diff-share"}
+        >
+          {line}
+        </text>
+      ))}
+    </>
+  );
+}
+
+interface Picture {
+  data: StripData;
+  slots: readonly Slot[];
+  lanes: readonly Lane[];
+  theme: ThemeName;
+}
+
+/** Both runs' lanes, painted. */
+function Lanes({ size: [width, height], ...picture }: Picture & { size: [number, number] }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useLayoutEffect(() => {
+    const dpr = window.devicePixelRatio || 1;
+    const el = canvas.current!;
+    el.width = Math.round(width * dpr);
+    el.height = Math.round(height * dpr);
+    paint(el, picture, dpr);
+  });
+  return (
+    <canvas
+      ref={canvas}
+      class="hta-diff-canvas"
+      aria-hidden="true"
+      style={{ width: `${width}px`, height: `${height}px` }}
+    />
+  );
+}
+
+function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
+  const pen = canvas.getContext("2d");
+  if (pen === null) return;
+  const { data, slots, lanes: drawn } = picture;
+  const theme = THEMES[picture.theme];
+  const run = heightOf(drawn);
+  pen.scale(dpr, dpr);
+  const laneTop = (side: number, place: number): number =>
+    LABELS +
+    side * (run + 8 + BAND) +
+    drawn.reduce((sum, one) => sum + (one.place < place ? one.height + GAP : 0), 0);
+  const bySlot = new Map(slots.map((slot) => [slot.slot, slot]));
+  for (const { x, reach } of slots) {
+    for (const side of [0, 1] as const) {
+      pen.fillStyle = theme.lane;
+      drawn.forEach(({ height, place }) =>
+        pen.fillRect(x, laneTop(side, place), reach[side], height),
+      );
+    }
+  }
+  const { columns, attrs } = data.lanes;
+  const cellNs = Number(attrs.cell_ns ?? 1);
+  const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
+  const [slotOf, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(column);
+  // Pixels gather what falls into them: a pixel as high as its share of the time.
+  const sums = new Map<string, Float64Array>();
+  for (let row = 0; row < data.lanes.rows; row += 1) {
+    const slot = bySlot.get(slotOf![row]!);
+    if (slot === undefined) continue;
+    const key = `${slot.slot}/${side![row]}/${lane![row]}`;
+    const wide = Math.max(1, Math.floor(slot.width * dpr));
+    let pixels = sums.get(key);
+    if (pixels === undefined) sums.set(key, (pixels = new Float64Array(wide)));
+    const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
+    const from = cell![row]! * cellNs * perNs;
+    const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);
+    const each = (busy![row]! * perNs) / Math.max(to - from, 1e-9);
+    for (let at = Math.floor(from); at < to; at += 1) {
+      pixels[at]! += each * (Math.min(to, at + 1) - Math.max(from, at));
+    }
+  }
+  for (const [key, pixels] of sums) {
+    const [slot, s, l] = key.split("/").map(Number) as [number, number, number];
+    const { x } = bySlot.get(slot)!;
+    const { height, kind } = LANES[l]!;
+    pen.fillStyle = theme.kind[kind];
+    const bottom = laneTop(s, l) + height;
+    // On whole device pixels: in between, all colours would be paler.
+    const left = Math.round(x * dpr) / dpr;
+    pixels.forEach((share, at) => {
+      if (share <= 0) return;
+      const tall = Math.max(Math.min(share, 1) * height, 1 / dpr);
+      pen.fillRect(left + at / dpr, bottom - tall, 1 / dpr, tall);
+    });
+  }
+  pen.fillStyle = theme.kind.annotation;
+  for (const { x } of slots) {
+    for (const s of [0, 1]) pen.fillRect(x - 1, laneTop(s, 0), 2, run - GAP);
+  }
+}
+
+// Where slots of steps lie in the strip: pure numbers.
+
+/** What the strip draws. */
+interface StripData {
+  labels: readonly [string, string];
+  slots: Frame;
+  lanes: Frame;
+  /** Total of the steps, before and after. */
+  totals: readonly [number, number];
+  /** The median of the steps' changes; null where it is not known. */
+  median: number | null;
+  /** Whose lanes these are: a pair of ranks, or a mean over pairs. */
+  whose: string;
+}
+
+interface Slot {
+  slot: number;
+  label: string;
+  /** Start and length of the step in both runs, own times. */
+  start: [number, number];
+  length: [number, number];
+  x: number;
+  width: number;
+  /** How far the step reaches into its slot on both sides, px. */
+  reach: [number, number];
+  diff: number;
+  share: number;
+}
+
+/** Kinds of time, by their number in the frame, and how high they are drawn. */
+const LANES = [
+  { name: "compute", kind: "compute", height: 28 },
+  { name: "NCCL", kind: "communication", height: 14 },
+  { name: "copies", kind: "memory", height: 12 },
+] as const;
+
+/** Between two lanes, px. */
+const GAP = 2;
+
+/** One kind of time of one run. */
+interface Lane {
+  name: string;
+  kind: (typeof LANES)[number]["kind"];
+  height: number;
+  /** Its number in the frame. */
+  place: number;
+}
+
+/** The kinds that there are; all where there is nothing. `words` are what formats call them. */
+export function lanesOf(frame: Frame | null, words: Record<string, string>): Lane[] {
+  const there = new Set(frame?.columns.lane ?? []);
+  const all = LANES.map((lane, place) => ({
+    ...lane,
+    name: words[lane.kind] ?? lane.name,
+    place,
+  }));
+  const some = all.filter(({ place }) => there.has(place));
+  if (some.length === 0 || some.length === all.length) return all;
+  // As high together as all would be, which is what the words beside them need.
+  const room = heightOf(all) - some.length * GAP;
+  const high = some.reduce((sum, { height }) => sum + height, 0);
+  return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));
+}
+
+function heightOf(lanes: readonly Lane[]): number {
+  return lanes.reduce((sum, { height }) => sum + height + GAP, 0);
+}
+
+/** More slots than this are not drawn side by side. */
+const MOST_SLOTS = 12;
+const GAP_PX = 5;
+
+/** `Step #1009` of `ProfilerStep#1009`. */
+export function stepLabel(label: string): string {
+  return label.replace(/^ProfilerStep#(\d+)$/, "Step #$1");
+}
+
+/** How long a pair of steps takes: means over ranks where they are known, else from end to end. */
+export function lengthsOf(row: Row): [number, number] {
+  const of = (side: "before" | "after"): number => {
+    const mean = row[`${side}_ns`];
+    if (typeof mean === "number") return mean;
+    return number(row, `${side}_end_ns`) - number(row, `${side}_start_ns`);
+  };
+  return [of("before"), of("after")];
+}
+
+/** Slots with the lengths that the table of steps has: several ranks start and end apart. */
+export function withLengths(slots: Frame, steps: Frame): Frame {
+  const { before_ns, after_ns, diff_ns } = steps.columns;
+  if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;
+  return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
+}
+
+/** The slots whose steps are given, side by side in the width there is. */
+export function placeSlots(frame: Frame, chosen: readonly number[], width: number): Slot[] {
+  const all = rowsOf(frame);
+  const rows = chosen.map((slot) => all[slot]).filter((row) => row !== undefined);
+  const slots = rows.map((row): Slot => {
+    const start: [number, number] = [number(row, "before_start_ns"), number(row, "after_start_ns")];
+    const length = lengthsOf(row);
+    const [one, other] = [
+      stepLabel(text(row, "before_label")),
+      stepLabel(text(row, "after_label")),
+    ];
+    return {
+      slot: number(row, "slot"),
+      label: one === other ? one : `${one} → ${other}`,
+      start,
+      length,
+      x: 0,
+      width: 0,
+      reach: [0, 0],
+      diff: length[1] - length[0],
+      share: length[0] > 0 ? (length[1] - length[0]) / length[0] : Infinity,
+    };
+  });
+  const total = slots.reduce((sum, { length }) => sum + Math.max(...length, 1), 0);
+  const room = Math.max(width - GAP_PX * Math.max(slots.length - 1, 0), 1);
+  let x = 0;
+  for (const one of slots) {
+    const scale = room / total;
+    one.x = x;
+    one.width = Math.max(...one.length, 1) * scale;
+    one.reach = [one.length[0] * scale, one.length[1] * scale];
+    x += one.width + GAP_PX;
+  }
+  return slots;
+}
+
+/** The step of median change: where there are too many to draw, this one stands for them. */
+export function medianSlot(frame: Frame): number {
+  const order = rowsOf(frame)
+    .map((row) => ({ slot: number(row, "slot"), diff: number(row, "delta_ns") }))
+    .sort((a, b) => a.diff - b.diff);
+  return order[order.length >> 1]?.slot ?? 0;
+}
+
+/** Corners of the band between the end before and the end after, for a band so high. */
+export function bandPoints({ reach }: Slot, height: number): [number, number][] {
+  const [top, bottom] = reach;
+  const most = Math.max(top, bottom);
+  return [
+    [top, 0],
+    [most, 0],
+    [most, height],
+    [bottom, height],
+  ];
+}

@@ -1,0 +1,286 @@
+/** Toolbar of a comparison, its cautions, and the legend of change classes. */
+
+import { type ReadonlySignal, useSignal } from "@preact/signals";
+import { type ClassGroup, classLook, countOf, GROUPS, lookStyle } from "../facts/event_classes";
+import type { ThemeName } from "../protocol/source";
+import { Button, Choice, UndoRedo } from "../ui/controls";
+import { formatCount, plural } from "../ui/formats";
+import { Opener, Toolbar } from "../ui/menu";
+import { FullButton, type FullWindow } from "../ui/placing";
+import type { Base } from "./align";
+import { type About, shortLabels } from "./frames";
+
+type Write = (path: string) => Promise<string>;
+
+/** What of a comparison can be chosen. */
+export interface DiffState {
+  swapped: ReadonlySignal<boolean>;
+  coupled: ReadonlySignal<boolean>;
+  base: ReadonlySignal<Base>;
+  /** Which pair of ranks figures and timelines are of; null for all. */
+  pair: ReadonlySignal<number | null>;
+  colour: ReadonlySignal<Colour>;
+}
+
+interface DiffToolbarLook {
+  about: About;
+  state: DiffState;
+  history: ReadonlySignal<{ canUndo: boolean; canRedo: boolean }>;
+  keep(name: string, value: unknown): void;
+  walk(way: "undo" | "redo"): void;
+  /** Null where there is no kernel to write files. */
+  exportPair: Write | null;
+  savePage: Write | null;
+  exportSide(side: 0 | 1, anchor: HTMLElement): void;
+  full: FullWindow;
+}
+
+const BASES: readonly (readonly [id: Base, text: string, about: string])[] = [
+  ["steps", "steps", "Every pair of steps starts in line"],
+  ["first_step", "start", "The first steps start in line"],
+  ["collectives", "collectives", "Every pair of collectives starts in line"],
+  ["absolute", "absolute", "Each run's own times"],
+  ["scaled", "scaled", "The shorter run stretched to the length of the longer one"],
+];
+
+export function DiffToolbar(look: DiffToolbarLook) {
+  const { about, state, keep, walk } = look;
+  const { has_events: hasEvents, rank_pairs: pairs, cautions } = about;
+  const base = state.base.value;
+  const swapped = state.swapped.value;
+  const [before, after] = about.labels;
+  const labels: [string, string] = swapped ? [after, before] : [before, after];
+  return (
+    <Toolbar class="hta-dash-toolbar" name="Comparison">
+      <div class="hta-name hta-grow">
+        <b class="hta-title" title={labels.join(" → ")}>
+          {shortLabels(labels).join(" → ")}
+        </b>
+        <span class="hta-facts">{about.facts}</span>
+        {cautions.length > 0 && <Cautions texts={cautions.map(({ text }) => text)} />}
+      </div>
+      <div class="hta-diff-controls">
+        {hasEvents && (
+          <div class="hta-diff-align">
+            <span class="hta-note">Align</span>
+            <Choice
+              name="Align"
+              data="base"
+              options={BASES}
+              chosen={base}
+              choose={(one) => keep("align", one)}
+            />
+            <select
+              class="hta-diff-bases-narrow"
+              aria-label="Align"
+              value={base}
+              onChange={({ currentTarget }) => keep("align", currentTarget.value)}
+            >
+              {BASES.map(([id, text]) => (
+                <option key={id} value={id}>
+                  {text}
+                </option>
+              ))}
+            </select>
+          </div>
+        )}
+        {hasEvents && pairs.length > 1 && (
+          <Pairs
+            about={about}
+            swapped={swapped}
+            pair={state.pair.value}
+            choose={(pair) => keep("pair", pair)}
+          />
+        )}
+        {hasEvents && (
+          <UndoRedo {...look.history.value} undo={() => walk("undo")} redo={() => walk("redo")} />
+        )}
+        {hasEvents && (
+          <Button
+            text="Linked"
+            name="Linked: zoom and select on both timelines together"
+            class={`hta-diff-link${state.coupled.value ? " hta-on" : ""}`}
+            on={state.coupled.value}
+            press={() => keep("coupled", !state.coupled.value)}
+          />
+        )}
+        <Button
+          text="Swap"
+          name="Swap: before becomes after"
+          press={() => keep("swapped", !swapped)}
+        />
+        {(hasEvents || look.savePage !== null) && (
+          <Opener
+            text="Export…"
+            name="Export… both runs as one trace, or a window"
+            content={(_, anchor) => <Sheet {...look} anchor={anchor} />}
+          />
+        )}
+        <FullButton full={look.full} />
+      </div>
+    </Toolbar>
+  );
+}
+
+function Cautions({ texts }: { texts: readonly string[] }) {
+  const more = texts.length > 1 ? ` and ${plural(texts.length - 1, "more caution")}` : "";
+  return (
+    <Opener
+      name="What makes these runs less than comparable"
+      title={texts.join("\n")}
+      class="hta-badge hta-warn hta-problem-badge"
+      content={() => (
+        <ul class="hta-diff-cautions">
+          {texts.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
+    >
+      <span class="hta-diff-caution-long">{`⚠ ${texts[0]!}${more}`}</span>
+      <span class="hta-diff-caution-short">{`⚠ ${plural(texts.length, "caution")}`}</span>
+    </Opener>
+  );
+}
+
+/** Of which pair of ranks figures and timelines are, or of all. */
+function Pairs(look: {
+  about: About;
+  swapped: boolean;
+  pair: number | null;
+  choose(pair: number | null): void;
+}) {
+  const { rank_pairs: pairs, held_pairs: held, by_rank_means: means } = look.about;
+  return (
+    <select
+      class="hta-diff-pairs"
+      aria-label="Ranks"
+      title="Which ranks figures and timelines are of"
+      value={look.pair === null ? "" : String(look.pair)}
+      onChange={({ currentTarget: { value } }) => look.choose(value === "" ? null : Number(value))}
+    >
+      <option value="">{means ? "all ranks (means)" : `all ${pairs.length} pairs of ranks`}</option>
+      {pairs.map((pair, at) => {
+        const [before, after] = look.swapped ? [pair[1], pair[0]] : pair;
+        const words = before === after ? `rank ${before}` : `rank ${before} → rank ${after}`;
+        const lacks = held !== undefined && !held.includes(at);
+        return (
+          <option key={at} value={String(at)} disabled={lacks}>
+            {lacks ? `${words} (not in this page)` : words}
+          </option>
+        );
+      })}
+    </select>
+  );
+}
+
+function Sheet(look: DiffToolbarLook & { anchor: HTMLElement }) {
+  const { about, exportPair, savePage, exportSide, anchor } = look;
+  const said = useSignal("");
+  const file = (label: string, name: string, write: Write | null) =>
+    write !== null && (
+      <FileField
+        label={label}
+        name={name}
+        press={(path) => {
+          said.value = "Writing…";
+          write(path).then(
+            (text) => (said.value = text),
+            (error: unknown) => (said.value = (error as Error).message),
+          );
+        }}
+      />
+    );
+  return (
+    <div class="hta-save-form">
+      {about.has_events && file("Write both as one trace", "pair.json.gz", exportPair)}
+      {file("Save this page", "diff.html", savePage)}
+      {about.has_events && (
+        <div class="hta-diff-file">
+          <Button text="Window of before…" press={() => exportSide(0, anchor)} />
+          <Button text="Window of after…" press={() => exportSide(1, anchor)} />
+        </div>
+      )}
+      <p class="hta-note" aria-live="polite">
+        {said.value}
+      </p>
+    </div>
+  );
+}
+
+function FileField(look: { label: string; name: string; press(path: string): void }) {
+  const path = useSignal(look.name);
+  return (
+    <div class="hta-diff-file">
+      <input
+        type="text"
+        class="hta-path"
+        aria-label={look.label}
+        value={path.value}
+        onInput={({ currentTarget }) => (path.value = currentTarget.value)}
+      />
+      <Button text={look.label} press={() => look.press(path.value)} />
+    </div>
+  );
+}
+
+// By what both timelines are coloured, and what the colours of a change mean.
+
+export type Colour = "change" | "kind" | "name";
+
+const MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
+  ["change", "change", "By what became of each event"],
+  ["kind", "kind", "By kind: compute, communication, copies, host"],
+  ["name", "name", "By kind, each name in a shade of its own"],
+];
+
+interface LegendLook {
+  colour: Colour;
+  swapped: boolean;
+  theme: ThemeName;
+  /** How many events have each class, before and after; null while that is not known. */
+  counts: readonly (readonly number[])[] | null;
+  /** Calls could not be matched; null: that is being tried. */
+  again: (() => void) | null;
+  choose(colour: Colour): void;
+}
+
+export function ColourLegend({ colour, swapped, theme, counts, again, choose }: LegendLook) {
+  const there = GROUPS.map((group) => ({ group, count: countOf(group, counts, swapped) }));
+  const trying = again === null ? "matching calls …" : "calls could not be matched";
+  return (
+    <div class="hta-diff-colours">
+      <span class="hta-note">Colour by</span>
+      <Choice name="Colour by" data="colour" options={MODES} chosen={colour} choose={choose} />
+      <div class="hta-diff-keys">
+        {colour === "change" && (
+          <>
+            {there
+              .filter(({ count }) => count !== 0)
+              .map(({ group, count }) => (
+                <Key key={group.name} group={group} count={count} theme={theme} />
+              ))}
+            <span class="hta-note">
+              {counts === null ? trying : "short events: by most of their time"}
+            </span>
+            {counts === null && again !== null && <Button text="Try again" press={again} />}
+          </>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Key(look: { group: ClassGroup; count: number | null; theme: ThemeName }) {
+  const { group, count, theme } = look;
+  const words = count === null ? "" : ` ${formatCount(count)} events on both sides.`;
+  return (
+    <span class="hta-diff-key" title={`${group.name}: ${group.words}.${words}`}>
+      {group.classes.map((name) => (
+        <i key={name} class="hta-diff-swatch" style={lookStyle(classLook(name, theme))} />
+      ))}
+      <span>{group.name}</span>
+      {count !== null && <small>{formatCount(count)}</small>}
+    </span>
+  );
+}

@@ -1,0 +1,282 @@
+/** The waterfall of the step time's difference, by kind and by cause. */
+
+import { batch, signal } from "@preact/signals";
+import { causeWords } from "../charts/defined";
+import { asError, type Frame, isAbort } from "../protocol/source";
+import { Choice, Failure } from "../ui/controls";
+import { formatDuration } from "../ui/formats";
+import { THEMES } from "../ui/theme";
+import { barColour, deltaWords, number, type Row, rowsOf, shareWords, text } from "./frames";
+import { Part } from "./pane";
+
+type Level = "operator" | "kernel" | "cause";
+
+const LEVELS = (["operator", "kernel", "cause"] as const).map(
+  (level) => [level, `by ${level}`] as const,
+);
+
+interface Bar {
+  kind: string;
+  label: string;
+  before: number;
+  after: number;
+  diff: number;
+  /** Where the bar begins and ends, ns from zero. */
+  from: number;
+  to: number;
+  depth: number;
+}
+
+const WORDS: Record<string, string> = {
+  compute: "compute",
+  communication: "exposed NCCL",
+  memory: "exposed copies",
+  idle: "GPU idle",
+  cpu: "host",
+};
+const ORDER = ["compute", "communication", "memory", "cpu", "idle"];
+const MOST_PARTS = 8;
+
+/** Kinds in the order of their size, each from where the one before ended. */
+export function waterfallBars(kinds: Frame, words: Record<string, string> = WORDS): Bar[] {
+  let at = Number(kinds.attrs.before_ns ?? 0);
+  const bars = rowsOf(kinds).map((row) => {
+    const bar = barOf(row, words[text(row, "kind")] ?? text(row, "kind"), at, 0);
+    at = bar.to;
+    return bar;
+  });
+  // Kinds that neither run has.
+  return bars.filter(({ before, after }) => before !== 0 || after !== 0);
+}
+
+/** What a kind is made of: the largest differences, and the rest as one, so that it adds up. */
+export function partBars(parts: Frame, parent: Bar): Bar[] {
+  const rows = rowsOf(parts).filter((row) => text(row, "kind") === parent.kind);
+  const shown = rows.slice(0, rows.length > MOST_PARTS + 1 ? MOST_PARTS : rows.length);
+  const rest = rows.slice(shown.length);
+  let at = parent.from;
+  const bars = shown.map((row) => {
+    const name = text(row, "short") || text(row, "name") || causeWords(text(row, "cause"));
+    const bar = barOf(row, name || "without a launch", at, 1);
+    at = bar.to;
+    return bar;
+  });
+  if (rest.length > 0) {
+    const sum = (name: string): number => rest.reduce((total, row) => total + number(row, name), 0);
+    const row = { kind: parent.kind, before_ns: sum("before_ns"), after_ns: sum("after_ns") };
+    bars.push(
+      barOf({ ...row, diff_ns: row.after_ns - row.before_ns }, `${rest.length} more`, at, 1),
+    );
+  }
+  return bars;
+}
+
+function barOf(row: Row, label: string, from: number, depth: number): Bar {
+  const diff = number(row, "diff_ns");
+  return {
+    kind: text(row, "kind"),
+    label,
+    before: number(row, "before_ns"),
+    after: number(row, "after_ns"),
+    diff,
+    from,
+    to: from + diff,
+    depth,
+  };
+}
+
+/** Small changes of a long time would be invisible at its scale: then they have one of their own. */
+function fallScale(
+  before: number,
+  after: number,
+  bars: readonly Bar[],
+  most: number,
+): { low: number; high: number } {
+  const ends = [before, after, ...bars.flatMap(({ from, to }) => [from, to])];
+  const [least, largest] = [Math.min(...ends), Math.max(...ends)];
+  const spread = largest - least;
+  if (spread === 0 || spread > most / 4) return { low: 0, high: most };
+  return { low: least - spread * 0.05, high: largest + spread * 0.05 };
+}
+
+export class Waterfall extends Part<{ kinds: Frame; what: string }> {
+  private readonly spread = signal("");
+  private readonly open = signal<string | null>(null);
+  private readonly level = signal<Level>("operator");
+  private readonly parts = signal<Frame | null>(null);
+  /** Why parts cannot be shown. */
+  private readonly missing = signal<Error | null>(null);
+  private readonly words: Record<string, string>;
+
+  /** `words` are what the formats call kinds otherwise. */
+  constructor(
+    private readonly ask: (level: Level) => Promise<Frame>,
+    private readonly own: Record<string, string> = {},
+  ) {
+    super("hta-diff-pane hta-diff-waterfall");
+    this.words = { ...WORDS, ...own };
+  }
+
+  override show(shown: { kinds: Frame; what: string }): void {
+    const [largest] = rowsOf(shown.kinds);
+    const matters = largest !== undefined && number(largest, "diff_ns") !== 0;
+    const first = this.shown.value === null && matters ? text(largest, "kind") : this.open.value;
+    super.show(shown);
+    this.set(first, this.level.value);
+  }
+
+  /** How the steps scatter, and whether their difference is more than that. */
+  setSpread(words: string): void {
+    this.spread.value = words;
+  }
+
+  /** Open a kind, or none, parted by something. */
+  private set(open: string | null, level: Level): void {
+    batch(() => {
+      this.open.value = open;
+      this.level.value = level;
+      this.parts.value = null;
+    });
+    if (open !== null) void this.load();
+  }
+
+  private async load(): Promise<void> {
+    const level = this.open.value === "idle" ? "cause" : this.level.value;
+    this.missing.value = null;
+    try {
+      this.parts.value = await this.ask(level);
+    } catch (error) {
+      if (!isAbort(error)) this.missing.value = asError(error);
+    }
+  }
+
+  protected draw({ kinds, what }: { kinds: Frame; what: string }) {
+    const open = this.open.value;
+    const parts = this.parts.value;
+    const before = Number(kinds.attrs.before_ns ?? 0);
+    const after = Number(kinds.attrs.after_ns ?? 0);
+    const bars = waterfallBars(kinds, this.words).flatMap((bar) =>
+      bar.kind === open && parts !== null ? [bar, ...partBars(parts, bar)] : [bar],
+    );
+    const most = Math.max(before, after, 1, ...bars.flatMap(({ from, to }) => [from, to]));
+    const { low, high } = fallScale(before, after, bars, most);
+    const enlarged = most / (high - low);
+    const diff = after - before;
+    const title =
+      diff === 0
+        ? `Where the time goes ${what}`
+        : `Where the ${formatDuration(Math.abs(diff))} ${diff > 0 ? "come from" : "less come from"} ${what}`;
+    const missing = this.missing.value;
+    return (
+      <>
+        <div class="hta-diff-head">
+          <h3>{title.trim()}</h3>
+          <Choice
+            name="What kinds are parted by"
+            options={LEVELS}
+            chosen={this.level.value}
+            choose={(level) => this.set(open, level)}
+          />
+        </div>
+        <p class="hta-about">
+          {(Object.keys(this.own).length > 0
+            ? "every moment counted once. "
+            : "every moment of the steps counted once: compute, else NCCL, else copies, else idle. ") +
+            (enlarged > 1 ? `Changes are drawn ${enlarged.toFixed(0)} times as wide. ` : "") +
+            "Click a kind to see what it is made of."}
+        </p>
+        {this.spread.value !== "" && <p class="hta-diff-spread">{this.spread.value}</p>}
+        <div class="hta-diff-bars">
+          {this.whole("before", kinds, before, most)}
+          {bars.map((bar) => this.bar(bar, low, high))}
+          {this.whole("after", kinds, after, most)}
+        </div>
+        {open !== null && parts === null && missing !== null && (
+          <Failure
+            title="The parts could not be drawn"
+            error={missing}
+            retry={() => void this.load()}
+          />
+        )}
+      </>
+    );
+  }
+
+  private whole(side: "before" | "after", kinds: Frame, total: number, most: number) {
+    const rows = rowsOf(kinds).sort(
+      (a, b) => ORDER.indexOf(text(a, "kind")) - ORDER.indexOf(text(b, "kind")),
+    );
+    return (
+      <div class="hta-diff-bar hta-diff-whole">
+        <b class="hta-diff-bar-name">{side}</b>
+        <span class="hta-diff-bar-value">{formatDuration(total)}</span>
+        <div class="hta-diff-track">
+          <div class="hta-diff-stack">
+            {rows.map((row) => {
+              const [kind, ns] = [text(row, "kind"), number(row, `${side}_ns`)];
+              return (
+                <i
+                  title={`${this.words[kind] ?? ""} ${formatDuration(ns)}`}
+                  style={{
+                    width: percent(Math.max(ns, 0) / most),
+                    background: this.kindColour(kind),
+                  }}
+                />
+              );
+            })}
+          </div>
+        </div>
+      </div>
+    );
+  }
+
+  private kindColour(kind: string): string {
+    const theme = THEMES[this.theme.value];
+    return kind === "idle" ? theme.idle : (theme.kind[kind as "compute"] ?? theme.idle);
+  }
+
+  private bar(bar: Bar, low: number, high: number) {
+    const { kind, label, before, diff, from, to, depth } = bar;
+    const isOpen = this.open.value === kind && depth === 0;
+    const place = (ns: number): string => percent((ns - low) / (high - low));
+    return (
+      <div key={`${kind} ${label}`} class="hta-diff-bar" data-kind={kind} data-depth={depth}>
+        {depth === 0 ? (
+          <button
+            type="button"
+            class="hta-diff-bar-name hta-diff-bar-open"
+            aria-expanded={isOpen}
+            onClick={() => this.set(isOpen ? null : kind, this.level.value)}
+          >
+            <span class="hta-diff-arrow">{isOpen ? "▾" : "▸"}</span>
+            <i class="hta-diff-swatch" style={{ background: this.kindColour(kind) }} />
+            {label}
+          </button>
+        ) : (
+          <span class="hta-diff-bar-name hta-diff-part" title={label}>
+            {label}
+          </span>
+        )}
+        <span class="hta-diff-bar-value">
+          <b>{deltaWords(diff)}</b>
+          {` ${shareWords(diff, before)}`}
+        </span>
+        <div class="hta-diff-track">
+          <i class="hta-diff-edge" style={{ left: place(from) }} />
+          <i
+            class="hta-diff-fall"
+            title={`${label}: ${formatDuration(before)} → ${formatDuration(bar.after)}`}
+            style={{
+              left: place(Math.min(from, to)),
+              width: percent(Math.abs(diff) / (high - low)),
+              background: barColour(diff, this.theme.value),
+              opacity: depth === 0 ? "1" : "0.72",
+            }}
+          />
+        </div>
+      </div>
+    );
+  }
+}
+
+const percent = (share: number): string => `${(share * 100).toFixed(3)}%`;

@@ -1,0 +1,389 @@
+/** One panel's frame in the page, and the request of its data. */
+
+import { type ReadonlySignal, type Signal, signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import type { ChartSlot } from "../charts/chart";
+import { heatmapBins, heatmapFrame } from "../charts/grid";
+import { WITHIN_MS } from "../connection/answering";
+import { panelKind, withoutOwn } from "../facts/panels";
+import {
+  asError,
+  type Chosen,
+  isAbort,
+  type PanelFrame,
+  type Requests,
+  type Scene,
+  type SelectionJson,
+  type Source,
+  type Span,
+} from "../protocol/source";
+import { Failure } from "../ui/controls";
+import { toggle } from "../ui/dom";
+import { MenuButton, type MenuItem } from "../ui/menu";
+import type { Numbers } from "./tables";
+
+export interface PanelState {
+  frame: PanelFrame | null;
+  /** The frame is of an earlier selection; the new one is on its way. */
+  isStale: boolean;
+  error: Error | null;
+}
+
+const NOTHING: PanelState = { frame: null, isStale: false, error: null };
+
+interface Entry {
+  /** What is wanted, and what is shown. */
+  key: string;
+  shownKey: string;
+  readonly state: Signal<PanelState>;
+}
+
+/** Frames of earlier selections, by panel: undo shows them at once. */
+const KEPT = 12;
+
+export class PanelData {
+  private readonly entries = new Map<string, Entry>();
+  private readonly kept = new Map<string, PanelFrame>();
+  private wanted: { selection: SelectionJson; panels: readonly string[] } | null = null;
+  private inFlight = false;
+  private readonly aborter = new AbortController();
+
+  constructor(
+    private readonly source: Source,
+    signal: AbortSignal,
+  ) {
+    signal.addEventListener("abort", () => this.aborter.abort(), { once: true });
+  }
+
+  state(id: string): ReadonlySignal<PanelState> {
+    return this.entry(id).state;
+  }
+
+  private entry(id: string): Entry {
+    const known = this.entries.get(id);
+    if (known !== undefined) return known;
+    const entry = { key: "", shownKey: "", state: signal(NOTHING) };
+    this.entries.set(id, entry);
+    return entry;
+  }
+
+  private set(id: string, patch: Partial<PanelState>): void {
+    const { key, shownKey, state } = this.entry(id);
+    const next = { ...state.peek(), ...patch };
+    state.value = { ...next, isStale: next.error === null && shownKey !== key };
+  }
+
+  /** These panels are in sight, and this is what they should be of. */
+  want(panels: readonly string[], selection: SelectionJson): void {
+    this.wanted = { selection, panels };
+    for (const id of panels) {
+      const key = keyOf(id, selection);
+      const entry = this.entry(id);
+      if (entry.key === key) continue;
+      entry.key = key;
+      this.set(id, { error: null });
+      const known = this.kept.get(`${id} ${key}`);
+      if (known !== undefined) this.put(id, key, known);
+    }
+    this.ask();
+  }
+
+  /** Ask again for what has failed. */
+  retry(): void {
+    for (const [id, { state }] of this.entries) {
+      if (state.peek().error !== null) this.set(id, { error: null });
+    }
+    this.ask();
+  }
+
+  /** The kernel is back, or another one: what failed may be known there. */
+  forget(): void {
+    this.kept.clear();
+    for (const entry of this.entries.values()) entry.key = entry.shownKey = "";
+    if (this.wanted !== null) this.want(this.wanted.panels, this.wanted.selection);
+  }
+
+  private ask(): void {
+    if (this.inFlight || this.wanted === null || this.aborter.signal.aborted) return;
+    const { selection, panels } = this.wanted;
+    const open = panels.filter((id) => this.entry(id).state.peek().isStale);
+    if (open.length === 0) return;
+    this.inFlight = true;
+    const keys = open.map((id) => keyOf(id, selection));
+    this.source
+      // What is left is asked for next, of the selection that is wanted by then.
+      .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
+      .then(
+        ({ reply }) => {
+          const left = new Set(reply.left ?? []);
+          open.forEach((id, at) => {
+            if (left.has(id)) return;
+            const frame = reply.panels[id];
+            const key = keys[at]!;
+            if (frame === undefined) this.fail(id, key, new Error("No answer for this panel."));
+            else this.put(id, key, frame);
+          });
+        },
+        (error: unknown) => {
+          if (isAbort(error)) return;
+          open.forEach((id, at) => this.fail(id, keys[at]!, asError(error)));
+        },
+      )
+      .finally(() => {
+        this.inFlight = false;
+        if (this.aborter.signal.aborted) return;
+        this.ask();
+      });
+  }
+
+  /** Numbers of a selection that is no longer wanted are still newer than those shown. */
+  private put(id: string, key: string, frame: PanelFrame): void {
+    this.entry(id).shownKey = key;
+    this.set(id, { frame });
+    const name = `${id} ${key}`;
+    this.kept.delete(name);
+    this.kept.set(name, frame);
+    const own = [...this.kept.keys()].filter((one) => one.startsWith(`${id} `));
+    for (const old of own.slice(0, -KEPT)) this.kept.delete(old);
+  }
+
+  private fail(id: string, key: string, error: Error): void {
+    if (this.entry(id).key === key) this.set(id, { error });
+  }
+}
+
+function keyOf(id: string, selection: SelectionJson): string {
+  return JSON.stringify(withoutOwn(id, selection));
+}
+
+// The heatmap below the timeline: the same window, one measure, chosen beside its title.
+
+interface HeatmapWays {
+  source: Source;
+  signal: AbortSignal;
+  /** What figures are of. */
+  selection(): SelectionJson;
+  view(): Span;
+  /** Its width; 0 where it cannot be seen. */
+  width(): number;
+  metric(): string;
+  /** Do the files hold work of devices? */
+  hasDevices(): boolean;
+}
+
+export class HeatmapData {
+  readonly state = signal(NOTHING);
+  private shownKey = "";
+  private wantedKey = "";
+  private inFlight = false;
+
+  constructor(private readonly ways: HeatmapWays) {}
+
+  retry(): void {
+    if (this.state.peek().error === null) return;
+    this.set({ error: null });
+    this.wantedKey = "";
+    this.refresh();
+  }
+
+  /** Ask for the window in view, unless its numbers are here. */
+  refresh(): void {
+    const { ways } = this;
+    const width = ways.width();
+    if (width === 0 || ways.signal.aborted) return;
+    const [start, end] = ways.view();
+    const request = {
+      metric: ways.metric(),
+      start: Math.floor(start),
+      end: Math.max(Math.ceil(end), Math.floor(start) + 1),
+      bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
+      selection: withoutOwn("heatmap", ways.selection()),
+    };
+    const key = JSON.stringify(request);
+    if (key === this.wantedKey) return;
+    this.wantedKey = key;
+    this.set({ isStale: key !== this.shownKey });
+    if (!this.inFlight) this.ask(request, key);
+  }
+
+  private ask(request: Requests["heatmap"], key: string): void {
+    const { source, signal: ended, hasDevices } = this.ways;
+    this.inFlight = true;
+    source
+      .ask("heatmap", request, ended)
+      .then(
+        ({ reply, buffer }) => {
+          const values = new Float64Array(buffer ?? new ArrayBuffer(0));
+          this.shownKey = key;
+          const frame = heatmapFrame(reply, values, request.metric);
+          // Rows of nothing say less than the sentence why.
+          const isVain = !hasDevices() && values.every((value) => value === 0);
+          this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
+        },
+        (error: unknown) => {
+          if (!isAbort(error)) this.set({ error: asError(error) });
+        },
+      )
+      .finally(() => {
+        this.inFlight = false;
+        if (ended.aborted) return;
+        const { error } = this.state.peek();
+        this.set({ isStale: this.shownKey !== this.wantedKey && error === null });
+        if (key !== this.wantedKey) {
+          this.wantedKey = "";
+          this.refresh();
+        }
+      });
+  }
+
+  private set(patch: Partial<PanelState>): void {
+    this.state.value = { ...this.state.peek(), ...patch };
+  }
+}
+
+// The frame around a panel: what it says while numbers are missing, late or failed, and its menu.
+
+interface PaneLook {
+  id: string;
+  /** The panel's own element, which lies on the board. */
+  el: HTMLElement;
+  state: ReadonlySignal<PanelState>;
+  chosen: ReadonlySignal<Chosen>;
+  /** Names the ranks to mark. */
+  headline: ReadonlySignal<HeadlineFacts | null>;
+  scene: ReadonlySignal<Scene>;
+  /** Shows the numbers. */
+  draw(numbers: Numbers): VNode;
+  retry(): void;
+  menu(): MenuItem[];
+}
+
+export function Pane({ id, el, state, chosen, headline, scene, draw, retry, menu }: PaneLook) {
+  const { title } = panelKind(id);
+  const { frame, isStale, error } = state.value;
+  const marked = useMarks(frame, headline.value, scene.value);
+  useLayoutEffect(() => {
+    toggle(el, "hta-stale", isStale && frame !== null);
+    el.setAttribute("aria-busy", String(isStale));
+    // Room is kept only until there is something to show.
+    if (frame !== null || error !== null) el.style.minHeight = "";
+  });
+  const said =
+    error !== null ? (
+      <Failure title="These numbers cannot be shown" error={error} retry={retry} />
+    ) : marked === null ? (
+      <p class="hta-note">Adding up…</p>
+    ) : marked.rows === 0 ? (
+      <p>{sentence(marked.attrs.note)}</p>
+    ) : null;
+  return (
+    <>
+      {said !== null && (
+        <>
+          <header class="hta-pane-head">
+            <h3>{title}</h3>
+          </header>
+          <div class="hta-pane-said">{said}</div>
+        </>
+      )}
+      <div class="hta-pane-body" hidden={said !== null}>
+        {marked !== null && marked.rows > 0 && draw({ frame: marked, chosen: chosen.value })}
+      </div>
+      <MenuButton
+        icon="more"
+        name={`${title}: save, copy, hide`}
+        class="hta-pane-more"
+        items={menu}
+      />
+    </>
+  );
+}
+
+/** Add the ranks to mark, and kinds that the job has none of; the same object while unchanged. */
+function useMarks(
+  of: PanelFrame | null,
+  by: HeadlineFacts | null,
+  { ranks }: Scene,
+): PanelFrame | null {
+  return useMemo(() => {
+    if (of === null) return null;
+    const { late_ranks = [], fact_ranks = [] } = by ?? {};
+    const roles = ranks.flatMap(({ summary }) => summary.map(({ role }) => role));
+    const absent_kinds = roles.includes("comm") ? [] : ["communication"];
+    return { ...of, attrs: { ...of.attrs, late_ranks, fact_ranks, absent_kinds } };
+  }, [of, by, ranks]);
+}
+
+function sentence(note: unknown): string {
+  if (typeof note !== "string") return "Nothing here is selected.";
+  const first = note.charAt(0).toUpperCase() + note.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}
+
+/** An element that draws itself. */
+export function Held({ el }: { el: HTMLElement }) {
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => place.current!.append(el), [el]);
+  return <div ref={place} />;
+}
+
+/** A chart, which draws itself. */
+export function ChartPlace({ slot, frame, chosen }: Numbers & { slot: ChartSlot }) {
+  useLayoutEffect(() => slot.show(frame, chosen), [slot, frame, chosen]);
+  return <Held el={slot.el} />;
+}
+
+/** A chart, and the measure that it shows, chosen beside its title. */
+export function MeasuredChart({
+  name,
+  options,
+  chosen,
+  choose,
+  children,
+}: {
+  name: string;
+  options: readonly (readonly [id: string, text: string])[];
+  chosen: string;
+  choose(id: string): void;
+  children: VNode;
+}) {
+  return (
+    <div class="hta-heat">
+      <select
+        class="hta-input hta-heat-metric"
+        aria-label={name}
+        value={chosen}
+        onChange={({ currentTarget }) => choose(currentTarget.value)}
+      >
+        {options.map(([id, text]) => (
+          <option key={id} value={id}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {children}
+    </div>
+  );
+}
+
+/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
+export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
+
+/** What a finding says and selects. */
+export interface Finding {
+  label: string;
+  text: string;
+  selection: SelectionJson;
+}
+
+export interface HeadlineFacts {
+  headline: HeadPiece[];
+  more: HeadPiece[][];
+  /** The ranks that the others wait for. */
+  late_ranks?: number[];
+  /** The ranks of pieces with `fact`. */
+  fact_ranks?: number[];
+  /** What matters most first. */
+  findings?: Finding[];
+}

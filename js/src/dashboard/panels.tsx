@@ -1,0 +1,321 @@
+/** All panels of a dashboard: order, content, visibility, headline, problems. */
+
+import { computed, type ReadonlySignal, signal, useSignal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
+import type { ChartSlots } from "../charts/chart";
+import { pitchOf } from "../charts/rows";
+import { isCounted, METRICS, panelKind } from "../facts/panels";
+import { MEASURES } from "../formats/mpi";
+import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
+import { type ProblemLine, problemLines } from "../timeline/panels/problems";
+import { Button } from "../ui/controls";
+import { h, mount } from "../ui/dom";
+import { formatCount, rangesText } from "../ui/formats";
+import { Sight } from "../ui/host";
+import type { MenuItem } from "../ui/menu";
+import {
+  ChartPlace,
+  type HeadlineFacts,
+  type HeadPiece,
+  HeatmapData,
+  MeasuredChart,
+  Pane,
+  PanelData,
+  type PanelState,
+} from "./pane";
+import type { Choosing } from "./selection";
+import { brushOf, NameTable, type Numbers, TABLES } from "./tables";
+
+interface PaneParts {
+  source: Source;
+  signal: AbortSignal;
+  choosing: Choosing;
+  charts: ChartSlots;
+  scene: ReadonlySignal<Scene>;
+  view(): Span;
+  menu(id: string): MenuItem[];
+  /** The headline, which names the ranks to mark. */
+  headline: ReadonlySignal<HeadlineFacts | null>;
+  /** What the heatmap shows; "" where nobody has chosen. */
+  metric: ReadonlySignal<string>;
+  setMetric(metric: string): void;
+  /** Panels that draw what they have themselves. */
+  own: Readonly<Record<string, () => VNode>>;
+}
+
+/** A panel that draws its own content has no frame to wait for. */
+const SELF = signal<PanelState>({
+  frame: { rows: 1, columns: {}, attrs: {} },
+  isStale: false,
+  error: null,
+});
+
+export class Panes {
+  private readonly all = new Map<string, HTMLElement>();
+  private readonly data: PanelData;
+  private readonly heatmap: HeatmapData;
+  private readonly sight: Sight;
+  private readonly metric: ReadonlySignal<string>;
+  private refreshing = false;
+
+  constructor(private readonly parts: PaneParts) {
+    const { source, signal: ended, scene, metric, choosing, view } = parts;
+    const has = (what: "wait" | "device"): boolean =>
+      scene.value.ranks.some(({ summary }) =>
+        summary.some((one) => (what === "wait" ? one.wait !== undefined : one.role !== "cpu")),
+      );
+    this.metric = computed(() => metric.value || (has("wait") ? "waiting" : "busy"));
+    this.data = new PanelData(source, ended);
+    this.sight = new Sight(() => this.refresh(), ended);
+    this.heatmap = new HeatmapData({
+      source,
+      signal: ended,
+      selection: () => choosing.effective,
+      view,
+      width: () => {
+        const el = this.all.get("heatmap");
+        return el !== undefined && this.sight.isSeen(el) ? el.clientWidth : 0;
+      },
+      metric: () => this.metric.value,
+      hasDevices: () => has("device"),
+    });
+  }
+
+  /** The element of a panel, made when it is first asked for. */
+  pane(id: string): HTMLElement {
+    const known = this.all.get(id);
+    if (known !== undefined) return known;
+    const { signal: ended, menu, headline, scene, choosing, own } = this.parts;
+    const { look, title } = panelKind(id);
+    const el = h("section", {
+      class: `hta-pane hta-pane-${look}`,
+      "data-panel": id,
+      "aria-label": title,
+    });
+    this.all.set(id, el);
+    this.sight.watch(el);
+    const height = expectedHeight(id, scene.value);
+    if (height !== null) el.style.minHeight = `${height}px`;
+    const pane = (
+      <Pane
+        id={id}
+        el={el}
+        state={own[id] ? SELF : id === "heatmap" ? this.heatmap.state : this.data.state(id)}
+        chosen={choosing.chosen}
+        headline={headline}
+        scene={scene}
+        draw={own[id] ?? ((numbers) => this.draw(id, numbers))}
+        retry={() => this.retry()}
+        menu={() => menu(id)}
+      />
+    );
+    mount(pane, el, ended);
+    return el;
+  }
+
+  /** Numbers of a panel, as they are known. */
+  frame(id: string): PanelFrame | null {
+    return this.data.state(id).value.frame;
+  }
+
+  /** What the selection adds up to; null while that is not known. */
+  get sums(): PanelFrame | null {
+    const { frame, isStale } = this.data.state("summary").value;
+    return isStale ? null : frame;
+  }
+
+  /** What the tables call it. */
+  shortName(name: string): string {
+    const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
+    const found = short[names.indexOf(name)];
+    return typeof found === "string" ? found : name;
+  }
+
+  /** Ask for what the panels in sight lack, once for all that changes together. */
+  refresh(): void {
+    const { signal: ended, choosing } = this.parts;
+    if (this.refreshing || ended.aborted) return;
+    this.refreshing = true;
+    queueMicrotask(() => {
+      this.refreshing = false;
+      if (ended.aborted) return;
+      this.heatmap.refresh();
+      const seen = [...this.all].filter(([, el]) => this.sight.isSeen(el)).map(([id]) => id);
+      if (seen.length > 0) {
+        this.data.want(["summary", ...seen.filter(isCounted)], choosing.effective);
+      }
+    });
+  }
+
+  /** The window in view is another one. */
+  viewMoved(): void {
+    if (this.parts.choosing.scope.value === "view") this.refresh();
+    else this.heatmap.refresh();
+  }
+
+  /** Ask again for what has failed. */
+  retry(): void {
+    this.data.retry();
+    this.heatmap.retry();
+  }
+
+  /** After another scene. */
+  forget(): void {
+    this.data.forget();
+  }
+
+  private draw(id: string, numbers: Numbers): VNode {
+    const { choosing, charts, setMetric } = this.parts;
+    const look = TABLES[id];
+    if (look !== undefined) {
+      const brush = (names: string[] | null): void =>
+        choosing.brush(id, brushOf(id, numbers.frame, names));
+      return <NameTable look={look} brush={brush} {...numbers} />;
+    }
+    const slot = charts.slot(id);
+    if (id === "mpi_sizes") return <Sizes slot={slot} {...numbers} />;
+    const chart = <ChartPlace slot={slot} {...numbers} />;
+    if (id !== "heatmap") return chart;
+    return (
+      <MeasuredChart
+        name="What the heatmap shows"
+        options={Object.entries(METRICS).map(([metric, { label }]) => [metric, label] as const)}
+        chosen={this.metric.value}
+        choose={setMetric}
+      >
+        {chart}
+      </MeasuredChart>
+    );
+  }
+}
+
+/** Message sizes, and what they are shaded by. */
+function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
+  const measure = useSignal<string>("calls");
+  const { value } = measure;
+  const measured = useMemo(
+    () => ({ ...frame, attrs: { ...frame.attrs, measure: value } }),
+    [frame, value],
+  );
+  return (
+    <MeasuredChart
+      name="What message sizes are shaded by"
+      options={MEASURES.map((id) => [id, id] as const)}
+      chosen={value}
+      choose={(id) => (measure.value = id)}
+    >
+      <ChartPlace slot={slot} frame={measured} chosen={chosen} />
+    </MeasuredChart>
+  );
+}
+
+// What reading the files skipped, repaired or guessed, most events first.
+
+const FIRST = 4;
+const LONGEST_TITLE = 60;
+
+export function Problems({ scene }: { scene: Scene }) {
+  const all = useSignal(false);
+  const lines = problemLines(scene).sort((a, b) => b.count - a.count);
+  const drawn = all.value ? lines : lines.slice(0, FIRST);
+  const left = lines.length - drawn.length;
+  return (
+    <div class="hta-problem-list">
+      <header class="hta-pane-head">
+        <h3>Problems</h3>
+        {lines.length > 0 && <span class="hta-count-badge">{formatCount(lines.length)}</span>}
+      </header>
+      {lines.length === 0 && (
+        <p>Nothing was skipped, repaired or guessed: every event of the files is here.</p>
+      )}
+      {drawn.map((line) => (
+        <div class="hta-problem" title={line.files.join("\n")}>
+          <b>{said(line).title}</b>
+          <p>{said(line).text}</p>
+        </div>
+      ))}
+      {left > 0 && <Button text={`${left} more`} press={() => (all.value = true)} />}
+    </div>
+  );
+}
+
+/** The first part of what happened names it; how often, the rest and where come below. */
+function said({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
+  const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
+  const name =
+    first.length > 0 && first.length <= LONGEST_TITLE ? first : kind.replaceAll("_", " ");
+  const left = name === first ? rest.join("; ") : detail;
+  const where =
+    ranks.length === 0 ? "" : `rank${ranks.length === 1 ? "" : "s"} ${rangesText(ranks)}`;
+  const parts = [`${formatCount(count)}×`, where, left].filter((part) => part !== "");
+  return { title: upper(name.replace(/[.:]$/, "")), text: parts.join(" · ") };
+}
+
+function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+// What matters most, in a sentence or three, as Python has found it.
+
+/** The first sentence; "" while it is not known. */
+export function headlineText(facts: HeadlineFacts | null): string {
+  const pieces = facts?.headline ?? [];
+  return pieces.map((one) => (typeof one === "string" ? one : rankText(one))).join("");
+}
+
+const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string }): string => text;
+
+export function Headline({
+  facts,
+  chooseRank,
+}: {
+  facts: HeadlineFacts | null;
+  chooseRank(rank: number, add: boolean): void;
+}) {
+  if (facts === null || facts.headline.length === 0) return null;
+  const pieces = (all: readonly HeadPiece[]) =>
+    all.map((piece) =>
+      typeof piece === "string" ? (
+        piece
+      ) : (
+        <button
+          type="button"
+          class={`hta-rank-link${piece.fact === true ? " hta-rank-fact" : ""}`}
+          title={`Select rank ${piece.rank}`}
+          onClick={({ ctrlKey, metaKey, shiftKey }) =>
+            chooseRank(piece.rank, ctrlKey || metaKey || shiftKey)
+          }
+        >
+          {rankText(piece)}
+        </button>
+      ),
+    );
+  return (
+    <div class="hta-headline">
+      <h2>{pieces(facts.headline)}</h2>
+      {facts.more.length > 0 && (
+        <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
+      )}
+    </div>
+  );
+}
+
+// How high panels will be about, so that a page does not jump when their charts come.
+
+/** Padding of a panel, its title, what it means in two lines, its legend and its scale. px. */
+const AROUND: Readonly<Record<string, number>> = {
+  breakdown: 122,
+  overlap: 122,
+  idle: 122,
+  queue: 122,
+};
+
+/** Height of a panel that has a row a rank; null where it is not known before. */
+function expectedHeight(id: string, scene: Scene): number | null {
+  const around = AROUND[id];
+  const hasDevices = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
+  if (around === undefined || !hasDevices) return null;
+  const rows = scene.ranks.length;
+  return around + rows * pitchOf(rows);
+}

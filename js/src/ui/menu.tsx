@@ -1,0 +1,268 @@
+/** Popovers and menus at buttons, and toolbars. */
+
+import { type ComponentChildren, render, type VNode } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { Button, type ButtonLook, Icon } from "./controls";
+import { aria, focused, h } from "./dom";
+import { visibleBox } from "./placing";
+
+const GAP_PX = 4;
+const EDGE_PX = 8;
+
+export class Popover {
+  readonly el: HTMLElement;
+  private shut: AbortController | null = null;
+  private before: Element | null = null;
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly anchor: HTMLElement,
+    name: string,
+    /** A component is drawn anew whenever this opens. */
+    private readonly content: HTMLElement | (() => VNode),
+    private readonly signal: AbortSignal,
+    private readonly role: "dialog" | "menu" = "dialog",
+  ) {
+    this.el = h("div", { class: "hta-popover", role, "aria-label": name });
+    if (content instanceof HTMLElement) this.el.append(content);
+    aria(anchor, "haspopup", role);
+    aria(anchor, "expanded", false);
+  }
+
+  get isOpen(): boolean {
+    return this.shut !== null;
+  }
+
+  toggle(): void {
+    if (this.isOpen) this.close();
+    else this.open();
+  }
+
+  open(): void {
+    if (this.isOpen || this.signal.aborted) return;
+    const shut = new AbortController();
+    this.shut = shut;
+    this.before = focused(this.root);
+    if (!(this.content instanceof HTMLElement)) render(this.content(), this.el);
+    this.root.append(this.el);
+    this.place();
+    aria(this.anchor, "expanded", true);
+    const outside = (event: Event): void => {
+      const path = event.composedPath();
+      if (!path.includes(this.el) && !path.includes(this.anchor)) this.close(false);
+    };
+    const { signal } = shut;
+    this.signal.addEventListener("abort", () => this.close(false), { signal });
+    this.root.addEventListener("pointerdown", outside, { signal, capture: true });
+    document.addEventListener("pointerdown", outside, { signal, capture: true });
+    this.root.addEventListener("hta-escape", (event) => this.onEscape(event), { signal });
+    for (const el of [this.el, this.anchor]) {
+      el.addEventListener("keydown", (event) => this.onKey(event), { signal });
+    }
+    this.el.querySelector<HTMLElement>("input, button")?.focus({ preventScroll: true });
+  }
+
+  close(giveFocusBack = true): void {
+    if (this.shut === null) return;
+    const inside = this.el.contains(focused(this.el));
+    this.shut.abort();
+    this.shut = null;
+    this.el.remove();
+    if (!(this.content instanceof HTMLElement)) render(null, this.el);
+    aria(this.anchor, "expanded", false);
+    if (!inside || !giveFocusBack) return;
+    const { before, root, anchor } = this;
+    // A button is not focused by a click in every browser.
+    const back = before instanceof HTMLElement && root.contains(before) ? before : anchor;
+    back.focus({ preventScroll: true });
+  }
+
+  private onKey(event: KeyboardEvent): void {
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      this.onEscape(event);
+    } else if (this.role === "menu") {
+      const items = [...this.el.querySelectorAll<HTMLElement>("[role^=menuitem]")];
+      rove(event, items, "ArrowDown", "ArrowUp");
+    }
+  }
+
+  private onEscape(event: Event): void {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    this.close();
+  }
+
+  /** Below the anchor, above it if there is more room, always where it can be seen. */
+  private place(): void {
+    const { el, root } = this;
+    const seen = visibleBox(root);
+    const frame = root.getBoundingClientRect();
+    // An anchor without a size is not shown: the corner of what is seen stands for it.
+    const shown = this.anchor.getBoundingClientRect();
+    const box =
+      shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };
+    const below = seen.bottom - EDGE_PX - (box.bottom + GAP_PX);
+    const above = box.top - GAP_PX - (seen.top + EDGE_PX);
+    el.style.maxHeight = `${seen.bottom - seen.top - 2 * EDGE_PX}px`;
+    const { offsetWidth: width, offsetHeight: height } = el;
+    const wanted =
+      height <= below || below >= above ? box.bottom + GAP_PX : box.top - GAP_PX - height;
+    const top = clamp(wanted, seen.top + EDGE_PX, seen.bottom - EDGE_PX - height);
+    const left = clamp(box.left, seen.left + EDGE_PX, seen.right - EDGE_PX - width);
+    el.style.left = `${left - frame.left - root.clientLeft}px`;
+    el.style.top = `${top - frame.top - root.clientTop}px`;
+  }
+}
+
+function clamp(value: number, least: number, most: number): number {
+  return Math.max(least, Math.min(value, most));
+}
+
+/** One content that opens at different buttons. */
+export class Sheet {
+  private popover: Popover | null = null;
+
+  constructor(
+    private readonly root: () => HTMLElement,
+    private readonly name: string,
+    private readonly content: HTMLElement,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  get isOpen(): boolean {
+    return this.popover?.isOpen === true;
+  }
+
+  open(anchor: HTMLElement): void {
+    this.popover?.close(false);
+    this.popover = new Popover(this.root(), anchor, this.name, this.content, this.signal);
+    this.popover.open();
+  }
+
+  /** False if it was not open. */
+  close(): boolean {
+    const { isOpen } = this;
+    this.popover?.close();
+    return isOpen;
+  }
+
+  toggle(anchor: HTMLElement): void {
+    if (!this.close()) this.open(anchor);
+  }
+}
+
+/** Move the focus among `stops` by arrows, Home and End. */
+function rove(event: KeyboardEvent, stops: HTMLElement[], next: string, before: string): void {
+  const at = stops.indexOf(event.target as HTMLElement);
+  const to = { [next]: at + 1, [before]: at - 1, Home: 0, End: stops.length - 1 }[event.key];
+  if (to === undefined || stops.length === 0) return;
+  event.preventDefault();
+  event.stopPropagation();
+  stops[(Math.max(to, -1) + stops.length) % stops.length]!.focus();
+}
+
+/** A button that opens what `content` draws below it. */
+export function Opener({
+  content,
+  role = "dialog",
+  ...look
+}: Omit<ButtonLook, "press"> & {
+  role?: "dialog" | "menu";
+  content(close: () => void, anchor: HTMLElement): VNode;
+}) {
+  const open = useRef<Popover | null>(null);
+  const latest = useRef(content);
+  latest.current = content;
+  const ended = useRef(new AbortController());
+  useEffect(() => () => ended.current.abort(), []);
+  const press = ({ currentTarget }: MouseEvent): void => {
+    const anchor = currentTarget as HTMLElement;
+    const close = (): void => open.current?.close();
+    open.current ??= new Popover(
+      anchor.closest<HTMLElement>(".hta-root")!,
+      anchor,
+      look.name ?? look.text ?? "",
+      () => latest.current(close, anchor),
+      ended.current.signal,
+      role,
+    );
+    open.current.toggle();
+  };
+  return <Button {...look} press={press} />;
+}
+
+export interface MenuItem {
+  text: string;
+  note?: string;
+  /** Whether it is chosen; undefined for what only acts. */
+  on?: boolean;
+  /** A line parts it from what is above. */
+  isParted?: boolean;
+  press(): void;
+}
+
+/** A button with a menu; `keep`: it stays open while its switches are pressed. */
+export function MenuButton({
+  items,
+  keep = false,
+  ...look
+}: Omit<ButtonLook, "press"> & { items(): readonly MenuItem[]; keep?: boolean }) {
+  const content = (close: () => void): VNode => (
+    <Menu items={items} close={keep ? () => undefined : close} />
+  );
+  return <Opener {...look} role="menu" content={content} />;
+}
+
+function Menu({ items, close }: { items(): readonly MenuItem[]; close(): void }) {
+  return (
+    <div class="hta-dash-menu">
+      {items().map(({ text, note, on, isParted = false, press }) => (
+        <button
+          key={text}
+          type="button"
+          class={`hta-menu-item${isParted ? " hta-parted" : ""}`}
+          role={on === undefined ? "menuitem" : "menuitemcheckbox"}
+          aria-checked={on}
+          onClick={() => {
+            close();
+            press();
+          }}
+        >
+          {on !== undefined && <span class="hta-menu-mark">{on && <Icon name="check" />}</span>}
+          <span>{text}</span>
+          {note !== undefined && <span class="hta-note">{note}</span>}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** One stop of the Tab key; arrows, Home and End move within. Fields keep their own keys. */
+export function Toolbar(look: { name: string; class?: string; children: ComponentChildren }) {
+  const place = useRef<HTMLDivElement>(null);
+  const stops = (): HTMLElement[] => [
+    ...place.current!.querySelectorAll<HTMLElement>("button:not([hidden])"),
+  ];
+  const keepOne = (one: EventTarget | null | undefined): void => {
+    for (const el of stops()) el.tabIndex = el === one ? 0 : -1;
+  };
+  useLayoutEffect(() => {
+    const all = stops();
+    keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
+  });
+  return (
+    <div
+      ref={place}
+      class={`hta-toolbar ${look.class ?? ""}`}
+      role="toolbar"
+      aria-label={look.name}
+      onFocusIn={({ target }) => target instanceof HTMLButtonElement && keepOne(target)}
+      onKeyDown={(event) =>
+        event.target instanceof HTMLButtonElement && rove(event, stops(), "ArrowRight", "ArrowLeft")
+      }
+    >
+      {look.children}
+    </div>
+  );
+}

@@ -1,0 +1,248 @@
+/** A sortable, filterable table with bars in its cells; a click on a row chooses it. */
+
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { useSignal } from "@preact/signals";
+import type { Value } from "../protocol/source";
+import { Button } from "./controls";
+import { formatCount, formatDuration, plural } from "./formats";
+
+export interface Column<Row> {
+  /** What it sorts by; also its key. */
+  by: string;
+  title: string;
+  /** What it means; "" where the title says it. */
+  hint?: string;
+  /** CSS grid track. Default: as wide as its content. */
+  width?: string;
+  /** Not shown below this width of the table. */
+  from?: number;
+  isNumber?: boolean;
+  /** `most`: the largest value of the column. `on`: the row is chosen. */
+  cell(row: Row, most: number, on: boolean): ComponentChildren;
+}
+
+export interface Order {
+  by: string;
+  descending: boolean;
+}
+
+interface TableLook<Row> {
+  name: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  /** What it is sorted by; null where rows have an order of their own only. */
+  value: ((row: Row, by: string) => Value) | null;
+  /** The order at first, where its rows come in it; null: in one that is not shown. */
+  order?: Order | null;
+  /** Rows hold this text in one of their names. */
+  filter?: string;
+  /** The names of a row: the first is its own, in full. */
+  namesOf(row: Row): readonly string[];
+  isOn(row: Row): boolean;
+  /** Rows that are not chosen go faint while others are. */
+  isFaint?: boolean;
+  press(row: Row, add: boolean): void;
+  /** How many rows are shown at first, and how many more on request. */
+  room?: number;
+  step?: number;
+  /** What rows are called. */
+  noun?: string;
+  /** In place of rows. */
+  lack?: string;
+  /** What is under the last row, of which so many are shown. */
+  foot?(drawn: number): string;
+}
+
+const FIRST_ROWS = 12;
+const MORE_ROWS = 40;
+
+export function Table<Row>(look: TableLook<Row>) {
+  const { name, rows, value, namesOf, isOn, room = FIRST_ROWS, step = MORE_ROWS } = look;
+  const { noun = "name", lack = "No name matches this filter.", order: first = null } = look;
+  const order = useSignal<Order | null>(first);
+  const more = useSignal(0);
+  const [place, width] = useWidth();
+  const columns = look.columns.filter(({ from = 0 }) => width >= from);
+  const wanted = look.filter?.trim().toLowerCase() ?? "";
+  const found = rows.filter((row) =>
+    namesOf(row).some((one) => one.toLowerCase().includes(wanted)),
+  );
+  const { value: by } = order;
+  if (value !== null && by !== null && by !== first) {
+    const sign = by.descending ? -1 : 1;
+    found.sort((a, b) => sign * compare(value(a, by.by), value(b, by.by)));
+  }
+  const drawn = found.slice(0, room + more.value);
+  const most = columns.map((column) =>
+    Math.max(...rows.map((row) => Number(value?.(row, column.by)) || 0), 1),
+  );
+  const foot = look.foot?.(drawn.length) ?? "";
+  const left = found.length - drawn.length;
+  const seen = new Map<string, number>();
+  /** Names may stand in several rows. */
+  const keyOf = (row: Row): string => {
+    const own = namesOf(row)[0] ?? "";
+    seen.set(own, (seen.get(own) ?? 0) + 1);
+    return `${own} ${seen.get(own)}`;
+  };
+  const sort = ({ by: column, isNumber = false }: Column<Row>): void => {
+    const down = isNumber || column !== "name";
+    const { value: now } = order;
+    if (now?.by !== column) order.value = { by: column, descending: down };
+    else if (now.descending === down) order.value = { by: column, descending: !down };
+    else order.value = first?.by === column ? { by: column, descending: down } : first;
+  };
+  return (
+    <>
+      <div
+        ref={place}
+        class="hta-names"
+        role="table"
+        aria-label={name}
+        style={{ gridTemplateColumns: columns.map((column) => column.width ?? "auto").join(" ") }}
+      >
+        <div class="hta-names-head" role="row">
+          {columns.map((column) => {
+            const now = by?.by === column.by ? by : null;
+            return (
+              <div
+                key={column.by}
+                role="columnheader"
+                class={column.isNumber ? "hta-number" : undefined}
+                aria-sort={now === null ? undefined : now.descending ? "descending" : "ascending"}
+              >
+                {value === null ? (
+                  <span title={column.hint}>{column.title}</span>
+                ) : (
+                  <button
+                    type="button"
+                    class="hta-sort"
+                    title={`${column.hint ?? column.title}. Click to sort.`}
+                    onClick={() => sort(column)}
+                  >
+                    {column.title}
+                    {now !== null && (now.descending ? " ↓" : " ↑")}
+                  </button>
+                )}
+              </div>
+            );
+          })}
+        </div>
+        {drawn.map((row) => {
+          const on = isOn(row);
+          return (
+            <div
+              key={keyOf(row)}
+              class={`hta-name-row${on ? " hta-on" : look.isFaint === true ? " hta-faint" : ""}`}
+              role="row"
+              data-name={namesOf(row)[0]}
+              onClick={({ ctrlKey, metaKey, shiftKey }) =>
+                look.press(row, ctrlKey || metaKey || shiftKey)
+              }
+            >
+              {columns.map((column, at) => (
+                <div key={column.by} role="cell" class={column.isNumber ? "hta-number" : undefined}>
+                  {column.cell(row, most[at] ?? 1, on)}
+                </div>
+              ))}
+            </div>
+          );
+        })}
+      </div>
+      <div class="hta-names-foot">
+        {left > 0 && (
+          <Button
+            text={plural(left, `more ${noun}`)}
+            class="hta-more-names"
+            press={() => (more.value += step)}
+          />
+        )}
+        {more.value > 0 && drawn.length > room && (
+          <Button text="Fewer" press={() => (more.value = 0)} />
+        )}
+        {found.length === 0 && <span class="hta-note">{lack}</span>}
+        {foot !== "" && <span class="hta-note">{foot}</span>}
+      </div>
+    </>
+  );
+}
+
+export function Filter({ name, set }: { name: string; set(text: string): void }) {
+  return (
+    <input
+      type="search"
+      class="hta-input hta-table-filter"
+      placeholder="Filter"
+      aria-label={name}
+      spellcheck={false}
+      onInput={({ currentTarget }) => set(currentTarget.value)}
+    />
+  );
+}
+
+/** The name of a row, as a button: its row hears the click. */
+export function NameButton(look: { text: string; title: string; on: boolean }) {
+  return (
+    <button type="button" class="hta-name-button" title={look.title} aria-pressed={look.on}>
+      {look.text}
+    </button>
+  );
+}
+
+/** The width of an element, once it is in the page. */
+function useWidth() {
+  const width = useSignal(0);
+  const place = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const el = place.current!;
+    const look = (): void => {
+      if (el.clientWidth > 0) width.value = el.clientWidth;
+    };
+    look();
+    const resizes = new ResizeObserver(look);
+    resizes.observe(el);
+    return () => resizes.disconnect();
+  }, []);
+  return [place, width.value] as const;
+}
+
+function compare(a: Value, b: Value): number {
+  if (a === b) return 0;
+  // What is not known comes last in either order that begins with the largest.
+  if (a === null) return -1;
+  if (b === null) return 1;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b));
+}
+
+// Columns of numbers: what they are read from, and the bars behind some.
+
+export function numberOf(value: Value): number | null {
+  return typeof value === "number" ? value : null;
+}
+
+export const counted = (value: Value): string => formatCount(numberOf(value));
+export const lasted = (value: Value): string => formatDuration(numberOf(value));
+
+/** A bar of a value, and its text; `wait` of it is hatched. */
+export function BarCell(look: {
+  value: number | null;
+  most: number;
+  kind: string;
+  text: string;
+  wait?: number;
+}) {
+  const { value, most, kind, text, wait = 0 } = look;
+  if (value === null) return <span class="hta-note">–</span>;
+  const part = (size: number): string => `${((100 * size) / most).toFixed(2)}%`;
+  return (
+    <>
+      <span class="hta-cell-bar" aria-hidden="true">
+        {value - wait > 0 && <i data-kind={kind} style={{ width: part(value - wait) }} />}
+        {wait > 0 && <i class="hta-cell-wait" style={{ width: part(wait) }} />}
+      </span>
+      <span>{text}</span>
+    </>
+  );
+}
