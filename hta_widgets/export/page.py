@@ -179,7 +179,7 @@ def embed(
     made = _Plan(engine, scene, state, limit_bytes).carry_out()
     origin_ns = engine.traces.origin_ns
     about = {
-        "version": 2,
+        "version": 3,
         "scene": made.document["scene"],
         "state": {} if saved_at is None else state,
         "saved": {

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from hta_widgets.analysis.idle import behind_stream_waits, host_activities
+from hta_widgets.analysis.idle import activities_by_thread, behind_stream_waits
+from hta_widgets.analysis.scope import joined
 from hta_widgets.analysis.steps import clipped_steps
 from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
 from hta_widgets.live.job import TileEngine
@@ -24,8 +25,8 @@ from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
 from hta_widgets.tiles.stats import device_range
-from hta_widgets.trace.arrays import Array, Floats, Ints
-from hta_widgets.trace.host_stack import nested_parents
+from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
 from hta_widgets.trace.trace import Trace
@@ -207,6 +208,8 @@ def full_rank(
     series = _counters(writer, rank)
     if phases is not None:
         _phases(writer, *phases)
+    operators = _operators(writer, rank)
+    activities = _activities(writer, rank)
     # Of types that are communication, but no device's work.
     on_host = device_index_of(rank.trace).kind != rank.table.kind
     header = {
@@ -215,7 +218,8 @@ def full_rank(
         "device_range": device_range(index),
         "types": types.listed,
         "host_collectives": np.unique(types.codes["events"][on_host]).tolist(),
-        "activities": _activities(rank, types),
+        "operators": np.unique(types.codes["events"][operators]).tolist(),
+        "activities": activities,
         "clipped_steps": clipped_steps(rank.trace).tolist(),
         "flow_kinds": list(rank.trace.flow_table.kinds),
         "counters": series,
@@ -225,13 +229,26 @@ def full_rank(
     return Part(header, [writer.block(f"rank-{rank.rank}")])
 
 
-def _activities(rank: Rank, types: Types) -> list[int]:
-    """Return a bit for each activity of the host that events of a type are."""
-    found = np.zeros(len(types.listed), np.int64)
-    for bit, activity in enumerate(host_activities(rank.trace)):
-        found[np.unique(types.codes["events"][activity])] |= 1 << bit
-    listed: list[int] = found.tolist()
-    return listed
+def _operators(writer: ColumnWriter, rank: Rank) -> Rows:
+    """Write the operator above each, and that around the call of each launched event, as places.
+
+    Returns the operators' rows, which the page finds by their types.
+    """
+    tree, call = operator_tree(rank.trace), rank.trace.launch_of
+    places, above = np.arange(len(tree.rows)), tree.forest.parent
+    writer.ints("operator_above", np.where(above < 0, 0, places - above))
+    writer.ints("launched_operator", tree.innermost[call[call >= 0]] + 1, delta=True)
+    return tree.rows
+
+
+def _activities(writer: ColumnWriter, rank: Rank) -> list[list[int]]:
+    """Write what the threads that launch work do; return the track of each and its pieces."""
+    found = activities_by_thread(rank.trace)
+    starts = [start + rank.shift_ns for start, _ in found.values()]
+    writer.ints("activity_start", joined(starts), delta=True)
+    writer.ints("activity", joined([does for _, does in found.values()]))
+    threads = [place_of_track(rank, track) for track in found]
+    return [[track, len(start)] for track, start in zip(threads, starts, strict=True)]
 
 
 def rank_header(rank: Rank) -> dict[str, Any]:
@@ -300,14 +317,12 @@ def _track(rank: Rank, at: int) -> dict[str, Any]:
 def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
     table = rank.table
     lane = rank.track_lane0[table.track] + table.depth
-    stream = np.array([track.stream for track in table.tracks], np.int64)[table.track]
     writer.ints("events_start", table.start_ns + rank.shift_ns, delta=True)
     writer.ints("events_dur", table.dur_ns)
     writer.ints("events_type", types.codes["events"])
     writer.ints("events_lane", lane - rank.lane0)
-    _exceptions(writer, "parent", _parents_by_lane(rank, lane), table.parent)
-    _exceptions(writer, "nested", table.parent, nested_parents(rank.trace))
-    _exceptions(writer, "stream", stream, table.stream)
+    writer.ints("parent", np.where(table.parent < 0, 0, np.arange(len(table)) - table.parent))
+    writer.ints("stream", table.stream)
     writer.ints("step", _by_track(table.step, table.track))
     if len(table) and np.abs(table.correlation).max() >= _WIDE:
         # As JSON would: no page counts that far.
@@ -317,30 +332,6 @@ def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
     writer.ints("prelaunched_row", np.flatnonzero(rank.trace.prelaunched), delta=True)
     writer.ints("behind_row", np.flatnonzero(behind_stream_waits(rank.trace)), delta=True)
     writer.ints("phase_row", np.flatnonzero(table.phase), delta=True)
-
-
-def _parents_by_lane(rank: Rank, lane: Ints) -> Ints:
-    """Return the row of the latest event on the lane above, as the page will guess the parent."""
-    parents = np.full(len(lane), -1, np.int64)
-    order = np.argsort(lane, kind="stable")
-    first = np.searchsorted(lane[order], np.arange(rank.lane0, rank.lane0 + rank.lanes + 1))
-    for track in rank.tracks:
-        if track.role in _SIDE_ROLES:
-            continue
-        for depth in range(1, track.lanes):
-            at = track.lane0 + depth - rank.lane0
-            above, own = order[first[at - 1] : first[at]], order[first[at] : first[at + 1]]
-            before = np.searchsorted(above, own) - 1
-            known = before >= 0
-            parents[own[known]] = above[before[known]]
-    return parents
-
-
-def _exceptions(writer: ColumnWriter, name: str, guessed: npt.ArrayLike, right: Array) -> None:
-    """Write the values, plus one, of the rows that the page would guess wrongly."""
-    rows = np.flatnonzero(np.asarray(guessed) != right)
-    writer.ints(f"{name}_row", rows, delta=True)
-    writer.ints(name, right[rows].astype(np.int64) + 1)
 
 
 def _by_track(values: Array, track: npt.NDArray[np.int32], none: int | None = None) -> Ints:

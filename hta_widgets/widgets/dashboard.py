@@ -13,6 +13,7 @@ import traitlets as t
 
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
+from hta_widgets.charts.defined import draw
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.export.page_format import asset
@@ -21,7 +22,9 @@ from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, due
 from hta_widgets.live.job import PanelEngine, TileEngine
 from hta_widgets.live.operations import Answer, answer
+from hta_widgets.panels.added import WHOLE, is_kept_in_pages, whole_frame, without_data
 from hta_widgets.panels.catalog import (
+    ADDED,
     chart_panels,
     chosen_panels,
     empty_panels,
@@ -29,7 +32,7 @@ from hta_widgets.panels.catalog import (
     panel_of,
     panels as known_panels,
 )
-from hta_widgets.panels.frames import base_tables
+from hta_widgets.panels.frames import base_tables, rows_or_none
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -111,7 +114,7 @@ class Dashboard(LinkedView):
         panels. Default: all with data; a line below lists the others. Users can hide and show
         panels as well.
     height : int, optional
-        Height of the timeline's drawing in CSS pixels. Default: by its ranks, within limits.
+        Most height of the timeline's drawing in CSS pixels. Default: by its ranks, within limits.
     color : {"kind", "name"}, default "kind"
         As in `Timeline`.
     folded : bool, optional
@@ -176,9 +179,11 @@ class Dashboard(LinkedView):
         engine = TileEngine(drawn)
         scene = engine.scene()
         empty = empty_panels(drawn.formats, scene)
+        for why, ids in (without_data(drawn, scene) if ADDED[0] in offered else {}).items():
+            empty[why] = [*empty.get(why, ()), *ids]
         none = {name for names in empty.values() for name in names}
-        filled = [name for name in offered if name not in none]
-        choice = chosen_panels(panels, filled)
+        self._filled = [name for name in offered if name not in none]
+        choice = chosen_panels(panels, [name for name in self._filled if name not in ADDED])
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
         self.frames = Following(names, self._analysis, self._panel_id)
@@ -194,7 +199,7 @@ class Dashboard(LinkedView):
             panels=choice,
             _about={
                 "format": ", ".join(labels.get(name, name) for name in drawn.formats),
-                "panels": offered,
+                "panels": [one for one in offered if one in self._filled or one not in ADDED],
                 "left_out": empty,
             },
             _tables=base_tables(drawn),
@@ -244,7 +249,16 @@ class Dashboard(LinkedView):
     def _dashboard_part(self) -> dict[str, Any]:
         if self._headline is None:
             self._headline = self.panel_engine.headline()
-        return {name: getattr(self, name) for name in _SAVED}
+        saved = {name: getattr(self, name) for name in _SAVED}
+        shown = [name for row in self.panels for name in ([row] if isinstance(row, str) else row)]
+        frames = {
+            name: rows_or_none(whole_frame(self.traces, name))
+            if is_kept_in_pages(name, self.traces, shown)
+            else None
+            for name in self._filled
+            if name in WHOLE
+        }
+        return {**saved, "_tables": {**self._tables, **frames}}
 
     # --- following the selection ------------------------------------------------------------------
 
@@ -270,6 +284,8 @@ class Dashboard(LinkedView):
         return self.panel_engine.frame(panel, self._shown)
 
     def _chart(self, panel: str) -> Any:
+        if panel in ADDED:
+            return draw(panel, self._panel_frames[panel])
         return getattr(charts, panel_of(panel).analysis)(self.frames[panel])
 
     def _panel_id(self, name: str) -> str:

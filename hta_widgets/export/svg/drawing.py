@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
 from typing import Literal
@@ -272,7 +272,11 @@ class Colours:
             hatch(f"hta-none-{theme.name}", theme.bg, mixed(theme.rule_strong, theme.bg, 0.32)),
         ]
         if classed is None:
-            self._paints = [[self._of_kind(kind, shade) for shade in range(3)] for kind in kinds]
+            self._paints = [
+                [self._of_kind(kind, shade) for shade in range(3)]
+                + (self._hosts() if kind == "cpu" else [])
+                for kind in kinds
+            ]
         else:
             self._paints = [
                 [self._of_class(code, look)] * 3 for code, look in enumerate(classed.looks)
@@ -307,6 +311,14 @@ class Colours:
             2 if is_annotation else 1.5,
         )
 
+    def _hosts(self) -> list[Paint]:
+        """Return the paints of calls of the host by name, behind the shades of their kind."""
+        tokens, plain = facts("tokens")[self.theme.name], self._of_kind("cpu", 0)
+        return [
+            replace(plain, fill=hue, tint=mixed(hue, self.theme.bg, tokens["hostTint"]))
+            for hue in tokens["hostHues"]
+        ]
+
     def _of_class(self, code: int, look: Look) -> Paint:
         theme, columns = self.theme, _CLASS_COLUMNS
         full = mixed(look.colour, theme.lane, _FAINT) if look.faint else look.colour
@@ -324,13 +336,12 @@ class Colours:
         is_light = (luminance(colour) + 0.05) ** 2 > 1.05 * (luminance(dark) + 0.05)
         return dark if is_light else "#ffffff"
 
-    @staticmethod
-    def shade(name: str) -> int:
+    def shade(self, name: str, *, host: bool = False) -> int:
         """Return the shade of a short name: the same in every rank, run and language."""
         value = 0x811C9DC5
         for byte in name.encode("utf-8", "surrogatepass"):
             value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-        return value % 3
+        return 3 + value % len(facts("tokens")[self.theme.name]["hostHues"]) if host else value % 3
 
     def waiting(self, share: float) -> str:
         """Return the colour of so much lateness, 0 … 1."""

@@ -781,7 +781,16 @@ class _Picture(Painter):
     def _lanes(self, first: float, ribbon: Answered | None) -> None:
         place, theme, drawing = self.place, self.theme, self.drawing
         by_name = self.state.get("color") == "name"
-        lanes = Lanes(drawing, place, self.colours, by_name=by_name, classed=self.classed)
+        lengths = sorted(step["dur"] for step in self.scene["steps"])
+        start, end = self.scene["range"]
+        lanes = Lanes(
+            drawing,
+            place,
+            self.colours,
+            by_name=by_name,
+            step_ns=lengths[len(lengths) // 2] if lengths else end - start,
+            classed=self.classed,
+        )
         budget = Budget(_LANE_BYTES)
         wanted = {row.rank["rank"] for row in self.rows}
         indices = {

@@ -21,6 +21,7 @@ from hta_widgets.export.svg.drawing import (
     mixed,
     number,
 )
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.tiles.cells import NO_KIND, Cells, measure
 from hta_widgets.tiles.lanes import OF_EVENTS, CounterLane, Lane, RankIndex, Rows as Table
@@ -47,6 +48,8 @@ _TRACK_BELOW = {
     "counter": 4,
 }
 
+
+_CPU = KINDS.index("cpu")
 
 #: Rectangles begin at this width; shorter events are columns of cells.
 _RECT_PX = 2
@@ -388,10 +391,13 @@ class Lanes(Painter):
         colours: Colours,
         *,
         by_name: bool,
+        step_ns: int = 0,
         classed: Classed | None = None,
     ) -> None:
         super().__init__(drawing, place, colours)
         self.by_name = by_name and classed is None
+        # Below one step a stack of calls is read name by name.
+        self.hosts_by_name = classed is None and (by_name or place.span < step_ns)
         self.classed = classed
         self.edges = place.edges
         self.x = place.xs(self.edges)
@@ -514,9 +520,12 @@ class Lanes(Painter):
         left, right = self.place.xs(slices.start), self.place.xs(slices.end)
         shown = np.where(right - left >= _GAP_FROM_PX, right - 1, right)
         shades = self._shades(slices, table) if self.by_name else np.zeros(len(kinds), np.int64)
-        codes = kinds * 3 + shades
+        if self.hosts_by_name and band.form == "pale":
+            calls = kinds == _CPU
+            shades = np.where(calls, self._shades(slices, table, host=True), shades)
+        codes = kinds * 16 + shades
         for code, at in _runs(codes, whole=disjoint):
-            paint = self.colours.paint(*divmod(code, 3))
+            paint = self.colours.paint(*divmod(code, 16))
             if band.form != "pale" and not paint.pale:
                 self.drawing.rects(left[at], shown[at], y, band.height, paint.fill)
                 continue
@@ -527,9 +536,10 @@ class Lanes(Painter):
             left_edge, right_edge = left[at][~begun], inner[~begun]
             self.drawing.rects(left_edge, right_edge, y, band.height, paint.fill)
 
-    def _shades(self, slices: _Slices, table: Table) -> Ints:
+    def _shades(self, slices: _Slices, table: Table, *, host: bool = False) -> Ints:
         codes, inverse = np.unique(table.name[slices.row], return_inverse=True)
-        shades = [self.colours.shade(short_name(table.names[int(code)])) for code in codes]
+        names = [short_name(table.names[int(code)]) for code in codes]
+        shades = [self.colours.shade(name, host=host) for name in names]
         return np.array(shades, np.int64)[inverse]
 
     def _labels(

@@ -11,7 +11,7 @@ import {
   waitsWithoutTransfers,
 } from "./collectives";
 import { Cover } from "./spans";
-import { Sweep } from "./sweep";
+import { Sweep, timeOf } from "./sweep";
 
 type Piece = [start: number, dur: number, id: number];
 type Field = "start" | "dur" | "wait" | "late" | "imposed" | "last_alone";
@@ -67,7 +67,7 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
   const figures = ranks.map((rank) => {
     const part = partOf(rank);
     const sweep = Sweep.of([waitedOf(part), coverOf(rank.compute)]);
-    const exposed = (from: number, to: number): number => sweep.within(from, to)[1]!;
+    const exposed = (from: number, to: number): number => timeOf(sweep.within(from, to), 1, 2);
     return new RankLateness(rank.rank, part, exposed, false);
   });
 

@@ -4,6 +4,7 @@ import type {
   Brief,
   LaunchedBy,
   LaunchedKernels,
+  Launches,
   TableName,
   EventDetail,
   Flow,
@@ -14,7 +15,6 @@ import type { Names } from "./columns";
 import { notEmbedded } from "./document";
 import type { Overview } from "./overview";
 import type { Args, Rank, Rows } from "./rank";
-import { isOperator } from "./operators";
 import { durationFigures } from "./search";
 
 /** Answer `event`. */
@@ -111,13 +111,10 @@ async function launchedBy(
 ): Promise<LaunchedBy | null> {
   const call = rank.launches()[row]!;
   if (call < 0) return null;
-  const nested = rank.nestedParents();
+  const { row: rows, above: outer, ofWork } = rank.operators();
   const operators: Brief[] = [];
-  for (let at = call; at >= 0; at = nested[at]!) {
-    const [name, category] = rank.typeOf(rank.events, at);
-    if (rank.streams()[at]! < 0 && isOperator(names, name, category)) {
-      operators.push(rank.brief(rank.events, at));
-    }
+  for (let at = ofWork[row]!; at >= 0; at = outer[at]!) {
+    operators.push(rank.brief(rank.events, rows[at]!));
   }
   const modules: Brief[] = [];
   const frames: Brief[] = [];
@@ -144,32 +141,49 @@ function forwardOf(rank: Rank, operators: readonly Brief[]): Brief | null {
 const MOST_SELECTED = 10_000;
 
 function kernels(rank: Rank, row: number): LaunchedKernels | null {
+  const { start, dur } = rank.events;
+  const calls = rank.launches();
+  const ids = launched(rank, row);
+  if (ids.length === 0) return null;
+  return {
+    count: ids.length,
+    dur: ids.reduce((sum, at) => sum + dur[at]!, 0),
+    delay: median(ids.map((at) => start[at]! - start[calls[at]!]!)),
+    ids: ids.length <= MOST_SELECTED ? ids : null,
+  };
+}
+
+/** Device events that calls launch during a host event on its thread. */
+function launched(rank: Rank, row: number): number[] {
   const { start, dur, lane } = rank.events;
   const track = rank.trackAt(lane[row]!);
-  if (track === null) return null;
+  if (track === null) return [];
   const end = start[row]! + dur[row]!;
   const last = track.lane0 + track.lanes;
   const ids: number[] = [];
-  const delays: number[] = [];
-  let total = 0;
   rank.launches().forEach((call, at) => {
-    if (call < 0) return;
     const isWithin =
+      call >= 0 &&
       lane[call]! >= track.lane0 &&
       lane[call]! < last &&
       start[call]! >= start[row]! &&
       start[call]! + dur[call]! <= end;
-    if (!isWithin) return;
-    ids.push(at);
-    delays.push(start[at]! - start[call]!);
-    total += dur[at]!;
+    if (isWithin) ids.push(at);
   });
-  if (ids.length === 0) return null;
+  return ids;
+}
+
+/** As `MOST_ARROWS` of the kernel. */
+const MOST_ARROWS = 20;
+
+/** Answer `launches`. */
+export function launches(rank: Rank, row: number): Launches {
+  const call = rank.launches()[row]!;
+  const ids = launched(rank, row);
   return {
+    call: call < 0 ? null : rank.brief(rank.events, call),
+    kernels: ids.length > MOST_ARROWS ? [] : ids.map((at) => rank.brief(rank.events, at)),
     count: ids.length,
-    dur: total,
-    delay: median(delays),
-    ids: ids.length <= MOST_SELECTED ? ids : null,
   };
 }
 

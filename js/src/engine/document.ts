@@ -63,8 +63,10 @@ export interface FullHeader extends RankHeader {
   detail: "full";
   /** Positions in `types` of collectives on the host: communication, but no device's work. */
   host_collectives: number[];
-  /** By type: a bit for each activity of hosts that such events are, in the order of causes. */
-  activities: number[];
+  /** Positions in `types` of operators of the host. */
+  operators: number[];
+  /** Threads that launch work: position in `tracks`, and the number of changes of activity. */
+  activities: [track: number, changes: number][];
   /** Steps whose ranges an export cut at its window. */
   clipped_steps: number[];
   flow_kinds: string[];

@@ -358,6 +358,9 @@ function scopedId(json: string, rank: number): string {
 // Offers a file to the user's browser.
 
 export function download(name: string, file: Blob): void {
+  // A host that keeps files elsewhere takes them from this event.
+  const offer = new CustomEvent("hta-save", { detail: { name, file }, cancelable: true });
+  if (!document.dispatchEvent(offer)) return;
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
   link.download = name;

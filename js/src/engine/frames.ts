@@ -1,5 +1,6 @@
 /** Frames of panels: their columns, and notes on missing data, worded as in Python. */
 
+import { noteFor } from "../facts/notes";
 import type { Metric } from "../facts/panels";
 import type { PanelFrame, Value } from "../protocol/source";
 import { deviceTimes, workOf } from "./device";
@@ -42,50 +43,43 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
-export const NO_KERNELS = "no device work is selected: no kernels and no copies";
-
 /** Note that names the ranks left out for lack of device work. */
 export function withoutWork(ranks: readonly number[], idle: readonly number[]): string {
-  if (idle.length === 0) return ranks.length > 0 ? "" : "no ranks are selected";
-  if (idle.length === ranks.length) return NO_KERNELS;
-  return `no device work on rank${idle.length > 1 ? "s" : ""} ${idle.join(", ")}`;
+  if (idle.length === 0) return ranks.length > 0 ? "" : noteFor("no_ranks");
+  if (idle.length === ranks.length) return noteFor("no_device_work");
+  return noteFor("no_device_work_on", { ranks: listed(idle) });
 }
 
 /** Note of the heatmap: the reason that it is empty, or "". */
 export function heatmapNote(parts: readonly Part[], metric: Metric, values: Float64Array): string {
-  if (parts.length === 0) return "no ranks are selected";
-  if (!parts.some((part) => workOf(part) > 0)) return NO_KERNELS;
+  if (parts.length === 0) return noteFor("no_ranks");
+  if (!parts.some((part) => workOf(part) > 0)) return noteFor("no_device_work");
   return values.some((value) => value !== 0) ? "" : `nothing is ${metric.replace(/_/g, " ")} here`;
 }
 
 export function withoutCommunication(ranks: readonly number[], silent: readonly number[]): string {
-  if (ranks.length === 0) return "no ranks are selected";
+  if (ranks.length === 0) return noteFor("no_ranks");
   if (silent.length === 0) return "";
-  const where =
-    silent.length === ranks.length
-      ? ""
-      : ` on rank${silent.length > 1 ? "s" : ""} ${silent.join(", ")}`;
-  return `no communication kernels matched${where}`;
+  if (silent.length === ranks.length) return noteFor("no_communication");
+  return noteFor("no_communication_on", { ranks: listed(silent) });
 }
 
-export const NO_LAUNCHES = "no device work is selected whose launch the files hold";
-export const STILL_QUEUES = "the window holds nothing: no queue changes or lasts in it";
+function listed(ranks: readonly number[]): string {
+  return `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
+}
 
 export function withoutSteps(
   ranks: readonly number[],
   without: readonly number[],
   unselected: number,
 ): string {
-  if (ranks.length === 0) return "no ranks are selected";
+  if (ranks.length === 0) return noteFor("no_ranks");
   if (without.length === 0) return "";
   if (without.length < ranks.length) {
-    return `no ProfilerStep${unselected > 0 ? " selected" : ""} on ranks ${without.join(", ")}`;
+    const name = unselected > 0 ? "no_steps_selected_on" : "no_steps_on";
+    return noteFor(name, { ranks: without.join(", ") });
   }
-  if (unselected === 0) {
-    return "no ProfilerStep is in the trace: call the profiler's step() once an iteration";
-  }
-  return (
-    "the selection or window holds no range ProfilerStep#n of the host, of which" +
-    ` there are ${unselected}: select them too`
-  );
+  return unselected === 0
+    ? noteFor("no_steps")
+    : noteFor("no_steps_selected", { steps: unselected });
 }

@@ -4,13 +4,8 @@ import { CAUSES } from "../facts/panels";
 import { countBelow, countUpTo } from "./columns";
 import { deviceTimes, spanOf } from "./device";
 import { isChosen, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
-import { Cover } from "./spans";
-import { Sweep } from "./sweep";
+import type { Sweep } from "./sweep";
 
-/**
- * The first entries are a thread's activities before it launches; the earlier entry has priority.
- */
-const ACTIVITIES = 4;
 const NOTHING = CAUSES.indexOf("host_nothing");
 const CALL = CAUSES.indexOf("launch_call");
 const LATENCY = CAUSES.indexOf("launch_latency");
@@ -22,10 +17,17 @@ const UNKNOWN = CAUSES.indexOf("unknown");
 /** A gap shorter than this is the device's own latency between two kernels. */
 const SHORT_NS = 30_000;
 
+/** Gaps from one stored sum to the next. */
+const STRIDE = 16;
+
 interface Idle {
   /** Time by category, and the number of gaps that have any of it. */
   time: Float64Array;
   gaps: Int32Array;
+}
+
+function nothing(): Idle {
+  return { time: new Float64Array(CAUSES.length), gaps: new Int32Array(CAUSES.length) };
 }
 
 export function idle(part: Part): Idle {
@@ -57,16 +59,14 @@ class Gaps {
   private readonly end: Float64Array;
   /** The work that ends each gap. */
   private readonly next: Int32Array;
-  /** By gap and category: totals of all gaps before it. */
+  /** By category: totals of all gaps before every `STRIDE`th one. */
   private readonly time: Float64Array;
   private readonly count: Int32Array;
-  private readonly host: HostTime;
   private readonly rank: PanelRank;
 
   /** Build the gaps of a part whose window is open. */
   constructor(part: Part) {
     this.rank = part.rank;
-    this.host = this.rank.once("host", this.rank.all, ({ rank }) => new HostTime(rank));
     const size = CAUSES.length;
     // Each gap ends with the start of other work.
     const most = part.rank.work.row.length + 1;
@@ -82,13 +82,16 @@ class Gaps {
     this.start = starts.slice(0, gaps);
     this.end = ends.slice(0, gaps);
     this.next = next.slice(0, gaps);
-    this.time = new Float64Array((gaps + 1) * size);
-    this.count = new Int32Array((gaps + 1) * size);
-    const soFar: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
-    for (let gap = 0; gap < gaps; gap += 1) {
-      this.split(gap, this.start[gap]!, this.end[gap]!, soFar);
-      this.time.set(soFar.time, (gap + 1) * size);
-      this.count.set(soFar.gaps, (gap + 1) * size);
+    const stored = Math.floor(gaps / STRIDE) + 1;
+    this.time = new Float64Array(stored * size);
+    this.count = new Int32Array(stored * size);
+    const soFar = nothing();
+    for (let gap = 0; gap <= gaps; gap += 1) {
+      if (gap % STRIDE === 0) {
+        this.time.set(soFar.time, (gap / STRIDE) * size);
+        this.count.set(soFar.gaps, (gap / STRIDE) * size);
+      }
+      if (gap < gaps) this.split(gap, this.start[gap]!, this.end[gap]!, soFar);
     }
   }
 
@@ -102,8 +105,7 @@ class Gaps {
 
   /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
   within({ low, high }: Part): Idle {
-    const size = CAUSES.length;
-    const found: Idle = { time: new Float64Array(size), gaps: new Int32Array(size) };
+    const found = nothing();
     const first = countUpTo(this.end, low);
     const last = countBelow(this.start, high) - 1;
     if (!(high > low) || last < first) return found;
@@ -113,11 +115,30 @@ class Gaps {
     }
     const from = first + (cut.includes(first) ? 1 : 0);
     const to = last + (cut.includes(last) ? 0 : 1);
-    for (let k = 0; k < size && to > from; k += 1) {
-      found.time[k] = found.time[k]! + this.time[to * size + k]! - this.time[from * size + k]!;
-      found.gaps[k] = found.gaps[k]! + this.count[to * size + k]! - this.count[from * size + k]!;
+    if (to <= from) return found;
+    const [until, since] = [this.before(to), this.before(from)];
+    for (let k = 0; k < CAUSES.length; k += 1) {
+      found.time[k] = found.time[k]! + until.time[k]! - since.time[k]!;
+      found.gaps[k] = found.gaps[k]! + until.gaps[k]! - since.gaps[k]!;
     }
     return found;
+  }
+
+  /** Totals of all gaps before one. */
+  private before(gap: number): Idle {
+    const block = Math.floor(gap / STRIDE);
+    const [from, to] = [block * CAUSES.length, (block + 1) * CAUSES.length];
+    const sums = { time: this.time.slice(from, to), gaps: this.count.slice(from, to) };
+    for (let at = block * STRIDE; at < gap; at += 1) {
+      this.split(at, this.start[at]!, this.end[at]!, sums);
+    }
+    return sums;
+  }
+
+  /** What the thread of a call does. */
+  private doingOf(call: number): Sweep {
+    const { rank } = this.rank;
+    return rank.activities().get(rank.trackAt(rank.events.lane[call]!)!)!;
   }
 
   /** Add the part between two instants of a gap. */
@@ -137,7 +158,8 @@ class Gaps {
     const returned = callEnd[next]!;
     const left = clamped(returned, began, end);
     if (began > start) {
-      const spent = this.host.between(call[next]!, start, began);
+      // The first causes are the activities of a thread before it launches.
+      const spent = this.doingOf(call[next]!).within(start, began);
       spent.subarray(1).forEach((time, activity) => put(activity, time));
       put(NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
     }
@@ -185,61 +207,6 @@ function earliestCalled(rank: PanelRank, at: number, member: (i: number) => bool
     if (callStart[i]! < callStart[best]! && member(i)) best = i;
   }
   return best;
-}
-
-/** Activities of the threads that launch work. */
-class HostTime {
-  /** By thread: time of its own activities, and of those of all threads while it has none. */
-  private readonly activities = new Map<string, Sweep>();
-
-  constructor(private readonly rank: PanelRank) {
-    const { rank: own, work } = rank;
-    const { type, start, dur } = own.events;
-    const rows = new Map<string, number[][]>();
-    for (const call of new Set(work.call))
-      if (call >= 0) rows.set(this.threadOf(call), fourLists());
-    const all = fourLists();
-    const streams = own.streams();
-    for (let row = 0; row < type.length; row += 1) {
-      const does = own.header.activities[type[row]!]!;
-      if (does === 0 || streams[row]! >= 0 || !(dur[row]! > 0)) continue;
-      const lists = rows.get(this.threadOf(row));
-      if (lists === undefined) continue;
-      for (let activity = 0; activity < ACTIVITIES; activity += 1) {
-        if (((does >> activity) & 1) === 0) continue;
-        lists[activity]!.push(row);
-        all[activity]!.push(row);
-      }
-    }
-    const covered = (some: number[]): Cover =>
-      Cover.of(
-        Float64Array.from(some, (row) => start[row]!),
-        Float64Array.from(some, (row) => start[row]! + dur[row]!),
-      );
-    const shared = all.map(covered);
-    for (const [thread, lists] of rows) {
-      this.activities.set(thread, Sweep.of([...lists.map(covered), ...shared], firstActivity));
-    }
-  }
-
-  private threadOf(row: number): string {
-    const { rank } = this.rank;
-    return rank.trackAt(rank.events.lane[row]!)?.key ?? "";
-  }
-
-  /** Time that the thread of a call spends in each activity, counted from 1, in a window. */
-  between(call: number, start: number, end: number): Float64Array {
-    return this.activities.get(this.threadOf(call))!.within(start, end);
-  }
-}
-
-/** The activity of the first cover of a set, counted from 1; 0 for none. */
-function firstActivity(set: number): number {
-  return set === 0 ? 0 : ((31 - Math.clz32(set & -set)) % ACTIVITIES) + 1;
-}
-
-function fourLists(): number[][] {
-  return Array.from({ length: ACTIVITIES }, () => []);
 }
 
 /** Clip as numpy does: the upper edge wins. */

@@ -12,10 +12,11 @@ import {
   type PageDocument,
 } from "./document";
 import { type AnyRank, Overview } from "./overview";
+import { PanelRank } from "./panel_rank";
 import { Rank } from "./rank";
 
 /** Version of documents that this script reads. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** Returns a class for each of the `events` events of a rank; null if the classes are unknown. */
 export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | null>;
@@ -27,6 +28,7 @@ export class Job {
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
   private readonly ranks = new Map<number, Promise<AnyRank>>();
+  private readonly works = new Map<number, PanelRank>();
   private matched: Promise<Collectives> | null = null;
 
   constructor(
@@ -79,6 +81,16 @@ export class Job {
 
   all(): Promise<AnyRank[]> {
     return Promise.all(this.numbers.map((number) => this.rank(number)));
+  }
+
+  /** A rank with its device work; null if the page has only an overview of it. */
+  async work(number: number): Promise<PanelRank | null> {
+    const collectives = await this.collectives();
+    const rank = await this.rank(number);
+    if (rank instanceof Overview) return null;
+    const made = this.works.get(number) ?? new PanelRank(rank, this.names, collectives);
+    this.works.set(number, made);
+    return made;
   }
 
   collectives(): Promise<Collectives> {

@@ -1,6 +1,6 @@
 /** A rank's operators: nesting, launched kernels, sums by name. */
 
-import { type Names, picked, positions } from "./columns";
+import { picked } from "./columns";
 import {
   around,
   isChosen,
@@ -10,14 +10,6 @@ import {
   reachOf,
   type Sorted,
 } from "./panel_rank";
-
-const CATEGORY = /^(?:cpu_op|operator)$/i;
-const STEP = "ProfilerStep";
-
-/** Whether the host events of a name and category are operators. */
-export function isOperator(names: Names, name: number, category: number): boolean {
-  return CATEGORY.test(names.category(category)) && !names.full(name).startsWith(STEP);
-}
 
 /** A rank's operators. */
 interface Operators extends Sorted {
@@ -35,29 +27,10 @@ interface Operators extends Sorted {
 }
 
 export function operatorsOf({ rank: { all } }: Part): Operators {
-  return all.rank.once("all operators", all, ({ rank: { rank, names, work } }) => {
+  return all.rank.once("all operators", all, ({ rank: { rank, work } }) => {
     const { type, start: begin, dur } = rank.events;
-    const [streams, parents] = [rank.streams(), rank.nestedParents()];
+    const { row, above, ofWork } = rank.operators();
     const places = new Map<number, number>();
-    // Name index of each type, -1 if the type is not an operator.
-    const nameOfType = Int32Array.from(rank.header.types, ([name, category]) => {
-      if (!isOperator(names, name, category)) return -1;
-      if (!places.has(name)) places.set(name, places.size);
-      return places.get(name)!;
-    });
-    const row = positions(type.length, (one) => nameOfType[type[one]!]! >= 0 && streams[one]! < 0);
-    // Index of the innermost operator that each event is or is enclosed by.
-    const innermost = new Int32Array(type.length);
-    const parent = new Int32Array(row.length);
-    for (let one = 0, at = 0; one < type.length; one += 1) {
-      // Enclosing events come first.
-      const above = parents[one]!;
-      innermost[one] = above < 0 ? -1 : innermost[above]!;
-      if (row[at] !== one) continue;
-      parent[at] = innermost[one]!;
-      innermost[one] = at;
-      at += 1;
-    }
     const start = picked(begin, row);
     const end = picked(dur, row).map((time, at) => start[at]! + time);
     return {
@@ -65,11 +38,15 @@ export function operatorsOf({ rank: { all } }: Part): Operators {
       start,
       end,
       reach: reachOf(end),
-      parent,
-      name: row.map((one) => nameOfType[type[one]!]!),
+      parent: above,
+      name: row.map((one) => {
+        const [name] = rank.header.types[type[one]!]!;
+        if (!places.has(name)) places.set(name, places.size);
+        return places.get(name)!;
+      }),
       names: Int32Array.from(places.keys()),
-      ofWork: work.call.map((call) => (call < 0 ? -1 : innermost[call]!)),
-      covered: coveredByChildren(start, end, parent),
+      ofWork: work.row.map((one) => ofWork[one]!),
+      covered: coveredByChildren(start, end, above),
     };
   });
 }
@@ -106,7 +83,7 @@ interface Paths {
 }
 
 /** Null if no operator is chosen. */
-function pathsOf(part: Part): Paths | null {
+export function pathsOf(part: Part): Paths | null {
   return part.rank.once("paths", ofAllTimes(part), (all) => {
     const { row, parent, name, names } = operatorsOf(all);
     if (!row.some((one) => isChosen(all, one))) return null;

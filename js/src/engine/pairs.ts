@@ -10,14 +10,13 @@ import type {
   Partner,
   Requests,
   Scene,
-  Source,
   Ties,
   Value,
 } from "../protocol/source";
 import { type Blocks, Columns, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
-import { PageSource } from "./source";
+import { type HeldSource, PageSource } from "./source";
 
 type PairsHeader = ClassCounts & {
   columns: Record<string, ColumnSpec>;
@@ -50,8 +49,10 @@ type Answers = {
   readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>["reply"]>;
 };
 
-export class PairSource implements Source {
+export class PairSource implements HeldSource {
   readonly status = "none";
+  /** Frames of steps and of pairs of ranks are cut to what a page needs. */
+  readonly isWhole = false;
   private pairs: Promise<Pairs> | null = null;
   private readonly steps = new Map<string, Promise<Held>>();
   private readonly answers = {
@@ -80,20 +81,30 @@ export class PairSource implements Source {
     private readonly header: PairsHeader | null,
     /** The bytes of the pairs, unpacked when they are first needed. */
     private readonly read: () => Promise<Uint8Array>,
-    private readonly sides: readonly [Source | null, Source | null],
+    private readonly sides: readonly [HeldSource | null, HeldSource | null],
     /** The frames of one step or pair of ranks, unpacked when it is chosen. */
     private readonly readPart: (block: string) => Promise<Held>,
   ) {}
 
   onStatus(): void {}
 
+  holds<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
+    return this.sideOf(request)?.holds(op, request) === true;
+  }
+
+  /** The run that a request asks; null: none, undefined: it asks the comparison. */
+  private sideOf(request: Requests[Operation]): HeldSource | null | undefined {
+    if (!("side" in request) || request.side === undefined) return undefined;
+    return this.sides[request.side === 0 ? 0 : 1];
+  }
+
   async ask<Op extends Operation>(
     op: Op,
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>> {
-    if ("side" in request && request.side !== undefined) {
-      const side = this.sides[request.side === 0 ? 0 : 1];
+    const side = this.sideOf(request);
+    if (side !== undefined) {
       if (side === null) throw new Error("This page holds no events.");
       return side.ask(op, request, signal);
     }
@@ -284,7 +295,7 @@ interface Opened {
   traits: Record<string, unknown>;
   scenes: Scene[];
   states: Record<string, unknown>[];
-  source: Source;
+  source: HeldSource;
 }
 
 /** Each run has its own blocks, with the run's name as a prefix. */

@@ -2,9 +2,10 @@
 
 import type { PanelFrame } from "../protocol/source";
 import { median } from "../expressions/numbers";
+import { noteFor } from "../facts/notes";
 import type { Names } from "./columns";
 import { kernelSums, prelaunchedNote, waitsByName } from "./device";
-import { type Columns, columnsOf, frameOf, matchedKinds, NO_KERNELS } from "./frames";
+import { type Columns, columnsOf, frameOf, matchedKinds } from "./frames";
 import { operatorsOf, operatorSums } from "./operators";
 import { BUSY, COMMUNICATION, type Part } from "./panel_rank";
 
@@ -100,7 +101,9 @@ function aboutKernels(
 ): PanelFrame {
   const counts = new Array<number>(BUSY).fill(0);
   for (const { kind, count } of all) counts[kind] = counts[kind]! + count;
-  const note = counts.some((count) => count > 0) ? prelaunchedNote(parts) : NO_KERNELS;
+  const note = counts.some((count) => count > 0)
+    ? prelaunchedNote(parts)
+    : noteFor("no_device_work");
   return frameOf(columns, { matched: matchedKinds(counts), ...attrs }, note);
 }
 
@@ -158,9 +161,7 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
     device_total_ns: ([, { deviceTotal }]) => deviceTotal,
     device_self_ns: ([, { deviceSelf }]) => deviceSelf,
   });
-  const note = any
-    ? "no operators are selected"
-    : "no operators: no host events of category cpu_op or operator";
+  const note = any ? noteFor("no_operators_selected") : noteFor("no_operators");
   return frameOf(
     columns,
     { matched, total: all.length },

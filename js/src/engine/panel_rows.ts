@@ -2,6 +2,7 @@
 
 import { CAUSES } from "../facts/panels";
 import { sum } from "../expressions/numbers";
+import { noteFor } from "../facts/notes";
 import type { PanelFrame } from "../protocol/source";
 import {
   COMMUNICATION,
@@ -19,9 +20,7 @@ import {
   countsOf,
   frameOf,
   matchedKinds,
-  NO_LAUNCHES,
   numbersOf,
-  STILL_QUEUES,
   withoutCommunication,
   withoutWork,
 } from "./frames";
@@ -115,7 +114,8 @@ export function queues(parts: readonly Part[]): PanelFrame {
   // Queues cover all times and are cut at the window's edges.
   const matched = { ...matchedKinds(countsOf(parts.map(ofAllTimes))), launched };
   const moved = rows.some(({ count, span }) => count !== 0 || span !== 0);
-  const note = rows.length === 0 ? NO_LAUNCHES : moved ? "" : STILL_QUEUES;
+  const note =
+    rows.length === 0 ? noteFor("no_launches") : moved ? "" : noteFor("no_queue_changes");
   return frameOf(columns, { matched }, note);
 }
 
@@ -139,6 +139,6 @@ export function kernelTypes(parts: readonly Part[]): PanelFrame {
   const counts = countsOf(parts);
   const matched = matchedKinds(counts);
   const missing = Object.keys(matched).filter((kind) => matched[kind] === 0);
-  const note = missing.length > 0 ? `no kernels matched ${missing.join(", ")}` : "";
+  const note = missing.length > 0 ? noteFor("no_kernels_of", { kinds: missing.join(", ") }) : "";
   return frameOf(columns, { matched }, note);
 }

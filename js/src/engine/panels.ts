@@ -1,7 +1,9 @@
 /** Answer the requests `panels` and `heatmap` from the page's data. */
 
+import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
+import { callTree } from "./call_tree";
 import { countBelow, Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
@@ -12,9 +14,8 @@ import type { Job } from "./job";
 import { Lru } from "./lru";
 import { Masks } from "./masks";
 import { operatorSums } from "./operators";
-import { Overview } from "./overview";
 import { kernelDurations, kernels, operators } from "./panel_names";
-import { isChosen, ofAllTimes, overlaps, PanelRank, type Part } from "./panel_rank";
+import { isChosen, ofAllTimes, overlaps, type PanelRank, type Part } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
 import { queuesIn } from "./queues";
 import { readSelection } from "./search";
@@ -56,6 +57,8 @@ export class Panels {
         kernelDurations(parts, names, Math.min(top ?? TOP_DURATIONS, TOP_DURATIONS)),
       kernels: (parts, top) => kernels(parts, names, top ?? TOP),
       operators: (parts, top) => operators(parts, names, top ?? TOP),
+      call_tree: (parts) => callTree(parts, names, "host"),
+      call_tree_device: (parts) => callTree(parts, names, "device"),
       steps: (parts) => steps(parts, page.phases ?? NO_PHASES),
       summary,
     };
@@ -153,6 +156,12 @@ export class Panels {
     return { parts, missing };
   }
 
+  /** Make the indices of all ranks, with pauses in which the page paints. */
+  async prepare(): Promise<void> {
+    const pacer = new Pacer();
+    for (const number of this.job.numbers) await this.rank(number, pacer);
+  }
+
   /** Null if the page has only an overview of the rank. */
   private rank(number: number, pacer: Pacer): Promise<PanelRank | null> {
     let rank = this.made.get(number);
@@ -166,11 +175,8 @@ export class Panels {
 
   /** Return a rank with its indices, which take longest of all. */
   private async unpacked(number: number, pacer: Pacer): Promise<PanelRank | null> {
-    const collectives = await this.job.collectives();
-    const rank = await this.job.rank(number);
-    if (rank instanceof Overview) return null;
-    await pacer.rest();
-    const made = new PanelRank(rank, this.job.names, collectives);
+    const made = await this.job.work(number);
+    if (made === null) return null;
     for (const index of [deviceOf, eventsOf, queuesIn, gapsOf, operatorSums]) {
       await pacer.rest();
       index(made.all);
@@ -215,7 +221,7 @@ function summary(parts: readonly Part[]): PanelFrame {
       start_ns: [known ? start : null],
       end_ns: [known ? end : null],
     },
-    attrs: known ? {} : { note: "no events are selected" },
+    attrs: known ? {} : { note: noteFor("no_events") },
   };
 }
 

@@ -21,6 +21,7 @@ import {
   type TrackHeader,
 } from "./document";
 import { Lru } from "./lru";
+import { Sweep } from "./sweep";
 
 /** A table as intervals: events, asyncs or instants. Times are those that users see. */
 export interface Rows {
@@ -52,6 +53,15 @@ export const ANNOTATION = 5;
 /** Kinds up to this one are work of the device. */
 const MEMORY = 2;
 const OPEN_BLOCK = 4096;
+
+/** Operators of the host, by row; places are positions among them, -1 for none. */
+export interface Operators {
+  row: Int32Array;
+  /** Place of the operator above each. */
+  above: Int32Array;
+  /** By event: place of the innermost operator around the call that launched it. */
+  ofWork: Int32Array;
+}
 
 export class Rank {
   readonly number: number;
@@ -281,28 +291,38 @@ export class Rank {
 
   /** Row of the enclosing event on the track, -1 for none. */
   parents(): Int32Array {
-    return this.once("parents", () => {
-      const { lane } = this.events;
-      const parents = new Int32Array(lane.length).fill(-1);
-      const latest = new Int32Array(this.header.lanes).fill(-1);
-      for (let row = 0; row < lane.length; row += 1) {
-        const own = lane[row]! - this.header.lane0;
-        latest[own] = row;
-        const track = this.header.tracks[this.trackOfLane[own]!]!;
-        if (lane[row]! > track.lane0) parents[row] = latest[own - 1]!;
-      }
-      // Override the parent from the lane above if the page records another one.
-      this.amend(parents, "parent", -1);
-      return parents;
+    return this.once("parents", () => above(this.columns.i32("parent")));
+  }
+
+  operators(): Operators {
+    return this.once("operators", () => {
+      const { columns, header } = this;
+      const { type } = this.events;
+      const streams = this.streams();
+      const isOf = new Uint8Array(header.types.length);
+      for (const one of header.operators) isOf[one] = 1;
+      const row = positions(type.length, (one) => isOf[type[one]!] === 1 && streams[one]! < 0);
+      const places = columns.i32("launched_operator");
+      let at = 0;
+      const ofWork = this.launches().map((call) => (call < 0 ? -1 : places[at++]! - 1));
+      return { row, above: above(columns.i32("operator_above")), ofWork };
     });
   }
 
-  /** Parents among operators and calls only, ignoring other events that cross them. */
-  nestedParents(): Int32Array {
-    return this.once("nested", () => {
-      const parents = this.parents().slice();
-      this.amend(parents, "nested", -1);
-      return parents;
+  /** By track, what a thread that launches work does: a cause of idleness from 1 on, or 0. */
+  activities(): ReadonlyMap<TrackHeader, Sweep> {
+    return this.once("activities", () => {
+      const { columns, header } = this;
+      const [starts, codes] = [columns.f64("activity_start"), columns.u8("activity")];
+      let from = 0;
+      return new Map(
+        header.activities.map(([track, changes]) => {
+          const until = from + changes;
+          const sweep = new Sweep(starts.slice(from, until), codes.slice(from, until));
+          from = until;
+          return [header.tracks[track]!, sweep];
+        }),
+      );
     });
   }
 
@@ -350,13 +370,9 @@ export class Rank {
     );
   }
 
-  /** The `stream` column: of most events their track's. */
+  /** Stream of each event, -1 for none. */
   streams(): Int32Array {
-    return this.once("streams", () => {
-      const streams = Int32Array.from(this.events.lane, (lane) => this.trackAt(lane)?.stream ?? -1);
-      this.amend(streams, "stream", -1);
-      return streams;
-    });
+    return this.once("streams", () => this.columns.i32("stream"));
   }
 
   /** Rows that were begun and ended by two records. */
@@ -374,15 +390,6 @@ export class Rank {
       const track = this.trackOfLane[lane[row]! - this.header.lane0]!;
       last[track] = last[track]! + (step % 2 === 0 ? step / 2 : -(step + 1) / 2);
       return last[track];
-    });
-  }
-
-  /** Apply the stored exceptions to values derived from other columns. */
-  private amend(values: Int32Array, name: string, added: number): void {
-    const rows = this.columns.i32(`${name}_row`);
-    const right = this.columns.i32(name);
-    rows.forEach((row, i) => {
-      values[row] = right[i]! + added;
     });
   }
 
@@ -427,6 +434,11 @@ function grouped(
     next[at] = next[at]! + 1;
   }
   return { order, first };
+}
+
+/** Places from distances to them; 0 stands for none. */
+function above(distances: Int32Array): Int32Array {
+  return distances.map((up, at) => (up > 0 ? at - up : -1));
 }
 
 // Arguments of events: verbatim JSON text in packed blocks, unpacked on first access.

@@ -1,24 +1,34 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
 import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
-import { arrivalsAsked, lateness, RankLateness, waitedOf } from "./collectives";
+import { arrivalsAsked, lateness, RankLateness } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
-import { details, overviewDetails } from "./details";
+import { details, launches, overviewDetails } from "./details";
+import { COMPUTE, deviceOf, WAIT } from "./device";
 import { notEmbedded, type PageDocument } from "./document";
 import { exportSelection, type Save } from "./export";
 import { type ClassesOf, Job } from "./job";
 import { cell, laneCell, marks, type Members, neighbor, snap, viewOf } from "./lookups";
 import { Overview } from "./overview";
+import type { PanelRank } from "./panel_rank";
 import { Panels } from "./panels";
 import { Args, type Rank, type Rows } from "./rank";
 import { membersOf, type Place, readSelection, Search, TABLES, totals } from "./search";
-import { coverOfKind, DeviceTime, minimap, stats } from "./stats";
-import { Sweep } from "./sweep";
+import { DeviceTime, minimap, stats } from "./stats";
+import { timeOf } from "./sweep";
 import { answerTiles } from "./tiles";
 
 type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise<Answer<Op>> };
 
-export class PageSource implements Source {
+/** A source over data in the page. */
+export interface HeldSource extends Source {
+  /** Whether it holds all of the job, or only a part of it. */
+  readonly isWhole: boolean;
+  /** Whether its answer is the one that a kernel would give. */
+  holds<Op extends Operation>(op: Op, request: Requests[Op]): boolean;
+}
+
+export class PageSource implements HeldSource {
   readonly status = "none";
   private readonly job: Job;
   private readonly search: Search;
@@ -50,6 +60,7 @@ export class PageSource implements Source {
       marks: (request) => this.marks(request),
       totals: (request) => this.totals(request),
       neighbor: (request) => this.neighbor(request),
+      launches: (request) => this.launches(request),
       snap: (request) => this.snap(request),
       lateness: (request) => this.late(request),
       collective: (request) => this.collective(request),
@@ -65,6 +76,22 @@ export class PageSource implements Source {
   /** Whoever compares runs knows a class of every event. */
   classify(classes: ClassesOf): void {
     this.job.classes = classes;
+  }
+
+  get isWhole(): boolean {
+    return this.job.page.scene.embedded?.level === "all";
+  }
+
+  /** Files are the kernel's to write; arguments of events may not have fitted. */
+  holds(op: Operation): boolean {
+    const { ranks_args: some = [], ranks_full: all = [] } = this.job.page.scene.embedded ?? {};
+    const isHere = op !== "event" || some.length === all.length;
+    return this.isWhole && isHere && op !== "export" && op in this.answers;
+  }
+
+  /** Make the indices that the panels' first answers need. */
+  async prepare(): Promise<void> {
+    if (this.isWhole) await this.panels.prepare();
   }
 
   /** Do nothing: the status of a page does not change. */
@@ -88,10 +115,18 @@ export class PageSource implements Source {
   }
 
   private devices(): Promise<DeviceTime[]> {
-    this.deviceTimes ??= this.job
-      .all()
-      .then((ranks) => ranks.map((rank) => new DeviceTime(rank, rank.header.range)));
+    this.deviceTimes ??= this.works().then((ranks) => ranks.map((rank) => new DeviceTime(rank)));
     return this.deviceTimes;
+  }
+
+  /** All ranks, those with all their events with their device work. */
+  private works(): Promise<(PanelRank | Overview)[]> {
+    return Promise.all(
+      this.job.numbers.map(async (number) => {
+        const rank = await this.job.rank(number);
+        return rank instanceof Overview ? rank : (await this.job.work(number))!;
+      }),
+    );
   }
 
   private args(rank: Rank): Args {
@@ -170,6 +205,12 @@ export class PageSource implements Source {
     return json({ brief: neighbor(rank, rows, row, request.direction ?? 1) });
   }
 
+  private async launches({ rank: at, id }: Requests["launches"]): Promise<Answer<"launches">> {
+    const rank = await this.job.rank(at);
+    if (rank instanceof Overview) return json({ call: null, kernels: [], count: 0 });
+    return json(launches(rank, rank.checkedRow(rank.events, id)));
+  }
+
   private async snap({ lane, time, tolerance }: Requests["snap"]): Promise<Answer<"snap">> {
     const over = await this.job.overlayLane(lane);
     if (over !== null) return json({ time: snap(over, time, tolerance) });
@@ -191,14 +232,16 @@ export class PageSource implements Source {
     if (!collectives.any) {
       return numbers.map((rank) => new RankLateness(rank, collectives.part(rank), () => 0, false));
     }
-    return (await this.job.all()).map((rank) => {
+    return (await this.works()).map((rank) => {
       const part = collectives.part(rank.number);
       if (rank instanceof Overview) {
         const before = rank.deviceBefore("exposed_wait");
         return new RankLateness(rank.number, part, (from, to) => before(to) - before(from), true);
       }
-      const sweep = Sweep.of([waitedOf(part), coverOfKind(rank, 0)]);
-      return new RankLateness(rank.number, part, (from, to) => sweep.within(from, to)[1]!, false);
+      const { sweep } = deviceOf(rank.all);
+      const exposed = (from: number, to: number): number =>
+        timeOf(sweep.within(from, to), WAIT, COMPUTE);
+      return new RankLateness(rank.number, part, exposed, false);
     });
   }
 

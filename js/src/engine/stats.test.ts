@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import statsVectors from "../../../tests/vectors/stats.json";
-import { rankOf } from "../../test/lane";
+import { rankOf, workOf } from "../../test/lane";
 import { decodeMinimap } from "../protocol/decode";
 import type { Scene } from "../protocol/source";
 import { DeviceTime, minimap, stats } from "./stats";
@@ -16,7 +16,7 @@ const cases = (statsVectors as unknown as { cases: StatsCase[] }).cases;
 
 describe.each(cases)("stats: $name", ({ ranks, windows, ...wanted }) => {
   const devices = ranks.map(
-    (one) => new DeviceTime(rankOf(one.device, one.rank, one.range), one.range),
+    (one) => new DeviceTime(workOf(rankOf(one.device, one.rank, one.range))),
   );
 
   test.each(windows)("$start … $end", ({ start, end, ...answer }) => {

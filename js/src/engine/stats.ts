@@ -3,13 +3,11 @@
 import { sum } from "../expressions/numbers";
 import type { Reply, Scene, Stats } from "../protocol/source";
 import { Counter } from "./cells";
-import { packed, picked } from "./columns";
-import { binEdges, COMMUNICATION, COMPUTE, MEMORY, WORK } from "./device";
+import { packed } from "./columns";
+import { binEdges, COMMUNICATION, COMPUTE, deviceOf, MEMORY, WORK } from "./device";
 import { type AnyRank, Overview } from "./overview";
-import { BUSY } from "./panel_rank";
-import type { Rank } from "./rank";
-import { type Cover, Spans } from "./spans";
-import { Sweep, timeOf } from "./sweep";
+import type { PanelRank } from "./panel_rank";
+import { timeOf } from "./sweep";
 
 const MAX_BINS = 1 << 16;
 
@@ -38,22 +36,23 @@ export class DeviceTime {
   private readonly span: readonly [number, number];
   private readonly host: (time: number) => number;
 
-  constructor(
-    source: AnyRank,
-    private readonly range: readonly [number, number],
-  ) {
+  private readonly range: readonly [number, number];
+
+  constructor(of: PanelRank | Overview) {
+    const source = of instanceof Overview ? of : of.rank;
     this.rank = source.number;
-    this.approximate = source instanceof Overview;
-    if (source instanceof Overview) {
-      this.any = source.header.has_device;
-      this.span = source.header.device_range;
+    this.range = source.header.range;
+    this.approximate = of instanceof Overview;
+    if (of instanceof Overview) {
+      this.any = of.header.has_device;
+      this.span = of.header.device_range;
       const names = Object.keys(UNIONS) as Union[];
-      const before = new Map(names.map((name) => [name, source.deviceBefore(name)]));
+      const before = new Map(names.map((name) => [name, of.deviceBefore(name)]));
       this.times = (start, end) => (name) => before.get(name)!(end) - before.get(name)!(start);
     } else {
-      this.any = source.device().length > 0;
-      this.span = source.header.device_range ?? source.workEdges() ?? [0, 0];
-      const sweep = Sweep.of(Array.from({ length: BUSY }, (_, kind) => coverOfKind(source, kind)));
+      this.any = of.rank.device().length > 0;
+      this.span = of.rank.header.device_range ?? of.rank.workEdges() ?? [0, 0];
+      const { sweep } = deviceOf(of.all);
       this.times = (start, end) => {
         const times = sweep.within(start, end);
         return (name) => timeOf(times, UNIONS[name]);
@@ -93,13 +92,6 @@ export class DeviceTime {
 
 function shared([low, high]: readonly [number, number], start: number, end: number): number {
   return Math.max(0, Math.min(high, end) - Math.max(low, start));
-}
-
-/** When work of a kind runs on a rank's device. */
-export function coverOfKind(rank: Rank, kind: number): Cover {
-  const { start, dur } = rank.events;
-  const rows = rank.device().filter((row) => rank.kindOf(rank.events, row) === kind);
-  return Spans.of(picked(start, rows), picked(dur, rows)).cover;
 }
 
 function hostTime(rank: AnyRank): (time: number) => number {

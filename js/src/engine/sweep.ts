@@ -7,26 +7,29 @@ import type { Cover } from "./spans";
 const STRIDE = 16;
 
 export class Sweep {
-  private constructor(
+  /** Time in each code before every `STRIDE`th start. */
+  private readonly sums: Float64Array;
+  private readonly size: number;
+
+  constructor(
     /** Where each state begins; the last one has code 0. */
     private readonly starts: Float64Array,
     private readonly codes: Uint8Array,
-    /** Time in each code before every `STRIDE`th start. */
-    private readonly sums: Float64Array,
-    private readonly size: number,
-  ) {}
+  ) {
+    const size = (this.size = codes.reduce((most, code) => Math.max(most, code), 0) + 1);
+    this.sums = new Float64Array(Math.ceil(starts.length / STRIDE) * size);
+    const soFar = new Float64Array(size);
+    for (let at = 0; at < starts.length; at += 1) {
+      const before = codes[at - 1] ?? 0;
+      if (before > 0) soFar[before] = soFar[before]! + starts[at]! - starts[at - 1]!;
+      if (at % STRIDE === 0) this.sums.set(soFar, (at / STRIDE) * size);
+    }
+  }
 
-  /**
-   * Bit k of a set stands for cover k. `codeOf` gives the code of each set, 0 for the empty one; by
-   * default it is the set itself.
-   */
-  static of(covers: readonly Cover[], codeOf = (set: number): number => set): Sweep {
-    const codeOfSet = Uint8Array.from({ length: 1 << covers.length }, (_, set) => codeOf(set));
-    const size = Math.max(...codeOfSet) + 1;
+  /** Bit k of a code stands for cover k. */
+  static of(covers: readonly Cover[]): Sweep {
     const most = covers.reduce((sum, cover) => sum + 2 * cover.starts.length, 0);
     const [starts, codes] = [new Float64Array(most), new Uint8Array(most)];
-    const sums = new Float64Array((Math.ceil(most / STRIDE) + 1) * size);
-    const soFar = new Float64Array(size);
     const piece = new Int32Array(covers.length);
     // The next edge of each cover: start or end of its piece.
     const edges = Float64Array.from(covers, ({ starts: [first = Infinity] }) => first);
@@ -35,7 +38,7 @@ export class Sweep {
       let time = Infinity;
       for (let k = 0; k < edges.length; k += 1) if (edges[k]! < time) time = edges[k]!;
       if (time === Infinity) break;
-      const before = codeOfSet[set]!;
+      const before = set;
       for (let k = 0; k < edges.length; k += 1) {
         if (edges[k] !== time) continue;
         const cover = covers[k]!;
@@ -49,16 +52,12 @@ export class Sweep {
         edges[k] = cover.end(piece[k]!);
         set |= 1 << k;
       }
-      const code = codeOfSet[set]!;
-      if (code === before) continue;
-      if (before > 0) soFar[before] = soFar[before]! + time - starts[count - 1]!;
-      if (count % STRIDE === 0) sums.set(soFar, (count / STRIDE) * size);
+      if (set === before) continue;
       starts[count] = time;
-      codes[count] = code;
+      codes[count] = set;
       count += 1;
     }
-    const stored = Math.ceil(count / STRIDE) * size;
-    return new Sweep(starts.slice(0, count), codes.slice(0, count), sums.slice(0, stored), size);
+    return new Sweep(starts.slice(0, count), codes.slice(0, count));
   }
 
   /** Time in each code within a window; 0 for code 0. */

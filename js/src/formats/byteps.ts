@@ -1,5 +1,6 @@
 /** Frames of BytePS's panels from the tables in the page. */
 
+import { noteFor } from "../facts/notes";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
 import {
   byText,
@@ -330,8 +331,8 @@ function chosenFiles(tables: Tables, selection: SelectionJson, format: string): 
 
 /** Who is last this often is late by more than chance: `formats/byteps/workers.py` in Python. */
 export const CONSISTENT_SHARE = 0.8;
-const NO_WORKERS = "no BytePS worker traces (comm.json) among what was loaded";
-const NO_SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded";
+const NO_WORKERS = noteFor("no_byteps_workers");
+const NO_SERVERS = noteFor("no_byteps_servers");
 
 /** What a whole table says of itself; nothing where a window leaves other rows. */
 function noteOf(table: PanelFrame, rows: number): Record<string, unknown> {

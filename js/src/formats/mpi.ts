@@ -1,5 +1,6 @@
 /** Frames of MPI's panels. */
 
+import { noteFor } from "../facts/notes";
 import { readClauses } from "../protocol/selection";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
 import { byText, Columns, eachOf, Groups, ints, ordered, strings, type Tables } from "./shared";
@@ -56,7 +57,7 @@ function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
     }));
 }
 
-const NONE = "no MPI profiles or time lines are loaded or selected";
+const NONE = noteFor("no_mpi");
 
 function noted(table: PanelFrame): Record<string, unknown> {
   const { note } = table.attrs;

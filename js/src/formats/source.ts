@@ -12,7 +12,25 @@ import type {
 } from "../protocol/source";
 import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./byteps";
 import { routines, sizes, whole } from "./mpi";
-import type { Tables } from "./shared";
+import { overlapping, type Tables } from "./shared";
+
+/** The rows of a panel's whole frame that overlap the window, of chosen ranks. */
+function chosenRows(id: string): Maker {
+  const make: Make = (tables, selection) => {
+    const { rows, columns, attrs } = tables[id]!;
+    const overlaps = overlapping(selection);
+    const { rank, start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
+    const kept = Array.from({ length: rows }, (_, at) => at).filter(
+      (at) =>
+        (rank === undefined || selection.ranks?.includes(rank[at]!) !== false) &&
+        (start === undefined || overlaps(start[at]!, end![at]! - start[at]!)),
+    );
+    const taken: PanelFrame["columns"] = {};
+    for (const [name, of] of Object.entries(columns)) taken[name] = kept.map((at) => of[at]!);
+    return { rows: kept.length, columns: taken, attrs };
+  };
+  return { from: id, make };
+}
 
 type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
 
@@ -21,6 +39,18 @@ interface Maker {
   from: string;
   make: Make;
 }
+
+/** Panels whose whole frames saved pages keep; kernels make them on request. */
+const WHOLE = [
+  "arrivals",
+  "bandwidth",
+  "clocks",
+  "clusters",
+  "critical_path",
+  "launch_outliers",
+  "memory",
+  "messages",
+];
 
 const MAKERS: Readonly<Record<string, Maker>> = {
   byteps_gradients: { from: "gradients", make: gradients },
@@ -36,6 +66,7 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   mpi_routine_table: { from: "routines", make: routines },
   mpi_sizes: { from: "sizes", make: sizes },
   mpi_messages: { from: "sizes", make: sizes },
+  ...Object.fromEntries(WHOLE.map((id) => [id, chosenRows(id)])),
 };
 
 /** What a panel shows by the page's own tables; null where it has none for it. */
@@ -46,10 +77,11 @@ export function frameFromTables(
 ): PanelFrame | null {
   const maker = MAKERS[id];
   if (maker === undefined || tables[maker.from] === null) return null;
+  if (WHOLE.includes(id) && tables[id] === undefined) return null;
   return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
 }
 
-const TOO_LARGE = "the rows behind this are too many for a page: a kernel can count them";
+const TOO_LARGE = "this is too much for a saved page of this job: a kernel can count it";
 
 /** Has the job what the panel needs, but too much of it for the page? */
 function isLarge(tables: Tables, id: string): boolean {
