@@ -9,7 +9,7 @@ export default defineConfig(
     languageOptions: { globals: { console: "readonly", process: "readonly" } },
   },
   {
-    files: ["js/**/*.ts"],
+    files: ["js/**/*.{ts,tsx}"],
     extends: [js.configs.recommended, tseslint.configs.strictTypeChecked],
     languageOptions: { parserOptions: { projectService: true } },
     rules: {
@@ -25,7 +25,7 @@ export default defineConfig(
     },
   },
   {
-    files: ["js/**/*.test.ts", "js/test/**/*.ts"],
+    files: ["js/**/*.test.ts", "js/test/**/*.ts", "js/vscode/test/**/*.ts"],
     rules: {
       "@typescript-eslint/no-explicit-any": "off",
       "@typescript-eslint/no-unsafe-argument": "off",

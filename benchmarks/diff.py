@@ -46,7 +46,7 @@ view
 PARTS = (
     ("timelines", ".hta-diff-second .hta-words"),
     ("steps", ".hta-diff-slot"),
-    ("names", ".hta-diff-row"),
+    ("names", ".hta-diff-names .hta-name-row"),
     ("tree", ".hta-diff-tile"),
 )
 

@@ -1,7 +1,9 @@
 // Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js: an ES module that anywidget
 // imports as it is. An entry says `import "./NAME.css"` for styles that go to static/NAME.css
 // (anywidget's `_css`), and `import text from "../x.css?raw"` for styles (or any text) as a string, as Vite has it.
-import { mkdir, readdir, readFile, rm } from "node:fs/promises";
+// js/lab becomes JupyterLab's extension in share/jupyter/labextensions, which the wheel installs there.
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -42,11 +44,8 @@ const entryPoints = (await readdir(entriesDir))
   .map((name) => join(entriesDir, name));
 if (entryPoints.length === 0) throw new Error(`no entries in ${entriesDir}`);
 
-const options = {
-  entryPoints,
-  outdir,
+const common = {
   bundle: true,
-  format: "esm",
   target: "es2022",
   minify: !watch,
   sourcemap: watch ? "inline" : false,
@@ -55,6 +54,58 @@ const options = {
   logLevel: "warning",
   plugins: [textImports],
 };
+const options = { ...common, entryPoints, outdir, format: "esm" };
+
+/** JupyterLab finds the extension's script by what its package.json says. */
+async function buildLab() {
+  const lab = join(here, "lab");
+  const target = resolve(here, "..", "share", "jupyter", "labextensions", "hta-widgets");
+  const { outputFiles, metafile } = await build({
+    ...common,
+    entryPoints: [join(lab, "remote.ts")],
+    outdir: target,
+    format: "iife",
+    write: false,
+  });
+  const contents = (await notices(Object.keys(metafile.inputs))) + outputFiles[0].text;
+  // Browsers keep scripts by their names.
+  const hash = createHash("sha256").update(contents).digest("hex").slice(0, 16);
+  const load = `static/remoteEntry.${hash}.js`;
+  const project = await readFile(resolve(here, "..", "pyproject.toml"), "utf8");
+  const [, version] = /^version = "(.*)"$/m.exec(project);
+  const own = { ...JSON.parse(await readFile(join(lab, "package.json"), "utf8")), version };
+  const install = {
+    packageManager: "python",
+    packageName: "hta_widgets",
+    uninstallInstructions: "pip uninstall hta_widgets",
+  };
+  const jupyterlab = { ...own.jupyterlab, _build: { load, extension: "./extension" } };
+  await rm(target, { recursive: true, force: true });
+  for (const folder of ["static", `schemas/${own.name}`]) {
+    await mkdir(join(target, folder), { recursive: true });
+  }
+  const files = {
+    [load]: contents,
+    "package.json": JSON.stringify({ ...own, jupyterlab }, null, 2),
+    "install.json": JSON.stringify(install, null, 2),
+    [`schemas/${own.name}/package.json.orig`]: JSON.stringify(own, null, 2),
+    [`schemas/${own.name}/plugin.json`]: await readFile(join(lab, "plugin.json")),
+  };
+  for (const [name, text] of Object.entries(files)) await writeFile(join(target, name), text);
+  console.log(`labextension: ${contents.length} bytes, ${gzipSync(contents).length} gzipped`);
+}
+
+/** The licences of the packages that a bundle holds, as a comment: pages are copies of them. */
+async function notices(inputs) {
+  const packages = new Set(
+    inputs.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []),
+  );
+  const texts = [...packages].sort().map(async (name) => {
+    const text = await readFile(join(here, "..", "node_modules", name, "LICENSE"), "utf8");
+    return `${name}: ${text.trim()}\n`;
+  });
+  return packages.size === 0 ? "" : `/*!\n${(await Promise.all(texts)).join("\n")}*/\n`;
+}
 
 if (watch) {
   const ctx = await context({ ...options, logLevel: "info" });
@@ -64,9 +115,12 @@ if (watch) {
   await rm(outdir, { recursive: true, force: true });
   await mkdir(outdir, { recursive: true });
   const { metafile } = await build(options);
-  for (const file of Object.keys(metafile.outputs).sort()) {
+  for (const [file, { inputs }] of Object.entries(metafile.outputs).sort()) {
+    const notice = await notices(Object.keys(inputs));
+    if (notice !== "") await writeFile(file, notice + (await readFile(file, "utf8")));
     const bytes = await readFile(file);
     const gz = gzipSync(bytes).length;
     console.log(`${basename(file)}: ${bytes.length} bytes, ${gz} gzipped`);
   }
 }
+await buildLab();

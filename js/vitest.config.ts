@@ -21,9 +21,11 @@ export default defineConfig({
         test: {
           name: "unit",
           environment: "jsdom",
+          alias: { vscode: `${root}js/vscode/test/vscode.ts` },
           isolate: false, // jsdom for each file anew would take ten times as long as all tests
-          include: ["js/{src,test}/**/*.test.ts"],
-          exclude: ["js/{src,test}/**/*.browser.test.ts"],
+          setupFiles: [`${root}js/test/boxes.ts`],
+          include: ["js/{src,test,vscode}/**/*.test.ts"],
+          exclude: ["js/{src,test,vscode}/**/*.browser.test.ts"],
         },
       },
       {
@@ -37,7 +39,7 @@ export default defineConfig({
           testTimeout: 30_000,
           expect: { poll: { timeout: 8_000 } },
           setupFiles: [`${root}js/test/patience.ts`],
-          include: ["js/{src,test}/**/*.browser.test.ts"],
+          include: ["js/{src,test,vscode}/**/*.browser.test.ts"],
           browser: {
             enabled: true,
             headless: true,

@@ -21,11 +21,11 @@ from hta_widgets.live import operations
 from hta_widgets.live.background import PENDING, Work, Works, due
 from hta_widgets.live.gaps import gap_of
 from hta_widgets.live.operations import Answer, Request, answer
-from hta_widgets.panels.catalog import panel_of, panels, without_own
+from hta_widgets.panels.catalog import ADDED, panel_of, panels, without_own
 from hta_widgets.panels.frames import CLOCK, MAKERS, MARKED, as_json
 from hta_widgets.panels.headline import headline
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
-from hta_widgets.tiles.details import cell, checked_row, details, neighbor, snap
+from hta_widgets.tiles.details import cell, checked_row, details, launches, neighbor, snap
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
@@ -88,6 +88,9 @@ class PanelEngine:
         if panel.whole is not None:
             return panel.whole(self.traces, self._of(panel.id, selection))
         function = getattr(analysis, panel.analysis)
+        if panel.id in ADDED:
+            whole: pd.DataFrame = function(self.traces)
+            return whole
         found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
         return found
 
@@ -264,6 +267,10 @@ class TileEngine:
     def _on_gap(self, request: operations.GapOf) -> Answer:
         index = self._indices[self.job.of_rank(request.rank).rank]
         return {"gap": gap_of(index, request.time)}, None
+
+    def _on_launches(self, request: operations.LaunchesOf) -> Answer:
+        index, _, row = self._row(request.rank, request.id, "events")
+        return launches(index, row), None
 
     def _on_search(self, request: operations.SearchText) -> Answer:
         if not self._searchable.by(due(request.within_ms)):

@@ -124,6 +124,13 @@ class GapOf(Request, tag="gap", kw_only=True):
     time: Time
 
 
+class LaunchesOf(Request, tag="launches", kw_only=True):
+    """The call that launched an event, and what was launched during it."""
+
+    rank: Count
+    id: Count
+
+
 class SearchText(Request, tag="search", kw_only=True):
     """Count the events that match a text."""
 
@@ -294,8 +301,8 @@ class ExportPair(_Write, tag="export_pair", kw_only=True):
 
 
 JOB = (
-    Tiles, Stats, Minimap, Event, Cell, GapOf, SearchText, Find, Marks, Totals, Neighbor, Snap,
-    LatenessOf, Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
+    Tiles, Stats, Minimap, Event, Cell, GapOf, LaunchesOf, SearchText, Find, Marks, Totals,
+    Neighbor, Snap, LatenessOf, Collective, RibbonOf, Clusters, Export, SaveHtml, Offline,
 )  # fmt: skip
 DASHBOARD = (Panels, Heatmap, Headline, Table, ExportTable)
 COMPARISON = (Frame, Frames, Partner, Ties, PathEvents, ChangeEvents, ClassesOf, ExportPair)

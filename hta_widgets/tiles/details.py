@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import kind_times
@@ -20,6 +21,7 @@ from hta_widgets.tiles.replies import (
     Flow,
     LaunchedBy,
     LaunchedKernels,
+    Launches,
     SameName,
     TableName,
 )
@@ -259,6 +261,20 @@ MOST_SELECTED = 10_000
 
 def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     """Return figures of the device events that calls launch during a host event on its thread."""
+    table = index.rank.table
+    ids, called = _launched(index, row)
+    if not len(ids):
+        return None
+    return {
+        "count": len(ids),
+        "dur": int(table.dur_ns[ids].sum()),
+        "delay": float(np.median(table.start_ns[ids] - called)),
+        "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
+    }
+
+
+def _launched(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
+    """Return the device events that calls launch during a host event, and the calls' starts."""
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
     call = trace.launch_of[launched]
@@ -266,14 +282,21 @@ def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
     first, last = table.start_ns[row], table.start_ns[row] + table.dur_ns[row]
     within = (table.track[call] == table.track[row]) & (start >= first)
     within &= start + table.dur_ns[call] <= last
-    ids = launched[within]
-    if not len(ids):
-        return None
+    return launched[within], start[within]
+
+
+#: More arrows from one event could not be followed by eye.
+MOST_ARROWS = 20
+
+
+def launches(index: RankIndex, row: int) -> Launches:
+    """Answer ``launches``: the call that launched a device event, or what a host event launches."""
+    table, call = index.events, int(index.rank.trace.launch_of[row])
+    ids, _ = _launched(index, row)
     return {
+        "call": brief(index, table, call) if call >= 0 else None,
+        "kernels": [brief(index, table, at) for at in ids.tolist() if len(ids) <= MOST_ARROWS],
         "count": len(ids),
-        "dur": int(table.dur_ns[ids].sum()),
-        "delay": float(np.median(table.start_ns[ids] - start[within])),
-        "ids": ids.tolist() if len(ids) <= MOST_SELECTED else None,
     }
 
 

@@ -94,6 +94,17 @@ class LaunchedKernels(TypedDict):
     ids: list[int] | None
 
 
+class Launches(TypedDict):
+    """The reply to ``launches``: the call of a device event, and what a host event launches.
+
+    `kernels` is empty if there are more than can be drawn; `count` has them all.
+    """
+
+    call: Brief | None
+    kernels: list[Brief]
+    count: int
+
+
 class EventDetail(TypedDict):
     """The reply to ``event``; parents from the innermost on."""
 
@@ -400,6 +411,7 @@ REPLIES: dict[str, Any] = {
     "event": EventDetail,
     "cell": Cell,
     "gap": GapReply,
+    "launches": Launches,
     "search": MatchCount,
     "find": Match,
     "totals": Totals,

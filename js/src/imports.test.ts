@@ -23,7 +23,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 
 const root = dirname(fileURLToPath(import.meta.url));
 const modules = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-  (name) => name.includes("/") && name.endsWith(".ts") && !name.includes(".test."),
+  (name) => name.includes("/") && /\.tsx?$/.test(name) && !name.includes(".test."),
 );
 
 function below(room: string): Set<string> {
@@ -36,8 +36,8 @@ function importsOf(module: string, onlyValues: boolean): string[] {
   const statements = text.matchAll(/^import (type )?(?:[^"]*? from )?"(\.[^"]+)";/gms);
   return [...statements]
     .filter(([, type]) => !(onlyValues && type !== undefined))
-    .map(([, , path]) => `${relative(root, join(root, dirname(module), path!))}.ts`)
-    .filter((other) => modules.includes(other));
+    .map(([, , path]) => relative(root, join(root, dirname(module), path!)))
+    .flatMap((other) => modules.filter((one) => one.replace(/\.tsx?$/, "") === other));
 }
 
 test("rooms import only what lies below them", () => {

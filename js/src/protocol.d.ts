@@ -53,6 +53,12 @@ export interface Requests {
     time: number;
     within_ms?: number;
   };
+  /** The call that launched an event, and what was launched during it. */
+  launches: {
+    rank: number;
+    id: number;
+    within_ms?: number;
+  };
   /** Count the events that match a text. */
   search: {
     text: string;
@@ -304,6 +310,17 @@ export type LaunchedKernels = {
   dur: number;
   delay: number;
   ids: readonly number[] | null;
+};
+
+/**
+ * The reply to `launches`: the call of a device event, and what a host event launches.
+ *
+ * `kernels` is empty if there are more than can be drawn; `count` has them all.
+ */
+export type Launches = {
+  call: Brief | null;
+  kernels: readonly Brief[];
+  count: number;
 };
 
 /** The reply to `event`; parents from the innermost on. */
@@ -595,6 +612,7 @@ export interface Replies {
   event: EventDetail;
   cell: Cell;
   gap: GapReply;
+  launches: Launches;
   search: MatchCount;
   find: Match;
   totals: Totals;

@@ -1,8 +1,10 @@
 /** Lanes of given events as the page's engine answers for them; for tests. */
 
+import { Collectives } from "../src/engine/collectives";
 import { Columns, Names } from "../src/engine/columns";
 import type { FullHeader, PageDocument } from "../src/engine/document";
 import type { Job } from "../src/engine/job";
+import { PanelRank } from "../src/engine/panel_rank";
 import { Rank } from "../src/engine/rank";
 import { answerTiles } from "../src/engine/tiles";
 import { decodeTiles } from "../src/protocol/decode";
@@ -34,14 +36,25 @@ export function rankOf(events: readonly Given[], rank = 0, range: Span = [0, 0])
     types: [0, 1, 2, 3, 4, 5, 6].map((kind) => [0, 0, kind]),
     tracks: [{ key: "s", role: "stream", lane0: 0, lanes: 1, nested: 1, stream: 7 }],
     summary: [],
+    host_collectives: [],
+    flow_kinds: [],
   } as unknown as FullHeader;
   const columns = plainColumns({
     events_start: events.map(([start]) => start),
     events_dur: events.map(([, dur]) => dur),
     events_type: events.map(([, , kind]) => kind),
     events_lane: events.map(() => 0),
+    stream: events.map(() => 7),
   });
   return new Rank(header, columns, new Names({} as PageDocument));
+}
+
+/** A rank with its device work, without collectives. */
+export function workOf(rank: Rank): PanelRank {
+  const names = new Names({} as PageDocument);
+  const none = new Columns(new Uint8Array(0), {});
+  const matched = new Collectives({ note: "", columns: {} }, none, [rank.number], names);
+  return new PanelRank(rank, names, matched);
 }
 
 /** A lane of events as the stage holds it for a view, or with tiles of another level. */

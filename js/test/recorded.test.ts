@@ -4,7 +4,7 @@ import { LATE, openPage, recordedPage } from "./recorded";
 
 test("the recorded job is a page of today's version, with a late rank, problems and flows", async () => {
   const { version, scene } = recordedPage();
-  expect(version).toBe(2);
+  expect(version).toBe(3);
   expect(readScene(scene)).toMatchObject({ version: 1, truth: { problems: [{ rank: 1 }] } });
   const page = openPage();
   const [start, end] = scene.range;

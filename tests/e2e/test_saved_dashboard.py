@@ -222,7 +222,7 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
         assert [panel for panel in PANELS if panel not in view.panels] == silent, name
         left_out = page.locator(".hta-dash-left-out")
         if silent:
-            expect(left_out, name).to_contain_text(re.compile(r"^Left out: .* in these files\)\.$"))
+            expect(left_out, name).to_contain_text(re.compile(r"^Not in this job: .*\)\.$"))
         else:
             expect(left_out, name).to_be_hidden()
         for panel in view.panels:
@@ -242,3 +242,21 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
         assert wide <= 0, f"{name}: the page is {wide} px too wide"
     screenshot(page, "dashboard_256_ranks")
     assert said == []
+
+
+def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):
+    """A call tree and arrivals follow the dragged window; the critical path is the job's."""
+    view = hw.Dashboard(job, panels=["timeline", "selection"])
+    page.goto(f"file://{view.save_html(tmp_path / 'added.html')}")
+    dash = Dash(page, job)
+    page.get_by_role("button", name="Choose which panels are shown").click()
+    added = ("call_tree_device", "arrivals", "critical_path")
+    for title in ("Call tree: GPU time", "Arrivals at collectives", "Critical path"):
+        page.get_by_role("checkbox", name=title).check()
+    page.keyboard.press("Escape")
+    dash.has_numbers_of(job.select(), added)
+    screenshot(page, "dashboard_added_panels")
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    dash.has_numbers_of(dash.selection, added)

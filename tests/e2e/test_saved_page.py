@@ -493,3 +493,24 @@ def test_a_page_of_two_ranks_does_not_offer_to_fold(open_page, tmp_path):
     saved = open_page(TileEngine(write_job(folder, ranks=2)))
     expect(saved.words).to_contain_text("idle")
     expect(saved.root.locator(".hta-fold")).to_be_hidden()
+
+
+def test_a_page_shrinks_lanes_that_are_empty_in_view(open_page):
+    # Only a collective runs then, on a stream of its own, and the step on the host.
+    saved = open_page(view=[8_300_000, 9_400_000])
+    expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
+    height = saved.stage.bounding_box()["height"]
+    click(saved.stage, (60, HEAD + 20))
+    expect(saved.words).to_contain_text("3 empty lanes drawn thin: E")
+    assert saved.stage.bounding_box()["height"] > height
+    saved.root.focus()
+    saved.page.keyboard.press("e")
+    expect(saved.words).not_to_contain_text("drawn thin")
+
+
+def test_the_pointer_on_a_kernel_draws_its_launch(open_page):
+    saved = open_page(view=[0, 2_000_000])
+    expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
+    saved.stage.hover(position={"x": saved.x(190_000), "y": saved.gpu(0)})
+    said = saved.root.locator(".hta-tooltip")
+    expect(said).to_contain_text("launched by cudaLaunchKernel, 30.0\u2009µs before")

@@ -338,3 +338,16 @@ def test_details_and_the_full_window_in_a_notebook(ddp):
     page.keyboard.press("Shift+F")
     assert ddp.root.bounding_box()["height"] != 620
     assert not ddp.root.evaluate(on_top)
+
+
+def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
+    edge = ddp.root.get_by_role("separator", name="Height of the rows")
+    drag(edge, (200, 4), (200, -90))
+    ddp.kernel.wait_for("300 < tl.height < 480")
+    ddp.focus()
+    ddp.page.keyboard.press("g")
+    ddp.kernel("tl.zoom_to(ts.start_ns, ts.start_ns + 500_000)")
+    expect(ddp.root.locator(".hta-words")).to_contain_text("drawn thin")
+    ddp.focus()
+    ddp.page.keyboard.press("e")
+    expect(ddp.root.locator(".hta-words")).not_to_contain_text("drawn thin")

@@ -111,6 +111,8 @@ def test_both_engines_agree(tmp_path, saved, seed):
                 at = {"rank": rank["rank"], "table": table, "id": row}
                 pair.same("event", **at)
                 pair.same("neighbor", **at, direction=rng.choice((1, -1)))
+                if table == "events":
+                    pair.same("launches", rank=rank["rank"], id=row)
     idle = device_idle_gaps(kernel.traces)
     for rank, start, dur in idle[["rank", "start_ns", "dur_ns"]].sample(min(len(idle), 30)).values:
         time = int(start + rng.randrange(dur))

@@ -2,10 +2,15 @@
 
 import numpy as np
 
+from hta_widgets.panels.added import WHOLE
 from hta_widgets.panels.catalog import panels
 
-#: Panels of jobs with devices.
-IDS = [name for name in panels() if name != "heatmap" and not name.startswith(("byteps_", "mpi_"))]
+#: Panels that the page's engine adds up; others are in tables of the page.
+IDS = [
+    name
+    for name in panels()
+    if name not in {"heatmap", *WHOLE} and not name.startswith(("byteps_", "mpi_"))
+]
 EVERYTHING = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
 #: Of a heatmap.
 BINS = 37

@@ -30,18 +30,19 @@ PATH = ROOT / "tests/vectors/charts.json"
 def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
     """Return what a chart hands to its layout: rows, columns, scale and words."""
     if panel == "heatmap":
-        with mock.patch.object(of_ranks, "_standalone") as laid_out:
+        with mock.patch.object(of_ranks, "_image") as laid_out:
             charts.rank_time_heatmap(frame)
-        _, _, title, subtitle, ranks, share, _, total, (start, end), _ = laid_out.call_args.args
+        more = laid_out.call_args.kwargs
+        ranks, share, (start, end) = more["ranks"], more["part"], more["window"]
         return {
-            "title": title,
-            "subtitle": subtitle,
+            "title": more["title"],
+            "subtitle": more["subtitle"],
             "names": [f"rank {rank}" for rank in ranks],
             "x_start": start,
             "x_end": end,
             "share": share,
             "mean": share.mean(axis=0),
-            "totals": [duration(each) for each in total],
+            "totals": [duration(each) for each in more["value"].sum(axis=1)],
         }
     with mock.patch.object(defined, "rows_chart") as laid_out:
         defined.draw(panel, frame)
@@ -92,6 +93,7 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
         fact = panel_frames.made(5)[panel]
         fact.attrs = {"late_ranks": [], "fact_ranks": [1]}
         found.append((f"{panel} with a rank stated as a fact", panel, fact))
+    found += [(f"{panel}, added", panel, frame) for panel, frame in panel_frames.added().items()]
     return found
 
 

@@ -12,22 +12,18 @@ interface Props {
 export default {
   render({ model, el, signal }: Props): void {
     const { source, offline } = liveSource(model, signal);
-    const returns: number[] = [];
-    source.onReturn(() => returns.push(performance.now()), signal);
-    offline.start();
     Object.assign(globalThis, {
       liveProbe: {
         ask: async (op: string, request: Record<string, unknown>) => {
           const begin = performance.now();
           const { reply } = await source.ask(op, request);
           const ms = performance.now() - begin;
-          return { reply, ms, answering: source.answering, gone: source.gone };
+          return { reply, ms };
         },
+        fetch: () => offline.start(),
         state: () => ({
-          answering: source.answering,
-          gone: source.gone,
-          returns: returns.length,
-          offline: offline.progress,
+          status: source.status,
+          holds: source.holds,
         }),
       },
     });

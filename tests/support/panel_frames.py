@@ -168,3 +168,61 @@ def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.
     frame["share"] = frame["value_ns"] / size
     frame.attrs["metric"] = "waiting"
     return frame
+
+
+def added() -> dict[str, pd.DataFrame]:
+    """Return frames of the panels that a user adds, by panel."""
+    tree = pd.DataFrame(
+        {
+            "depth": [0, 0, 1],
+            "name": ["aten::linear", "aten::copy_", "aten::addmm"],
+            "short": ["aten::linear", "aten::copy_", "aten::addmm"],
+            "left_ns": [0, 900, 0],
+            "right_ns": [900, 1200, 600],
+            "own_ns": [300, 300, 600],
+            "count": [2, 1, 2],
+            "host_ns": [900, 300, 600],
+            "device_ns": [5000, 0, 5000],
+        }
+    )
+    tree.attrs = {"left_out": 3}
+    calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
+        size_bytes=[4096, 4096, 1 << 20],
+        ranks=[4, 4, 2],
+        start_ns=[10, 50, 90],
+        end_ns=[20, 70, 190],
+        busbw_gb_s=[12.5, 8.25, 96.0],
+    )
+    calls.attrs = {"others": 2}
+    parts = pd.DataFrame({"rank": [5, 4], "cause": ["gpu compute bound", "data loading"]}).assign(
+        count=[7, 1], dur_ns=[900_000, 100_000], share=[0.9, 0.1]
+    )
+    launches = pd.DataFrame({"outlier": ["late start", "short kernel"], "kernel": ["a<1>", "b"]})
+    groups = pd.DataFrame(
+        {"label": ["ranks 0\u20133", "rank 4"], "members": ["0,1,2,3", "4"], "ranks": [4, 1]}
+    )
+    times = {"step_ns": 9e6, "compute_ns": 6e6, "idle_ns": 1e6}
+    waits = {"exposed_communication_ns": 2e6, "exposed_wait_ns": 1.5e6}
+    return {
+        "call_tree": tree,
+        "call_tree_device": tree,
+        "critical_path": parts,
+        "arrivals": pd.DataFrame({"rank": [0, 1, 0, 1], "lag_ns": [0, 400, 100, 0]}).assign(
+            last=[False, True, True, False]
+        ),
+        "bandwidth": calls,
+        "clusters": groups.assign(**times, **waits, spread=[0.02, 0.0], why=["", "computes more"]),
+        "clocks": pd.DataFrame({"rank": [0, 1], "offset_ns": [0, -92_085]}).assign(
+            residual_ns=[10, 3], collectives=305
+        ),
+        "memory": pd.DataFrame({"rank": [0, 1], "device": ["cuda:0", "cpu"]}).assign(
+            total_allocated_bytes=[4 << 30, -1],
+            total_reserved_bytes=[5 << 30, -1],
+            running_bytes=[1 << 30, 3 << 20],
+            count=[12, 4],
+        ),
+        "launch_outliers": launches.assign(short=["a", "b"], count=[40, 4], launches=[40, 8]),
+        "messages": pd.DataFrame({"rank": [0, 2, 0], "peer": [1, 0, 2]}).assign(
+            count=[1, 3, 2], bytes=[1000, 500, 90]
+        ),
+    }

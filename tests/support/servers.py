@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 START_S = 60
+#: Where the build leaves JupyterLab's extension.
+SHARE = Path(__file__).resolve().parents[2] / "share/jupyter"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
     env = os.environ | {
         "JUPYTER_CONFIG_DIR": str(config),
         "JUPYTER_DATA_DIR": str(root / "data"),
+        "JUPYTER_PATH": str(SHARE),
         "JUPYTER_RUNTIME_DIR": str(runtime),
         "JUPYTERLAB_SETTINGS_DIR": str(config / "lab/user-settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(config / "lab/workspaces"),
@@ -131,6 +134,17 @@ def marimo_app(root: Path, app: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{port}"
         _wait_for(f"{url}/health", server, log)
         yield url
+
+
+@contextmanager
+def served(command: list[str], env: dict[str, str], log: Path, option: str) -> Iterator[str]:
+    """Run a server that takes a free address of loopback by an option; gives the address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    with _running([*command, option, address], env, log) as server:
+        _wait_for(f"http://{address}", server, log)
+        yield f"http://{address}"
 
 
 def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:

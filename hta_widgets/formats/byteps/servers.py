@@ -19,6 +19,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
+from hta_widgets.facts import note_for
 from hta_widgets.formats.byteps.rows import (
     Requests,
     last_push_end,
@@ -33,7 +34,7 @@ from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-NO_SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
+NO_SERVERS = note_for("no_byteps_servers")
 
 
 def _server_parts(traces: TraceSet, **scope: Unpack[Scope]) -> list[tuple[Part, Requests, Bools]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from hta_widgets.charts.data import draws, require
-from hta_widgets.charts.defined import defines
+from hta_widgets.charts.chart import defines
+from hta_widgets.charts.data import require
 from hta_widgets.formats.byteps.frames import by_iteration, by_tensor
 
 
-@defines(draws("byteps_arrivals"), "byteps_stragglers", "job", "key", "start_ns")
+@defines("byteps_stragglers", "job", "key", "start_ns")
 def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw each worker's delay behind the first in each iteration, and the last workers.
 
@@ -33,20 +33,19 @@ def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
     return by_iteration(frame)
 
 
-@defines(draws("byteps_servers"), "byteps_servers")
+@defines("byteps_servers")
 def byteps_servers(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw the time of each server's requests: pushes, pulls served, and pulls that waited."""
     return frame
 
 
-@defines(draws("byteps_clock"), "byteps_clock")
+@defines("byteps_clock")
 def byteps_clock(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw how far servers' clocks are ahead of workers', with the interval of possible offsets."""
     return frame
 
 
 @defines(
-    draws("byteps_gradients"),
     "byteps_gradients",
     *("tensor", "job", "worker", "total_ns", "busy_ns", "queue_ns", "tail_ns", "critical", "root"),
 )
@@ -72,7 +71,7 @@ def byteps_gradients(frame: pd.DataFrame, *, top: int | None = None) -> pd.DataF
     return data
 
 
-@defines(draws("byteps_stages"), "byteps_stages")
+@defines("byteps_stages")
 def byteps_stages(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw the time of a task in each stage, and of its queue before it, for each GPU.
 
@@ -82,7 +81,7 @@ def byteps_stages(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-@defines(draws("byteps_pull_blame"), "byteps_blame")
+@defines("byteps_blame")
 def byteps_pull_blame(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw the time that each worker's PULLs waited for others, and how often it was the last."""
     return frame

@@ -19,6 +19,7 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import note_for
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
@@ -26,7 +27,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: A worker that is last in this share of all cases is late by more than chance.
 CONSISTENT_SHARE = 0.8
-NO_WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
+NO_WORKERS = note_for("no_byteps_workers")
 
 
 def _worker_parts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 
 from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import note_for
 from hta_widgets.formats.mpi.model import (
     MPI_IO_CATEGORY,
     ROUTINES,
@@ -98,11 +100,13 @@ def mpi_scope(traces: TraceSet, *, stale: bool = False, **scope: Unpack[Scope]) 
         known = {trace.profile.rank for trace in profiles}
         own = [_of_profile(trace, job) for trace in profiles]
         lines = [trace for trace in job.lines if mpi_rank(trace) not in known]
-        own += [_of_line(part_of[trace.rank], job) for trace in lines]
+        for part in (part_of[trace.rank] for trace in lines):
+            key = ("mpi calls", job.name, job.ntasks)
+            own.append(part.once(key, partial(_of_line, part, job)))
         ranks += sorted(own, key=lambda one: (one.rank, one.key))
     notes = []
     if not jobs:
-        notes.append("no MPI profiles or time lines are loaded or selected")
+        notes.append(note_for("no_mpi"))
     if without_events:
         notes.append(
             f"{without_events} text profiles are left out: they are totals of a whole run, without"

@@ -7,19 +7,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import draws, draws_panel, require_measure
-from hta_widgets.charts.defined import defines
-from hta_widgets.charts.rows import (
-    Bars,
-    Column,
-    Tooltip,
-    add_times,
-    defines_rows,
-    time_ticks,
-)
+from hta_widgets.charts.chart import chart, defines
+from hta_widgets.charts.data import draws_panel, require_measure
+from hta_widgets.charts.rows import Bars, Column, Tooltip, time_ticks
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.mpi.frames import by_routine, by_size
-from hta_widgets.text import count, duration, size_range
+from hta_widgets.text import duration, size_range
 
 Measure = Literal["calls", "time", "bytes"]
 
@@ -27,7 +20,6 @@ _TOP = 16
 
 
 @defines(
-    draws("mpi_message_sizes"),
     "mpi_sizes",
     *("job", "routine", "size_lo", "size_hi", "calls", "time_s", "bytes"),
 )
@@ -57,7 +49,6 @@ def mpi_message_sizes(
 
 
 @defines(
-    draws("mpi_routines"),
     "mpi_routines",
     *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
 )
@@ -74,8 +65,7 @@ def mpi_routines(frame: pd.DataFrame, *, top: int = _TOP) -> pd.DataFrame:
     return data
 
 
-@defines_rows(
-    draws("mpi_compare"),
+@chart(
     "Two runs: time in MPI per rank",
     *("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls"),
 )
@@ -97,12 +87,8 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[s
     diff = data["diff_time_s"].to_numpy(float) * 1e9
     data["left"], data["right"] = np.minimum(diff, 0), np.maximum(diff, 0)
     data["fill"] = np.where(diff < 0, theme.delta[1], theme.delta[5])
-    add_times(data, before=data["before_time_s"] * 1e9, after=data["after_time_s"] * 1e9)
+    data["before_ns"], data["after_ns"] = data["before_time_s"] * 1e9, data["after_time_s"] * 1e9
     data["diff"] = [f"{'+' if each > 0 else ''}{duration(each)}" for each in diff]
-    data["calls"] = [
-        f"{count(before)} → {count(after)}"
-        for before, after in zip(data["before_calls"], data["after_calls"], strict=True)
-    ]
     most = float(np.abs(diff).max()) or 1.0
     data["name"] = data["routine"].astype(str)
     if {"size_lo", "size_hi"} <= set(data.columns):
@@ -111,9 +97,10 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[s
             for name, low, high in zip(data["name"], data["size_lo"], data["size_hi"], strict=True)
         ]
     total = float(frame["diff_time_s"].sum()) * 1e9
+    calls = "{before_calls:count} → {after_calls:count}"
     return {
         "data": data,
-        "names": list(data["name"]),
+        "names": "{name}",
         "marks": [Bars("left", "right", "@fill")],
         "x_start": -most * 1.02,
         "x_end": most * 1.02,
@@ -121,24 +108,25 @@ def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[s
             "after less before, means over the ranks with tables of routines",
             f"in all {'+' if total > 0 else ''}{duration(total)}",
         ],
+        "note": str(frame.attrs.get("note", "")),
         "head": "routine · size",
         "ticks": time_ticks(most, 2, -most),
-        "columns": [Column("calls", list(data["calls"]), 420), Column("time", list(data["diff"]))],
+        "columns": [Column("calls", calls, 420), Column("time", "{diff}")],
         "legend": [],
         "zero_line": True,
         "tooltip": Tooltip(
-            "@{name}",
+            "{name}",
             [
-                ("before", "@{before}"),
-                ("after", "@{after}"),
-                ("difference", "@{diff}"),
-                ("calls", "@{calls}"),
+                ("before", "{before_ns:duration}"),
+                ("after", "{after_ns:duration}"),
+                ("difference", "{diff}"),
+                ("calls", calls),
             ],
         ),
     }
 
 
-@defines(draws_panel("mpi_ranks"), "mpi_ranks")
+@defines("mpi_ranks", takes=draws_panel("mpi_ranks"))
 def mpi_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw each rank's elapsed time as compute and communication, the least communication last.
 

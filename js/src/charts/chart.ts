@@ -9,7 +9,7 @@ import {
   type ThemeName,
   type Value,
 } from "../protocol/source";
-import { type Content, failure } from "../ui/controls";
+import { failure } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
@@ -306,7 +306,7 @@ export type MakeChart = (
   theme: ThemeName,
 ) => ChartPanel;
 
-export class ChartSlot implements Content {
+export class ChartSlot {
   readonly el = h("div", { class: "hta-chart-slot" });
   chart: ChartPanel | null = null;
   /** Charts write their own titles. */

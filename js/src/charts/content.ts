@@ -20,6 +20,8 @@ export interface Inside {
   color: string;
   /** At its right end: what is not there begins where bars that are there end. */
   atEnd?: boolean;
+  /** Shortened where it has no room. */
+  cut?: boolean;
   /** Colour of a plate below the text, over a hatch. */
   plate?: string | undefined;
 }

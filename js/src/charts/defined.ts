@@ -3,6 +3,8 @@
  * `charts/defined.py` reads for Bokeh figures; docs/architecture.md describes their format.
  */
 
+import arrivals from "../../../hta_widgets/charts/definitions/arrivals.json";
+import bandwidth from "../../../hta_widgets/charts/definitions/bandwidth.json";
 import breakdown from "../../../hta_widgets/charts/definitions/breakdown.json";
 import byteps_blame from "../../../hta_widgets/charts/definitions/byteps_blame.json";
 import byteps_clock from "../../../hta_widgets/charts/definitions/byteps_clock.json";
@@ -10,11 +12,19 @@ import byteps_gradients from "../../../hta_widgets/charts/definitions/byteps_gra
 import byteps_servers from "../../../hta_widgets/charts/definitions/byteps_servers.json";
 import byteps_stages from "../../../hta_widgets/charts/definitions/byteps_stages.json";
 import byteps_stragglers from "../../../hta_widgets/charts/definitions/byteps_stragglers.json";
+import call_tree from "../../../hta_widgets/charts/definitions/call_tree.json";
+import call_tree_device from "../../../hta_widgets/charts/definitions/call_tree_device.json";
+import clocks from "../../../hta_widgets/charts/definitions/clocks.json";
+import clusters from "../../../hta_widgets/charts/definitions/clusters.json";
+import critical_path from "../../../hta_widgets/charts/definitions/critical_path.json";
 import heatmap from "../../../hta_widgets/charts/definitions/heatmap.json";
 import idle from "../../../hta_widgets/charts/definitions/idle.json";
 import inks from "../../../hta_widgets/charts/definitions/inks.json";
 import kernel_durations from "../../../hta_widgets/charts/definitions/kernel_durations.json";
 import kernel_types from "../../../hta_widgets/charts/definitions/kernel_types.json";
+import launch_outliers from "../../../hta_widgets/charts/definitions/launch_outliers.json";
+import memory from "../../../hta_widgets/charts/definitions/memory.json";
+import messages from "../../../hta_widgets/charts/definitions/messages.json";
 import mpi_ranks from "../../../hta_widgets/charts/definitions/mpi_ranks.json";
 import mpi_routines from "../../../hta_widgets/charts/definitions/mpi_routines.json";
 import mpi_sizes from "../../../hta_widgets/charts/definitions/mpi_sizes.json";
@@ -23,7 +33,8 @@ import queue from "../../../hta_widgets/charts/definitions/queue.json";
 import steps from "../../../hta_widgets/charts/definitions/steps.json";
 import causes from "../../../hta_widgets/facts/causes.json";
 import { sum } from "../expressions/numbers";
-import { type Cause, CAUSES } from "../facts/panels";
+import { noteFor } from "../facts/notes";
+import { type Cause, CAUSES, panelKind } from "../facts/panels";
 import type { Chosen, PanelFrame } from "../protocol/source";
 import {
   formatAxis,
@@ -117,7 +128,8 @@ interface MarkLook {
   /** A text in a bar, where it has room. */
   inside?: string;
   tip?: Tooltip;
-  selects?: { ranks?: string; window: readonly [string, string] };
+  /** The window, and the keys instead of the row's. */
+  selects?: { keys?: string; window?: readonly [string, string] };
 }
 
 interface Ticks extends When {
@@ -145,8 +157,6 @@ interface TextColumn extends When {
 
 export interface Definition {
   title: string;
-  /** The title before there is a frame. */
-  short?: string;
   needs: readonly string[];
   uses?: readonly string[];
   /** What a cell of a heatmap has more than its row. */
@@ -193,27 +203,43 @@ interface Ink {
 
 const INKS: Readonly<Record<string, Ink>> = inks;
 
-/** By the panel that shows the chart. */
-export const DEFINITIONS = {
-  breakdown,
-  overlap,
-  idle,
-  queue,
-  kernel_types,
-  kernel_durations,
-  steps,
-  byteps_stragglers,
-  byteps_gradients,
-  byteps_stages,
-  byteps_blame,
-  byteps_servers,
-  byteps_clock,
-  mpi_ranks,
-  mpi_sizes,
-  mpi_routines,
-} as unknown as Readonly<Record<string, Definition>>;
+function titled(id: string, look: object): Definition {
+  return { ...look, title: panelKind(id).title } as Definition;
+}
 
-export const HEATMAP = heatmap as unknown as Definition;
+/** By the panel that shows the chart. */
+export const DEFINITIONS: Readonly<Record<string, Definition>> = Object.fromEntries(
+  Object.entries({
+    breakdown,
+    overlap,
+    idle,
+    queue,
+    kernel_types,
+    kernel_durations,
+    steps,
+    byteps_stragglers,
+    byteps_gradients,
+    byteps_stages,
+    byteps_blame,
+    byteps_servers,
+    byteps_clock,
+    mpi_ranks,
+    mpi_sizes,
+    mpi_routines,
+    arrivals,
+    bandwidth,
+    call_tree,
+    call_tree_device: { ...call_tree, ...call_tree_device },
+    clocks,
+    clusters,
+    critical_path,
+    launch_outliers,
+    memory,
+    messages,
+  }).map(([id, look]) => [id, titled(id, look)]),
+);
+
+export const HEATMAP = titled("heatmap", heatmap);
 
 /** What people read of a cause: `host: data loading`. */
 export function causeWords(name: string): string {
@@ -224,7 +250,7 @@ export function causeWords(name: string): string {
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
   const scope = scopeOf(look, frame);
   const rowOf = scope.get("row") as Float64Array | undefined;
-  if (rowOf === undefined) return noteOf(frame) || "nothing to draw";
+  if (rowOf === undefined) return noteOf(frame) || noteFor("nothing");
   if (look.empty !== undefined && evaluate(look.empty.when, scope)) {
     return noteOf(frame) || look.empty.text;
   }
@@ -294,7 +320,7 @@ export function spoken(
   const finding = said(look.finding);
   scope.set("finding", finding);
   return {
-    title: String(fill(look.title, scope)),
+    title: look.title,
     subtitle: sentences(
       said(look.subtitle),
       look.unmatched === null ? "" : unmatched(frame, look.unmatched),
@@ -562,7 +588,7 @@ function addMark(
   return () =>
     (fill(inside, scope) as string[]).flatMap((text, at) => {
       const edges = { row: row[at]!, left: left![at]!, right: right![at]! };
-      return text === "" ? [] : [{ ...edges, text, color: textOn(fills[at]!) }];
+      return text === "" ? [] : [{ ...edges, text, color: textOn(fills[at]!), cut: true }];
     });
 }
 
@@ -608,6 +634,7 @@ function selecting(
 ): Pick<RowsContent, "hit" | "within" | "windows" | "chosenMarks"> {
   const mark = look.marks?.find(({ tip }) => tip !== undefined);
   if (mark?.tip === undefined) return {};
+  const { selects } = look.rows;
   const row = data.row as Float64Array;
   const items = order ?? Int32Array.from(row.keys());
   const [from, to] = (mark.bar ?? [mark.dot!, mark.dot!]).map((end) => data[end]) as [
@@ -615,15 +642,15 @@ function selecting(
     Float64Array,
   ];
   const tipOf = tipsOf(mark.tip, scope);
-  const { ranks, window } = mark.selects ?? {};
-  const rank = ranks === undefined ? null : numbersOf(evaluate(ranks, scope));
+  const { keys, window } = mark.selects ?? {};
+  const key = keys === undefined ? null : (rowsOf(evaluate(keys, scope), row.length) as Key[]);
   const [start, end] = (window ?? []).map((code) => numbersOf(evaluate(code, scope)));
   const hitOf = (at: number): Hit | null => {
     const item = items[at];
     if (item === undefined) return null;
     return {
       tip: tipOf(item),
-      keys: rank === null ? null : [rank[item]!],
+      keys: key === null ? null : [key[item]!],
       window: start === undefined ? null : [start[item]!, end![item]!],
     };
   };
@@ -641,30 +668,31 @@ function selecting(
       });
       return hitOf(best);
     },
-    ...(rank === null
+    ...(key === null
       ? {}
       : {
           within: (x0: number, x1: number, y0: number, y1: number) => {
             const met = items.filter(
               (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
             );
-            return [...new Set(Array.from(met, (item) => rank[item]!))].sort((a, b) => a - b);
+            const found = [...new Set(Array.from(met, (item) => key[item]!))];
+            return found.every((one) => typeof one === "number")
+              ? found.sort((a, b) => a - b)
+              : found;
           },
         }),
-    ...(start === undefined
-      ? {}
-      : {
-          chosenMarks: (chosen: Chosen) => {
-            const wanted = chosen.ranks === null || rank === null ? null : new Set(chosen.ranks);
-            if (wanted === null && chosen.window === null) return null;
-            const [low, high] = chosen.window ?? [-Infinity, Infinity];
-            return Array.from(items.keys()).filter((at) => {
-              const item = items[at]!;
-              return (
-                start[item]! < high && end![item]! > low && wanted?.has(rank![item]!) !== false
-              );
-            });
-          },
-        }),
+    ...(mark.selects === undefined ? {} : { chosenMarks: chosenOf }),
   };
+  function chosenOf(chosen: Chosen): number[] | null {
+    const of = key === null || selects === "window" ? null : (chosen[selects] as Key[] | null);
+    const wanted = of === null ? null : new Set(of);
+    const within = start === undefined ? null : chosen.window;
+    if (wanted === null && within === null) return null;
+    const [low, high] = within ?? [-Infinity, Infinity];
+    return Array.from(items.keys()).filter((at) => {
+      const item = items[at]!;
+      const inside = within === null || (start![item]! < high && end![item]! > low);
+      return inside && wanted?.has(key![item]!) !== false;
+    });
+  }
 }

@@ -1,6 +1,7 @@
 /** The heatmap of ranks over time: content, layout and drawing. */
 
 import { sum } from "../expressions/numbers";
+import { noteFor } from "../facts/notes";
 import { isMetric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration } from "../ui/formats";
@@ -75,7 +76,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   const end = Number(
     frame.columns.end_ns === undefined ? frame.attrs.end : (frame.columns.end_ns[bins - 1] ?? 0),
   );
-  if (bins === 0 || !(end > start)) return noteOf(frame) || "nothing to draw";
+  if (bins === 0 || !(end > start)) return noteOf(frame) || noteFor("nothing");
   const metric = typeof frame.attrs.metric === "string" ? frame.attrs.metric : "busy";
   const { label, note, ramp, kinds } = isMetric(metric)
     ? METRICS[metric]

@@ -180,6 +180,7 @@ export class RowsDrawing implements Drawing {
     window: [number, number] | null = null,
   ): Brush {
     const before: readonly Key[] | null = chosen[this.dimension];
+    if (keys.length === 0 && window === null) return this.nothing();
     if (more) {
       return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
     }
@@ -468,8 +469,10 @@ function inBars(
   if (plan.pitch < LINE) return;
   const perUnit = plan.across / (content.xEnd - content.xStart);
   const x = (at: number): number => plan.gutter + (at - content.xStart) * perUnit;
-  for (const { row, left, right, text, color, plate, atEnd } of content.inside?.() ?? []) {
+  for (const { row, left, right, text: full, color, plate, atEnd, cut } of content.inside?.() ??
+    []) {
     const size = (right - left) * perUnit;
+    const text = cut === true ? shortened(full, size - 8) : full;
     const wide = textWidth(text);
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
     const y = middle(plan, row);

@@ -1,10 +1,11 @@
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { HeldSource } from "../engine/source";
 import type { Source } from "../protocol/source";
 import { OfflineData, type Progress } from "./answering";
 
 const DOCUMENT = {
-  version: 2,
+  version: 3,
   scene: { range: [0, 10], kinds: [], ranks: [], lanes: 0 },
   names: [],
   shorts: [],
@@ -49,13 +50,15 @@ class Kernel implements Source {
 let kernel: Kernel;
 let owner: AbortController;
 let offline: OfflineData;
+let page: HeldSource | null;
 let told: Progress[];
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   kernel = new Kernel();
   owner = new AbortController();
-  offline = new OfflineData(kernel, owner.signal);
+  page = null;
+  offline = new OfflineData(kernel, (held) => (page = held), owner.signal);
   told = [];
   offline.onProgress((progress) => told.push(progress), owner.signal);
 });
@@ -75,15 +78,14 @@ async function settled(): Promise<void> {
 }
 
 test("data that the kernel sends in chunks gives the replies of a page", async () => {
-  expect(await offline.page()).toBeNull();
   offline.start();
+  expect(page).toBeNull();
   await settled();
   expect(offline.progress).toMatchObject({ state: "ready", bytes: CONTENT.length });
   expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
   expect(told.map(({ bytes }) => bytes)).toEqual(
     [...told.map(({ bytes }) => bytes)].sort((a, b) => a - b),
   );
-  const page = await offline.page();
   expect((await page!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
 });
 
@@ -99,7 +101,7 @@ describe("no data", () => {
     offline.start();
     await settled();
     expect(offline.progress).toMatchObject({ state: "failed", message: "the files are gone" });
-    expect(await offline.page()).toBeNull();
+    expect(page).toBeNull();
   });
 
   test("once the view is gone", async () => {

@@ -1,10 +1,10 @@
-/** Choose the source of a reply: the kernel, or the data that the page holds. */
+/** Who answers a view: its kernel, or the page from the data of the job that it has fetched. */
 
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
 import { Lru } from "../engine/lru";
-import { PageSource } from "../engine/source";
+import { type HeldSource, PageSource } from "../engine/source";
 import { isPending } from "../protocol/decode";
 import {
   asError,
@@ -25,79 +25,42 @@ import {
   sleep,
 } from "./kernel";
 
-/** For a kernel that has not answered for this long, the page answers. */
-export const SILENT_AFTER_MS = 400;
-/** Interval between requests to a silent kernel: the reply to the last one may be lost. */
-export const PROBE_EVERY_MS = 3000;
-
 /**
- * Current source of replies: kernel or page; "busy" if the kernel is busy and the page lacks data.
+ * Whoever holds the job answers: the page, once it has fetched all of it, otherwise the kernel. What
+ * the page cannot answer goes to the kernel; if that is gone, the page answers from what it holds.
  */
-type Answering = "kernel" | "page" | "busy";
-
-/** Operations that only a kernel performs; these must not be repeated. */
-const KERNEL_ONLY = new Set(["export", "offline"]);
-/**
- * Offset of the page's name keys: kernel and page number names separately, but share a tile store.
- */
-const PAGE_KEYS = 2 ** 30;
-
-type Status = Source["status"];
-
-const OF_STATUS: Record<Status, Answering> = { live: "kernel", busy: "busy", none: "busy" };
-const AS_STATUS: Record<Answering, Status> = { kernel: "live", page: "none", busy: "busy" };
-
 export class HybridSource implements Source {
-  private current: Answering = "kernel";
-  /** The kernel owes an answer for longer than it may. */
-  private silent = false;
-  /** The question that is left with a silent kernel, so that its return shows. */
-  private probe: { at: number } | null = null;
-  private readonly listeners = new Set<(status: Status) => void>();
-  private readonly returned = new Set<() => void>();
+  private held: HeldSource | null = null;
+  private readonly listeners = new Set<(status: Source["status"]) => void>();
 
-  /**
-   * `page` gives the source of the page's data, or null as long as there is none. `signal` ends
-   * the watch over the kernel.
-   */
   constructor(
-    private readonly kernel: Source,
-    private readonly page: () => Promise<Source | null>,
-    signal: AbortSignal = new AbortController().signal,
+    private readonly kernel: Source & { look?(): void },
+    signal: AbortSignal,
     readonly words: HostWords = NOTEBOOK,
   ) {
-    kernel.onStatus(() => this.follow(), signal);
-    signal.addEventListener(
-      "abort",
-      () => {
-        this.listeners.clear();
-        this.returned.clear();
-      },
-      { once: true },
-    );
+    kernel.onStatus(() => this.tell(), signal);
+    signal.addEventListener("abort", () => this.listeners.clear(), { once: true });
   }
 
-  /** Status as of any source; "none" while the page replies. */
-  get status(): Status {
-    return this.gone ? "none" : AS_STATUS[this.current];
+  get status(): Source["status"] {
+    return this.kernel.status;
   }
 
-  get answering(): Answering {
-    return this.current;
+  /** Whether the page holds all or a part of the job. */
+  get holds(): "all" | "part" | "nothing" {
+    return this.held === null ? "nothing" : this.held.isWhole ? "all" : "part";
   }
 
-  /** Whether the kernel has ended. */
-  get gone(): boolean {
-    return this.kernel.status === "none";
+  /** Answer from this source from now on; null: the kernel answers. */
+  hold(held: HeldSource | null): void {
+    this.held = held;
+    this.tell();
   }
 
-  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
-    heard(this.listeners, listener, signal);
-  }
-
-  /** Listen for the kernel's return after the page has replied: retry what the page lacked. */
-  onReturn(listener: () => void, signal: AbortSignal): void {
-    heard(this.returned, listener, signal);
+  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
+    if (signal.aborted) return;
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
   ask<Op extends Operation>(
@@ -114,181 +77,27 @@ export class HybridSource implements Source {
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
-    if (this.gone) return this.withoutKernel(op, request, signal);
-    if (KERNEL_ONLY.has(op)) return this.kernel.ask(op, request, signal);
-    if (!this.silent) return this.race(op, request, signal, SILENT_AFTER_MS);
-    if (this.probe !== null && Date.now() - this.probe.at < PROBE_EVERY_MS) {
-      const answer = await this.fromPage(op, request, signal).catch(unlessAborted);
-      if (answer !== null) return answer;
-      signal?.throwIfAborted();
+    if (this.held?.holds(op, request) === true) {
+      this.kernel.look?.();
+      try {
+        return await this.held.ask(op, request, signal);
+      } catch (error) {
+        if (isAbort(error)) throw error;
+      }
     }
-    return this.race(op, request, signal, 0);
-  }
-
-  /** Send a request to the kernel, and after a delay also to the page; the first reply is used. */
-  private race<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-    patience: number,
-  ): Promise<Answer<Op>> {
-    const kernels = new AbortController();
-    const probe = { at: Date.now() };
-    return new Promise((resolve, reject) => {
-      const settled = new AbortController();
-      const settle = (then: () => void): void => {
-        if (settled.signal.aborted) return;
-        settled.abort();
-        then();
-      };
-      const late = (): void => {
-        this.fall(probe);
-        this.fromPage(op, request, signal).then(
-          (reply) => {
-            // Nothing in the page yet: the kernel's answer is awaited.
-            if (reply === null) return;
-            settle(() => {
-              resolve(reply);
-              if (this.probe !== probe) kernels.abort();
-            });
-          },
-          // The kernel will send what the page cannot.
-          () => undefined,
-        );
-      };
-      const timer = setTimeout(late, patience);
-      settled.signal.addEventListener("abort", () => clearTimeout(timer));
-      signal?.addEventListener(
-        "abort",
-        () =>
-          settle(() => {
-            // Keep the only request that is pending at a silent kernel.
-            if (this.probe !== probe) kernels.abort();
-            reject(abandoned());
-          }),
-        { once: true, signal: settled.signal },
-      );
-      this.kernel.ask(op, request, kernels.signal).then(
-        (reply) => {
-          this.rise();
-          settle(() => resolve(reply));
-        },
-        (error: unknown) => {
-          if (this.gone) {
-            settle(() => void this.withoutKernel(op, request, signal).then(resolve, reject));
-            return;
-          }
-          if (!isAbort(error)) this.rise();
-          settle(() => reject(asError(error)));
-        },
-      );
-    });
-  }
-
-  private async withoutKernel<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op>> {
-    const reply = await this.fromPage(op, request, signal);
-    // The kernel's own error states that it is gone.
-    return reply ?? this.kernel.ask(op, request, signal);
-  }
-
-  /** The page's reply; null if it holds nothing, or does not support the operation. */
-  private async fromPage<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal: AbortSignal | undefined,
-  ): Promise<Answer<Op> | null> {
-    const page = await this.page();
-    if (page === null) return null;
-    signal?.throwIfAborted();
-    const reply = await page.ask(op, request, signal).catch(unlessUnknown);
-    if (reply === null) return null;
-    if (this.silent || this.gone) this.become("page");
-    return op === "tiles" ? (withOwnKeys(reply) as Answer<Op>) : reply;
-  }
-
-  /** The kernel is silent, as one question shows. */
-  private fall(probe: { at: number }): void {
-    this.silent = true;
-    if (this.probe === null || probe.at - this.probe.at >= PROBE_EVERY_MS) this.probe = probe;
-  }
-
-  /** The kernel has answered. */
-  private rise(): void {
-    this.silent = false;
-    this.probe = null;
-    this.become("kernel");
-  }
-
-  /** The kernel's own source has news. */
-  private follow(): void {
-    // "live" there may mean as well that all questions were abandoned.
-    if (this.kernel.status === "live") {
-      if (this.probe === null) this.become("kernel");
-      return;
+    try {
+      return await this.kernel.ask(op, request, signal);
+    } catch (error) {
+      if (isAbort(error) || this.status !== "none" || this.held === null) throw error;
+      return this.held.ask(op, request, signal).catch((why: unknown) => {
+        throw asError(why).message.startsWith("unknown op ") ? error : why;
+      });
     }
-    if (this.gone) {
-      this.silent = false;
-      this.probe = null;
-    }
-    if (this.current !== "page") this.become(OF_STATUS[this.kernel.status], this.gone);
-    // The page continues to reply: the kernel is no longer busy but gone.
-    else if (this.gone) this.become("page", true);
-    if (this.gone) void this.standIn();
   }
 
-  /** The kernel is gone: if the page holds data, it answers from now on. */
-  private async standIn(): Promise<void> {
-    if ((await this.page()) !== null && this.gone) this.become("page");
+  private tell(): void {
+    for (const listener of [...this.listeners]) listener(this.status);
   }
-
-  private become(answering: Answering, anyway = false): void {
-    if (answering === this.current && !anyway) return;
-    const back = this.current === "page" && answering === "kernel";
-    this.current = answering;
-    const { status } = this;
-    for (const listener of [...this.listeners]) listener(status);
-    if (back) for (const listener of [...this.returned]) listener();
-  }
-}
-
-/** Move the page's keys of names to a range that the kernel does not use. */
-function withOwnKeys({ reply, buffer }: Reply): Reply {
-  const names: Record<string, unknown> = {};
-  for (const [key, name] of Object.entries((reply.names ?? {}) as Record<string, unknown>)) {
-    names[Number(key) + PAGE_KEYS] = name;
-  }
-  const columns = reply.columns as Record<string, [string, number, number]> | undefined;
-  const [, offset = 0, length = 0] = columns?.slice_name ?? [];
-  if (buffer !== null && length > 0) {
-    const keys = new Uint32Array(buffer, offset, length);
-    for (let i = 0; i < length; i += 1) keys[i] = keys[i]! + PAGE_KEYS;
-  }
-  return { reply: { ...reply, names }, buffer };
-}
-
-function heard<T>(listeners: Set<T>, listener: T, signal: AbortSignal): void {
-  if (signal.aborted) return;
-  listeners.add(listener);
-  signal.addEventListener("abort", () => listeners.delete(listener), { once: true });
-}
-
-function abandoned(): Error {
-  return new DOMException("The request was abandoned.", "AbortError");
-}
-
-/** A page cannot write files, or draw charts that only Python draws. */
-function unlessUnknown(error: unknown): null {
-  if (error instanceof Error && error.message.startsWith("unknown op ")) return null;
-  throw error;
-}
-
-function unlessAborted(error: unknown): null {
-  if (isAbort(error)) throw error;
-  return null;
 }
 
 // Fetches the job's data from the kernel while that lives, so that the page can do without it.
@@ -320,15 +129,15 @@ const NOTHING: Progress = { state: "waiting", bytes: 0, of: 0, message: "" };
 
 export class OfflineData {
   private current = NOTHING;
-  private made: Source | null = null;
   private round = new AbortController();
   private readonly listeners = new Set<(progress: Progress) => void>();
 
-  /** `open` makes a source from the data that the kernel sent. */
+  /** `open` makes a source of the data that the kernel sent, and `hold` gets it. */
   constructor(
     private readonly kernel: Source,
+    private readonly hold: (held: HeldSource | null) => void,
     private readonly signal: AbortSignal,
-    private readonly open: (held: Blocks) => Promise<Source> = openJob,
+    private readonly open: (held: Blocks) => Promise<HeldSource> = openJob,
   ) {
     signal.addEventListener(
       "abort",
@@ -344,9 +153,6 @@ export class OfflineData {
     return this.current;
   }
 
-  /** Source over the data fetched so far; null if there is none. */
-  page = (): Promise<Source | null> => Promise.resolve(this.made);
-
   onProgress(listener: (progress: Progress) => void, signal: AbortSignal): void {
     this.listeners.add(listener);
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
@@ -357,13 +163,12 @@ export class OfflineData {
     this.round.abort();
     if (this.signal.aborted) return;
     this.round = new AbortController();
-    this.made = null;
+    this.hold(null);
     this.tell(NOTHING);
     const { signal } = this.round;
     this.fetch(signal).catch((error: unknown) => {
       if (signal.aborted) return;
-      const message = error instanceof Error ? error.message : String(error);
-      this.tell({ ...this.current, state: "failed", message });
+      this.tell({ ...this.current, state: "failed", message: asError(error).message });
     });
   }
 
@@ -384,9 +189,9 @@ export class OfflineData {
       await idle(signal);
     }
     if (at !== bytes) throw new Error(`The kernel sent ${at} bytes of ${bytes}.`);
-    const made = await this.open(heldIn(content, blocks));
+    const held = await this.open(heldIn(content, blocks));
     signal.throwIfAborted();
-    this.made = made;
+    this.hold(held);
     this.tell({ state: "ready", bytes, of: bytes, message: "" });
   }
 
@@ -411,7 +216,7 @@ export class OfflineData {
   }
 }
 
-/** Source of a live view: the kernel, with the page's own copy as a fallback. */
+/** Source of a live view: the kernel, and what the page fetches to answer by itself. */
 export interface LiveSource {
   source: HybridSource;
   offline: OfflineData;
@@ -421,16 +226,18 @@ export interface LiveSource {
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
-  open: (held: Blocks) => Promise<Source> = openJob,
+  open: (held: Blocks) => Promise<HeldSource> = openJob,
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
-  const offline = new OfflineData(kernel, signal, open);
-  return { source: new HybridSource(kernel, offline.page, signal, kernel.words), offline };
+  const source = new HybridSource(kernel, signal, kernel.words);
+  return { source, offline: new OfflineData(kernel, (held) => source.hold(held), signal, open) };
 }
 
-async function openJob(held: Blocks): Promise<Source> {
+async function openJob(held: Blocks): Promise<HeldSource> {
   const text = new TextDecoder().decode(await readBlock(held, "document"));
-  return new PageSource(JSON.parse(text) as PageDocument, held, download);
+  const source = new PageSource(JSON.parse(text) as PageDocument, held, download);
+  await source.prepare();
+  return source;
 }
 
 function heldIn(content: Uint8Array, places: Record<string, [number, number]>): Blocks {

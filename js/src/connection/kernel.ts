@@ -162,6 +162,11 @@ export class KernelSource implements Source {
     });
   }
 
+  /** Notice that the kernel has ended although nothing is asked of it. */
+  look(): void {
+    if (this.current !== "none" && this.hasEnded()) this.end();
+  }
+
   /** Fail all pending requests: the kernel is gone. */
   private end(): void {
     clearTimeout(this.busyTimer);

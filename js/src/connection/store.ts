@@ -1,5 +1,6 @@
 /** Bind a view to the shared model: echo guard, throttled saving, undo history. */
 
+import { type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
@@ -23,6 +24,19 @@ export function listenTo(
 ): void {
   model.on(event, listener);
   signal.addEventListener("abort", () => model.off(event, listener), { once: true });
+}
+
+/** A trait as a signal; `read` says what a value, or none, stands for. */
+export function traitOf<T>(
+  model: Model,
+  name: string,
+  read: (value: unknown) => T,
+  ended: AbortSignal,
+): ReadonlySignal<T> {
+  const trait = signal(read(model.get(name)));
+  const follow = (): void => void (trait.value = read(model.get(name)));
+  listenTo(model, `change:${name}`, follow, ended);
+  return trait;
 }
 
 export type Key = keyof SharedState;

@@ -8,7 +8,7 @@ import type { Blocks } from "../engine/columns";
 import { findPageSource } from "../engine/job";
 import { openHeld } from "../engine/pairs";
 import { readScene } from "../protocol/scene";
-import { asError, type Source } from "../protocol/source";
+import { asError } from "../protocol/source";
 import { createStage } from "../stage/stage";
 import { brokenPanel } from "../ui/controls";
 import "./diff.css";
@@ -29,7 +29,7 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
     ];
     if (signal.aborted) return;
     const page = findPageSource(model);
-    const openSource = async (held: Blocks): Promise<Source> => (await openHeld(held)).source;
+    const openSource = async (held: Blocks) => (await openHeld(held)).source;
     const live = page === null ? liveSource(model, signal, openSource) : null;
     new DiffApp(el, {
       scenes: [readScene(scenes[0]), readScene(scenes[1])],

@@ -6,7 +6,7 @@ import { download } from "../engine/export";
 import { EMBEDDED, offerPageSource } from "../engine/job";
 import { type DiffDocument, openHeld } from "../engine/pairs";
 import { PageSource } from "../engine/source";
-import { fitToWindow, WidgetHost } from "../host/host";
+import { fitToWindow, importText, WidgetHost } from "../host/host";
 
 const SOURCE = "page";
 
@@ -19,13 +19,7 @@ async function readText(name: string): Promise<string> {
 }
 
 async function loadModule(name: string): Promise<{ default: unknown }> {
-  const blob = new Blob([await readText(name)], { type: "text/javascript" });
-  const url = URL.createObjectURL(blob);
-  try {
-    return (await import(url)) as { default: unknown };
-  } finally {
-    URL.revokeObjectURL(url);
-  }
+  return importText(await readText(name));
 }
 
 /** Margins of the page and the folded footer. */

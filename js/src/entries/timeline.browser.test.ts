@@ -114,9 +114,9 @@ test("another state, height and scene take effect in the open view", async () =>
   await expect
     .poll(() => el.querySelector<HTMLInputElement>(".hta-search input")?.value)
     .toBe("other");
-  widget.model.set("height", 500);
+  widget.model.set("height", 250);
   const frame = el.querySelector<HTMLElement>(".hta-stage-frame");
-  expect(frame?.style.height).toBe("500px");
+  expect(frame?.style.height).toBe("250px");
   const next = recordedScene();
   widget.model.set("_scene", { ...next, title: "another job" });
   expect(el.querySelector(".hta-title")?.textContent).toBe("another job");

@@ -29,6 +29,10 @@ async function render(props: RenderProps<Traits>): Promise<void> {
         model.set("folded", folded);
         model.save_changes();
       },
+      keepHeight: (height) => {
+        model.set("height", height);
+        model.save_changes();
+      },
     });
     const fold = (): void => app.setFolded(model.get("folded") === true);
     const resize = (): void => {

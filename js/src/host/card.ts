@@ -42,7 +42,11 @@ export class LoadCard {
     if (this.bar.parentNode !== this.el) fill(this.el, this.text, this.bar, this.cancel);
   }
 
-  failed({ message, path, place, remedy, cancelled }: Message): void {
+  /** `more` are buttons before the one that tries again. */
+  failed(
+    { message, path, place, remedy, cancelled }: Message,
+    more: readonly HTMLElement[] = [],
+  ): void {
     const again = button({
       text: cancelled === true ? "Load" : "Try again",
       press: () => this.ways.again(),
@@ -53,7 +57,7 @@ export class LoadCard {
       where !== "" && h("p", { class: "hta-host-path" }, where),
       h("p", { role: cancelled === true ? "status" : "alert" }, sentence(message)),
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
-      again,
+      more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
     );
   }
 }

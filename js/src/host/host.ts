@@ -13,6 +13,16 @@ export interface Transport {
   css(name: string): Promise<string>;
 }
 
+/** Import a module from its source, where the page's policy allows `blob:` scripts. */
+export async function importText(source: string): Promise<{ default: unknown }> {
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  try {
+    return (await import(url)) as { default: unknown };
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
 /** Exports of an anywidget module. */
 interface WidgetModule {
   initialize?(props: Record<string, unknown>): unknown;
@@ -164,10 +174,14 @@ export function fitToWindow(
   otherPx: () => number,
   signal?: AbortSignal,
 ): void {
+  let own: number | null = null;
   const fit = (): void => {
+    // Its lower edge was dragged: that height stays.
+    if (own !== null && timeline.get("height") !== own) return;
     const panels = Math.max(view.offsetHeight - Number(timeline.get("height")), 0);
     const height = window.innerHeight - otherPx() - panels;
-    timeline.setLocally("height", Math.max(LEAST_PX, height));
+    own = Math.max(LEAST_PX, height);
+    timeline.setLocally("height", own);
   };
   fit();
   window.addEventListener("resize", fit, { signal });

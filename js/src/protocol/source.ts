@@ -188,6 +188,8 @@ export interface RowInfo {
   like?: readonly number[];
   /** The row has a badge: it folds similar ranks, or it would unfold them. */
   badge?: "fold" | "unfold";
+  /** Lanes without events in view, drawn as thin lines. */
+  thin?: number;
 }
 
 /** Groups of similar ranks. One rank per group has a row and represents the others. */
@@ -225,6 +227,8 @@ export interface Overlay {
   hover: { lane: number; start: number; dur: number } | null;
   selected: Brief | null;
   flows: { kind: string; from: Brief; to: Brief }[];
+  /** Arrows of the event under the pointer. */
+  launches: { from: Brief; to: Brief }[];
   /** Last arrival at the selected collective: its time and its rank. */
   collective: { time: number; rank: number } | null;
   selection: SelectionJson | null;
@@ -252,6 +256,8 @@ export interface RowState {
   alike?: Alike | null;
   /** Only these ranks have rows, and those that are pinned; null or left out: all. */
   only?: ReadonlySet<number> | null;
+  /** Lanes without events in view are as high as the others. */
+  roomy?: boolean;
 }
 
 /** Words around a picture. */
@@ -292,6 +298,8 @@ export interface Stage {
   setSlim(slim: boolean): void;
   setRows(rows: RowState): void;
   rows(): readonly RowInfo[];
+  /** Called when rows have changed their height: other lanes are empty in view. */
+  onRows(listener: () => void): void;
   /** The view as shown now (it may be on its way to the view that was set). */
   view(): Span;
   /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
@@ -310,8 +318,11 @@ export interface Stage {
   xOf(time: number): number;
   /** Slices of a lane that are loaded and overlap the view, by start. */
   slices(lane: number): Slice[];
-  /** CSS pixel height that the content would like to have (all rows). */
-  contentHeight(): number;
+  /**
+   * CSS pixel height of all rows, stretched into `most` but no higher. Rows that others hide for a
+   * while count.
+   */
+  contentHeight(most?: number): number;
   /** The last frame's figures, for benchmarks. */
   onFrame(listener: (stats: FrameStats) => void): void;
   /**

@@ -300,7 +300,10 @@ function drawTrackNames(pen: Pen, gutter: GutterScene, placed: PlacedRow): void 
   const name = geometry.narrow ? row.name.replace(/^(CPU|GPU) {2}/, "") : row.name;
   const middle = (top + bottom) / 2 + BASELINE;
   const range = row.track?.range;
-  if (range !== undefined && bottom - top >= 28) {
+  if (row.thin === bands.length) {
+    const baseline = y + row.height / 2 + BASELINE;
+    pen.fitted(name, right, baseline, room, FONT.label, theme.ink3, "right");
+  } else if (range !== undefined && bottom - top >= 28) {
     const [low, high] = range.map((value) => formatValue(value, row.track?.unit)) as [
       string,
       string,

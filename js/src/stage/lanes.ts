@@ -23,6 +23,8 @@ export interface LanePlace extends RowPlace {
   jobEnd: number;
   /** Counters only. */
   valueRange: readonly [number, number] | null;
+  /** Hue of calls of the host by name; null: all look alike. */
+  hue?: ShadeOfName | null;
 }
 
 /** Rectangles begin at this width; shorter events are columns. */
@@ -170,6 +172,7 @@ function drawRects(
   const { y0, y1, dpr, start, resolution, form } = place;
   const pitch = Math.round(HATCH_PITCH * dpr);
   const { width } = raster;
+  const hueOf = (form === "pale" && place.hue) || null;
   const gap = Math.max(1, Math.round(dpr));
   const end = start + width * resolution;
   let rects = 0;
@@ -205,11 +208,14 @@ function drawRects(
       continue;
     }
     const edge = edgeWidth(x1 - x0, paints.edgePx[kind]!, dpr);
+    const hue = hueOf !== null && kind === paints.host ? hueOf(sliceName[i]!) : -1;
+    const line = hue < 0 ? paints.edge[code]! : paints.hostEdge[hue]!;
+    const tint = hue < 0 ? paints.tint[code]! : paints.hostTint[hue]!;
     if (from >= start) {
-      raster.rect(x0, y0, Math.min(x0 + edge, right), y1, paints.edge[code]!);
-      raster.rect(x0 + edge, y0, right, y1, paints.tint[code]!);
+      raster.rect(x0, y0, Math.min(x0 + edge, right), y1, line);
+      raster.rect(x0 + edge, y0, right, y1, tint);
     } else {
-      raster.rect(x0, y0, right, y1, paints.tint[code]!);
+      raster.rect(x0, y0, right, y1, tint);
     }
   }
   return rects;
@@ -592,6 +598,8 @@ export interface LanesScene {
   lateness: LatenessByRank | null;
   ribbon: Ribbon | null;
   shade: ShadeOfName | null;
+  /** As of `LanePlace`. */
+  hue: ShadeOfName | null;
   window(lane: number): LaneWindow | null;
   nameOf(key: number): string;
 }

@@ -67,9 +67,10 @@ function brief(rank: number, lane: number, start: number, dur: number, kind: Bri
   return { rank, table: "events", id: 0, lane, name: "n", short: "n", kind, start, dur };
 }
 
-const streamOf = (rank: number) =>
-  scene.ranks[rank]!.tracks.find(({ role }) => role === "stream")!.lane0;
-const threadOf = (rank: number) => scene.ranks[rank]!.tracks[0]!.lane0;
+const laneOf = (rank: number, of: "stream" | "thread") =>
+  scene.ranks[rank]!.tracks.find(({ role }) => role === of)!.lane0;
+const streamOf = (rank: number) => laneOf(rank, "stream");
+const threadOf = (rank: number) => laneOf(rank, "thread");
 
 test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);

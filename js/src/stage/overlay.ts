@@ -13,6 +13,7 @@ export const NO_OVERLAY: Overlay = {
   hover: null,
   selected: null,
   flows: [],
+  launches: [],
   collective: null,
   selection: null,
   brush: null,
@@ -284,11 +285,16 @@ interface End {
 }
 
 function drawFlows(pen: Pen, scene: OverlayScene): void {
-  for (const { from, to } of scene.overlay.flows) {
-    const a = endOf(scene, from, from.start + from.dur / 2);
+  const { overlay, theme } = scene;
+  for (const arrow of [...overlay.launches, ...overlay.flows]) {
+    const { from, to } = arrow;
+    const isFlow = "kind" in arrow;
+    // An operator may be longer than the view: its arrows leave it where they are short.
+    const leaves = isFlow ? from.start + from.dur / 2 : Math.min(to.start, from.start + from.dur);
+    const a = endOf(scene, from, leaves);
     const b = endOf(scene, to, to.start);
     if (a === null || b === null || (!a.shown && !b.shown)) continue;
-    drawArrow(pen, scene, a, b);
+    drawArrow(pen, scene, a, b, isFlow ? theme.selection : theme.hover);
   }
 }
 
@@ -310,9 +316,9 @@ function endOf(scene: OverlayScene, event: Brief, time: number): End | null {
   return null;
 }
 
-function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End): void {
+function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End, colour: string): void {
   const { ctx } = pen;
-  const { selection, selectionHalo } = scene.theme;
+  const { selectionHalo } = scene.theme;
   const path = () => {
     ctx.beginPath();
     ctx.moveTo(a.x, a.y);
@@ -331,10 +337,10 @@ function drawArrow(pen: Pen, scene: OverlayScene, a: End, b: End): void {
   ctx.strokeStyle = selectionHalo;
   ctx.lineWidth = LINE + 3;
   path();
-  ctx.strokeStyle = selection;
+  ctx.strokeStyle = colour;
   ctx.lineWidth = LINE;
   path();
-  pen.fill(selection);
+  pen.fill(colour);
   ctx.beginPath();
   ctx.moveTo(b.x, b.y);
   ctx.lineTo(b.x - HEAD, b.y - 4);

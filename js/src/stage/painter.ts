@@ -22,6 +22,7 @@ import {
   isCoarse,
   type LanePlace,
   type LanesScene,
+  type ShadeOfName,
   type LatenessByRank,
   latenessByRank,
   type StatsByRank,
@@ -29,7 +30,7 @@ import {
 } from "./lanes";
 import { drawMargin, type MarginScene } from "./margin";
 import { drawOverlay, NO_OVERLAY, type OverlayScene } from "./overlay";
-import { classPaints, type Paints, paintsOf, partsAt, shadeOf } from "./paints";
+import { classPaints, hueOf, type Paints, paintsOf, partsAt, shadeOf } from "./paints";
 import { Pen } from "./pen";
 import { type LaneRaster, Raster } from "./raster";
 import type { Sightings } from "./rows_view";
@@ -179,6 +180,7 @@ function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: numb
     jobStart: job[0],
     jobEnd: job[1],
     valueRange: null,
+    hue: lanes.hue,
   };
   const line = Math.max(1, Math.round(dpr));
   raster.rect(0, px(sight.bottom), raster.width, px(sight.bottom) + line, paints.rule);
@@ -340,6 +342,7 @@ export class StagePicture {
   private classes: Classes | null = null;
   private parts: ClassParts | null = null;
   private shades: number[] = [];
+  private hues: number[] = [];
   private own: Theme;
   private paints: Paints;
 
@@ -361,6 +364,7 @@ export class StagePicture {
     this.scene = scene;
     this.data = data;
     this.shades = [];
+    this.hues = [];
     this.stats = null;
     this.lateness = null;
     this.minimap = null;
@@ -445,6 +449,7 @@ export class StagePicture {
         lateness,
         ribbon,
         shade: this.byName && !paints.byClass ? (key) => this.shade(key, names) : null,
+        hue: this.huesIn(view, names),
         window: (lane) => windows.get(lane),
         nameOf: (key) => names.get(key) ?? "",
       },
@@ -482,10 +487,22 @@ export class StagePicture {
     return new MinimapPicture(minimap, theme, width, height, byClass);
   }
 
+  /** Below one step a stack of calls is read name by name. */
+  private huesIn(view: Span, names: ReadonlyMap<number, string>): ShadeOfName | null {
+    if (!this.byName && view[1] - view[0] >= stepLength(this.scene)) return null;
+    return (key) => (this.hues[key] ??= hueOf(names.get(key) ?? ""));
+  }
+
   private shade(key: number, names: ReadonlyMap<number, string>): number {
     this.shades[key] ??= shadeOf(names.get(key) ?? "");
     return this.shades[key];
   }
+}
+
+/** The median step; without steps the whole job. */
+function stepLength({ steps, range }: Scene): number {
+  const lengths = steps.map(({ dur }) => dur).sort((a, b) => a - b);
+  return lengths[lengths.length >> 1] ?? range[1] - range[0];
 }
 
 // Draws when something has changed, at most once for each frame of the browser.

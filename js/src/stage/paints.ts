@@ -1,7 +1,7 @@
 /** The theme's colours as packed pixels, by form, kind and shade, ready for the rasteriser. */
 
 import type { Classes, ClassLook, ClassParts, Kind } from "../protocol/source";
-import type { Theme } from "../ui/theme";
+import { type Theme, THEMES } from "../ui/theme";
 import type { Form } from "./rows";
 
 /** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
@@ -76,6 +76,11 @@ export function shadeOf(name: string): number {
   return fnv1a32(name) % SHADES;
 }
 
+/** Which of the theme's hues calls of the host of this name have. */
+export function hueOf(name: string): number {
+  return fnv1a32(name) % THEMES.light.hostHues.length;
+}
+
 /** Colours of columns: entry `kind · (STEPS + 1) + step`. */
 type Ramp = Uint32Array;
 
@@ -92,6 +97,11 @@ export interface Paints {
   readonly solid: Uint32Array;
   readonly tint: Uint32Array;
   readonly edge: Uint32Array;
+  /** Code of calls of the host; -1 if they have no colours by name. */
+  readonly host: number;
+  /** By hue: calls of the host by name. */
+  readonly hostTint: Uint32Array;
+  readonly hostEdge: Uint32Array;
   /** By kind: drawn as a tint with an edge even among device events. */
   readonly isPale: Uint8Array;
   /** By kind: width of the edge in CSS px. */
@@ -183,6 +193,9 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
     solid: table(colourOf),
     tint: table((kind, shade) => mix(colourOf(kind, shade), bg, tintShare(kind))),
     edge: table(colourOf),
+    host: dimmed.has("cpu") ? -1 : kinds.indexOf("cpu"),
+    hostTint: Uint32Array.from(theme.hostHues, (hue) => pack(mix(rgb(hue), bg, theme.hostTint))),
+    hostEdge: Uint32Array.from(theme.hostHues, (hue) => pack(rgb(hue))),
     isPale: Uint8Array.from(kinds, (kind) => (paleKind(kind) ? 1 : 0)),
     edgePx: Float32Array.from(kinds, (kind) => (kind === "annotation" ? 2 : 1.5)),
     textOn: kinds.flatMap((kind) =>
@@ -251,6 +264,7 @@ export function classPaints(theme: Theme, kinds: readonly Kind[], classes: Class
   return {
     ...paintsOf(theme, kinds, new Set()),
     byClass: true,
+    host: -1,
     unknownClass: looks.length - 1,
     columns: ramps(1),
     pendingColumns: ramps(PENDING),

@@ -82,6 +82,25 @@ describe("folded ranks", () => {
 });
 
 describe("opened ranks", () => {
+  test("draw lanes that are empty in view as lines, and keep a track's name legible", () => {
+    const scene = sceneOf(1);
+    const track = scene.ranks[0]!.tracks.find(({ role, lanes }) => role === "thread" && lanes > 2)!;
+    const lanesFrom = (first: number) =>
+      new Set(Array.from({ length: track.lanes - first }, (_, i) => track.lane0 + first + i));
+    const rowWith = (bare: ReadonlySet<number>) =>
+      layoutRows(scene, state({ open: new Set([0]) }), 0, false, bare).rows.find(
+        (row) => row.track === track,
+      )!;
+    const most = rowWith(lanesFrom(1));
+    expect(most.thin).toBe(track.lanes - 1);
+    expect(most.height).toBe(17 + 3 * (track.lanes - 1) + 4);
+    expect(most.bands().map(({ height }) => height)).toEqual([
+      16,
+      ...Array.from({ length: track.lanes - 1 }, () => 2),
+    ]);
+    expect(rowWith(lanesFrom(0)).height).toBe(Math.max(12, 3 * track.lanes + 4));
+  });
+
   test("keep the order of ranks and list their tracks below the head", () => {
     const { rows } = layoutRows(sceneOf(3), state({ open: new Set([1]) }), 500);
     const tracks = rows[1]!.rank.tracks.map(({ label }) => `1 ${label}`);

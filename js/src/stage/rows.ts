@@ -15,6 +15,8 @@ export interface Row {
   /** The ranks that the row represents, its own included. */
   like: readonly number[];
   badge: "fold" | "unfold" | null;
+  /** Lanes without events in view, drawn as thin lines. */
+  thin: number;
   /** Reason that the rank has its own row while similar ranks are folded; "" for none. */
   why: string;
   open: boolean;
@@ -165,6 +167,7 @@ function headRow(
     briefly,
     like,
     badge: unfolded ? "fold" : like.length > 1 ? "unfold" : null,
+    thin: 0,
     why: alike?.why.get(rank.rank) ?? "",
     open,
     pinned,
@@ -175,7 +178,13 @@ function headRow(
   };
 }
 
-function trackRow(rank: SceneRank, track: SceneTrack, pinned: boolean): Row {
+function trackRow(
+  rank: SceneRank,
+  track: SceneTrack,
+  pinned: boolean,
+  bare: ReadonlySet<number>,
+): Row {
+  const thin = thinOf(track, bare);
   const name = pinned ? `rank ${rank.rank} · ${track.label}` : trackName(rank, track);
   return {
     rank,
@@ -184,18 +193,30 @@ function trackRow(rank: SceneRank, track: SceneTrack, pinned: boolean): Row {
     briefly: [],
     like: [rank.rank],
     badge: null,
+    thin,
     why: "",
     open: true,
     pinned,
     top: 0,
-    height: trackHeight(track),
-    bands: memo(() => trackBands(track, name)),
+    height: trackHeight(track, thin),
+    bands: memo(() => trackBands(track, name, bare)),
     ribbon: () => null,
   };
 }
 
-/** The rows of `scene` in `state`; `room` is the height that they may fill without scrolling. */
-export function layoutRows(scene: Scene, state: RowState, room: number, ribbons = false): Layout {
+const NONE: ReadonlySet<number> = new Set();
+
+/**
+ * The rows of `scene` in `state`; `room` is the height that they may fill without scrolling, `bare`
+ * the lanes of tracks without events in view.
+ */
+export function layoutRows(
+  scene: Scene,
+  state: RowState,
+  room: number,
+  ribbons = false,
+  bare = NONE,
+): Layout {
   const shown = shownRanks(scene, state);
   const pins = new Map(state.pinned.map((key, order) => [key, order]));
   const anyOpen = shown.some(({ tracks }) => tracks !== null);
@@ -214,9 +235,9 @@ export function layoutRows(scene: Scene, state: RowState, room: number, ribbons 
     for (const track of tracksOf(rank)) {
       const trackOrder = pins.get(trackKey(rank, track));
       if (trackOrder !== undefined) {
-        first.push({ order: trackOrder, rows: [trackRow(rank, track, true)] });
+        first.push({ order: trackOrder, rows: [trackRow(rank, track, true, bare)] });
       } else if (tracks?.includes(track)) {
-        rows.push({ ...trackRow(rank, track, false), pinned: order !== undefined });
+        rows.push({ ...trackRow(rank, track, false, bare), pinned: order !== undefined });
       }
     }
     if (order !== undefined) first.push({ order, rows });
@@ -227,7 +248,7 @@ export function layoutRows(scene: Scene, state: RowState, room: number, ribbons 
     if (ranks.has(rank.rank) || state.alike?.hidden.has(rank.rank) !== true) continue;
     for (const track of tracksOf(rank)) {
       const order = pins.get(trackKey(rank, track));
-      if (order !== undefined) first.push({ order, rows: [trackRow(rank, track, true)] });
+      if (order !== undefined) first.push({ order, rows: [trackRow(rank, track, true, bare)] });
     }
   }
   first.sort((a, b) => a.order - b.order);
@@ -364,6 +385,7 @@ export function rowInfo(row: Row, y: number): RowInfo {
     pinned: row.pinned,
     ...(row.like.length > 1 && { like: row.like }),
     ...(row.badge !== null && { badge: row.badge }),
+    ...(row.thin > 0 && { thin: row.thin }),
   };
 }
 
@@ -428,6 +450,9 @@ const RIBBON = 5;
 const TWO_LINES = 36;
 
 const PITCH = { thread: 17, stream: 21, annotation: 16, async: 17, instant: 12, counter: 30 };
+/** Pitch of a lane without events in view, and least height of a track of such lanes: its name. */
+const THIN = 3;
+const NAMED = 12;
 const BELOW = { thread: 4, stream: 4, annotation: 2, async: 4, instant: 3, counter: 4 };
 
 function lanesOf(rank: SceneRank, role: "gpu" | "comm" | "cpu") {
@@ -599,27 +624,44 @@ function sizeOf(role: SceneTrack["role"]): Sized {
   return role === "other" ? "thread" : role;
 }
 
-function trackHeight(track: SceneTrack): number {
+function trackHeight(track: SceneTrack, thin = 0): number {
   const size = sizeOf(track.role);
-  return PITCH[size] * Math.max(1, track.lanes) + BELOW[size];
+  const height = PITCH[size] * Math.max(1, track.lanes) - (PITCH[size] - THIN) * thin;
+  return Math.max(height + BELOW[size], NAMED);
+}
+
+function thinOf(track: SceneTrack, bare: ReadonlySet<number>): number {
+  let thin = 0;
+  const end = track.lane0 + track.lanes;
+  for (let lane = track.lane0; lane < end; lane += 1) if (bare.has(lane)) thin += 1;
+  return thin;
 }
 
 /** Bands of an opened rank's track: one per depth, then one per spill lane. */
-function trackBands(track: SceneTrack, name: string): Band[] {
+function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>): Band[] {
   const size = sizeOf(track.role);
   const pitch = PITCH[size];
   const form: Form =
     size === "counter" ? "counter" : size === "thread" || size === "annotation" ? "pale" : "solid";
   const spillsFrom = size === "counter" ? track.lanes : Math.max(1, track.nested);
-  return Array.from({ length: track.lanes }, (_, depth) => ({
-    lane: track.lane0 + depth,
-    top: depth * pitch + 1,
-    height: size === "stream" && track.lanes === 1 ? pitch : pitch - 1,
-    form,
-    label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
-    track,
-    over: depth === 0 ? overOf(track) : undefined,
-  }));
+  let below = 1;
+  return Array.from({ length: track.lanes }, (_, depth) => {
+    const lane = track.lane0 + depth;
+    const isThin = bare.has(lane);
+    const top = below;
+    below += isThin ? THIN : pitch;
+    const full = size === "stream" && track.lanes === 1 ? pitch : pitch - 1;
+    return {
+      lane,
+      top,
+      height: isThin ? THIN - 1 : full,
+      // On the ground of a device lane the line can be seen.
+      form: isThin ? "solid" : form,
+      label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
+      track,
+      over: depth === 0 ? overOf(track) : undefined,
+    };
+  });
 }
 
 // Similar ranks folded into one row: the groups, and the position of their badge.

@@ -1,6 +1,6 @@
 /** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
 
-import type { Brief, RowInfo, RowState, Scene, SceneRank } from "../protocol/source";
+import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { type Geometry, geometryOf } from "./camera";
 import {
   type Band,
@@ -26,6 +26,8 @@ export class RowsView {
   scroll = 0;
   /** Ranks in sight with a ribbon of late arrivals. */
   ribbons: readonly number[] = [];
+  /** Lanes of opened ranks without events in view. */
+  private bare: ReadonlySet<number> = new Set();
   private geometry: Geometry;
 
   constructor(
@@ -40,9 +42,11 @@ export class RowsView {
   update(scene: Scene, geometry: Geometry): void {
     const before = this.layout;
     if (scene !== this.scene) this.scroll = 0;
+    if (scene !== this.scene) this.bare = new Set();
     this.scene = scene;
     this.geometry = geometry;
-    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow);
+    const bare = this.state.roomy === true ? undefined : this.bare;
+    this.layout = layoutRows(scene, this.state, geometry.rowsHeight, geometry.lateRow, bare);
     this.scroll = anchored(before, this.layout, this.scroll);
     this.place();
   }
@@ -75,6 +79,34 @@ export class RowsView {
     return naturalHeight(this.scene, this.state);
   }
 
+  /** Height of all rows in so much room, also of those that a filter or others hide for a while. */
+  heightIn(room: number): number {
+    const state = { ...this.state, filter: "", only: null };
+    return layoutRows(this.scene, state, room, this.geometry.lateRow).height;
+  }
+
+  /**
+   * Look which lanes of opened ranks are empty; null for a lane of which that is not known. The lane
+   * `kept` stays where it is, if rows scroll. False if nothing has changed.
+   */
+  shrink(isEmpty: (lane: number, rank: SceneRank) => boolean | null, kept: number | null): boolean {
+    const bare = new Set<number>();
+    for (const { rank, track } of this.layout.rows) {
+      if (track === null) continue;
+      for (let lane = track.lane0; lane < track.lane0 + track.lanes; lane += 1) {
+        if (canBeThin(track, lane) && (isEmpty(lane, rank) ?? this.bare.has(lane))) bare.add(lane);
+      }
+    }
+    if (bare.size === this.bare.size && [...bare].every((lane) => this.bare.has(lane)))
+      return false;
+    const before = kept === null ? null : this.sight.lane(kept);
+    this.bare = bare;
+    this.update(this.scene, this.geometry);
+    const after = kept === null ? null : this.sight.lane(kept);
+    if (before !== null && after !== null) this.scrollTo(this.scroll + after.y - before.y);
+    return true;
+  }
+
   private clamped(scroll: number): number {
     return clampScroll(this.layout, this.geometry.rowsHeight, scroll);
   }
@@ -100,6 +132,11 @@ export class RowsView {
     }
     this.nearby = nearby;
   }
+}
+
+/** Whether a lane may be thin; not one whose waits are drawn over it. */
+function canBeThin(track: SceneTrack, lane: number): boolean {
+  return track.role !== "counter" && (lane > track.lane0 || track.wait === undefined);
 }
 
 // Visible lanes and their positions.

@@ -21,10 +21,15 @@ import { THEMES } from "../ui/theme";
 import { Camera, type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
 import { Scrollbar } from "./gutter";
 import { hitAt, type HitScene, slicesIn } from "./hit";
+import { isCoarse } from "./lanes";
 import { EVERYTHING, FrameLoop, Painter, type Sight, StagePicture } from "./painter";
 import { placesOf, RowsView } from "./rows_view";
+import { isEmptyIn } from "./tile_store";
 import { loadPicture, svgOf } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
+
+/** The view has rested so long before empty lanes shrink: rows stay in place during a gesture. */
+const REST_MS = 250;
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
   return new DrawnStage(scene, source, theme);
@@ -39,6 +44,8 @@ class DrawnStage implements Stage {
   private readonly calm = matchMedia("(prefers-reduced-motion: reduce)");
   private readonly viewListeners: ((view: Span, done: boolean) => void)[] = [];
   private readonly frameListeners: ((stats: FrameStats) => void)[] = [];
+  private readonly rowListeners: (() => void)[] = [];
+  private resting = 0;
   private data: StageData;
   private readonly picture: StagePicture;
   private geometry: Geometry;
@@ -128,6 +135,10 @@ class DrawnStage implements Stage {
     return this.rowsView.infos();
   }
 
+  onRows(listener: () => void): void {
+    this.rowListeners.push(listener);
+  }
+
   view(): Span {
     return this.camera.view;
   }
@@ -189,8 +200,11 @@ class DrawnStage implements Stage {
     return window === null ? [] : slicesIn(this.hitScene(), window);
   }
 
-  contentHeight(): number {
-    return this.geometry.rowsTop + this.rowsView.naturalHeight;
+  contentHeight(most?: number): number {
+    const { rowsTop } = this.geometry;
+    if (most === undefined) return rowsTop + this.rowsView.naturalHeight;
+    // With the line below the last row.
+    return Math.min(most, rowsTop + this.rowsView.heightIn(most - rowsTop) + 1);
   }
 
   onFrame(listener: (stats: FrameStats) => void): void {
@@ -216,6 +230,7 @@ class DrawnStage implements Stage {
 
   destroy(): void {
     this.ended.abort();
+    clearTimeout(this.resting);
     this.loop.stop();
     this.data.destroy();
     this.viewListeners.length = 0;
@@ -244,9 +259,30 @@ class DrawnStage implements Stage {
       this.loop.touch({ head: true, lanes: true });
     } else if (part === "marks") {
       this.loop.touch({ overlay: true });
-    } else if (this.data.windows.pending) {
-      this.loop.touch({ lanes: true });
+    } else {
+      if (this.data.windows.pending) this.loop.touch({ lanes: true });
+      this.rest();
     }
+  }
+
+  /** Once the view rests and its tiles are here, shrink the lanes that are empty in it. */
+  private rest(): void {
+    clearTimeout(this.resting);
+    this.resting = window.setTimeout(() => {
+      const { view } = this.camera;
+      const { scene, geometry, picture, data } = this;
+      if (geometry.lanesWidth <= 0) return;
+      const sight = { view, resolution: nsPerDevicePx(geometry, view), range: scene.range };
+      const kept = (picture.overlay.hover ?? picture.overlay.selected)?.lane ?? null;
+      const changed = this.rowsView.shrink(
+        (lane, rank) =>
+          isCoarse(rank, sight.resolution) ? false : isEmptyIn(data.store, lane, sight),
+        kept,
+      );
+      if (!changed) return;
+      this.placed();
+      for (const listener of this.rowListeners) listener();
+    }, REST_MS);
   }
 
   private resized(): void {
@@ -288,6 +324,7 @@ class DrawnStage implements Stage {
   private placed(): void {
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();
+    this.rest();
     this.loop.touch({ gutter: true, lanes: true, margin: true, overlay: true });
   }
 
@@ -325,6 +362,7 @@ class DrawnStage implements Stage {
 
   private notifyView(done: boolean): void {
     const { view } = this.camera;
+    this.rest();
     if (done && this.arrivedAt === view) return;
     this.arrivedAt = done ? view : null;
     for (const listener of this.viewListeners) listener(view, done);

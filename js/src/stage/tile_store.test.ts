@@ -46,7 +46,7 @@ function reply(level: number, tiles: Given[], classed = false): TilesReply {
     sliceStart: Float64Array.from(all, ([, start]) => start),
     sliceDur: Float64Array.from(all, ([, , dur]) => dur),
     sliceId: Uint32Array.from(all, ([id]) => id),
-    sliceName: new Uint32Array(all.length),
+    sliceName: new Uint32Array(all.length).fill(7),
     sliceKind: new Uint8Array(all.length),
     sliceFlags: new Uint8Array(all.length),
     counterLane: new Uint32Array(0),
@@ -70,7 +70,18 @@ describe("the store", () => {
     expect(store.get(2, 5, 2)).toBe(EMPTY);
     expect(store.get(2, 5, 3)).toBeUndefined();
     expect(store.get(1, 4, 1)).toBeUndefined();
-    expect(store.names.get(7)).toBe("add");
+    expect([...store.names.values()]).toEqual(["add"]);
+  });
+
+  test("names have the store's own keys, because kernel and page number them differently", () => {
+    const store = new TileStore(2);
+    const named = (lane: number, names: Record<string, string>): string => {
+      const answer = reply(5, [{ lane, index: 0, slices: [[1, 0, 10]] }]);
+      store.add([part([lane], 0, 1)], { ...answer, sliceName: Uint32Array.of(7), names });
+      return store.names.get(store.get(lane, 5, 0)!.sliceName[0]!)!;
+    };
+    expect([named(0, { "7": "add" }), named(1, { "7": "mm", "8": "add" })]).toEqual(["add", "mm"]);
+    expect(store.names.get(store.get(0, 5, 0)!.sliceName[0]!)).toBe("add");
   });
 
   test("keeps copies, so that a reply can be released", () => {

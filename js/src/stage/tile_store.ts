@@ -69,8 +69,9 @@ export const EMPTY: Tile = {
 const LANES = 2 ** 40;
 
 export class TileStore {
-  /** Short names by key; keys mean the same for as long as the scene lives. */
+  /** Short names by key. Kernel and page number names each in their own way: keys are the store's. */
   readonly names = new Map<number, string>();
+  private readonly keys = new Map<string, number>();
   /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
   readonly versions: Uint32Array;
   /** Whether tiles without classes count as missing; they are drawn until others arrive. */
@@ -117,11 +118,24 @@ export class TileStore {
     return this.levelsOfLane.get(lane);
   }
 
-  /** Add a reply to `parts`: requested parts that it lacks are empty. */
+  /** The store's keys of a reply's names, by the reply's. */
+  private keysOf(names: TilesReply["names"]): Map<number, number> {
+    const found = new Map<number, number>();
+    for (const [given, name] of Object.entries(names)) {
+      const key = this.keys.get(name) ?? this.keys.size;
+      this.keys.set(name, key);
+      this.names.set(key, name);
+      found.set(Number(given), key);
+    }
+    return found;
+  }
+
+  /** Add a reply to `parts`, whose keys of names it overwrites: requested parts that it lacks are empty. */
   add(parts: readonly TilePart[], reply: TilesReply): void {
     this.tick();
-    for (const [key, name] of Object.entries(reply.names)) this.names.set(Number(key), name);
-    const { level } = reply;
+    const { level, sliceName } = reply;
+    const keyOf = this.keysOf(reply.names);
+    for (let i = 0; i < sliceName.length; i += 1) sliceName[i] = keyOf.get(sliceName[i]!)!;
     for (let i = 0; i < reply.tileLane.length; i += 1) {
       this.put(reply.tileLane[i]!, level, reply.tileIndex[i]!, eventTile(reply, i));
     }
@@ -265,6 +279,27 @@ export function tilesOf(view: Span, level: number, range: Span): { first: number
   const end = Math.min(view[1], range[1] + 1);
   const first = Math.floor(start / width);
   return { first, last: Math.max(first, Math.ceil(end / width)) };
+}
+
+/** Whether a lane has no event in view: cells count every event that they touch. Null: not known. */
+export function isEmptyIn(
+  store: TileStore,
+  lane: number,
+  { view, resolution, range }: Pick<Sight, "view" | "resolution" | "range">,
+): boolean | null {
+  const level = levelOf(resolution);
+  const cell = 2 ** level;
+  const { first, last } = tilesOf(view, level, range);
+  for (let index = first; index < last; index += 1) {
+    const tile = store.get(lane, level, index);
+    if (tile === undefined) return null;
+    if (tile === EMPTY) continue;
+    const origin = index * TILE_CELLS * cell;
+    const from = Math.max(0, Math.floor((view[0] - origin) / cell));
+    const to = Math.min(TILE_CELLS, Math.ceil((view[1] - origin) / cell));
+    if (tile.count.subarray(from, to).some((count) => count > 0)) return false;
+  }
+  return true;
 }
 
 /** Rectangles of the missing tiles of `lanes` within `view`, at most `most` tiles. */

@@ -156,6 +156,9 @@ export class Commands {
         return this.fold();
       case "fold-group":
         return this.foldGroup();
+      case "roomy":
+        rows.toggleRoomy();
+        break;
       case "export":
         this.parts.openExport();
         break;

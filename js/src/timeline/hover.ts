@@ -24,6 +24,7 @@ import {
 import type { Tooltip } from "../ui/tooltip";
 import { type Context, debounce, Emitter } from "./context";
 import type { Gaps } from "./gaps";
+import { LaunchArrows } from "./launches";
 import { gapLines } from "./panels/gap";
 import type { Rows } from "./rows";
 import { arrivalWords, cutWords } from "./text";
@@ -73,6 +74,7 @@ export class Hover {
   private gap: Gap | null = null;
   private cellError: string | null = null;
   private dwell = 0;
+  private readonly arrows: LaunchArrows;
   private asked: AbortController | null = null;
 
   constructor(
@@ -87,6 +89,7 @@ export class Hover {
     ) => void,
   ) {
     this.again = debounce(REST_MS, ctx.signal, () => this.refresh());
+    this.arrows = new LaunchArrows(ctx, () => this.refresh());
     ctx.signal.addEventListener("abort", () => this.leave(), { once: true });
   }
 
@@ -170,6 +173,7 @@ export class Hover {
       [h("b", {}, slice.name)],
       [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
+    if (this.arrows.words !== "") lines.push([h("span", { class: "hta-note" }, this.arrows.words)]);
     const cut = cutWords(slice, this.ctx.scene);
     if (cut !== "") lines.push([h("span", { class: "hta-note" }, cut)]);
     if ((slice.flags & 2) !== 0)
@@ -239,6 +243,15 @@ export class Hover {
           ),
         ]);
       }
+      if (row.thin !== undefined) {
+        const which = row.thin === track.lanes ? "Nothing" : `${row.thin} of ${track.lanes} lanes`;
+        const note = row.thin === track.lanes ? "of it is in view" : "are empty in view";
+        lines.push([h("span", { class: "hta-note" }, `${which} ${note}: drawn thin`)]);
+      }
+      if (row.thin !== undefined || this.rows.roomy) {
+        const what = this.rows.roomy ? "make empty lanes thin" : "give empty lanes their height";
+        lines.push([h("span", { class: "hta-note" }, `Click to ${what}`)]);
+      }
       return lines;
     }
     if (rank === null) return [];
@@ -267,6 +280,7 @@ export class Hover {
     this.outlined = key;
     const hover = slice === null ? null : { lane: slice.lane, start: slice.start, dur: slice.dur };
     this.ctx.stage.setOverlay({ hover });
+    this.arrows.show(slice);
     this.hovered.emit(slice);
   }
 

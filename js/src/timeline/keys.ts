@@ -53,6 +53,7 @@ function belongsToControl(event: KeyboardEvent): boolean {
     if (event.key === " " || event.key === "Enter") return true;
     return target instanceof HTMLInputElement && event.key.startsWith("Arrow");
   }
+  if (target.role === "separator" && /^(Arrow|Home|End)/.test(event.key)) return true;
   return target.classList.contains("hta-scroll") && /^(Arrow|Page|Home|End)/.test(event.key);
 }
 
@@ -132,6 +133,7 @@ export type Command =
   | "open-all"
   | "fold"
   | "fold-group"
+  | "roomy"
   | "export"
   | "help"
   | "full-window"
@@ -197,6 +199,7 @@ const BINDINGS: readonly Binding[] = [
   { command: "open-all", key: "g" },
   { command: "fold-group", key: "u", shift: true },
   { command: "fold", key: "u" },
+  { command: "roomy", key: "e" },
   { command: "export", key: "x" },
   { command: "help", key: "?" },
   { command: "leave", key: "escape" },
@@ -332,6 +335,7 @@ export const HELP: readonly HelpGroup[] = [
       { keys: [["G"]], text: "open or close all ranks" },
       { keys: [["U"]], text: "fold similar ranks, or show all" },
       { keys: [["Shift", "U"], ["click ≡"]], text: "show the ranks of one row" },
+      { keys: [["E"]], text: "lanes that are empty in view: full height, or thin" },
       { keys: [["P"]], text: "pin the row to the top" },
       { keys: [["C"]], text: "colour by kind or by name" },
       { keys: [["X"]], text: "export the window as a trace" },

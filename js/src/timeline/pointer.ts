@@ -266,7 +266,9 @@ export class Pointer {
     const { picking, rows, folding, nav, ctx } = this.parts;
     if (hit.region === "gutter") {
       if (hit.badge === true && hit.row !== null && folding.toggleGroup(hit.row.rank)) return;
-      if (hit.row !== null && hit.row.track === null) rows.toggle(hit.row.rank);
+      if (hit.row === null) return;
+      if (hit.row.track === null) rows.toggle(hit.row.rank);
+      else if (hit.row.thin !== undefined || rows.roomy) rows.toggleRoomy();
       return;
     }
     if (hit.region === "minimap") {

@@ -37,11 +37,25 @@ export class Rows {
   alike: Alike | null = null;
   /** Ranks that were chosen elsewhere; null shows all. */
   only: ReadonlySet<number> | null = null;
+  /** Lanes without events in view keep their height. */
+  roomy = false;
   private openedAlone: number | null = null;
 
   constructor(private readonly ctx: Context) {
     const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
     this.open = new Set(only === undefined ? [] : [only.rank]);
+    this.push();
+    ctx.stage.onRows(() => this.changed.emit());
+  }
+
+  /** Number of lanes that are thin because they are empty in view. */
+  get thin(): number {
+    return this.ctx.stage.rows().reduce((sum, { thin = 0 }) => sum + thin, 0);
+  }
+
+  /** Give empty lanes their full height, or make them thin. */
+  toggleRoomy(): void {
+    this.roomy = !this.roomy;
     this.push();
   }
 
@@ -64,6 +78,7 @@ export class Rows {
       filter: this.filter,
       alike: this.alike,
       only: this.only,
+      roomy: this.roomy,
     });
     this.changed.emit();
   }

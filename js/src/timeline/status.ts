@@ -290,6 +290,7 @@ export class ViewFacts {
     });
     rows.changed.on(() => {
       this.printCard();
+      this.say();
       if (!same(rows.shown, this.shown)) this.askShares();
     });
     folding.changed.on(() => this.say());
@@ -375,7 +376,10 @@ export class ViewFacts {
     const known = this.stats?.start === start && this.stats.end === end ? this.stats : null;
     const { lateness } = this;
     const late = lateness?.start === start && lateness.end === end ? lateness : null;
-    this.parts.status.say("view", viewWords(view, scene, known, late, this.parts.folding.words));
+    const words = viewWords(view, scene, known, late, this.parts.folding.words);
+    const { thin } = this.parts.rows;
+    if (thin > 0) words.push(` ${plural(thin, "empty lane")} drawn thin: `, { key: "E" });
+    this.parts.status.say("view", words);
   }
 
   private printCard(): void {
@@ -415,37 +419,26 @@ export class ViewFacts {
 // Origin of replies as text: the kernel, or the data stored in the page.
 
 export function kernelSays(source: HybridSource): KernelSays | null {
-  const { answering, gone } = source;
-  const { who, badge, free, again } = source.words;
-  if (gone && answering === "page") {
+  const { status, holds, words } = source;
+  const { who, badge, free, again } = words;
+  if (status === "live") return null;
+  const isGone = status === "none";
+  if (isGone ? holds === "nothing" : holds !== "all") {
     return {
-      badge: `${badge} gone · page data`,
-      words: [`${who} is gone. The page answers from what it holds. ${again}`],
-      isWarning: false,
-    };
-  }
-  if (gone) {
-    return {
-      badge: `${badge} gone`,
-      words: [`${who} is gone, and the page holds no data yet. ${again}`],
+      badge: `${badge} ${isGone ? "gone" : "busy"}`,
+      words: isGone
+        ? [`${who} is gone, and the page holds no data yet. ${again}`]
+        : [`Zoom and pan work; detail follows when ${free}.`],
       isWarning: true,
     };
   }
-  if (answering === "page") {
-    return {
-      badge: `${badge} busy · page data`,
-      words: [`${who} is busy. The page answers from what it holds.`],
-      isWarning: true,
-    };
-  }
-  if (answering === "busy") {
-    return {
-      badge: `${badge} busy`,
-      words: [`Zoom and pan work; detail follows when ${free}.`],
-      isWarning: true,
-    };
-  }
-  return null;
+  return {
+    badge: `${badge} ${isGone ? "gone" : "busy"} · page data`,
+    words: [
+      `${who} is ${isGone ? "gone" : "busy"}. The page answers from what it holds.${isGone ? ` ${again}` : ""}`,
+    ],
+    isWarning: !isGone,
+  };
 }
 
 /** Progress of fetching the page's offline data; "" if there is nothing to report. */

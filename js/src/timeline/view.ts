@@ -27,6 +27,7 @@ import { listenToKeys, PANEL_HELP } from "./keys";
 import { kindsOf, Legend } from "./legend";
 import { listenToWheel } from "./motion";
 import { Led, Navigation } from "./navigation";
+import { HeightEdge } from "./height";
 import { HelpSheet } from "./panels/help";
 import { Dock, PanelControl } from "./panels/panels";
 import { Pointer } from "./pointer";
@@ -50,6 +51,8 @@ interface AppOptions {
   folded?: boolean | null;
   /** The user has folded or unfolded them. */
   keepFolded?: (folded: boolean) => void;
+  /** The user has dragged the lower edge. */
+  keepHeight?: (height: number) => void;
   /** As one of several linked panels: where its status line goes, and what others look after. */
   part?: Part;
 }
@@ -63,7 +66,6 @@ interface Part {
   kernelSays(): KernelSays | null;
 }
 
-const LEAST_STAGE_PX = 96;
 /** Requests without a place of their own for an error. */
 const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
 
@@ -74,6 +76,7 @@ export class TimelineApp {
   private readonly parts: Parts;
   private readonly strip = new ErrorStrip();
   private readonly printGrid: () => void;
+  private readonly edge: HeightEdge;
   private readonly partTitle: string | undefined;
   /** Controller for linked timelines. */
   readonly led: Led;
@@ -93,13 +96,14 @@ export class TimelineApp {
     const theme = options.part?.theme ?? detectTheme(this.root);
     applyTheme(this.root, theme);
     this.root.append(this.frame);
-    this.height = options.height;
 
     const source = new ObservedSource(options.source);
     const shared = new Shared(signal);
     shared.attach(options.state);
     const stage = options.makeStage(scene, source, theme);
     this.frame.append(stage.el);
+    this.edge = new HeightEdge(this.frame, stage, signal, (height) => options.keepHeight?.(height));
+    this.edge.most = options.height;
     const ctx: Context = {
       root: this.root,
       stage,
@@ -221,13 +225,13 @@ export class TimelineApp {
     return this.parts.panels.svg(headline);
   }
 
-  /** Height of the drawing; toolbar, status line and panels come on top. */
+  /** Height of the drawing; toolbar, status line and panels come on top. Rows may need less. */
   get height(): number {
-    return Number.parseFloat(this.frame.style.height);
+    return this.edge.height;
   }
 
   set height(height: number) {
-    this.frame.style.height = `${Math.max(height, LEAST_STAGE_PX)}px`;
+    this.edge.most = height;
   }
 
   setTheme(name: ThemeName): void {
@@ -253,7 +257,11 @@ export class TimelineApp {
       const { brief } = picking;
       if (brief !== null && !search.isAt(brief)) status.say("search", null);
     });
-    this.parts.rows.changed.on(() => this.printGrid());
+    this.parts.rows.changed.on(() => {
+      this.edge.fit();
+      this.parts.hover.moved();
+      this.printGrid();
+    });
     folding.changed.on(() => this.showFolding());
     const hold = (): void => folding.hold(picking.rank, shared.state.selection);
     picking.event.on(hold);

@@ -622,7 +622,7 @@ def test_charts_beside_each_other_are_drawn_as_one(layout, tmp_path, monkeypatch
     page = charts.to_html(both, tmp_path / "a.html").read_text("utf-8")
     for text in (html, page):
         assert "Where GPU time goes" in text
-        assert "Communication, and how much compute hides" in text
+        assert "Communication and overlap" in text
 
 
 def test_a_chart_can_still_be_written(tmp_path, monkeypatch):

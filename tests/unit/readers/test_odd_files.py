@@ -1,11 +1,16 @@
 """Odd files and links: each loads once or is refused at once, and costs no other file."""
 
+import errno
+import io
 import json
 import os
+import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
+from fuzz.inputs import samples
 
 import hta_widgets as hw
 from hta_widgets.formats.kineto import chrome_json
@@ -177,3 +182,78 @@ def test_file_names_that_are_not_text(tmp_path):
     hw.export_trace(traces, tmp_path / "rank-4")
     assert len(load(tmp_path / "rank-4")[4]) == 2
     assert load(traces.save(tmp_path / "rank-4.store")).ranks == [4]
+
+
+class _Failing:
+    """Fails one opening or listing within a folder, by the hook that Python calls before it."""
+
+    def __init__(self) -> None:
+        self.folder, self.left = "", -1
+        sys.addaudithook(self._called)  # which cannot be removed
+
+    def at(self, folder, place):
+        self.folder, self.left = str(folder), place
+
+    def _called(self, name, arguments):
+        is_watched = self.left >= 0 and name in {"open", "os.scandir", "os.listdir"}
+        if is_watched and str(arguments[0]).startswith(self.folder):
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), arguments[0])
+
+
+@pytest.fixture(scope="module")
+def failing():
+    return _Failing()
+
+
+@pytest.fixture(scope="module", params=[*samples(), "store"])
+def job(request, tmp_path_factory):
+    """A job of each format, and a store."""
+    folder = tmp_path_factory.mktemp("failing")
+    for path, text in samples()["kineto" if request.param == "store" else request.param].items():
+        (folder / "job" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "job" / path).write_bytes(text)
+    return Path(load(folder / "job").save(folder / "store")) if request.param == "store" else (
+        folder / "job")  # fmt: skip
+
+
+def test_a_disk_that_fails_at_any_opening_is_an_error_or_a_problem(job, failing):
+    def contents(traces):
+        return traces.ranks, len(traces.events())
+
+    whole = contents(load(job))
+    for place in range(1000):
+        failing.at(job, place)
+        try:
+            traces = load(job)
+            found, stated = contents(traces), str(traces.problems.to_dict("list"))
+        except hw.TraceError as error:
+            found, stated = None, str(error)
+        finally:
+            is_over, failing.left = failing.left >= 0, -1
+        if is_over:
+            return
+        if found != whole:
+            assert "Input/output error" in stated, place
+            assert str(job) in stated, place
+    raise AssertionError("it opens files without end")
+
+
+def test_a_disk_that_fails_while_it_is_read(job, monkeypatch):
+    real = io.open
+
+    class Torn(io.FileIO):
+        def readinto(self, buffer):
+            if self.tell() >= 64:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().readinto(memoryview(buffer)[:64])
+
+    def opened(path, mode="r", buffering=-1, *more, **named):
+        if "b" in mode and str(path).startswith(str(job)):
+            return io.BufferedReader(Torn(path), 64)
+        return real(path, mode, buffering, *more, **named)
+
+    monkeypatch.setattr(io, "open", opened)
+    with pytest.raises(hw.TraceError, match=re.escape(str(job))):
+        load(job)

@@ -331,6 +331,17 @@ def test_a_kernel_names_the_operator_that_launched_it(ask, traces):
     assert operator["kernels"] == figures
 
 
+def test_arrows_of_a_launch_from_both_of_its_ends(ask, traces):
+    kernel, operator = the(traces, REDUCE), the(traces, "aten::add")
+    from_kernel = ask("launches", rank=0, id=kernel)
+    assert (from_kernel["call"]["name"], from_kernel["kernels"]) == ("cudaLaunchKernel", [])
+    (only,) = ask("launches", rank=0, id=from_kernel["call"]["id"])["kernels"]
+    assert only["id"] == kernel
+    from_operator = ask("launches", rank=0, id=operator)
+    assert (from_operator["call"], from_operator["count"]) == (None, 2)
+    assert [one["name"] for one in from_operator["kernels"]] == [KERNEL, REDUCE]
+
+
 def test_events_of_the_same_name(ask, traces):
     same = ask("event", rank=0, table="events", id=the(traces, KERNEL))["same"]
     assert (same["count"], same["sum"], same["mean"], same["median"]) == (2, 30_000, 15e3, 15e3)

@@ -166,7 +166,8 @@ def test_panels_that_would_stay_empty_are_left_out(tmp_path):
 
 
 def test_panels_are_names_or_rows_of_names(traces):
-    assert hw.Dashboard(traces, panels=["timeline", "idle"]).panels == ["timeline", "idle"]
+    named = hw.Dashboard(traces, panels=["timeline", "device_idle_breakdown"])
+    assert named.panels == ["timeline", "idle"], "by the panel's id or by its analysis"
     rows = [["breakdown", "idle"], ["timeline"]]
     assert hw.Dashboard(traces, panels=rows).panels == rows
 
@@ -175,7 +176,7 @@ def test_panels_are_names_or_rows_of_names(traces):
     ("panels", "said"),
     [
         (["brekdown"], "Did you mean 'breakdown'"),
-        (["temporal_breakdown"], "is 'breakdown'"),
+        (["temporal_breakdown", "breakdown"], "twice"),
         (["idle", "idle"], "twice"),
         (["idle", ["queue"]], "mixes"),
     ],

@@ -24,6 +24,7 @@ VALID = {
     "marks": {"start": 0, "end": 1000, "bins": 10, "lanes": [0], "selection": {"ranks": [0]}},
     "totals": {"selection": {"query": "dur_ns > 1", "start_ns": 0, "ids": [[0, 0]]}},
     "neighbor": {"rank": 0, "id": 0},
+    "launches": {"rank": 0, "id": 0},
     "snap": {"lane": 0, "time": 0, "tolerance": 10},
     "lateness": {"start": 0, "end": 1000},
     "collective": {"rank": 0, "id": 0},

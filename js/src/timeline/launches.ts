@@ -1,0 +1,64 @@
+/** Arrows of the event under the pointer: from its launch, or to what it launches. */
+
+import type { Launches, Overlay, Slice } from "../protocol/source";
+import { briefOf } from "../protocol/selection";
+import { formatDuration, plural } from "../ui/formats";
+import type { Context } from "./context";
+
+/** The pointer has rested so long on an event before its arrows are asked for. */
+const DWELL_MS = 120;
+
+export class LaunchArrows {
+  /** For the tooltip; "" while there is nothing to say. */
+  words = "";
+  private key = "";
+  private timer = 0;
+  private asked: AbortController | null = null;
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly changed: () => void,
+  ) {}
+
+  /** Draw the arrows of another event, or of none. */
+  show(slice: Slice | null): void {
+    const { ctx } = this;
+    const rank = slice === null ? undefined : ctx.lanes.at(slice.lane)?.rank.rank;
+    const isEvent = slice !== null && ctx.lanes.table(slice) === "events";
+    const key = isEvent && rank !== undefined ? `${rank}/${slice.id}` : "";
+    if (key === this.key) return;
+    this.key = key;
+    clearTimeout(this.timer);
+    this.asked?.abort();
+    if (this.words !== "") ctx.stage.setOverlay({ launches: [] });
+    this.words = "";
+    if (!isEvent || rank === undefined) return;
+    const asked = new AbortController();
+    this.asked = asked;
+    this.timer = window.setTimeout(() => {
+      ctx.source
+        .ask("launches", { rank, id: slice.id }, asked.signal)
+        .then(({ reply }) => {
+          if (!asked.signal.aborted) this.draw(slice, rank, reply);
+        })
+        // The event's details say what failed.
+        .catch(() => undefined);
+    }, DWELL_MS);
+  }
+
+  private draw(slice: Slice, rank: number, { call, kernels, count }: Launches): void {
+    const own = briefOf(slice, rank, "events");
+    const launches: Overlay["launches"] = kernels.map((to) => ({ from: own, to }));
+    if (call !== null) {
+      launches.push({ from: call, to: own });
+      const delay = formatDuration(own.start - call.start);
+      this.words = `launched by ${call.short}, ${delay} before`;
+    } else if (count > 0) {
+      const all = kernels.length < count ? ": too many to draw arrows" : "";
+      this.words = `launches ${plural(count, "device event")}${all}`;
+    }
+    if (this.words === "") return;
+    this.ctx.stage.setOverlay({ launches });
+    this.changed();
+  }
+}
