@@ -35,6 +35,8 @@ export class TraceView {
   private attempt = 0;
   private session: Session | null = null;
   private busy: Kernel | null = null;
+  /** Does the busy kernel run the request? It ignores an interrupt before. */
+  private runs = false;
 
   constructor(
     private readonly lab: Lab,
@@ -85,7 +87,7 @@ export class TraceView {
   private async open(attempt: number): Promise<void> {
     const session = await this.connect();
     if (attempt !== this.attempt) {
-      session.dispose();
+      this.leave(session);
       return;
     }
     this.session = session;
@@ -138,15 +140,17 @@ export class TraceView {
       `${VARIABLES[view]} = _host.show(${shown})`,
     ].join("\n");
     this.busy = kernel;
+    this.runs = false;
     const future = kernel.requestExecute({ code, store_history: false, allow_stdin: false });
     let outcome: Message | null = null;
     future.onIOPub = ({ content }) => {
+      this.runs = true;
       const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as Message;
       if (said?.type === "progress") this.report(said as unknown as Stage);
       else if (said !== undefined) outcome = said;
     };
     const { status, ename, evalue } = (await future.done).content;
-    this.busy = null;
+    if (this.busy === kernel) this.busy = null;
     if (outcome !== null) return outcome;
     if (ename === "KeyboardInterrupt") return CANCELLED;
     if (ename === "ModuleNotFoundError" && /hta_widgets/.test(String(evalue))) {
@@ -160,11 +164,14 @@ export class TraceView {
   }
 
   private cancel(): void {
-    if (this.busy !== null) {
+    if (this.busy !== null && this.runs) {
       this.busy.interrupt().catch((error: unknown) => this.fail({ message: messageOf(error) }));
       return;
     }
     this.attempt += 1;
+    this.busy = null;
+    if (this.session !== null) this.leave(this.session);
+    this.session = null;
     this.fail(CANCELLED);
   }
 
@@ -197,15 +204,19 @@ export class TraceView {
     this.bar.hidden = false;
   }
 
-  /** A tab that is closed ends its kernel, unless a console uses it; a page that is left does not. */
+  /** A tab that is closed ends its kernel; a page that is left does not. */
   private close(): void {
-    const path = this.sessionPath;
     this.closed.abort();
     this.shown.abort();
     this.attempt += 1;
+    if (this.session !== null) this.leave(this.session);
+  }
+
+  /** End the session and its kernel, unless a console uses it. */
+  private leave(session: Session): void {
     const tabs = [...this.app.shell.widgets("main")];
-    if (tabs.some((tab) => tab.sessionContext?.path === path)) this.session?.dispose();
-    else this.session?.shutdown().catch(() => undefined);
+    if (tabs.some((tab) => tab.sessionContext?.path === this.sessionPath)) session.dispose();
+    else session.shutdown().catch(() => undefined);
   }
 }
 
