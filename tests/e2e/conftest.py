@@ -95,8 +95,9 @@ def kernel(page):
 
 @pytest.fixture
 def theme(page):
-    """`theme("dark")` switches JupyterLab's theme."""
-    return lambda name: set_theme(page, name)
+    """`theme("dark")` switches JupyterLab's theme; other tests share its settings."""
+    yield lambda name: set_theme(page, name)
+    set_theme(page, "light")
 
 
 @pytest.fixture(scope="session")
