@@ -1,11 +1,9 @@
 /** Traces in a tab: a session of their own, loading, and the view that the kernel made. */
 
-import { LoadCard, type Stage } from "../src/host/card";
+import { type Stage, ViewPlace } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
 import type { OpenRequest } from "../src/host/start";
 import type { Message } from "../src/host/wire";
-import { button } from "../src/ui/controls";
-import { fill, h } from "../src/ui/dom";
 import { detectTheme, watchTheme } from "../src/ui/host";
 import { applyTheme } from "../src/ui/theme";
 import type { App, Kernel, Lab, Session, Widget } from "./jupyterlab";
@@ -26,11 +24,8 @@ export class TraceView {
   readonly widget: Widget;
   /** Not the document's own path, to whose kernel JupyterLab would connect it with comms. */
   readonly sessionPath: string;
-  private readonly bar = h("div", { class: "hta-root hta-host-bar" });
-  private readonly place = h("div");
-  private readonly card: LoadCard;
+  private readonly place: ViewPlace;
   private readonly closed = new AbortController();
-  private shown = new AbortController();
   /** Counts attempts: what comes of earlier ones is dropped. */
   private attempt = 0;
   private session: Session | null = null;
@@ -49,10 +44,10 @@ export class TraceView {
     this.sessionPath = `${first}${rest}.${request.view}`;
     this.widget = new lab.Widget();
     this.widget.addClass("hta-lab");
-    this.widget.node.append(this.bar, this.place);
-    this.bar.hidden = true;
-    this.card = new LoadCard({ cancel: () => this.cancel(), again: () => this.start() });
-    for (const el of [this.bar, this.card.el]) {
+    this.place = new ViewPlace({ cancel: () => this.cancel(), again: () => this.start() });
+    const { bar, el: place, card } = this.place;
+    this.widget.node.append(bar, place);
+    for (const el of [bar, card.el]) {
       applyTheme(el, detectTheme(this.widget.node));
       watchTheme(this.widget.node, this.closed.signal, (theme) => applyTheme(el, theme));
     }
@@ -73,14 +68,12 @@ export class TraceView {
 
   private start(): void {
     const attempt = (this.attempt += 1);
-    this.shown.abort();
-    this.shown = new AbortController();
-    this.bar.hidden = true;
+    this.place.leave();
     this.session?.dispose();
     this.session = null;
-    this.report({ stage: "start" });
+    this.place.progress({ stage: "start" });
     this.open(attempt).catch((error: unknown) => {
-      if (attempt === this.attempt) this.fail({ message: messageOf(error) });
+      if (attempt === this.attempt) this.place.failed({ message: messageOf(error) });
     });
   }
 
@@ -103,12 +96,10 @@ export class TraceView {
     const outcome = await this.run(kernel);
     if (attempt !== this.attempt) return;
     if (outcome.type !== "opened") {
-      this.fail(outcome);
+      this.place.failed(outcome);
       return;
     }
-    const el = h("div");
-    fill(this.place, el);
-    await host.show(String(outcome.model), el, this.shown.signal);
+    await this.place.show(host, String(outcome.model));
   }
 
   /** The session that runs since before the page was reloaded, or a new one. */
@@ -146,7 +137,7 @@ export class TraceView {
     future.onIOPub = ({ content }) => {
       this.runs = true;
       const said = (content.data as Record<string, unknown> | undefined)?.[MIME] as Message;
-      if (said?.type === "progress") this.report(said as unknown as Stage);
+      if (said?.type === "progress") this.place.progress(said as unknown as Stage);
       else if (said !== undefined) outcome = said;
     };
     const { status, ename, evalue } = (await future.done).content;
@@ -165,49 +156,35 @@ export class TraceView {
 
   private cancel(): void {
     if (this.busy !== null && this.runs) {
-      this.busy.interrupt().catch((error: unknown) => this.fail({ message: messageOf(error) }));
+      this.busy
+        .interrupt()
+        .catch((error: unknown) => this.place.failed({ message: messageOf(error) }));
       return;
     }
     this.attempt += 1;
     this.busy = null;
     if (this.session !== null) this.leave(this.session);
     this.session = null;
-    this.fail(CANCELLED);
-  }
-
-  private report(stage: Stage): void {
-    this.card.progress(stage);
-    if (this.card.el.parentNode !== this.place) fill(this.place, this.card.el);
-  }
-
-  private fail(said: Record<string, unknown>): void {
-    this.card.failed({ type: "failed", message: "", ...said });
-    fill(this.place, this.card.el);
+    this.place.failed(CANCELLED);
   }
 
   /** The kernel is gone: the view goes on with what the page holds. */
   private end(attempt: number, host: WidgetHost): void {
-    if (attempt !== this.attempt || !this.bar.hidden || this.closed.signal.aborted) return;
+    if (attempt !== this.attempt || !this.place.bar.hidden || this.closed.signal.aborted) return;
     host.end();
     if (this.busy !== null) {
       this.busy = null;
       this.attempt += 1;
-      this.fail({ message: "the kernel ended while it was loading", remedy: MEMORY });
+      this.place.failed({ message: "the kernel ended while it was loading", remedy: MEMORY });
       return;
     }
-    fill(
-      this.bar,
-      h("span", { class: "hta-host-badge hta-host-warn" }, "The kernel has ended"),
-      h("span", { role: "status" }, "This page goes on with the data that it holds."),
-      button({ text: "Start again", press: () => this.start() }),
-    );
-    this.bar.hidden = false;
+    if (this.place.isShown) this.place.goOn("The kernel has ended");
   }
 
   /** A tab that is closed ends its kernel; a page that is left does not. */
   private close(): void {
     this.closed.abort();
-    this.shown.abort();
+    this.place.leave();
     this.attempt += 1;
     if (this.session !== null) this.leave(this.session);
   }

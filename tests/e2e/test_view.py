@@ -169,7 +169,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp
 def test_zoom_and_a_timeline_that_fills_the_window(view, folder, job, screenshot):
     _, page = view(folder)
     # In a higher window all rows are shown at their most, and nothing is left blank below them.
-    page.set_viewport_size({"width": 1440, "height": 820})
+    page.set_viewport_size({"width": 1440, "height": 860})
     dash = Dash(page, job)
     dash.ready("breakdown")
     canvas = dash.timeline.locator("canvas").first

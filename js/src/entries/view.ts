@@ -1,6 +1,6 @@
 /** The page of `hta-widgets view`: a start page, dashboards, timelines and comparisons. */
 
-import { LoadCard, type Stage } from "../host/card";
+import { type Stage, ViewPlace } from "../host/card";
 import { fitToWindow, WidgetHost } from "../host/host";
 import { type RemoteModel, same } from "../host/models";
 import { HostSocket } from "../host/socket";
@@ -30,32 +30,30 @@ interface Folder {
 
 class ViewPage {
   private readonly bar = h("header", { class: "hta-root hta-host-bar" });
-  private readonly place = h("div", { class: "hta-host-view" });
+  private readonly place: ViewPlace;
   private readonly notice = h("div", { class: "hta-host-notice", role: "status" });
-  private readonly card: LoadCard;
   private readonly socket: HostSocket;
   private host: WidgetHost | null = null;
   private hello: Hello | null = null;
   private start: StartPage | null = null;
   private asked = 0;
   private request: OpenRequest | null = null;
-  /** The model that is shown, and what ends its view. */
-  private shown: { model: RemoteModel; el: HTMLElement; ended: AbortController } | null = null;
+  private shown: RemoteModel | null = null;
   /** Ends the timeline that fills the window. */
   private full: AbortController | null = null;
   private gone = false;
 
   constructor(private readonly root: HTMLElement) {
-    root.replaceChildren(this.bar, this.place);
+    this.place = new ViewPlace({
+      cancel: () => this.socket.post({ type: "cancel", id: this.asked }),
+      again: () => this.ask(),
+    });
+    root.replaceChildren(this.bar, this.place.el);
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     const setTheme = (): void => applyTheme(document.body, dark.matches ? "dark" : "light");
     dark.addEventListener("change", setTheme);
     setTheme();
-    this.card = new LoadCard({
-      cancel: () => this.socket.post({ type: "cancel", id: this.asked }),
-      again: () => this.ask(),
-    });
-    this.showCard({ stage: "start" });
+    this.place.progress({ stage: "start" });
     this.socket = new HostSocket(`${location.origin.replace(/^http/, "ws")}/ws`, {
       receive: (message, buffers) => this.receive(message, buffers),
       lost: () => undefined,
@@ -72,9 +70,13 @@ class ViewPage {
     if (message.type === "hello") this.greet(message as unknown as Hello);
     else if (message.type === "folder") this.showFolder(message as unknown as Folder);
     else if (message.id !== this.asked) return;
-    else if (message.type === "progress") this.showCard(message as unknown as Stage);
+    else if (message.type === "progress") this.place.progress(message as unknown as Stage);
     else if (message.type === "failed") this.fail(message);
-    else if (message.type === "opened") void this.show(String(message.model));
+    else if (message.type === "opened") {
+      this.show(String(message.model)).catch((error: unknown) =>
+        this.fail({ type: "failed", message: String(error) }),
+      );
+    }
   }
 
   private greet(hello: Hello): void {
@@ -120,7 +122,7 @@ class ViewPage {
   private ask(): void {
     if (this.request === null) return;
     this.asked += 1;
-    if (this.shown === null) this.showCard({ stage: "start" });
+    this.place.progress({ stage: "start" });
     const { view, paths } = this.request;
     const kind = view === "diff" ? view : "dashboard";
     this.socket.post({ type: "open", id: this.asked, view: kind, paths });
@@ -133,40 +135,27 @@ class ViewPage {
   private leave(): void {
     this.full?.abort();
     this.full = null;
-    this.shown?.ended.abort();
+    this.place.leave();
     this.shown = null;
-  }
-
-  private showCard(message: Stage): void {
-    if (this.shown !== null) return;
-    this.card.progress(message);
-    if (this.card.el.parentNode !== this.place) fill(this.place, this.card.el);
   }
 
   private fail(message: Message): void {
     this.leave();
-    this.card.failed(message);
-    fill(this.place, this.card.el);
+    this.place.failed(message);
   }
 
   private async show(model: string): Promise<void> {
     if (this.host === null || this.request === null) return;
+    const shown = await this.host.model(model);
     // After a broken connection it is the same model.
-    if (this.shown !== null && (await this.host.model(model)) === this.shown.model) return;
+    if (shown === this.shown) return;
     this.leave();
-    const ended = new AbortController();
-    const el = h("div");
-    fill(this.place, el);
     const name = this.request.paths.map(baseName).join(", ");
     document.title = name === "" || name === "." ? (this.hello?.title ?? "") : name;
-    try {
-      this.shown = { model: await this.host.model(model), el, ended };
-      this.arrange();
-      this.printBar();
-      await this.host.show(model, el, ended.signal);
-    } catch (error) {
-      if (!ended.signal.aborted) this.fail({ type: "failed", message: String(error) });
-    }
+    this.shown = shown;
+    this.arrange();
+    this.printBar();
+    await this.place.show(this.host, model);
   }
 
   /** Let the timeline alone fill the window, in this page only, or show the whole dashboard. */
@@ -177,22 +166,22 @@ class ViewPage {
     if (shown === null || request?.view !== "timeline") return;
     const full = new AbortController();
     this.full = full;
-    const { model, el } = shown;
-    const [panels, height] = [model.get("panels"), model.get("height")];
-    model.setLocally("panels", ["timeline"]);
+    const { el } = this.place;
+    const [panels, height] = [shown.get("panels"), shown.get("height")];
+    shown.setLocally("panels", ["timeline"]);
     const others = (): number => el.getBoundingClientRect().top + window.scrollY + EDGE_PX;
-    fitToWindow(el, model, others, full.signal);
+    fitToWindow(el, shown, others, full.signal);
     full.signal.addEventListener("abort", () => {
-      model.setLocally("panels", panels);
-      model.setLocally("height", height);
+      shown.setLocally("panels", panels);
+      shown.setLocally("height", height);
     });
   }
 
   private showStart(): void {
     this.leave();
     document.title = this.hello?.title ?? "";
-    if (this.start === null) this.showCard({ stage: "start" });
-    else fill(this.place, this.start.el);
+    if (this.start === null) this.place.progress({ stage: "start" });
+    else fill(this.place.el, this.start.el);
   }
 
   private showFolder({ title, entries }: Folder): void {
@@ -213,7 +202,7 @@ class ViewPage {
   private printBar(): void {
     const { request } = this;
     const all = button({ text: "All traces", press: () => (location.hash = ALL) });
-    const about = this.shown?.model.get("_about") as { panels?: string[] } | undefined;
+    const about = this.shown?.get("_about") as { panels?: string[] } | undefined;
     const isJob = request !== null && about?.panels?.includes("timeline") === true;
     const views = (["dashboard", "timeline"] as const).map((view) => {
       const name = view === "dashboard" ? "Dashboard" : "Timeline";

@@ -1,8 +1,12 @@
-/** The card that is there before a view: progress with a cancel button, or why there is none. */
+/**
+ * Where a view is shown. Before it there is a card: progress with a cancel button, or why there is
+ * no view. Above it is a bar once the host has ended.
+ */
 
 import { button } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatBytes } from "../ui/formats";
+import type { WidgetHost } from "./host";
 import type { Message } from "./wire";
 
 const STAGES: Readonly<Record<string, string>> = {
@@ -59,6 +63,66 @@ export class LoadCard {
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
       more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
     );
+  }
+}
+
+/** One view in a tab of a host that can start it again. */
+export class ViewPlace {
+  readonly bar = h("div", { class: "hta-root hta-host-bar" });
+  readonly el = h("div", { class: "hta-host-view" });
+  readonly card: LoadCard;
+  /** Ends the view that is shown. */
+  private shown: AbortController | null = null;
+
+  constructor(private readonly ways: CardWays) {
+    this.card = new LoadCard(ways);
+    this.bar.hidden = true;
+  }
+
+  get isShown(): boolean {
+    return this.shown !== null;
+  }
+
+  leave(): void {
+    this.shown?.abort();
+    this.shown = null;
+    this.bar.hidden = true;
+  }
+
+  progress(stage: Stage): void {
+    if (this.isShown) return;
+    this.card.progress(stage);
+    if (this.card.el.parentNode !== this.el) fill(this.el, this.card.el);
+  }
+
+  failed(said: Omit<Message, "type">, more: readonly HTMLElement[] = []): void {
+    this.leave();
+    this.card.failed({ type: "failed", ...said }, more);
+    fill(this.el, this.card.el);
+  }
+
+  async show(host: WidgetHost, model: string): Promise<void> {
+    this.leave();
+    const shown = new AbortController();
+    this.shown = shown;
+    const el = h("div");
+    fill(this.el, el);
+    try {
+      await host.show(model, el, shown.signal);
+    } catch (error) {
+      if (!shown.signal.aborted) this.failed({ message: String(error) });
+    }
+  }
+
+  /** Say that the view goes on with what the page holds; `ended` says without whom. */
+  goOn(ended: string): void {
+    fill(
+      this.bar,
+      h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, ended),
+      h("span", { class: "hta-host-said" }, "This page goes on with the data that it holds."),
+      button({ text: "Start again", press: () => this.ways.again() }),
+    );
+    this.bar.hidden = false;
   }
 }
 

@@ -1,10 +1,9 @@
 /** The page of an editor: frames go through the extension to a Python on a pipe. */
 
-import { LoadCard, type Stage } from "../../src/host/card";
+import { type Stage, ViewPlace } from "../../src/host/card";
 import { importText, WidgetHost } from "../../src/host/host";
 import { type Message, pack, unpack } from "../../src/host/wire";
 import { button } from "../../src/ui/controls";
-import { fill, h } from "../../src/ui/dom";
 import { detectTheme, watchTheme } from "../../src/ui/host";
 import { applyTheme } from "../../src/ui/theme";
 import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
@@ -30,24 +29,19 @@ const NAMES: Record<Action, string> = {
 
 class EditorPage {
   private readonly editor = acquireVsCodeApi();
-  private readonly bar = h("header", { class: "hta-root hta-host-bar", hidden: true });
-  private readonly place = h("div", { class: "hta-host-view" });
-  private readonly card: LoadCard;
+  private readonly place: ViewPlace;
   private readonly texts = new Map<string, (text: string) => void>();
   private readonly request: OpenRequest;
   private host: WidgetHost | null = null;
-  private shown: AbortController | null = null;
 
   constructor(private readonly root: HTMLElement) {
     this.request = JSON.parse(root.dataset.request ?? "{}") as OpenRequest;
     this.editor.setState(this.request);
-    root.replaceChildren(this.bar, this.place);
-    this.card = new LoadCard({
-      cancel: () => this.cancel(),
-      again: () => this.act("start"),
-    });
-    const setTheme = (): void => applyTheme(document.body, detectTheme(this.place));
-    watchTheme(this.place, new AbortController().signal, setTheme);
+    this.place = new ViewPlace({ cancel: () => this.cancel(), again: () => this.act("start") });
+    const { bar, el } = this.place;
+    root.replaceChildren(bar, el);
+    const setTheme = (): void => applyTheme(document.body, detectTheme(el));
+    watchTheme(el, new AbortController().signal, setTheme);
     setTheme();
     this.showCard({ stage: "start" });
     window.addEventListener("message", ({ data }: MessageEvent<ToPage>) => this.hear(data));
@@ -78,9 +72,7 @@ class EditorPage {
   }
 
   private begin(): void {
-    this.shown?.abort();
-    this.shown = null;
-    this.bar.hidden = true;
+    this.place.leave();
     this.texts.clear();
     this.showCard({ stage: "start" });
     const text = (key: string): Promise<string> =>
@@ -105,7 +97,10 @@ class EditorPage {
       this.texts.get(String(message.key))?.(new TextDecoder().decode(buffers[0]));
     } else if (message.type === "progress") this.showCard(message as unknown as Stage);
     else if (message.type === "failed") this.fail(message as unknown as Problem);
-    else if (message.type === "opened") void this.show(String(message.model));
+    else if (message.type === "opened" && this.host !== null) {
+      this.tell(null);
+      void this.place.show(this.host, String(message.model));
+    }
   }
 
   private greet({ protocol, version }: Message): void {
@@ -119,23 +114,9 @@ class EditorPage {
     }
   }
 
-  private async show(model: string): Promise<void> {
-    const el = h("div");
-    fill(this.place, el);
-    this.tell(null);
-    this.shown = new AbortController();
-    const { signal } = this.shown;
-    try {
-      await this.host?.show(model, el, signal);
-    } catch (error) {
-      if (!signal.aborted) this.fail({ message: String(error) });
-    }
-  }
-
   private showCard(stage: Stage): void {
-    if (this.shown !== null) return;
-    this.card.progress(stage);
-    if (this.card.el.parentNode !== this.place) fill(this.place, this.card.el);
+    if (this.place.isShown) return;
+    this.place.progress(stage);
     const { done = 0, of = 0 } = stage;
     if (stage.stage === "read")
       this.tell(`Reading ${of > 0 ? Math.floor((100 * done) / of) : 0} %`);
@@ -144,29 +125,17 @@ class EditorPage {
 
   private fail(problem: Problem): void {
     this.tell(null);
-    this.shown?.abort();
-    this.shown = null;
     const { load, actions = [] } = problem;
     const more = actions.map((one) => button({ text: NAMES[one], press: () => this.act(one) }));
     const cancelled = (problem as { cancelled?: boolean }).cancelled ?? load !== undefined;
-    this.card.failed({ type: "failed", ...problem, cancelled }, more);
-    fill(this.place, this.card.el);
+    this.place.failed({ ...problem, cancelled }, more);
   }
 
   /** Python is gone: what is drawn goes on with what the page holds. */
   private end(problem: Problem): void {
     this.host?.end();
-    if (this.shown === null) {
-      this.fail(problem);
-      return;
-    }
-    fill(
-      this.bar,
-      h("span", { class: "hta-host-badge hta-host-warn", role: "status" }, problem.message),
-      h("span", { class: "hta-host-said" }, "This page goes on with the data that it holds."),
-      button({ text: "Start again", press: () => this.act("start") }),
-    );
-    this.bar.hidden = false;
+    if (this.place.isShown) this.place.goOn(problem.message);
+    else this.fail(problem);
   }
 
   private act(action: Action): void {
