@@ -261,26 +261,29 @@ class LinkedView(anywidget.AnyWidget):
         """
         self.view = shown_window(start_ns, end_ns)
 
-    def select(self, what: str | pd.DataFrame | Selection | None) -> Selection:
+    def select(
+        self, what: str | pd.DataFrame | Selection | None = None, **conditions: Any
+    ) -> Selection:
         """Select events.
 
         Parameters
         ----------
-        what : str, DataFrame, Selection or None
-            A pandas query over the event columns, a frame of events (with ``rank`` and ``id``),
-            a `Selection`, or None to select everything.
+        what : str, DataFrame or Selection, optional
+            A pandas query over the event columns, a frame of events (with ``rank`` and ``id``) or
+            a `Selection`.
+        **conditions
+            ``start_ns``, ``end_ns``, ``ranks``, ``tracks`` and ``ids``, as `TraceSet.select` takes
+            them. Without `what` and conditions everything is selected.
 
         Returns
         -------
         Selection
             The new selection.
         """
-        if what is None:
-            self.selection = Selection(traces=self.traces)
-        elif isinstance(what, Selection):
+        if isinstance(what, Selection) and not conditions:
             self.selection = what.of(self.traces)
         else:
-            self.selection = self.traces.select(what)
+            self.selection = self.traces.select(what, **conditions)
         return self.selection
 
     def selected_events(self) -> pd.DataFrame:
