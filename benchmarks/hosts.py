@@ -1,4 +1,4 @@
-"""How long traces take to open in JupyterLab and `hta-widgets view`, and what the browser pays.
+"""Measure times to open traces in JupyterLab and `hta-widgets view`, and the browser's memory.
 
     python benchmarks/hosts.py PATH… [--repeat 3]
 

@@ -1,4 +1,4 @@
-"""The decorator of charts: what is the same in each, and texts as templates over columns."""
+"""The decorator of charts: their shared arguments and notes, and texts as templates."""
 
 from __future__ import annotations
 

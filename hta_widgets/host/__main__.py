@@ -1,12 +1,27 @@
-"""``python -m hta_widgets.host [--view VIEW] PATH…``: what editors start, see docs/protocol.md."""
+"""``python -m hta_widgets.host [--view VIEW] PATH…``: a host on a pipe, see docs/protocol.md.
+
+An editor starts it for one view, and ends it by closing the pipe.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
 
+from hta_widgets import options as settings
+from hta_widgets.host.downloads import Downloads
 from hta_widgets.host.opening import VIEWS
-from hta_widgets.host.stdio import serve
+from hta_widgets.host.session import Session
+from hta_widgets.host.wire import MOST_BYTES, WireError, unpack
+
+_PAGE = "editor"
+_HEAD = struct.Struct("<I")
 
 
 def main() -> None:
@@ -17,6 +32,52 @@ def main() -> None:
     given = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
         serve(given.paths, given.view)
+
+
+def serve(paths: Sequence[str], view: str = "dashboard") -> None:
+    """Answer the page at the other end of standard input and output, until its input ends."""
+    source, target = _own_pipes()
+    downloads = Downloads()
+    settings.export_dir = downloads.written
+
+    def offer(path: Path) -> tuple[str, str] | None:
+        kept = downloads.keep(path)
+        return None if kept is None else (kept[1].name, str(kept[1]))
+
+    def send(frame: bytes) -> None:
+        # When the other end is closed, so is the input, which ends the host.
+        with contextlib.suppress(OSError):
+            target.write(_HEAD.pack(len(frame)))
+            target.write(frame)
+            target.flush()
+
+    hello = {"request": {"view": view, "paths": list(paths)}}
+    session = Session({path: path for path in paths}.get, hello, offer=offer)
+    session.join(_PAGE, send)
+    threading.Thread(target=_read, args=[source, session], daemon=True).start()
+    session.run()
+
+
+def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Take input and output from all else: what libraries and children print goes to errors."""
+    source, target = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return os.fdopen(source, "rb"), os.fdopen(target, "wb")
+
+
+def _read(source: BinaryIO, session: Session) -> None:
+    try:
+        while len(head := source.read(_HEAD.size)) == _HEAD.size:
+            (size,) = _HEAD.unpack(head)
+            if size > MOST_BYTES:
+                break
+            session.put(_PAGE, *unpack(source.read(size)))
+    except WireError:
+        pass
+    session.end()
 
 
 if __name__ == "__main__":

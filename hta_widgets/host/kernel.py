@@ -1,4 +1,4 @@
-"""What JupyterLab's extension runs in a kernel: ordinary widgets, opened with progress."""
+"""Open widgets in a kernel and report the progress to JupyterLab's extension."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from IPython.display import publish_display_data
 
 from hta_widgets.host.opening import failure_of, models_of, open_view
 
-#: Of the messages `progress`, `opened` and `failed`, which docs/protocol.md describes.
+#: MIME type of the messages `progress`, `opened` and `failed`; see docs/protocol.md.
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]

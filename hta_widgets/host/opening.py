@@ -1,4 +1,4 @@
-"""From paths to a widget: what every host does when a view is opened."""
+"""Open the widget of a view from paths, in every host."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def models_of(widget: Any) -> Sequence[Any]:
 
 
 def failure_of(error: Exception) -> dict[str, Any]:
-    """Return the message `failed`; what is no `TraceError` is also printed."""
+    """Return the message `failed`; any other error is also printed."""
     known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
     message = error.message if isinstance(error, TraceError) else str(error)
     kind = type(error).__name__

@@ -88,10 +88,12 @@ class PanelEngine:
         if panel.whole is not None:
             return panel.whole(self.traces, self._of(panel.id, selection))
         function = getattr(analysis, panel.analysis)
+        chosen = self._of(panel.id, selection)
         if panel.id in ADDED:
-            whole: pd.DataFrame = function(self.traces)
-            return whole
-        found: pd.DataFrame = function(self.traces, selection=self._of(panel.id, selection))
+            # Their frames are the job's, or the window's; not all of these take a selection.
+            chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
+        options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
+        found: pd.DataFrame = function(self.traces, **options)
         return found
 
     def headline(self) -> dict[str, Any]:

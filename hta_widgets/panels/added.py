@@ -15,6 +15,7 @@ from hta_widgets.analysis.comm_events import OPERATIONS
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import parts
 from hta_widgets.errors import TraceError
+from hta_widgets.facts import note_for
 from hta_widgets.text import number_runs, run_text
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.memo import memo
@@ -238,11 +239,11 @@ def _flames(parent: list[int], name: list[str], sums: list[list[int]], by: int) 
     frame.insert(2, "short", [short_name(one) for one in frame["name"]])
     frame.attrs = {"left_out": left_out}
     if not rows:
-        frame.attrs["note"] = "no operators are selected" if name else "no operators"
+        frame.attrs["note"] = note_for("no_operators_selected" if name else "no_operators")
     return frame
 
 
-#: The functions of frames of the whole job, by panel.
+#: The functions of frames of the whole job: panels with ``"added": "job"`` in the catalogue.
 WHOLE: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
     "critical_path": _critical_path,
     "arrivals": _arrivals,
@@ -279,14 +280,12 @@ def whole_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
     return memo(traces, ("panel", panel), derive)
 
 
-def _of_selection(
+def _in_window(
     traces: TraceSet, selection: Selection, _top: int | None, *, panel: str
 ) -> pd.DataFrame:
-    """Return the rows of chosen ranks that overlap the window, as saved pages do."""
+    """Return the rows that overlap the window, as saved pages do."""
     frame = whole_frame(traces, panel)
     kept = np.ones(len(frame), dtype=bool)
-    if selection.ranks is not None and "rank" in frame:
-        kept &= frame["rank"].isin(selection.ranks).to_numpy()
     if "start_ns" in frame:
         low, high = selection.start_ns, selection.end_ns
         start, end = frame["start_ns"].to_numpy(), frame["end_ns"].to_numpy()
@@ -299,11 +298,11 @@ def _of_selection(
     return found
 
 
-#: The functions of the frames of added panels, by id, in the order of the list for users.
-ADDED: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
+#: The functions of the frames of added panels, by id.
+MAKERS: dict[str, Callable[[TraceSet, Selection, int | None], pd.DataFrame]] = {
     "call_tree": partial(_call_tree, measure="host"),
     "call_tree_device": partial(_call_tree, measure="device"),
-    **{panel: partial(_of_selection, panel=panel) for panel in WHOLE},
+    **{panel: partial(_in_window, panel=panel) for panel in WHOLE},
 }
 
 
@@ -322,7 +321,7 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
         found["one rank"] = ["arrivals", "bandwidth", "clusters", "clocks", "messages"]
     elif "comm" not in roles:
         found["no communication kernels"] = ["arrivals", "bandwidth", "clocks", "messages"]
-    elif not named("sendrecv", "alltoall", "all_to_all", "send", "recv"):
+    elif not named("send", "recv", "alltoall", "all_to_all"):
         found["no sends between ranks"] = ["messages"]
     if not named("[memory]"):
         found["no [memory] events"] = ["memory"]

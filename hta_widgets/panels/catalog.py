@@ -29,10 +29,7 @@ _DEVICE = (
     "queue",
 )
 #: Panels of Kineto traces that are shown only once a user adds them.
-ADDED = (
-    *("call_tree", "call_tree_device", "critical_path", "arrivals", "bandwidth", "clusters"),
-    *("clocks", "memory", "launch_outliers", "messages"),
-)
+ADDED = tuple(name for name, one in facts("panels").items() if "added" in one)
 _ALWAYS = ("selection", "problems")
 Choice = list[str] | list[list[str]]
 

@@ -15,7 +15,7 @@ from hta_widgets.analysis.matching import counted, matching
 from hta_widgets.analysis.scope import narrowed, parts
 from hta_widgets.analysis.stragglers import waiting, waits_of
 from hta_widgets.facts import note_for
-from hta_widgets.panels.added import ADDED
+from hta_widgets.panels import added
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows
@@ -297,7 +297,7 @@ MAKERS: dict[str, Maker] = {
         traces, clock=CLOCK, selection=selection
     ),
     "summary": _summary,
-    **ADDED,
+    **added.MAKERS,
 }
 
 

@@ -114,7 +114,8 @@ class Dashboard(LinkedView):
         panels. Default: all with data; a line below lists the others. Users can hide and show
         panels as well.
     height : int, optional
-        Most height of the timeline's drawing in CSS pixels. Default: by its ranks, within limits.
+        Maximum height of the timeline's drawing in CSS pixels. Default: by its ranks, within
+        limits.
     color : {"kind", "name"}, default "kind"
         As in `Timeline`.
     folded : bool, optional

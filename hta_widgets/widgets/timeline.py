@@ -34,8 +34,8 @@ class Timeline(LinkedView):
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
     height : int, default 480
-        Most height of the drawing in CSS pixels, without toolbar, status line and panels. Rows that
-        need less leave no blank room. Users set it by dragging the lower edge.
+        Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. Rows
+        that need less leave no blank room. Users set it by dragging the lower edge.
     color : {"kind", "name"}, default "kind"
         Colour events by kind, or give each name its own shade of the kind's colour. Calls of the
         host have colours by name also by kind, in views shorter than a step.

@@ -235,7 +235,7 @@ class TraceDiff(anywidget.AnyWidget):
     arrange : {"stacked", "beside"}, default "stacked"
         One timeline above the other, or side by side if the page is at least 900 px wide.
     height : int, default 230
-        Most height of each of the two drawings of timelines in CSS pixels.
+        Maximum height of each of the two drawings of timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
         Colour events by their change, or as a `Timeline` does.
 

@@ -119,7 +119,7 @@ export interface Lab {
   ILauncher?: unknown;
 }
 
-/** What the tokens of the same names stand for; null where the application does not offer it. */
+/** The services of the tokens of the same names; null if the application lacks one. */
 export interface Services {
   ILabShell: object | null;
   ILayoutRestorer: { restore(tracker: unknown, options: object): Promise<void> } | null;

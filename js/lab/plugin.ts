@@ -27,7 +27,7 @@ export function makePlugin(lab: Lab): object {
     ...(["ILabShell", "ILayoutRestorer", "ISettingRegistry", "IDefaultFileBrowser"] as const),
     ...(["ICommandPalette", "ILauncher"] as const),
   ];
-  // A token that is not there cannot be asked for: Notebook 7 lacks some.
+  // Requiring a token that is missing fails: Notebook 7 lacks some.
   const present = names.filter((name) => lab[name] !== undefined);
   const optional = present.map((name) => lab[name]);
   const activate = (app: App, ...given: unknown[]): void => {
@@ -74,7 +74,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
 
   const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
   for (const type of TYPES) {
-    // Without a format the server is asked for a file's date, and not for what it holds.
+    // Without a format the server returns a file's date, and not its content.
     docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
   }
   docRegistry.addModelFactory({

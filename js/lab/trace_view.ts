@@ -9,9 +9,9 @@ import { applyTheme } from "../src/ui/theme";
 import type { App, Kernel, Lab, Session, Widget } from "./jupyterlab";
 import { KernelTransport } from "./kernel";
 
-/** Of the messages that `hta_widgets/host/kernel.py` publishes. */
+/** MIME type of the messages that `hta_widgets/host/kernel.py` publishes. */
 const MIME = "application/vnd.hta-widgets+json";
-/** Of all connections of a page to a kernel one handles comms: a console's, not ours. */
+/** Only one connection of a page to a kernel handles comms: the console's. */
 const CONNECT = { kernelConnectionOptions: { handleComms: false } };
 const VARIABLES = {
   dashboard: "traces, dash",

@@ -1,4 +1,4 @@
-/** What jsdom lacks: it lays nothing out, so that no box ever changes its size. */
+/** Sizes of boxes for jsdom, which does no layout. */
 
 globalThis.ResizeObserver ??= class implements ResizeObserver {
   observe(): void {}

@@ -26,7 +26,7 @@ import type { Pen } from "./paint";
 export type Make = (frame: PanelFrame, theme: Theme, width: number) => Drawing | string;
 
 /** Records what is painted as SVG. */
-export type Recorder = (
+type Recorder = (
   size: { width: number; height: number },
   title: string,
   paint: (pen: Pen) => void,

@@ -155,7 +155,7 @@ interface TextColumn extends When {
   strong?: string;
 }
 
-export interface Definition {
+interface Definition {
   title: string;
   needs: readonly string[];
   uses?: readonly string[];

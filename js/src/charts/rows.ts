@@ -20,7 +20,7 @@ import { FAINT, paintBox, paintDot, paintWhisker, type Pen, type Style, Words } 
 /** Marks are met from this far. px. */
 const REACH = 7;
 
-export type Dimension = "ranks" | "names" | "kinds";
+type Dimension = "ranks" | "names" | "kinds";
 
 export class RowsDrawing implements Drawing {
   private plan: Plan | null = null;

@@ -89,12 +89,12 @@ function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
 
 interface Tree {
   frame: Frame;
-  /** Of which ranks, where not of all that are compared. */
+  /** The ranks, if not all that are compared. */
   whose: string;
 }
 
 export class Icicle extends Part<Tree> {
-  /** What is shown, and which tile is marked in it. */
+  /** The shown part of the tree, and the marked tile. */
   readonly choice = signal<IcicleChoice>({ top: -1, node: -1 });
 
   /** `choose` hears first of a tile; `words` are what the formats call kinds otherwise. */

@@ -7,7 +7,7 @@ import { h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
 import { rowsOf, shareWords, text } from "./frames";
 
-/** A part of the page: what it shows, or why it cannot; drawn anew when a signal changes. */
+/** A part of the page: its content or its error; drawn again when a signal changes. */
 export abstract class Part<Shown> {
   readonly el: HTMLElement;
   readonly shown = signal<Shown | null>(null);
@@ -48,7 +48,7 @@ const SENTENCES = 4;
 /** The smallest difference that is reported, as a share of the time. */
 export const WORTH_TELLING = 0.01;
 
-/** How long all that is compared takes, before and after, ns. */
+/** Total time of the compared events, before and after, ns. */
 export type Totals = readonly [number, number];
 
 /**
@@ -117,7 +117,7 @@ export function headParts(sentence: string): [string, string, string] {
   return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
 }
 
-/** What stands where nothing is told: nothing to compare, or a difference that may be chance. */
+/** Shown without a finding: nothing to compare, or a difference that may be chance. */
 export function silence(totals: Totals | null): [string, string] {
   const nothing = "Nothing changed beyond the noise.";
   if (totals === null) return [nothing, ""];

@@ -17,7 +17,7 @@ import {
 } from "./frames";
 import { Part } from "./pane";
 
-/** Which steps a saved page has figures of, and why not of all. */
+/** The steps with figures in a saved page, and the reason if not all have them. */
 interface Held {
   steps: ReadonlySet<number>;
   why: string;
@@ -29,7 +29,7 @@ const NARROW = 760;
 
 export class Strip extends Part<StripData> {
   readonly chosen = signal<number | null>(null);
-  /** Which steps can be chosen; null for all. */
+  /** The steps that can be chosen; null for all. */
   readonly held = signal<Held | null>(null);
 
   /** `words` are what the formats call kinds otherwise. */
@@ -88,7 +88,7 @@ export class Strip extends Part<StripData> {
     );
   }
 
-  /** Where there are many steps: each as a cell to choose. */
+  /** Many steps: one cell per step to choose. */
   private cell({ slot, label, diff, length, share }: Slot, drawn: number) {
     const words = `${deltaWords(diff)} ${shareWords(diff, length[0])}`;
     return (
@@ -388,14 +388,14 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
 
 // Where slots of steps lie in the strip: pure numbers.
 
-/** What the strip draws. */
+/** Content of the strip. */
 interface StripData {
   labels: readonly [string, string];
   slots: Frame;
   lanes: Frame;
   /** Total of the steps, before and after. */
   totals: readonly [number, number];
-  /** The median of the steps' changes; null where it is not known. */
+  /** The median of the steps' changes; null if unknown. */
   median: number | null;
   /** Whose lanes these are: a pair of ranks, or a mean over pairs. */
   whose: string;
@@ -444,7 +444,7 @@ export function lanesOf(frame: Frame | null, words: Record<string, string>): Lan
   }));
   const some = all.filter(({ place }) => there.has(place));
   if (some.length === 0 || some.length === all.length) return all;
-  // As high together as all would be, which is what the words beside them need.
+  // As high together as all would be: the words next to them need that height.
   const room = heightOf(all) - some.length * GAP;
   const high = some.reduce((sum, { height }) => sum + height, 0);
   return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));
@@ -463,7 +463,7 @@ export function stepLabel(label: string): string {
   return label.replace(/^ProfilerStep#(\d+)$/, "Step #$1");
 }
 
-/** How long a pair of steps takes: means over ranks where they are known, else from end to end. */
+/** Time of a pair of steps: means over ranks if known, else from end to end. */
 export function lengthsOf(row: Row): [number, number] {
   const of = (side: "before" | "after"): number => {
     const mean = row[`${side}_ns`];
@@ -516,7 +516,7 @@ export function placeSlots(frame: Frame, chosen: readonly number[], width: numbe
   return slots;
 }
 
-/** The step of median change: where there are too many to draw, this one stands for them. */
+/** The step of median change, drawn if there are too many to draw all. */
 export function medianSlot(frame: Frame): number {
   const order = rowsOf(frame)
     .map((row) => ({ slot: number(row, "slot"), diff: number(row, "delta_ns") }))

@@ -28,12 +28,12 @@ import {
 interface Chooser<Choice> {
   frame: Frame;
   theme: ThemeName;
-  /** How many rows there is room for. */
+  /** Number of rows that fit. */
   room: number;
   chosen: Choice | null;
 }
 
-/** What names are sorted by: sizes, whichever their sign. */
+/** The sort key of names: sizes without their sign. */
 function sizeOf(row: Row, by: string): Value {
   if (by === "name") return text(row, by);
   if (by === "count") return Math.abs(number(row, "after_count") - number(row, "before_count"));
@@ -44,7 +44,7 @@ function membersOf(row: Row): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [text(row, "name")];
 }
 
-/** How much is told by the length; what has no partner, or another one, by its form as well. */
+/** The length is the amount; the form marks events without a partner, or with another one. */
 function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
   const look = classOfChange(change, 0, diff);
   if (look === "only_here" || look === "replaced") return lookStyle(classLook(look, theme));
@@ -77,7 +77,7 @@ function DiffCell({ row, rows, theme }: { row: Row; rows: readonly Row[]; theme:
 const counts = (row: Row): string =>
   countWords(number(row, "before_count"), number(row, "after_count"));
 
-/** `choose` hears first of the full names behind a row; null where it is unchosen. */
+/** `choose` receives the full names of a row; null if the row is unchosen. */
 export function Names({
   frame,
   theme,
@@ -214,7 +214,7 @@ const ALL_FROM = 720;
 
 const length = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
 
-/** `choose` hears first of the number of a row, and its name; null where it is unchosen. */
+/** `choose` receives the number of a row, and its name; null if the row is unchosen. */
 export function Changes({
   frame,
   theme,
@@ -224,7 +224,7 @@ export function Changes({
   hasSteps,
   choose,
 }: Chooser<number> & {
-  /** Of which ranks, where not of all that are compared. */
+  /** The ranks, if not all that are compared. */
   whose: string;
   hasSteps: boolean;
   choose(row: number | null, name: string): void;
@@ -334,15 +334,15 @@ export function Changes({
 const FIRST = 12;
 const NAMES: Record<string, string> = { mpi: "MPI", byteps: "BytePS" };
 
-/** A measure of which both sides have a column, and perhaps a difference. */
+/** A measure with a column for each side, and perhaps for the difference. */
 interface Measure {
-  /** Its column without `before_` and the like. */
+  /** Its column without the prefixes `before_`, `after_` and `diff_`. */
   name: string;
   sides: boolean;
   diff: boolean;
 }
 
-/** Columns in their order, those of one measure as one. */
+/** Columns in their order; the columns of one measure are one. */
 export function measuresOf(columns: readonly string[]): Measure[] {
   const known = new Set(columns);
   const found: Measure[] = [];
@@ -397,7 +397,7 @@ export function cellText(column: string, value: unknown, isDelta = false): strin
   return `${value > 0 ? "+" : "−"}${plain(Math.abs(value))}`;
 }
 
-/** More time is slower; of other measures nobody says which way is good. */
+/** More time is slower; other measures have no better direction. */
 function deltaClass(column: string, value: unknown): string {
   const isTime = PER_NS[UNITS.exec(column)?.[1] ?? ""] !== undefined;
   if (!isTime || typeof value !== "number" || cellText(column, value, true) === "±0") return "";

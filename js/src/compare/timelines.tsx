@@ -54,7 +54,7 @@ export class Timelines {
     chosen: "stacked",
     why: "",
   });
-  /** Tries again to match calls, where that failed. */
+  /** Matches calls again after a failure. */
   private readonly rematch = signal<(() => void) | null>(null);
   private readonly lines: PairLines;
   private readonly places: [HTMLElement, HTMLElement];
@@ -100,7 +100,7 @@ export class Timelines {
     for (const side of [0, 1] as const) this.listen(side);
   }
 
-  /** What colours mean, and how both timelines lie. */
+  /** Legend of colours, and the arrangement of both timelines. */
   private drawHead(head: HTMLElement): void {
     const { state, signal: ended, keep } = this.ways;
     const counts = computed(() =>

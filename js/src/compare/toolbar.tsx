@@ -12,12 +12,12 @@ import { type About, shortLabels } from "./frames";
 
 type Write = (path: string) => Promise<string>;
 
-/** What of a comparison can be chosen. */
+/** The choices of a comparison. */
 export interface DiffState {
   swapped: ReadonlySignal<boolean>;
   coupled: ReadonlySignal<boolean>;
   base: ReadonlySignal<Base>;
-  /** Which pair of ranks figures and timelines are of; null for all. */
+  /** The pair of ranks of figures and timelines; null for all. */
   pair: ReadonlySignal<number | null>;
   colour: ReadonlySignal<Colour>;
 }
@@ -28,7 +28,7 @@ interface DiffToolbarLook {
   history: ReadonlySignal<{ canUndo: boolean; canRedo: boolean }>;
   keep(name: string, value: unknown): void;
   walk(way: "undo" | "redo"): void;
-  /** Null where there is no kernel to write files. */
+  /** Null without a kernel, which writes the files. */
   exportPair: Write | null;
   savePage: Write | null;
   exportSide(side: 0 | 1, anchor: HTMLElement): void;
@@ -143,7 +143,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
   );
 }
 
-/** Of which pair of ranks figures and timelines are, or of all. */
+/** The choice of a pair of ranks for figures and timelines, or of all. */
 function Pairs(look: {
   about: About;
   swapped: boolean;
@@ -238,7 +238,7 @@ interface LegendLook {
   colour: Colour;
   swapped: boolean;
   theme: ThemeName;
-  /** How many events have each class, before and after; null while that is not known. */
+  /** Number of events of each class, before and after; null until known. */
   counts: readonly (readonly number[])[] | null;
   /** Calls could not be matched; null: that is being tried. */
   again: (() => void) | null;

@@ -21,7 +21,7 @@ interface Bar {
   before: number;
   after: number;
   diff: number;
-  /** Where the bar begins and ends, ns from zero. */
+  /** Ends of the bar, ns from zero. */
   from: number;
   to: number;
   depth: number;
@@ -37,7 +37,7 @@ const WORDS: Record<string, string> = {
 const ORDER = ["compute", "communication", "memory", "cpu", "idle"];
 const MOST_PARTS = 8;
 
-/** Kinds in the order of their size, each from where the one before ended. */
+/** Kinds by size; each starts at the end of the one before. */
 export function waterfallBars(kinds: Frame, words: Record<string, string> = WORDS): Bar[] {
   let at = Number(kinds.attrs.before_ns ?? 0);
   const bars = rowsOf(kinds).map((row) => {
@@ -49,7 +49,7 @@ export function waterfallBars(kinds: Frame, words: Record<string, string> = WORD
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
-/** What a kind is made of: the largest differences, and the rest as one, so that it adds up. */
+/** The parts of a kind: the largest differences, and one sum of the rest. */
 export function partBars(parts: Frame, parent: Bar): Bar[] {
   const rows = rowsOf(parts).filter((row) => text(row, "kind") === parent.kind);
   const shown = rows.slice(0, rows.length > MOST_PARTS + 1 ? MOST_PARTS : rows.length);
@@ -125,7 +125,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
     this.set(first, this.level.value);
   }
 
-  /** How the steps scatter, and whether their difference is more than that. */
+  /** The spread of the steps, and whether their difference exceeds it. */
   setSpread(words: string): void {
     this.spread.value = words;
   }

@@ -1,4 +1,4 @@
-/** Who answers a view: its kernel, or the page from the data of the job that it has fetched. */
+/** Route the requests of a view to its kernel, or to the data of the job that the page fetched. */
 
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";

@@ -162,7 +162,7 @@ export class KernelSource implements Source {
     });
   }
 
-  /** Notice that the kernel has ended although nothing is asked of it. */
+  /** Notice that the kernel has ended while no request runs. */
   look(): void {
     if (this.current !== "none" && this.hasEnded()) this.end();
   }

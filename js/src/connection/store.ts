@@ -26,7 +26,7 @@ export function listenTo(
   signal.addEventListener("abort", () => model.off(event, listener), { once: true });
 }
 
-/** A trait as a signal; `read` says what a value, or none, stands for. */
+/** A trait as a signal; `read` converts its value, or undefined. */
 export function traitOf<T>(
   model: Model,
   name: string,

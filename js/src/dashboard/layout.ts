@@ -113,7 +113,7 @@ export function shownIds(choice: Choice): string[] {
   return (choice as readonly (string | readonly string[])[]).flat();
 }
 
-/** `Not in this job: Rank × time, Top kernels (no GPU work).`; "" where nothing is. */
+/** `Not in this job: Rank × time, Top kernels (no GPU work).`; "" if nothing is left out. */
 export function leftOutWords(
   leftOut: Readonly<Record<string, readonly string[]>>,
   shown: readonly string[],

@@ -33,7 +33,7 @@ export interface PanelState {
 const NOTHING: PanelState = { frame: null, isStale: false, error: null };
 
 interface Entry {
-  /** What is wanted, and what is shown. */
+  /** The requested numbers, and the shown ones. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;
@@ -112,7 +112,7 @@ export class PanelData {
     this.inFlight = true;
     const keys = open.map((id) => keyOf(id, selection));
     this.source
-      // What is left is asked for next, of the selection that is wanted by then.
+      // The rest is requested next, for the selection at that time.
       .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
@@ -157,15 +157,15 @@ function keyOf(id: string, selection: SelectionJson): string {
   return JSON.stringify(withoutOwn(id, selection));
 }
 
-// The heatmap below the timeline: the same window, one measure, chosen beside its title.
+// The heatmap below the timeline: the same window, one measure, chosen next to its title.
 
 interface HeatmapWays {
   source: Source;
   signal: AbortSignal;
-  /** What figures are of. */
+  /** The scope of the figures. */
   selection(): SelectionJson;
   view(): Span;
-  /** Its width; 0 where it cannot be seen. */
+  /** Its width; 0 if it is hidden. */
   width(): number;
   metric(): string;
   /** Do the files hold work of devices? */
@@ -242,7 +242,7 @@ export class HeatmapData {
   }
 }
 
-// The frame around a panel: what it says while numbers are missing, late or failed, and its menu.
+// The frame around a panel: its menu, and its text while numbers are missing, late or failed.
 
 interface PaneLook {
   id: string;
@@ -334,7 +334,7 @@ export function ChartPlace({ slot, frame, chosen }: Numbers & { slot: ChartSlot 
   return <Held el={slot.el} />;
 }
 
-/** A chart, and the measure that it shows, chosen beside its title. */
+/** A chart, and its measure, chosen next to its title. */
 export function MeasuredChart({
   name,
   options,
@@ -370,7 +370,7 @@ export function MeasuredChart({
 /** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
 export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
 
-/** What a finding says and selects. */
+/** Text and selection of a finding. */
 export interface Finding {
   label: string;
   text: string;
@@ -384,6 +384,6 @@ export interface HeadlineFacts {
   late_ranks?: number[];
   /** The ranks of pieces with `fact`. */
   fact_ranks?: number[];
-  /** What matters most first. */
+  /** The most important first. */
   findings?: Finding[];
 }

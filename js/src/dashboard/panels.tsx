@@ -37,7 +37,7 @@ interface PaneParts {
   menu(id: string): MenuItem[];
   /** The headline, which names the ranks to mark. */
   headline: ReadonlySignal<HeadlineFacts | null>;
-  /** What the heatmap shows; "" where nobody has chosen. */
+  /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
   /** Panels that draw what they have themselves. */
@@ -82,7 +82,7 @@ export class Panes {
     });
   }
 
-  /** The element of a panel, made when it is first asked for. */
+  /** The element of a panel, created on first access. */
   pane(id: string): HTMLElement {
     const known = this.all.get(id);
     if (known !== undefined) return known;
@@ -119,13 +119,13 @@ export class Panes {
     return this.data.state(id).value.frame;
   }
 
-  /** What the selection adds up to; null while that is not known. */
+  /** Sums of the selection; null until known. */
   get sums(): PanelFrame | null {
     const { frame, isStale } = this.data.state("summary").value;
     return isStale ? null : frame;
   }
 
-  /** What the tables call it. */
+  /** Its name in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const found = short[names.indexOf(name)];
@@ -210,7 +210,7 @@ function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
   );
 }
 
-// What reading the files skipped, repaired or guessed, most events first.
+// What the readers skipped, repaired or guessed, most events first.
 
 const FIRST = 4;
 const LONGEST_TITLE = 60;
@@ -256,7 +256,7 @@ function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// What matters most, in a sentence or three, as Python has found it.
+// The headline: one to three sentences, found by Python.
 
 /** The first sentence; "" while it is not known. */
 export function headlineText(facts: HeadlineFacts | null): string {
@@ -301,7 +301,7 @@ export function Headline({
   );
 }
 
-// How high panels will be about, so that a page does not jump when their charts come.
+// Estimated heights of panels, so that a page does not jump when their charts come.
 
 /** Padding of a panel, its title, what it means in two lines, its legend and its scale. px. */
 const AROUND: Readonly<Record<string, number>> = {
@@ -311,7 +311,7 @@ const AROUND: Readonly<Record<string, number>> = {
   queue: 122,
 };
 
-/** Height of a panel that has a row a rank; null where it is not known before. */
+/** Height of a panel with one row per rank; null if unknown in advance. */
 function expectedHeight(id: string, scene: Scene): number | null {
   const around = AROUND[id];
   const hasDevices = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));

@@ -30,7 +30,7 @@ import type { Finding } from "./pane";
 interface SelectionLook {
   scene: Scene;
   choosing: Choosing;
-  /** What it adds up to; null while that is not known. */
+  /** Its sums; null until known. */
   sums: PanelFrame | null;
   findings: readonly Finding[];
   choose(finding: Finding): void;
@@ -126,7 +126,7 @@ function wholeWords({ part, range, events, ranks }: Scene): string {
   return `${window}${plural(ranks.length, "rank")}`;
 }
 
-/** How many events are selected, and what they are. */
+/** Number and kinds of the selected events. */
 function sumWords(sums: PanelFrame, { ranks }: Scene): string {
   const number = (name: string): number => Number(sums.columns[name]?.[0] ?? 0);
   const hasGpu = ranks.some(({ summary }) => summary.some(({ role }) => role === "gpu"));
@@ -236,7 +236,7 @@ export class Choosing {
     if (keys.has("selection") || keys.has("scope")) this.follow();
   }
 
-  /** Take over what the shared state says. */
+  /** Take over the shared state. */
   private follow(): void {
     const { state, canUndo, canRedo } = this.shared;
     batch(() => {

@@ -30,17 +30,17 @@ type Row = (column: string) => Value;
 type ColumnLook = Column<Row>;
 
 interface TableLook {
-  /** What rows are called, where not by names. */
+  /** The noun for rows, if not names. */
   rows?: string;
   title: string;
-  /** `ranks`: those that are chosen, of which its numbers are then; null for all. */
+  /** `ranks`: the chosen ranks, which the numbers are of; null for all. */
   about(frame: PanelFrame, ranks: readonly number[] | null): string;
   columns(frame: PanelFrame): readonly ColumnLook[];
-  /** What is under the last row: the number of names in all, and what the rest adds up to. */
+  /** Below the last row: the number of all names, and the sum of the rest. */
   foot?(frame: PanelFrame, shown: number): string;
 }
 
-/** What a panel shows of its numbers. */
+/** The columns of a panel. */
 export interface Numbers {
   frame: PanelFrame;
   chosen: Chosen;
@@ -49,7 +49,7 @@ export interface Numbers {
 /** Autograd's own prefix is as long as a column is wide, and names nothing. */
 const EVALUATES = /^autograd::engine::evaluate_function: /;
 
-/** A table of names: a click chooses the name, with Ctrl beside others. */
+/** A table of names: a click chooses the name, with Ctrl in addition to others. */
 export function NameTable({
   look,
   frame,
@@ -84,7 +84,7 @@ export function NameTable({
   );
 }
 
-/** Rows with short names, told apart. */
+/** Rows with short names that differ. */
 function rowsOf({ columns }: PanelFrame): Row[] {
   const names = (columns.name ?? []).map(String);
   const short = (columns.short ?? names).map((one) => String(one).replace(EVALUATES, "evaluate "));
@@ -193,7 +193,7 @@ function OddCell({ row, frame }: { row: Row; frame: PanelFrame }) {
   );
 }
 
-/** Of which rank the last column is; its head where that is now this one, now that. */
+/** The rank of the last column; its head if the rank differs by row. */
 function oddColumn(frame: PanelFrame): ColumnLook[] {
   if (!isAny(frame, "odd_ratio")) return [];
   const rank = oddRank(frame);
@@ -208,7 +208,7 @@ function oddColumn(frame: PanelFrame): ColumnLook[] {
   ];
 }
 
-export const KERNELS: TableLook = {
+const KERNELS: TableLook = {
   title: "Top kernels",
   about: (frame, ranks) => {
     const waits = isAny(frame, "wait_ns") ? "; hatched: waiting" : "";
@@ -244,7 +244,7 @@ export const KERNELS: TableLook = {
   },
 };
 
-export const OPERATORS: TableLook = {
+const OPERATORS: TableLook = {
   title: "Operators",
   about: (_frame, ranks) =>
     `time of the kernels that an operator launched, and of its own CPU work; ${ofRanks(ranks)}`,
@@ -533,7 +533,7 @@ export const TABLES: Readonly<Record<string, TableLook>> = {
   mpi_hosts: HOSTS,
 };
 
-/** What clicked rows select. */
+/** The selection of clicked rows. */
 export function brushOf(id: string, frame: PanelFrame, names: string[] | null): Brush {
   return rowsAreRanks(id) ? { ranks: ranksOf(frame, names) } : { names };
 }

@@ -278,7 +278,7 @@ export class DashApp {
     listenToDashKeys(root, ended, keys, options.live === null);
   }
 
-  /** What follows the signals without being drawn by components. */
+  /** Effects of signals on what components do not draw. */
   private react(): void {
     const { traits, choosing, panes } = this;
     const react = (read: () => unknown, act: () => void): void => {

@@ -1,5 +1,6 @@
 /** The frame of call trees: operators by path as bars of a flame graph. */
 
+import { noteFor } from "../facts/notes";
 import type { PanelFrame } from "../protocol/source";
 import type { Names } from "./columns";
 import { columnsOf, frameOf } from "./frames";
@@ -95,6 +96,6 @@ export function callTree(
     host_ns: ({ node }) => node.host,
     device_ns: ({ node }) => node.device,
   });
-  const note = root.children.size > 0 ? "no operators are selected" : "no operators";
+  const note = noteFor(root.children.size > 0 ? "no_operators_selected" : "no_operators");
   return frameOf(columns, { left_out: leftOut }, rows.length > 0 ? "" : note);
 }

@@ -135,7 +135,7 @@ class Gaps {
     return sums;
   }
 
-  /** What the thread of a call does. */
+  /** The activity of the thread of a call. */
   private doingOf(call: number): Sweep {
     const { rank } = this.rank;
     return rank.activities().get(rank.trackAt(rank.events.lane[call]!)!)!;

@@ -14,6 +14,8 @@ interface PanelKind {
   /** What it is not filtered by: ranks, names, kinds, window. */
   own: readonly string[];
   look: string;
+  /** Of panels that users add: are their frames of the selection, or of the whole job? */
+  added?: string;
 }
 
 const KINDS: readonly PanelKind[] = Object.entries(panels).map(([id, one]) => ({ id, ...one }));
@@ -21,10 +23,8 @@ const KINDS: readonly PanelKind[] = Object.entries(panels).map(([id, one]) => ({
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
-/** Whether a panel is of the files of BytePS or MPI only. */
-export function isOfFormat(id: string): boolean {
-  return /^(byteps|mpi)_/.test(id);
-}
+/** Panels whose whole frames saved pages keep; kernels make them on request. */
+export const OF_JOB = KINDS.filter(({ added }) => added === "job").map(({ id }) => id);
 
 export function panelKind(id: string): PanelKind {
   const found = KINDS.find((one) => one.id === id);

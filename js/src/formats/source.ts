@@ -1,6 +1,6 @@
 /** Answer panels of a format from the tables in the page; pass other requests on. */
 
-import { withoutOwn } from "../facts/panels";
+import { OF_JOB, withoutOwn } from "../facts/panels";
 import { EVERYTHING } from "../protocol/selection";
 import type {
   PanelFrame,
@@ -14,16 +14,14 @@ import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./
 import { routines, sizes, whole } from "./mpi";
 import { overlapping, type Tables } from "./shared";
 
-/** The rows of a panel's whole frame that overlap the window, of chosen ranks. */
-function chosenRows(id: string): Maker {
+/** The rows of a panel's whole frame that overlap the window. */
+function rowsInWindow(id: string): Maker {
   const make: Make = (tables, selection) => {
     const { rows, columns, attrs } = tables[id]!;
     const overlaps = overlapping(selection);
-    const { rank, start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
+    const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
     const kept = Array.from({ length: rows }, (_, at) => at).filter(
-      (at) =>
-        (rank === undefined || selection.ranks?.includes(rank[at]!) !== false) &&
-        (start === undefined || overlaps(start[at]!, end![at]! - start[at]!)),
+      (at) => start === undefined || overlaps(start[at]!, end![at]! - start[at]!),
     );
     const taken: PanelFrame["columns"] = {};
     for (const [name, of] of Object.entries(columns)) taken[name] = kept.map((at) => of[at]!);
@@ -40,18 +38,6 @@ interface Maker {
   make: Make;
 }
 
-/** Panels whose whole frames saved pages keep; kernels make them on request. */
-const WHOLE = [
-  "arrivals",
-  "bandwidth",
-  "clocks",
-  "clusters",
-  "critical_path",
-  "launch_outliers",
-  "memory",
-  "messages",
-];
-
 const MAKERS: Readonly<Record<string, Maker>> = {
   byteps_gradients: { from: "gradients", make: gradients },
   byteps_stages: { from: "stages", make: stages },
@@ -66,7 +52,7 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   mpi_routine_table: { from: "routines", make: routines },
   mpi_sizes: { from: "sizes", make: sizes },
   mpi_messages: { from: "sizes", make: sizes },
-  ...Object.fromEntries(WHOLE.map((id) => [id, chosenRows(id)])),
+  ...Object.fromEntries(OF_JOB.map((id) => [id, rowsInWindow(id)])),
 };
 
 /** What a panel shows by the page's own tables; null where it has none for it. */
@@ -77,7 +63,7 @@ export function frameFromTables(
 ): PanelFrame | null {
   const maker = MAKERS[id];
   if (maker === undefined || tables[maker.from] === null) return null;
-  if (WHOLE.includes(id) && tables[id] === undefined) return null;
+  if (OF_JOB.includes(id) && tables[id] === undefined) return null;
   return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
 }
 

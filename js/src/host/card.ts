@@ -27,7 +27,7 @@ interface CardWays {
   again(): void;
 }
 
-export class LoadCard {
+class LoadCard {
   readonly el = h("div", { class: "hta-root hta-host-page hta-host-card" });
   private readonly text = h("p", { role: "status" });
   private readonly bar = h("progress", { "aria-label": "Progress of loading" });
@@ -114,7 +114,7 @@ export class ViewPlace {
     }
   }
 
-  /** Say that the view goes on with what the page holds; `ended` says without whom. */
+  /** Report that the host ended, by the text `ended`, and that the view goes on. */
   goOn(ended: string): void {
     fill(
       this.bar,

@@ -276,7 +276,7 @@ function pythonRepr(text: string): string {
 
 // The selection by dimension, and its change by a brush.
 
-export const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
+const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
 
 export function chosenOf(selection: SelectionJson | null, scene: Scene): Chosen {
   if (selection === null) return NONE_CHOSEN;

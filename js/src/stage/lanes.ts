@@ -23,7 +23,7 @@ export interface LanePlace extends RowPlace {
   jobEnd: number;
   /** Counters only. */
   valueRange: readonly [number, number] | null;
-  /** Hue of calls of the host by name; null: all look alike. */
+  /** Hue of host calls by name; null for one colour. */
   hue?: ShadeOfName | null;
 }
 

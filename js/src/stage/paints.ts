@@ -76,7 +76,7 @@ export function shadeOf(name: string): number {
   return fnv1a32(name) % SHADES;
 }
 
-/** Which of the theme's hues calls of the host of this name have. */
+/** The hue of the theme for host calls of this name. */
 export function hueOf(name: string): number {
   return fnv1a32(name) % THEMES.light.hostHues.length;
 }

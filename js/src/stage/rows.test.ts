@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
 import type { RowState } from "../protocol/source";
-import { defaultOpen, layoutRows, naturalHeight, placeRows, rowTest } from "./rows";
+import { layoutRows, naturalHeight, placeRows, rowTest } from "./rows";
 import { anchored, clampScroll, scrollTo, Sightings } from "./rows_view";
 
 const state = (change: Partial<RowState> = {}): RowState => ({
@@ -147,13 +147,6 @@ describe("opened ranks", () => {
       "stream",
       "stream",
     ]);
-  });
-
-  test("by default one rank alone, two if they fit, more never", () => {
-    expect([...defaultOpen(sceneOf(1), 100)]).toEqual([0]);
-    expect([...defaultOpen(sceneOf(2), 2000)]).toEqual([0, 1]);
-    expect([...defaultOpen(sceneOf(2), 200)]).toEqual([]);
-    expect([...defaultOpen(sceneOf(8), 9000)]).toEqual([]);
   });
 });
 

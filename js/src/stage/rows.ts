@@ -40,7 +40,6 @@ export interface Layout {
 
 /** Max share of the room for pinned rows; pinned rows beyond it scroll like the others. */
 const STICKY_SHARE = 0.6;
-const FEW_RANKS = 2;
 
 function rankKey(rank: SceneRank): string {
   return String(rank.rank);
@@ -283,19 +282,6 @@ function pinnedTracksHeight(shown: readonly Shown[], pins: ReadonlyMap<string, n
 /** Height that the rows would like to have: all of them, none stretched. */
 export function naturalHeight(scene: Scene, state: RowState): number {
   return layoutRows(scene, state, 0).height;
-}
-
-/**
- * The ranks to open initially: a single rank, or two ranks if both fit into `room`. More ranks stay
- * folded, so that they can be compared.
- */
-export function defaultOpen(scene: Scene, room: number): ReadonlySet<number> {
-  const ranks = scene.ranks.map(({ rank }) => rank);
-  if (ranks.length === 0 || ranks.length > FEW_RANKS) return new Set();
-  const open = new Set(ranks);
-  if (ranks.length === 1) return open;
-  const height = naturalHeight(scene, { open, pinned: [], filter: "" });
-  return height <= room ? open : new Set();
 }
 
 export interface PlacedRow {

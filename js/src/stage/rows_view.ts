@@ -86,7 +86,7 @@ export class RowsView {
   }
 
   /**
-   * Look which lanes of opened ranks are empty; null for a lane of which that is not known. The lane
+   * Find the empty lanes of opened ranks; null for a lane that is not loaded. The lane
    * `kept` stays where it is, if rows scroll. False if nothing has changed.
    */
   shrink(isEmpty: (lane: number, rank: SceneRank) => boolean | null, kept: number | null): boolean {

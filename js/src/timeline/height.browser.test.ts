@@ -1,4 +1,4 @@
-/** How high rows are: the lower edge, and lanes that are empty in view. */
+/** Heights of rows: the lower edge, and lanes that are empty in view. */
 
 import { expect, test } from "vitest";
 import { mount, ready } from "../../test/app_view";
@@ -10,7 +10,7 @@ const heightOf = (view: ReturnType<typeof mount>): number =>
 test("keys move the lower edge, and no room is left blank below the rows", async () => {
   const view = mount();
   await ready(view);
-  // Three folded ranks need less than the 400 px that are asked for.
+  // Three folded ranks need less than the 400 px that are requested.
   const all = heightOf(view);
   expect(all).toBeLessThan(400);
   const edge = view.by("separator", "Height of the rows");

@@ -11,7 +11,7 @@ export class HeightEdge {
   private readonly el: HTMLElement;
   private asked = LEAST_PX;
   private own = LEAST_PX;
-  /** Where a drag began, and the height there. */
+  /** Start of a drag, and the height then. */
   private from: { y: number; height: number } | null = null;
 
   constructor(
@@ -43,7 +43,7 @@ export class HeightEdge {
     on("keydown", (event) => this.press(event));
   }
 
-  /** Height of the drawing: less than asked for where the rows need less. */
+  /** Height of the drawing: less than requested if the rows need less. */
   get height(): number {
     return this.own;
   }

@@ -5,7 +5,7 @@ import { briefOf } from "../protocol/selection";
 import { formatDuration, plural } from "../ui/formats";
 import type { Context } from "./context";
 
-/** The pointer has rested so long on an event before its arrows are asked for. */
+/** The pointer rests this long on an event before its arrows are requested. */
 const DWELL_MS = 120;
 
 export class LaunchArrows {

@@ -11,7 +11,7 @@ function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
 
-export function Kbd({ name }: { name: string }) {
+function Kbd({ name }: { name: string }) {
   return <kbd class="hta-key">{keyName(name)}</kbd>;
 }
 
@@ -27,7 +27,7 @@ export interface ButtonLook {
   showKey?: boolean;
   class?: string;
   title?: string;
-  /** Whether it is switched on; undefined for what is no switch. */
+  /** Whether it is switched on; undefined if it is not a switch. */
   on?: boolean;
   /** It can do nothing now. It keeps the focus, unlike a disabled one, for the next key. */
   off?: boolean;
@@ -189,7 +189,7 @@ const PATHS = {
   warn: "M8 2.2 14.4 13.5H1.6zM8 6.2v3.6M8 11.4v.6",
 } as const;
 
-export type IconName = keyof typeof PATHS;
+type IconName = keyof typeof PATHS;
 
 export function Icon({ name }: { name: IconName }) {
   return (

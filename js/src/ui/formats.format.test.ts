@@ -6,7 +6,6 @@ import {
   formatDuration,
   formatDurationDelta,
   formatExact,
-  formatRate,
   formatShare,
   formatShareDelta,
   formatTime,
@@ -97,14 +96,13 @@ test("shares", () => {
   expect(formatShare(null)).toBe("–");
 });
 
-test("counts, bytes, rates, values", () => {
+test("counts, bytes, values", () => {
   expect(formatCount(215_456)).toBe("215\u202f456");
   expect(plain(formatCount(999))).toBe("999");
   expect(formatCount(null)).toBe("–");
   expect(plain(formatBytes(26_550_272))).toBe("26.6 MB");
   expect(plain(formatBytes(0))).toBe("0 B");
   expect(plain(formatBytes(999_600))).toBe("1.00 MB");
-  expect(plain(formatRate(22.0e9))).toBe("22.0 GB/s");
   expect(plain(formatValue(12345))).toBe("12 345");
   expect(plain(formatValue(0.123456))).toBe("0.1235");
   expect(plain(formatValue(8e9, "bytes"))).toBe("8.00 GB");

@@ -128,11 +128,6 @@ export function formatSizeRange(low: number, high: number): string {
   return from === to ? to : to.endsWith(unit) ? `${least}–${to}` : `${from}–${to}`;
 }
 
-/** Decimal: `22.0 GB/s`. */
-export function formatRate(bytesPerSecond: number | null): string {
-  return bytesPerSecond === null ? UNKNOWN : `${formatBytes(bytesPerSecond)}/s`;
-}
-
 /** A value of a counter: up to four significant digits, large ones in groups. */
 export function formatValue(value: number, unit = ""): string {
   if (!Number.isFinite(value)) return UNKNOWN;

@@ -18,7 +18,7 @@ export class Popover {
     private readonly root: HTMLElement,
     private readonly anchor: HTMLElement,
     name: string,
-    /** A component is drawn anew whenever this opens. */
+    /** A component is rendered again whenever this opens. */
     private readonly content: HTMLElement | (() => VNode),
     private readonly signal: AbortSignal,
     private readonly role: "dialog" | "menu" = "dialog",
@@ -93,7 +93,7 @@ export class Popover {
     this.close();
   }
 
-  /** Below the anchor, above it if there is more room, always where it can be seen. */
+  /** Below the anchor, or above it if there is more room; always visible. */
   private place(): void {
     const { el, root } = this;
     const seen = visibleBox(root);

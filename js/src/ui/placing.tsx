@@ -12,7 +12,7 @@ interface Box {
 }
 
 const FULL = "hta-full";
-export const FULL_WINDOW = "Full window";
+const FULL_WINDOW = "Full window";
 
 /** The widget that an element is part of: a linked panel's is the view around it. */
 export function outermost(root: HTMLElement): HTMLElement {

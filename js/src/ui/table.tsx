@@ -8,10 +8,10 @@ import { Button } from "./controls";
 import { formatCount, formatDuration, plural } from "./formats";
 
 export interface Column<Row> {
-  /** What it sorts by; also its key. */
+  /** Sort key, and key of the column. */
   by: string;
   title: string;
-  /** What it means; "" where the title says it. */
+  /** Explanation; "" if the title suffices. */
   hint?: string;
   /** CSS grid track. Default: as wide as its content. */
   width?: string;
@@ -31,7 +31,7 @@ interface TableLook<Row> {
   name: string;
   columns: readonly Column<Row>[];
   rows: readonly Row[];
-  /** What it is sorted by; null where rows have an order of their own only. */
+  /** The sort key; null if rows keep their own order. */
   value: ((row: Row, by: string) => Value) | null;
   /** The order at first, where its rows come in it; null: in one that is not shown. */
   order?: Order | null;
@@ -43,14 +43,14 @@ interface TableLook<Row> {
   /** Rows that are not chosen go faint while others are. */
   isFaint?: boolean;
   press(row: Row, add: boolean): void;
-  /** How many rows are shown at first, and how many more on request. */
+  /** Number of rows at first, and of further rows on request. */
   room?: number;
   step?: number;
-  /** What rows are called. */
+  /** The noun for rows. */
   noun?: string;
   /** In place of rows. */
   lack?: string;
-  /** What is under the last row, of which so many are shown. */
+  /** Content below the last row, given the number of shown rows. */
   foot?(drawn: number): string;
 }
 
@@ -181,7 +181,7 @@ export function Filter({ name, set }: { name: string; set(text: string): void })
   );
 }
 
-/** The name of a row, as a button: its row hears the click. */
+/** The name of a row, as a button; its row receives the click. */
 export function NameButton(look: { text: string; title: string; on: boolean }) {
   return (
     <button type="button" class="hta-name-button" title={look.title} aria-pressed={look.on}>
@@ -209,7 +209,7 @@ function useWidth() {
 
 function compare(a: Value, b: Value): number {
   if (a === b) return 0;
-  // What is not known comes last in either order that begins with the largest.
+  // Unknown values come last in descending order.
   if (a === null) return -1;
   if (b === null) return 1;
   if (typeof a === "number" && typeof b === "number") return a - b;

@@ -13,7 +13,7 @@ const PREVIEW_MS = 1500;
 const MINUTE_MS = 60_000;
 const MEGABYTE = 1e6;
 
-/** What all views share. */
+/** State shared by all views. */
 export interface Shared {
   folder: vscode.Uri;
   log: vscode.OutputChannel;
@@ -136,7 +136,7 @@ export class TraceEditor {
     await this.start();
   }
 
-  /** Stop a Python that nobody has used for a while. */
+  /** Stop a Python that has been idle for a while. */
   private touch(): void {
     clearTimeout(this.idle);
     const minutes = this.setting<number>("idleMinutes", 60);

@@ -1,4 +1,4 @@
-/** What VS Code shows of traces: editors, commands, the status bar. */
+/** The contributions to VS Code: editors, commands, the status bar. */
 
 import * as path from "node:path";
 import * as vscode from "vscode";

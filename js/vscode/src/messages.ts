@@ -1,4 +1,4 @@
-/** What the extension and its page send each other, besides frames for Python. */
+/** Messages between the extension and its page, in addition to frames for Python. */
 
 export type Action = "start" | "install" | "choose";
 
@@ -12,7 +12,7 @@ export interface Problem {
   actions?: Action[];
 }
 
-/** What a page shows; it is also kept when a window is reloaded. */
+/** The content of a page, kept when a window is reloaded. */
 export interface OpenRequest {
   view: "dashboard" | "diff";
   paths: string[];
@@ -34,5 +34,5 @@ export type FromPage =
   /** Null: nothing is being loaded any more. */
   | { type: "loading"; text: string | null }
   | { type: "action"; action: Action }
-  /** A file that is to go where the user wants it: one that Python wrote, or the page's own. */
+  /** A file to save by a dialog: one that Python wrote, or the page's own. */
   | { type: "save"; name: string; file: string | ArrayBuffer };

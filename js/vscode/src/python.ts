@@ -1,4 +1,4 @@
-/** Which Python, whether it can show traces, and a process of it on a pipe. */
+/** The choice and check of a Python, and its process on a pipe. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { homedir } from "node:os";
@@ -115,7 +115,7 @@ export class Host {
     this.child.stdin?.write(new Uint8Array(frame));
   }
 
-  /** End the process; what it still says does not matter. */
+  /** End the process and ignore its further output. */
   dispose(): void {
     this.ways = null;
     this.child.stdin?.end();

@@ -1,4 +1,4 @@
-"""What JupyterLab's extension runs in a kernel."""
+"""Widgets opened in a kernel for JupyterLab's extension."""
 
 import comm
 import pytest

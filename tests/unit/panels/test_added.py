@@ -91,6 +91,13 @@ def test_arrivals_follow_the_window(two):
     assert frame[["rank", "lag_ns", "last"]].to_numpy().tolist() == [[0, 0, 0], [1, 40, 1]]
 
 
+def test_frames_of_arrivals_follow_the_window_like_their_panel(two):
+    dash = hw.Dashboard(two)
+    assert len(dash.frames["arrivals"]) == 4
+    dash.select(start_ns=100)
+    assert dash.frames["arrivals"]["arrival_ns"].tolist() == [110, 150]
+
+
 def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first(two, tmp_path):
     dash = hw.Dashboard(two)
     assert not set(ADDED) & set(dash.panels)
