@@ -152,6 +152,7 @@ export class StatusLine {
   setKernel(status: Source["status"]): void {
     this.kernel.hidden = status === "live";
     if (status === "live") {
+      fill(this.kernel);
       this.say("kernel", null);
       return;
     }
