@@ -42,11 +42,20 @@ tested_front_end() {
   NO_COLOR=1 $node_bin/vitest run --config js/vitest.config.ts
 }
 
+# mypy uses one core: the front end's checks run beside it.
+types() {
+  local python failed=0
+  $bin/mypy &
+  python=$!
+  $node_bin/tsc --noEmit || failed=1
+  [ "$only" = check ] || npm run --silent lint || failed=1
+  wait "$python" || failed=1
+  return $failed
+}
+
 check "Python style" $bin/ruff check .
 check "Python format" $bin/ruff format --check .
-check "Python types" $bin/mypy
-check "TypeScript types" $node_bin/tsc --noEmit
-[ "$only" = check ] || check "TypeScript style" npm run --silent lint
+check "types, front-end style" types
 
 if [ "$only" = check ]; then
   check "unit tests" tested --numprocesses=auto -m "not slow" tests/unit
