@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
@@ -466,10 +464,13 @@ def _state(reply: Any) -> str:
 
 
 def _reply(url: str, method: str = "GET") -> Any:
-    request = urllib.request.Request(url, method=method)  # noqa: S310 - http or https
+    from urllib.error import HTTPError  # noqa: PLC0415 - imports ssl and email
+    from urllib.request import Request, urlopen  # noqa: PLC0415
+
+    request = Request(url, method=method)  # noqa: S310 - http or https
     try:
-        return urllib.request.urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
-    except urllib.error.HTTPError as cause:
+        return urlopen(request, timeout=_TIMEOUT_S)  # noqa: S310
+    except HTTPError as cause:
         cause.close()
         raise TraceError(
             f"the server answers {cause.code} ({cause.reason})", path=url, remedy="Check the URL."

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
 from hta_widgets.files import scratch
@@ -113,14 +111,17 @@ def reported(
         add(0)
         yield add
         return
-    shown = progress and (_in_notebook() or _is_terminal(sys.stderr))
+    if not progress or not (_in_notebook() or _is_terminal(sys.stderr)):
+        yield lambda _more_bytes: None
+        return
+    from tqdm.auto import tqdm  # noqa: PLC0415 - imports asyncio
+
     with tqdm(
         total=total_bytes,
         unit="B",
         unit_scale=True,
         unit_divisor=1024,
         desc=f"Loading {files} trace{'' if files == 1 else 's'}",
-        disable=not shown,
         delay=_BAR_DELAY_S,
         leave=False,
         file=sys.stderr,
