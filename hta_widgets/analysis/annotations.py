@@ -221,13 +221,13 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
         chain, left = left[ordered], left[~ordered]
         first = np.searchsorted(end[chain], low, side="right")
         after = np.searchsorted(start[chain], high, side="left")
-        found[chain] = _least(len(chain), first, after)
+        found[chain] = _min_of_runs(len(chain), first, after)
     found[found >= len(low)] = -1
     return np.append(by_length, -1)[found]
 
 
-def _least(size: int, first: Ints, after: Ints) -> Ints:
-    """Return the smallest number of the runs ``[first, after)`` over each of `size` positions.
+def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
+    """Return the minimum over the runs ``[first, after)`` that cover each of `size` positions.
 
     Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     length are then halved together until they are single positions.

@@ -38,7 +38,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: HTA's words, in the order in which they appear in a label.
+#: HTA's names of kinds, in the order in which they appear in a label.
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = (
@@ -53,7 +53,7 @@ _TIMES = (
     "exposed_memory_ns",
 )
 
-#: Figures of communication.
+#: Columns of communication times.
 _COMMUNICATION = "count communication_ns overlapped_ns exposed_ns overlap_share:f sum_ns max_ns"
 
 
@@ -207,11 +207,11 @@ def _label(code: int, kinds: Sequence[str]) -> str:
 
 
 def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
-    return _at_once([part.covered(kind) for kind in kinds])
+    return _concurrent_ns([part.covered(kind) for kind in kinds])
 
 
-def _at_once(covers: Sequence[Intervals]) -> list[int]:
-    """Return the time of each set of covers; bit n of the position stands for cover n."""
+def _concurrent_ns(covers: Sequence[Intervals]) -> list[int]:
+    """Return the time of each combination of covers; bit n of the index stands for cover n."""
     time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
     change = np.concatenate(
         [
@@ -287,7 +287,7 @@ def _silence(silent: Sequence[str], ranks: int) -> str:
 
 @scoped
 def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how long each device stream communicates, and how much of it computing hides.
+    """Return each device stream's communication time, and the part that computing hides.
 
     Returns
     -------
@@ -324,7 +324,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
 def communication_by_group(
     traces: TraceSet, *, by_collective: bool = False, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long each process group communicates, how exposed, and how many bytes.
+    """Return each process group's communication time, its exposed part, and its bytes.
 
     Groups and sizes are read from the args of communication kernels, which PyTorch writes since
     version 2.3.

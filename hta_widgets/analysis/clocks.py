@@ -29,10 +29,10 @@ _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
 _ROUNDS = 12
-_MIN_COLLECTIVES = 3  # collectives that decide whether a clock is off
-_FLOOR_NS = 100.0  # no pair of clocks is known better than this
-_MIN_SPAN_NS = 1_000_000_000  # drift shows only in traces longer than this
-_MIN_FOR_DRIFT = 12  # and with more collectives than this
+_MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
+_FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
+_MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
+_MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,15 +49,15 @@ class ClockFit:
 
     @property
     def is_needed(self) -> bool:
-        """Whether a recorded clock is off by clearly more than what the fit leaves."""
-        # A clock of few collectives always fits them well.
+        """Whether a recorded clock is off by clearly more than the fit's residual."""
+        # The residual of a fit to few collectives is always small.
         enough = self.collectives >= _MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 
 @scoped
 def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return how far each rank's clock is off, fitted from collectives.
+    """Return each rank's clock offset, fitted from collectives.
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
     difference of their ends over common collectives. Ranks that share no process group are
@@ -108,7 +108,7 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 @memoized
 def clock_fit(traces: TraceSet) -> ClockFit:
-    """Return the fit from all collectives of the set, whatever clock the set lies on."""
+    """Return the fit from all collectives of the set; it does not depend on the set's clock."""
     match = matching(traces)
     return _fit(match, np.ones(len(match), dtype=bool))
 
@@ -142,8 +142,8 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
     collective, trace = match.collective[used], match.trace[used]
     end = (match.taken("end_ns") + shifts[match.trace])[used]
     offset, part = _solved(count, collective, trace, end, match.group[used])
-    off = _from_common(collective, end - offset[trace])
-    raw = _from_common(collective, end)
+    off = _from_peer_median(collective, end - offset[trace])
+    raw = _from_peer_median(collective, end)
     residual, recorded = np.full((2, count), -1, dtype=np.int64)
     drift = np.full(count, np.nan)
     sums = np.bincount(trace, minlength=count)
@@ -158,7 +158,7 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
 
 
 def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
-    """Return the least time to add after the offsets so that no event starts before 0."""
+    """Return the smallest shift after which no event starts before 0, given the offsets."""
     starts = [
         trace.start_ns + trace.clock_offset_ns - offset
         for trace, offset in zip(traces, offsets, strict=True)
@@ -168,7 +168,7 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable(match: Matching) -> Bools:
-    """Return the entries to fit from: collectives that end together, or all in groups without."""
+    """Return the entries to fit: collectives that end together; in groups without any, all."""
     together = np.isin(match.taken("operation"), TOGETHER)
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True
@@ -176,8 +176,8 @@ def _usable(match: Matching) -> Bools:
     return usable
 
 
-def _from_common(collective: Ints, end: Ints) -> Floats:
-    """Return how far each end is from the median of the collective's others."""
+def _from_peer_median(collective: Ints, end: Ints) -> Floats:
+    """Return the distance of each end from the median end of the collective's other entries."""
     ends = pd.Series(end.astype(np.float64)).groupby(collective)
     size = ends.transform("size").to_numpy()
     # A rank's own end pulls the median towards itself, most in pairs.
@@ -187,7 +187,7 @@ def _from_common(collective: Ints, end: Ints) -> Floats:
 
 
 def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -> tuple[Ints, Ints]:
-    """Return each rank's offset, and the number of the connected part that it is in."""
+    """Solve for each rank's offset; return the offsets and the number of each rank's part."""
     left, right, apart, weight = _pairs(collective, trace, end, group)
     part = _parts(count, left, right)
     offset = np.zeros(count)
@@ -224,7 +224,7 @@ def _pairs(
 
 
 def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare the columns with one that most have rows in common with, or through others."""
+    """Compare each column with the one sharing rows with most columns, directly or via others."""
     there = ~np.isnan(table)
     hubs = [int(there.sum(axis=0).argmax())]
     left = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -278,7 +278,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
         np.add.at(side, right, now * apart)
         np.add.at(side, left, -now * apart)
         solved = np.zeros(count)
-        # The first rank's clock is the measure.
+        # The first rank's clock is the reference.
         solved[1:] = np.linalg.solve(matrix[1:, 1:], side[1:])
         settled = np.abs(solved - found).max(initial=0.0) < 0.5
         found = solved
@@ -303,7 +303,7 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return the offset to subtract from each rank's times, and the lift that keeps all above 0.
+    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0.
 
     The clocks are fitted from matched collectives, unless the format provides offsets.
     """

@@ -43,7 +43,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Times of a rank per step.
+#: Times of a rank per step, by which ranks are compared.
 TIMES: tuple[str, ...] = (
     "step_ns",
     "own_ns",
@@ -53,16 +53,16 @@ TIMES: tuple[str, ...] = (
     "exposed_wait_ns",
     "unmatched_exposed_ns",
 )
-_MAX_KERNELS = 48  # names of kernels that are compared, by time
+_MAX_KERNELS = 48  # kernel names to compare, those with most time first
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS = 1 << 16
-_SCATTER = 3.0  # times the usual standard error may be chance
-_UNSURE = 1.5  # added to 1 as a factor for two steps, half of it for three, and so on
-_FEW = 1 / 3  # of the ranks of a stage: larger clusters are not outliers
+_SCATTER = 3.0  # standard errors up to which a difference may be chance
+_UNSURE = 1.5  # the limit is larger by this share for two steps, half as much for three, and so on
+_FEW = 1 / 3  # share of a stage's ranks; larger clusters are not outliers
 _MAX_REASONS = 3
 _WIDER = 1.5  # factor of the tolerance while there are too many clusters
-_BLOCK = 64  # ranks compared with all others at a time, within a processor's cache
+_BLOCK = 64  # ranks to compare with all others at a time; fits the processor's cache
 
 #: The features compared, causes first: the time that scatters, and the texts of differences.
 _COMPARED: dict[str, tuple[str, str, str]] = {
@@ -138,7 +138,7 @@ def rank_features(
 class _OfRank(NamedTuple):
     """The features of one rank."""
 
-    numbers: Ints  # of all its steps
+    numbers: Ints  # step numbers of the whole rank
     steps: int
     times: Floats
     error: Floats
@@ -164,7 +164,7 @@ def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
 
 
 def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
-    """Return the step of each event by position, how long each step is, and how many there are."""
+    """Return the step of each event by position, the duration of each step, and their number."""
     kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (one[kept] for one in steps)
     if len(numbers):
@@ -179,7 +179,7 @@ def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tupl
 
 
 def _kernel_shares(kernels: Sequence[dict[str, float]]) -> tuple[Floats, list[str]]:
-    """Return the share of each name in each rank's compute; rare names become one column."""
+    """Return the share of each kernel name in each rank's compute; rare names share one column."""
     table = pd.DataFrame(list(kernels), index=range(len(kernels))).fillna(0.0)
     share, names = np.array(table, dtype=np.float64, order="C"), [*table.columns]
     share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
@@ -458,7 +458,7 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
 def _representatives(apart: Floats, limit: float) -> Ints:
     """Return each rank's representative: repeatedly the one with most similar ranks left.
 
-    Of several the one that is closest to these ranks, then the first.
+    Ties go to the rank closest to these ranks, then to the first.
     """
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
@@ -481,7 +481,7 @@ def _representatives(apart: Floats, limit: float) -> Ints:
 
 
 def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
-    """Return which ranks are outliers, and the representative typical of each rank's stage."""
+    """Return a mask of outliers, and the representative typical of each rank's stage."""
     outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
     sizes = np.bincount(similar, minlength=len(stage))
@@ -496,7 +496,7 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compared:
-    """The compared features in the order of `_NAMES`, kernels aside, and allowed differences."""
+    """The compared features in the order of `_NAMES`, without kernels, and allowed differences."""
 
     features: RankFeatures
     low: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0
@@ -538,7 +538,7 @@ class _Compared:
         )
 
     def distances(self) -> Floats:
-        """Return the largest difference of each pair of ranks, in what may differ."""
+        """Return the largest difference of each pair of ranks, relative to the allowed one."""
         count, kernels = len(self.low), self.features.kernels.T
         limit = self.limits[_NAMES.index("kernels")]
         found = np.zeros((count, count))

@@ -30,7 +30,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 Clock = Literal["host", "fitted"]
 
-#: Collectives whose members give or take different amounts; the largest is the message.
+#: Collectives whose members have different sizes; the largest is that of the message.
 _ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
 _ALL_REDUCE = [OPERATIONS.index("all_reduce")]
@@ -76,12 +76,12 @@ def collectives(
         ``group`` (categorical), the process group's name, with its ranks where names repeat;
         ``size_bytes`` (int64, -1 unknown); ``rank``, ``id`` and ``step`` (int64) of the device
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
-        arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative where
-        a rank left before the last one came; ``last_rank`` (int64), the last to come, -1 where
-        several did at once; ``exposed_ns`` (int64), how long the event ran while the rank computed
-        nothing; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN where unknown); ``ranks`` and
-        ``group_size`` (int64), how many ranks' events there are, and how many the group has
-        (-1 unknown).
+        arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
+        a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
+        several arrived at the same time; ``exposed_ns`` (int64), the part of the event without
+        compute of the rank; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
+        group (-1 unknown).
 
         ``.attrs["matched"]`` counts selected ``communication`` events, and collectives that are
         ``matched`` on all their ranks, ``partly_matched``, ``unmatched`` (one rank's event alone),
@@ -148,7 +148,7 @@ class Arrivals:
 
     @property
     def wait_ns(self) -> Ints:
-        """From each arrival to the last."""
+        """Time from each arrival to the last."""
         return self.last_ns - self.arrival_ns
 
 
@@ -188,7 +188,7 @@ def steps_of(match: Matching) -> Ints:
 
 @memoized
 def covered_by_compute(trace: Trace) -> Covered:
-    """Return how long a rank has computed before any instant of its table."""
+    """Return the cumulative compute time of a rank, by times of its table."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
     start = table.start_ns[rows]
@@ -196,7 +196,7 @@ def covered_by_compute(trace: Trace) -> Covered:
 
 
 def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
-    """Return how long each entry ran while its rank computed nothing."""
+    """Return the part of each entry during which its rank does not compute."""
 
     def derive() -> Ints:
         each = [
@@ -213,7 +213,7 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
 
 
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
-    """Return how long a rank computes in each interval of its table's times."""
+    """Return a rank's compute time in each interval of its table's times."""
     covered = covered_by_compute(trace)
     computed: Ints = covered(end_ns) - covered(start_ns)
     return computed

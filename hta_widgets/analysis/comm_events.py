@@ -42,7 +42,7 @@ TOGETHER = [
     OPERATIONS.index(name)
     for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 ]
-#: Members may give and take different amounts.
+#: Operations whose input and output sizes may differ by member.
 _UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
 
 _NAME = "Collective name"
@@ -64,7 +64,7 @@ _RECORD = re.compile(r"record_param_comms$")
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
 _ONE_SIDED = _SENDS | _RECEIVES
-_LEVELS = 16  # how far above the launching call its process group's record may be
+_LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class CommEvents:
     sequence: Ints  # -1 if unknown
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
-    early: Ints  # 1 if a rank may leave before the last one came
+    early: Ints  # 1 if a rank may leave before the last one arrives
     #: codes into `dtypes` for events of unknown size because of their type, else -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
@@ -194,7 +194,7 @@ def comm_events(trace: Trace) -> CommEvents:
     source, target = _ends(trace, args, labels)
     group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
-    # All members share the kernel's name, that of the algorithm; names in args come first.
+    # The kernel's name is the algorithm's and common to all members; names in args take precedence.
     contents = [
         (kernel if value is None else _shared_label(trace, label, has_peer=is_known), amount)
         for label, value, kernel, is_known, amount in zip(
@@ -281,7 +281,7 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 
 
 def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the nearest event with such a name around each of `rows`, -1 for none."""
+    """Return the innermost event with such a name around each of `rows`, -1 for none."""
     table = trace.table
     found = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, one in enumerate(table.names.values) if name.match(one)]
@@ -300,7 +300,7 @@ def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
 
 
 def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
-    """Return a label common to a send and its receive, or to no other rank if that is unknown."""
+    """Return a label common to a send and its receive; unique to the rank without a known peer."""
     if label.lower() not in _ONE_SIDED:
         return label
     return "p2p" if has_peer else f"{label} of rank {trace.rank}"

@@ -161,7 +161,7 @@ def sums_by_name(
     ):  # fmt: skip
         np.add.at(by_side, (table["side"], code), values)
         np.add.at(by_kind, (code, table["kind"]), values)
-    # The kind with most time; of kinds without any, the one that occurs.
+    # The kind with most time; without any time, the kind that occurs.
     kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
     return names.tolist(), kind, list(count), list(total)
 
@@ -179,7 +179,7 @@ def _of_ranks(chosen: list[Part], ranks: Iterable[int] | int | None) -> list[Par
 
 
 def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Part]:
-    """Keep the events of some steps."""
+    """Restrict the parts to the events of the given steps."""
     if steps is None:
         return chosen
     wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))

@@ -124,7 +124,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     if not chosen:
         notes = [note_for("no_ranks")]
     elif not rows:
-        notes = ["neither headers nor communication kernels tell of process groups"]
+        notes = ["neither headers nor communication kernels name process groups"]
     else:
         missing = match.missing_ranks
         notes = [
@@ -163,7 +163,7 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
     """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
 
-    The last are, ascending, the groups of the rank's kernels and those that its header lists.
+    The groups of each rank are ascending: those of its kernels and those that its header lists.
     """
     numbers, groups = identified(match.traces, match.events, match.headers)
     groups_of = [set(own) for own in numbers]

@@ -190,14 +190,14 @@ def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     gaps = _gaps(part, short_ns)
     if gaps is None:
         return None
-    # Time of an export before and after all its work ends with events outside of the file.
+    # Idle time at the ends of an export borders on work outside of the file.
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
-    beyond[:, -1] = _beyond_work(part)
+    beyond[:, -1] = _outside_work_ns(part)
     pieces = np.concatenate((gaps.pieces, beyond))
     return pieces.sum(axis=0), (pieces > 0).sum(axis=0), pieces.max(axis=0, initial=0)
 
 
-def _beyond_work(part: Part) -> tuple[int, int]:
+def _outside_work_ns(part: Part) -> tuple[int, int]:
     """Return the parts of a rank's span before the first selected work and after the last."""
     low, high = part.span or (0, 0)
     start, end = part.whole.clipped(part.whole.busy_rows())
@@ -374,9 +374,9 @@ def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
 
 
 def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
-    """Return by track of each thread that launches work when it begins to do what.
+    """Return, by track of each thread that launches work, starts of activities and their codes.
 
-    Activities are counted from 1, as `_ACTIVITIES` lists them; 0 is none of them.
+    Codes count from 1 in the order of `_ACTIVITIES`; 0 stands for none.
     """
     found = {}
     for thread, levels in _activity_by_thread(trace).items():
@@ -393,7 +393,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return for each of `_ACTIVITIES` which events are such an activity of the host."""
+    """Return for each of `_ACTIVITIES` a mask of the host events that are one."""
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")

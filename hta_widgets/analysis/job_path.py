@@ -1,4 +1,4 @@
-"""The critical path of a whole job: which rank the others wait for, and what that rank does."""
+"""The critical path of a whole job: the rank that the others wait for, and its activities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The type of a segment that the path came to from another rank; others are `EDGE_TYPES`.
+#: The type of a segment that the path reaches from another rank; others are `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)
 
 _ANNOTATION = KINDS.index("annotation")
@@ -96,9 +96,9 @@ def job_critical_path(
 
     Notes
     -----
-    HTA's critical path is that of one rank. Here nothing is longest: the walk follows what each
-    event last waited for, so the time of the path is that of the span. Collectives that lack ranks'
-    files are left by the last rank that is there.
+    HTA's critical path is that of one rank. This one is not a longest path: it follows the last
+    dependency of each event, so its time is that of the span. In collectives with missing files
+    it continues on the last of the loaded ranks.
     """
     match = matching(traces)
     fit = clock_fit(traces)
@@ -147,7 +147,7 @@ def _note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: 
     if span is None and annotation:
         return f"no event of any rank has {annotation!r} in its name"
     if span is None:
-        return "nothing happens on any rank by then"
+        return "no rank has events before the end of the window"
     if not len(match):
         return "no collective is found on two ranks, so the path is that of the rank that ends last"
     if match.missing_ranks:
@@ -354,7 +354,7 @@ class _Walk:
         self._rows = match.taken("rows")
         self._last = match.each(match.last_entries(times.last_ns - times.arrival_ns))
         together = np.isin(match.taken("operation"), TOGETHER)
-        #: whether the rank waited for the last one, by the clocks
+        #: whether the clocks show that the rank waited for the last one
         self._waited = (times.wait_ns > 0) & (together | (times.end_ns > times.last_ns))
         self.segments: list[_Segment] = []
         self.jumps = 0
@@ -417,7 +417,7 @@ class _Walk:
             self.segments.append(_Segment(start, end, place, type_, edge, event, bound))
 
     def finished(self) -> Ints:
-        """Return the fields of the segments in order of time, with what bounds each."""
+        """Return the fields of the segments in order of time, with the bound of each."""
         fields = np.array(self.segments[::-1], dtype=np.int64).reshape(-1, len(_Segment._fields)).T
         _, _, places, _, edges, _, bounds = fields
         for place, graph in self._graphs.items():
@@ -427,7 +427,7 @@ class _Walk:
 
 
 class _Graph:
-    """The dependencies of one rank, as lists: single items are read faster than from arrays."""
+    """The dependencies of one rank as lists, which are faster than arrays to read item by item."""
 
     def __init__(self, trace: Trace, shift: int, span: _JobSpan, rows: Ints, entries: Ints) -> None:
         self.trace = trace
@@ -464,7 +464,7 @@ class _Graph:
         return count - 1
 
     def running_after(self, node: int) -> tuple[int, int]:
-        """Return the event that runs after a node, and what bounds it."""
+        """Return the event that runs after a node, and its bound."""
         nodes, table = self.path.nodes, self.trace.table
         row = int(nodes.row[node])
         if not nodes.on_host[node]:
@@ -486,7 +486,7 @@ def _binding(path: CriticalPath) -> Ints:
     """
     edges = path.edges
     found = np.full(len(path.nodes), -1, dtype=np.int64)
-    # Edges into a node come with the latest source first, and the last assignment stays.
+    # Edges into a node come with the latest source first; the last assignment wins.
     backward = np.arange(len(edges))[::-1]
     found[edges.target[backward]] = backward
     counting = backward[edges.weight_ns[backward] > 0]

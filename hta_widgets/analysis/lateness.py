@@ -1,4 +1,4 @@
-"""The lateness of ranks at collectives, and the parts of their time before."""
+"""Lateness of ranks at collectives, and the parts of their time before arrival."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
 
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
 _COSTLY = 0.05  # of the others' time, on average over many steps
-_OF_TWO = 1.5  # times that for two ranks, each compared with the other alone
-_BY_CHANCE = 12.0  # over ranks times steps squared: the increase for few of them
+_OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
+_BY_CHANCE = 12.0  # divided by ranks times steps squared: relative increase for few of them
 
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
@@ -54,7 +54,7 @@ def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
 def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     """Compare each arrival, and the time before it, with the collective's other entries."""
     late = times.arrival_ns - others_median(times.arrival_ns.astype(np.float64), match)
-    before = _before(match, times)
+    before = _previous_entries(match, times)
     end = np.where(before >= 0, times.end_ns[before], _NEVER)
     since = np.minimum(end, times.arrival_ns)
     waited = _waited_elsewhere(match, times, before)
@@ -78,7 +78,7 @@ def others_median(values: Floats, match: Matching) -> Floats:
     place = np.empty(len(values), dtype=np.int64)
     place[order] = np.arange(len(values)) - first
     low, high = (count - 2) // 2, (count - 1) // 2
-    # An entry before the middle moves it up by one when it is taken out.
+    # Removing an entry before the median shifts the median's position up by one.
     low = low + (place <= low)
     high = high + (place <= high)
     found: Floats = (ordered[first + low] + ordered[first + high]) / 2
@@ -88,7 +88,7 @@ def others_median(values: Floats, match: Matching) -> Floats:
 _NEVER = int(np.iinfo(np.int64).min) // 2
 
 
-def _before(match: Matching, times: Arrivals) -> Ints:
+def _previous_entries(match: Matching, times: Arrivals) -> Ints:
     """Return the entry before each one in the same sequence of its rank; -1 for the first."""
     order = np.lexsort((times.arrival_ns, match.lane, match.trace))
     sequences = pd.Series(order).groupby([match.trace[order], match.lane[order]])
@@ -98,9 +98,9 @@ def _before(match: Matching, times: Arrivals) -> Ints:
 
 
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return how long each rank waited in other collectives since its arrival at the one before.
+    """Return each rank's wait in other collectives since its arrival at the collective before.
 
-    It may wait in others before it leaves that one, as collectives and compute overlap.
+    The wait may begin before it leaves that collective, as collectives and compute overlap.
     """
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)
@@ -129,8 +129,8 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     keys = np.stack([match.trace[order], match.lane[order], step[order]])
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
-    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum once the sums are
-    # taken off; a step down at each new sequence restarts it.
+    # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum after subtracting
+    # the sums; a step down at each new sequence restarts it.
     total = np.cumsum(added)
     before = total - added
     start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
@@ -182,7 +182,7 @@ def loads_data(name: str) -> bool:
 
 @memoized
 def _idle(trace: Trace) -> tuple[Covered, Covered]:
-    """Return when the device is idle while the host loads data, and when else it is."""
+    """Return the device's idle time while the host loads data, and its other idle time."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY]) & (table.stream >= 0)

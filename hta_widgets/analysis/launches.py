@@ -131,7 +131,7 @@ def launch_outliers(
     include_memory: bool = True,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Count the launches of each kernel that are inefficient.
+    """Count the inefficient launches of each kernel.
 
     There are three kinds of outliers; a launch may be several of them:
 

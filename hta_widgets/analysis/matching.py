@@ -1,4 +1,4 @@
-"""Matching: which communication events of the ranks belong to the same collective or send."""
+"""Match communication events of the ranks that belong to the same collective or send."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_MIN_AGREEING = 3  # agreeing ends that rule out chance
+_MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_PAIRS = 4_000_000
 _COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]
 #: Position of an event without a match.
@@ -98,14 +98,14 @@ class Matching:
 
 
 def matching(traces: TraceSet) -> Matching:
-    """Return which communication of the ranks belongs together.
+    """Match the communication events of the ranks.
 
     Collectives are matched by process group, then by sequence number where files have them, else
     by order within the group, shifted to where names and sizes agree (`aligned`).
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
     taken by device stream, and matched only as far as their ends agree.
     """
-    # The kept result holds on any clock; the ranks are on that of the set.
+    # The memoized result does not depend on the clock; its ranks are replaced by the set's.
     return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
 
 
@@ -155,7 +155,7 @@ def split(codes: Ints, count: int) -> list[Ints]:
 def recorded_shift(trace: Trace) -> int:
     """Return the shift from a table's times to the recorded clock.
 
-    Matching works on it whatever clock a set lies on, so that collectives keep their numbers.
+    Matching always uses it, so that collectives keep their numbers on any clock.
     """
     return trace.shift_ns + trace.clock_offset_ns
 
@@ -228,7 +228,7 @@ def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list
 def _events_of_all(
     traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
 ) -> pd.DataFrame:
-    """Return the communication of all ranks below each other, on the recorded clock.
+    """Concatenate the communication of all ranks, on the recorded clock.
 
     A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
     """
@@ -256,7 +256,7 @@ def _events_of_all(
 
 
 def _by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
-    """Return slots by order, contents and times, against the rank that has most events."""
+    """Assign slots by order, contents and times, aligned with the rank that has most events."""
     ranks = [
         (own["content"].to_numpy(), own["end"].to_numpy()) for _, own in of_lane.groupby("trace")
     ]
@@ -298,7 +298,7 @@ def aligned(
     timed = int((by_time != MISSING).sum())
     if timed >= (2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
         return by_time
-    # One or two events prove nothing by their ends.
+    # Ends of one or two events prove nothing.
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
 
 
@@ -366,7 +366,7 @@ def identified(
     for t, one in enumerate(events):
         for group in one.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-    # Groups of several ranks that have no name of it in common.
+    # Groups of several ranks that use different names for it.
     ordinal = {
         key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
         for key, names in by_members.items()
@@ -454,7 +454,7 @@ def _labelled(identities: list[tuple[GroupName, int]], headers: Sequence[Header]
 
 
 def world_size(headers: Iterable[Header]) -> int:
-    """Return how many ranks the job has by the files' headers, -1 if none states it."""
+    """Return the job's number of ranks as in the files' headers, -1 if unknown."""
     return max((header.world_size for header in headers if header.world_size > 0), default=-1)
 
 

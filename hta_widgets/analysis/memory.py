@@ -264,7 +264,7 @@ def _decoded(path: Path) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise TraceError(
-            f"is no memory timeline ({cause})",
+            f"is not a memory timeline ({cause})",
             path=path,
             remedy="Snapshots of torch.cuda.memory are another format. " + _REMEDY
             if data[:1] == b"\x80"
@@ -346,7 +346,7 @@ def _checked(value: Any, expected: Any, path: str | Path) -> Any:
         reason, _, place = str(cause).partition(" - at ")
         kind = "is a trace" if isinstance(value, dict) and "traceEvents" in value else ""
         raise TraceError(
-            f"{kind or 'is no memory timeline'} ({reason[:1].lower()}{reason[1:]})",
+            f"{kind or 'is not a memory timeline'} ({reason[:1].lower()}{reason[1:]})",
             path=path,
             place=place.strip("`") or None,
             remedy="Give memory_events what hw.load returns for it." if kind else _REMEDY,
@@ -366,7 +366,7 @@ def _numbers(rows: Sequence[Sequence[int]], width: int, path: str | Path) -> Int
 def _frame(
     time: Ints, sizes: Ints, origin: int | None, matched: dict[str, int], preexisting: Ints | None
 ) -> pd.DataFrame:
-    """Return one row per instant: the last of those at the same time."""
+    """Return one row per instant, the last record of each."""
     last = np.append(np.flatnonzero(time[1:] != time[:-1]), len(time) - 1)[: len(time)]
     time, sizes = time[last] - (origin or 0), sizes[last]
     total = sizes.sum(axis=1)

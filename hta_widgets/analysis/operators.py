@@ -248,7 +248,7 @@ _COLUMNS: dict[str, Callable[[Trace, Rows], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Involved:
-    """The operators with time in a window, and all that enclose them."""
+    """The operators with time in a window, and the operators that enclose them."""
 
     positions: Rows
     forest: Forest

@@ -34,7 +34,7 @@ Window = tuple[Time, Time]
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Limits per rank: selections that are kept, and their events together as a multiple of all.
+#: Limits per rank: the number of cached selections, and their events as a multiple of the rank's.
 _MAX_PARTS = 16
 _MAX_ROWS = 3
 
@@ -324,7 +324,7 @@ def narrowed(
     chosen = Selection() if selection is None else selection
     if not isinstance(chosen, Selection):
         raise TraceError(
-            f"{selection!r} is no selection",
+            f"{selection!r} is not a selection",
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     start, end = chosen.start_ns, chosen.end_ns
@@ -363,7 +363,7 @@ def parts(
 
 def part_of(trace: Trace, selection: Selection) -> Part:
     """Return the events of one rank in a selection; the latest selections are kept."""
-    # The same whatever ranks are selected besides, and in every set that holds the trace.
+    # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
     shift, limit = trace.shift_ns, _MAX_ROWS * len(trace)
     kept: LRU[Selection, Part] = memo(
@@ -398,7 +398,7 @@ def on_hosts_note(traces: Iterable[Trace]) -> str:
     most = max(found, key=found.__getitem__)
     return (
         f"the hosts have {sum(found.values())} events of communication, such as {most}, which are"
-        " no device work and not counted here"
+        " not device work and not counted here"
     )
 
 
@@ -524,7 +524,7 @@ def _elsewhere(
                 break
             batches.popleft()
         if not sent:
-            # The executor is closed: the other ranks are worked on here.
+            # The executor is closed: the remaining ranks run in this process.
             low = batches[0][0]
             yield from _here(traces[low:], selection, function, arguments[low:])
             return

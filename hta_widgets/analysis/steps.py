@@ -41,7 +41,7 @@ from hta_widgets.trace.traceset import TraceSet
 CLIPPED = "hta_clipped"
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
-#: What `device_times` returns, in this order.
+#: Columns of `device_times`, in this order.
 DEVICE_TIMES: tuple[str, ...] = (
     "device_start_ns",
     "device_span_ns",
@@ -247,7 +247,7 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     start, end = part.clipped(rows)
     there = last > first
     there[code[rows]] = True
-    apart = _Apart(int(start.min(initial=0)), int(end.max(initial=0)), count)
+    apart = _EndToEnd(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
     kinds = {}
     for kind in ("compute", "communication"):
@@ -283,8 +283,8 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     }
 
 
-class _Apart:
-    """Places ranges of time that may overlap one after the other, to unite all in one pass."""
+class _EndToEnd:
+    """Lays time ranges that may overlap end to end, to unite their intervals in one pass."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count
@@ -437,8 +437,8 @@ class _InSteps:
     """The outermost ranges within a rank's steps."""
 
     rows: Rows
-    step: Ints  # of each
-    steps: Ints  # the rank's
+    step: Ints  # of each range
+    steps: Ints  # of the whole rank
 
 
 @memoized
@@ -469,7 +469,7 @@ def _phases(traces: TraceSet) -> list[str]:
     once: Counter[str] = Counter()
     offset: dict[str, list[int]] = {}
     total = 0
-    for steps, alone in over_ranks(traces, _alone_in_steps):
+    for steps, alone in over_ranks(traces, _once_per_step):
         total += steps
         for text, apart in alone:
             once[text] += 1
@@ -478,7 +478,7 @@ def _phases(traces: TraceSet) -> list[str]:
     return sorted(names_of, key=lambda name: (sorted(offset[name])[len(offset[name]) // 2], name))
 
 
-def _alone_in_steps(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
+def _once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
     """Return a rank's number of steps, and the names that occur once in a step.
 
     Each name has its start, relative to the first range of the step.

@@ -44,8 +44,8 @@ _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are 
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
 
 # Limits for naming a rank that is not a straggler.
-_NEARLY_ALWAYS = 0.9  # of its collectives it is last at
-_WORTH_SAYING = 0.01  # of the run, which the others wait for it on average
+_NEARLY_ALWAYS = 0.9  # share of a rank's collectives at which it is last
+_WORTH_SAYING = 0.01  # share of the run that the others wait for it on average
 
 _CAUSES = {
     "waiting": "waiting elsewhere",
@@ -61,7 +61,7 @@ _HOST_WORK = "host work"
 def exposed_waits(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how long each rank waits in collectives for the last of their ranks.
+    """Return each rank's time in collectives before the last of their ranks arrives.
 
     A rank waits in a collective from its own arrival to that of the last rank, or to the end of
     its own event if that is earlier; the last rank is found before anything is selected, as
@@ -111,7 +111,7 @@ def exposed_waits(
 def stragglers(
     traces: TraceSet, *, clock: Clock | None = None, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    """Return how often each rank comes last to collectives, at which cost, and why.
+    """Return how often each rank is last at collectives, the cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
     rank always does; a straggler does so more than by chance, and at a cost that matters.
@@ -294,7 +294,7 @@ def _shared_clock(traces: TraceSet) -> Clock:
 
 
 def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
-    """Return the selected events in which a rank waits, and from when to when in the window."""
+    """Return the selected events in which a rank waits, with each wait's start and end."""
     kept = part.has(waits.rows)
     begin, until = (
         np.clip(times[kept], part.low, part.high) for times in (waits.begin, waits.until)
@@ -378,7 +378,7 @@ class ImposedWaits:
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return which ranks come last to collectives, and the cost; `clock` as in `exposed_waits`."""
+    """Return the last ranks of collectives, and the cost; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or _shared_clock(traces)
 
@@ -388,7 +388,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, step, stated, lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Collectives count whole: imposed waits do not depend on which ranks are shown.
+    # Imposed waits are those of all ranks, whichever are shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
     kept = match.spread(np.logical_or, selected)
@@ -407,7 +407,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
-    """Return each entry's step, the same for all of a collective, and whether files state it."""
+    """Return each entry's step, the same within a collective, and whether it is from the files."""
     step = match.spread(np.maximum, steps_of(match))
     if not len(match) or (step >= 0).any():
         return step, True
@@ -511,7 +511,7 @@ def _last(traces: TraceSet, work: ImposedWaits, found: pd.DataFrame) -> list[Las
 
 
 def _waited_at(work: ImposedWaits, collectives: Ints) -> int:
-    """Add up over ranks how long each waits at these collectives."""
+    """Return the sum over ranks of their waits at these collectives."""
     waited = 0
     for entries in work.match.of_trace:
         mine = entries[np.isin(work.match.collective[entries], collectives)]

@@ -37,7 +37,7 @@ _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
 #: A kernel that waited starts within this time after the end of the awaited work.
 _LATENCY_NS: Final = 10_000
-#: How many pieces of work that ended within it are considered.
+#: Maximum number of pieces of work within that latency to consider.
 _MAX_WORK: Final = 16
 
 #: The launching calls that HTA counts.
@@ -61,7 +61,7 @@ _COUNTED = frozenset(
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
 ) -> int:
-    """Join device work to its launches, to the work before it, and to the work it waits for.
+    """Add edges to device work from its launch, the work before it, and the work it waits for.
 
     A kernel can start once it is launched, the one before it on its stream has ended, and the work
     that its stream waits for has ended. The last of these binds it, so the time from there
@@ -84,12 +84,12 @@ def add_device_work(
     call = nodes.trace.launch_of[rows]
     called = np.where(call >= 0, table.start_ns[call], _NEVER)
     if not rules.as_hta:
-        # A call that returned before the kernel started may have taken until then to launch it.
+        # The launch may have lasted until a call returned that did so before the kernel started.
         returned = np.where(call >= 0, end[call], _NEVER)
         called = np.where(returned <= table.start_ns[rows], returned, called)
     by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
     if rules.as_hta:
-        by_launch &= _found_empty(nodes.trace, rows)
+        by_launch &= _had_empty_queue(nodes.trace, rows)
     by_previous = ~by_launch & (previous >= 0) & (awaited_end < previous_end)
     launches = call >= 0 if not rules.as_hta else by_launch
     launched = edges.add(
@@ -109,8 +109,8 @@ def add_device_work(
     return launched
 
 
-def _found_empty(trace: Trace, rows: Rows) -> Bools:
-    """Return which device rows were alone in their queue from their call to their start.
+def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
+    """Return whether each device row was alone in its queue from its call to its start.
 
     HTA counts the launches of its list that were called less those that have started, stream by
     stream over the whole rank; a queue of unknown length is not empty.
@@ -127,7 +127,7 @@ def _found_empty(trace: Trace, rows: Rows) -> Bools:
     stream = np.tile(table.stream[device], 2)
     order = np.lexsort((-step, time, stream))
     running = np.cumsum(step[order])
-    # Each stream adds up to zero.
+    # Launches and starts of each stream add up to zero.
     length = np.empty(2 * count, dtype=np.int64)
     length[order] = running
     empty = np.zeros(len(trace) + 1, dtype=bool)
@@ -187,7 +187,7 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
 
 
 def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
-    """Join threads where one runs the backward pass of the other; return how many edges.
+    """Add edges between forward and backward threads; return their number.
 
     While the backward pass runs, the thread that started it waits. So an outermost operator of one
     thread depends on that of the other thread which ended last before its start. Operators that
@@ -251,7 +251,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the host's last call to wait between the launch before and each launch.
+    """Return the time of the host's last call to wait between each launch and the one before it.
 
     It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
     """
@@ -341,7 +341,7 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
     if not rules.as_hta:
         recorded_calls = np.concatenate([calls for _, calls in pairs])
         pairs.append(_last_before_return(nodes, recorded_calls, launched))
-        pairs.append(_own_copies(nodes, recorded_calls, launched))
+        pairs.append(_blocking_copies(nodes, recorded_calls, launched))
     pairs = [(work[work >= 0], calls[work >= 0]) for work, calls in pairs]
     waiting = launches.first_from(
         table.track[rows[kernel_to_kernel]], table.start_ns[call[kernel_to_kernel]]
@@ -423,8 +423,8 @@ def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints,
     return np.where(ended_during & launched, last, -1), calls
 
 
-def _own_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return copies that ended before the call that launched them returned: it waited."""
+def _blocking_copies(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
+    """Return copies that ended before their launching call returned, so that the call blocked."""
     trace = nodes.trace
     table = trace.table
     call = trace.launch_of[work]

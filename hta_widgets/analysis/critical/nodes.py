@@ -37,7 +37,7 @@ class AnalysisRange:
     closed: bool = False
 
     def holds(self, time: Ints) -> Bools:
-        """Return which instants are in it."""
+        """Return whether each instant is in the range."""
         inside = np.ones(len(time), dtype=bool)
         if self.start_ns is not None:
             inside &= time >= self.start_ns
@@ -46,7 +46,7 @@ class AnalysisRange:
         return inside
 
     def cut(self, time: Ints) -> Ints:
-        """Return ends of host events, at most that of the range."""
+        """Limit the ends of host events to the end of the range."""
         if self.closed or self.end_ns is None:
             return time
         return np.minimum(time, self.end_ns)
@@ -152,7 +152,7 @@ def busy_rows(trace: Trace) -> Rows:
 
 
 def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
-    """Return the nodes of host events that start within the range, and of what they launched."""
+    """Return the nodes of host events that start in the range, and of the work they launched."""
     table = trace.table
     inside = within.holds(table.start_ns)
     device = _device_rows(trace, inside, rules)
@@ -281,7 +281,7 @@ class EdgeList:
         return len(kept)
 
     def finish(self) -> Edges:
-        """Return all edges, by target; of several into one the one from the latest source first."""
+        """Return all edges by target; edges into the same node by source, latest first."""
         source, target, weight, kind, event = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
@@ -290,7 +290,7 @@ class EdgeList:
 
 
 class DeviceWork:
-    """Device work by stream and by a time of it, such as its end."""
+    """Device work, searchable by stream and one of its times, such as the end."""
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table

@@ -146,7 +146,7 @@ class CriticalPath:
         return bound
 
     def _loads_data(self, rows: Ints) -> Bools:
-        """Return which events, or events around them, load data; HTA checks the event only."""
+        """Return whether each event or one around it loads data; HTA checks the event only."""
         if not self.rules.data_loading:
             return np.zeros(len(rows), dtype=bool)
         wanted = patterns_of(self.rules.data_loading)
@@ -286,8 +286,8 @@ def critical_path(
 ) -> pd.DataFrame:
     """Return the chain of dependencies that determines the length of a step, by segment.
 
-    It answers on which work the time of a step was spent that nothing else could have shortened,
-    and which operator, kernel, launch or wait to look at first.
+    It shows the work that determined the time of a step, and so the operator, kernel, launch or
+    wait to look at first.
 
     The graph: every operator, runtime call and piece of device work has two nodes, its start and
     its end. On a thread each node depends on the one before. A kernel depends on the call that
@@ -313,7 +313,7 @@ def critical_path(
         Part of the name of a range on the host; ``""`` is the whole rank. The analysis has the
         events that start on the host within the range, up to its end, and the work they launched.
     instance : int or (first, last), default 0
-        Which of the ranges of that name, numbered by start from 0; both ends belong to a pair.
+        Number of the range among those of that name, by start from 0, or a pair, both included.
     data_load_events : iterable of str, optional
         Regular expressions of host events that load data, searched for in names; PyTorch's
         ``DataLoader`` by default.
@@ -370,7 +370,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        From `critical_path`; several below each other are summed up rank by rank.
+        From `critical_path`; concatenated frames are summed up rank by rank.
 
     Returns
     -------

@@ -46,7 +46,7 @@ DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 #: Names of calls that wait for work launched before, and of those that may wait for their own copy.
 SYNCHRONIZING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Synchronize\w*", re.IGNORECASE)
 COPYING: Final = re.compile(r"(cuda|hip|cu|mu|acl|aclrt)\w*Mem(cpy|set)\w*", re.IGNORECASE)
-#: The calls that HTA takes for blocking.
+#: The calls that HTA treats as blocking.
 BLOCKING_IN_HTA: Final = frozenset(
     {
         "cudaDeviceSynchronize",
@@ -72,7 +72,7 @@ HTA: Final = Rules(as_hta=True, data_loading=())
 
 
 def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
-    """Return which of some events have a name that is `wanted`."""
+    """Return whether the name of each event is `wanted`."""
     table = trace.table
     codes = table.name[rows]
     hits = [code for code in np.unique(codes).tolist() if wanted(table.names[code])]
@@ -80,7 +80,7 @@ def named(trace: Trace, rows: Rows, wanted: Callable[[str], object]) -> Bools:
 
 
 def patterns_of(texts: Sequence[str]) -> Callable[[str], object]:
-    """Return the test of whether any of these regular expressions is found in a name."""
+    """Return a function that searches a name for these regular expressions."""
     if not texts:
         return lambda _: False
     try:

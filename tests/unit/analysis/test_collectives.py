@@ -625,7 +625,7 @@ def test_nothing_known_is_told_in_words(tmp_path):
     traces = load(tmp_path, [kernel(1, 2)])
     frame = parallel_groups(traces)
     assert frame.empty
-    assert frame.attrs["note"] == "neither headers nor communication kernels tell of process groups"
+    assert frame.attrs["note"] == "neither headers nor communication kernels name process groups"
     some = parallel_groups(load(tmp_path, [nccl(10, 20)]))
     assert frame.dtypes.to_dict() == some.dtypes.to_dict()
     assert parallel_groups(traces, ranks=[]).attrs["note"] == "no ranks are selected"

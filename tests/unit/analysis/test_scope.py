@@ -310,7 +310,7 @@ def test_a_text_is_a_query(traces):
     ("arguments", "words"),
     [
         ({"traces": "/runs/job"}, "not on str"),
-        ({"selection": 5}, "5 is no selection"),
+        ({"selection": 5}, "5 is not a selection"),
         ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
         ({"window": ("1ms", "later")}, "'later' is not a time"),
         ({"ranks": "01"}, "'01' names no ranks"),
