@@ -1,4 +1,4 @@
-"""The event model: ranks as columns, their places, kinds, steps and links."""
+"""The event model: ranks as columns, with tracks, kinds, steps and links."""
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.build import build_trace

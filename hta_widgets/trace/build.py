@@ -1,4 +1,4 @@
-"""Records to events: parents, steps, launches."""
+"""Build events from records: parents, steps, launches."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _prefer_launching(
 
 
 def _drop_shared_zero(host: Ints, code: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    # Tools that have no id write 0, on call after call.
+    # Tools without ids write 0 for every call.
     if wanted[0] != 0 or (code == 0).sum() <= 1:
         return host, code
     return host[code != 0], code[code != 0]
@@ -116,7 +116,7 @@ def assign_steps(
                 numbers[code] = int(match[1])
     if not (numbers >= 0).any():
         return step
-    # Painted in order of start, so that of steps within steps the innermost stays.
+    # In order of start, so that the innermost of nested steps is written last.
     for row in np.flatnonzero((numbers[name] >= 0) & ~device).tolist():
         low, high = np.searchsorted(start, (start[row], end[row]))
         step[low:high] = numbers[name[row]]
@@ -142,7 +142,7 @@ def build_trace(
     consume: bool = False,
     **about: Any,
 ) -> Trace:
-    """Sort, place, classify and link the records of one file."""
+    """Sort and classify the records of one file, assign lanes and link them."""
     found = Problems()
     by_phase = _by_phase(columns, found)
     rows, dur, phase, end_rows = _event_rows(columns, by_phase, found, pairs)
@@ -157,7 +157,7 @@ def build_trace(
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
-    events, columns, beside_rows = _parted(
+    events, columns, beside_rows = _gathered(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )
     events.start_ns -= zero_ns
@@ -195,7 +195,7 @@ def build_trace(
 
 
 def _by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
-    """Return the rows of each group of phases that has a time; count what has no place."""
+    """Return the rows of each group of phases that have a time; count all others."""
     phase, timed = columns.phase, columns.timed
     counts = np.bincount(phase, minlength=256)
     groups = {}
@@ -278,7 +278,7 @@ def _not_negative(dur: Ints, problems: Problems) -> Ints:
 
 
 def _zero(columns: RankColumns, rows_by_rank: tuple[Rows, ...]) -> int:
-    """Return the earliest event's time: of complete ones, or of what there is without them."""
+    """Return the earliest time in the first of these groups of rows that is not empty."""
     for rows in rows_by_rank:
         if len(rows):
             return int(columns.start_ns[rows].min())
@@ -318,7 +318,7 @@ _BY_ROW: dict[str, type[np.generic] | None] = {
 }
 
 
-def _parted(
+def _gathered(
     columns: RankColumns,
     rows: Rows,
     dur: Ints,

@@ -64,7 +64,7 @@ class RecordSource(Protocol):
 
 @dataclass(slots=True)
 class CopyTable:
-    """Rate and size that records of copies and fills state, by record number.
+    """Recorded rate and size of copies and fills, by record number.
 
     Kept apart from the events: few have it, and it survives when events are left out.
     """
@@ -93,7 +93,7 @@ class RankColumns:
 
     Times are absolute nanoseconds on the recorded clock (``baseTimeNanoseconds`` already added).
     `start_ns` is meaningless where `timed` is False (metadata records). Codes, ids and record
-    numbers may be of narrower types than stated here, where they fit.
+    numbers may be of narrower types than stated here.
     """
 
     phase: Codes  # ord of the phase letter; 0 for none
@@ -142,13 +142,13 @@ class Track:
 
     @property
     def key(self) -> str:
-        """Name of the track, unique within a rank: what the ``track`` column shows."""
+        """Name of the track, unique within a rank: the value in the ``track`` column."""
         suffix = " annotations" if self.role == "annotation" else ""
         return f"{self.process} · {self.label}{suffix}"
 
 
 class TableFile(Protocol):
-    """The file that the columns of a table are mapped from, and what else was written into it."""
+    """The file from which the columns of a table are mapped, and its other contents."""
 
     def fact(self, name: str) -> Any:
         """Return the JSON value stored under a name; None if there is none."""
@@ -204,7 +204,7 @@ class EventTable:
         return None
 
     def with_kinds(self, kind: Codes) -> EventTable:
-        """Return the same events of other kinds."""
+        """Return the same events with other kinds."""
         return replace(self, kind=kind)
 
 
@@ -292,7 +292,7 @@ class NumberedRecords(ABC):
 
     @abstractmethod
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield the records of these numbers, which are there, each once and ascending."""
+        """Yield the records of these numbers, which are valid, distinct and ascending."""
 
 
 #: A JSON object whose values are still text.
@@ -316,7 +316,7 @@ def encode_fields(fields: Mapping[str, bytes]) -> bytes:
 
 
 def shifted(raw: bytes, shift_ns: int) -> bytes:
-    """Return a JSON time in µs, later by some ns; every digit that it had stays."""
+    """Add nanoseconds to a JSON time in µs; keep all its digits."""
     try:
         time = Decimal(raw.strip(b'"').decode()) + Decimal(shift_ns).scaleb(-3)
     except (ArithmeticError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The args of many events at once, read from the file when an analysis asks for them."""
+"""Read args of many events from the file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     """Return the values of some args of some events.
 
-    What was read is kept with the trace, so asking again for the same costs nothing.
+    Values are kept with the trace, so reading the same again costs nothing.
 
     Parameters
     ----------

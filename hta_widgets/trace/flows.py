@@ -27,7 +27,7 @@ from hta_widgets.trace.problems import Problems
 
 #: Categories of arrows from launch to device work, by versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
-#: Args that are decoded together.
+#: Number of args decoded together.
 _AT_ONCE = 4096
 
 
@@ -375,7 +375,7 @@ def _chains(
     before = np.concatenate(([-1], gives[:-1]))
     within = before >= group_at
     started = np.maximum.accumulate(np.where(begins, position, -1)) >= group_at
-    # On another clock an end can come before its start: the first start of the group is its.
+    # With skewed clocks an end may precede its start: it takes the first start of the group.
     next_start = np.where(begins, position, count)
     next_start = np.minimum.accumulate(next_start[::-1])[::-1]
     group_end = np.searchsorted(group, group, side="right")

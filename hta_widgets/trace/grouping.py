@@ -31,7 +31,7 @@ def group_statistics(code: Array, groups: int, values: Ints) -> GroupStatistics:
     count = np.bincount(code, minlength=groups)
     first = np.cumsum(count) - count
     total = np.add.reduceat(values, first)
-    # Two passes: the deviation of long values that hardly differ would drown in the squares.
+    # Two passes: in sums of squares, rounding would hide small deviations of large values.
     off = values - np.repeat(total / count, count)
     return GroupStatistics(
         count,
@@ -57,7 +57,7 @@ def number_in_group(group: Ints) -> Ints:
 def stable_order(key: Ints) -> Rows:
     """Return the stable order of non-negative keys.
 
-    Packs key and position into one integer where they fit: sorting values is several times faster
+    Packs key and position into one integer if they fit: sorting values is several times faster
     than sorting positions, and the position makes it stable.
     """
     count = len(key)
@@ -81,7 +81,7 @@ def event_order(start: Ints, dur: Ints) -> Rows:
     wrong = np.flatnonzero(tied & (sorted_dur[1:] > sorted_dur[:-1]))
     if not len(wrong):
         return order
-    # Only the groups of equal starts in which a longer event follows a shorter one.
+    # Reorder only the groups of equal starts in which a longer event follows a shorter one.
     group = np.concatenate(([0], np.cumsum(~tied)))
     mixed = np.zeros(int(group[-1]) + 1, dtype=bool)
     mixed[group[wrong]] = True
@@ -100,7 +100,7 @@ def group_order(group: Array, groups: int) -> Rows:
 
 
 def sorted_unique(values: Ints) -> Ints:
-    """Return the distinct values, ascending; faster than hashing where values can be sorted."""
+    """Return the distinct values, ascending; for sortable values faster than hashing."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -121,7 +121,7 @@ def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
 
 
 def ranges(first: Ints, count: Ints) -> Ints:
-    """Return all numbers of runs, given their first numbers and their lengths."""
+    """Return the concatenated ranges of integers with these first numbers and lengths."""
     within = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(first, count) + within
 

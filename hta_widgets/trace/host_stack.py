@@ -169,7 +169,7 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
         return covered
     same = above[1:] == above[:-1]
     if (same & (high[:-1] > low[1:])).any():
-        # The latest end of earlier siblings; an end's position fits into int64 beside the parent.
+        # The latest end of earlier siblings; an end's position fits into int64 with the parent.
         ends, place = np.unique(high, return_inverse=True)
         reached = np.maximum.accumulate(above * len(ends) + place) % len(ends)
         low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]

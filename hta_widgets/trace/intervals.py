@@ -82,12 +82,12 @@ def complement(pieces: Intervals) -> Intervals:
 
 
 def subtract(a: Intervals, b: Intervals) -> Intervals:
-    """Return what `a` covers and `b` does not."""
+    """Return the time that `a` covers and `b` does not."""
     return intersect(a, complement(b))
 
 
 def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
-    """Return what lies in the window ``[start, end)``; None is open."""
+    """Return the pieces within the window ``[start, end)``; None is open."""
     low = _FIRST if start is None else start
     high = _LAST if end is None else end
     if high <= low:
@@ -154,7 +154,7 @@ class Cover:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays."""
+        """Size of the arrays in bytes."""
         return self.starts.nbytes + self.prefix.nbytes
 
 
@@ -179,7 +179,7 @@ def cover_of(starts: Ints, ends: Ints) -> Cover:
 
 @dataclass(slots=True, frozen=True)
 class Spans:
-    """Any set of intervals: the time they cover, and how many overlap a window."""
+    """Any set of intervals: covered time, and number of intervals that overlap a window."""
 
     cover: Cover
     starts: Ints | None
@@ -234,13 +234,13 @@ class Spans:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays."""
+        """Size of the arrays in bytes."""
         sizes = [array.nbytes for array in (self.starts, self.ends) if array is not None]
         return self.cover.nbytes + self.points.nbytes + sum(sizes)
 
 
 def spans_of(starts: Ints, durs: Ints) -> Spans:
-    """Return the set of intervals given by starts, ascending, and durations."""
+    """Build the set of intervals with these ascending starts and durations."""
     long = durs > 0
     if long.all():
         points = _NONE
@@ -251,6 +251,6 @@ def spans_of(starts: Ints, durs: Ints) -> Spans:
     cover = cover_of(starts, ends)
     if len(cover.starts) == len(starts):
         return Spans(cover, None, None, points)
-    # Events end nearly in the order in which they start: what looks for runs is ten times as fast.
+    # Ends are nearly sorted already, and a stable sort uses that: it is ten times as fast.
     ends.sort(kind="stable")
     return Spans(cover, np.ascontiguousarray(starts), ends, points)

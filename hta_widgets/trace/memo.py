@@ -1,4 +1,4 @@
-"""Results that ranks, sets and comparisons keep between calls, and the memory they may take."""
+"""Memoized results of ranks, sets and comparisons, and the limit of their memory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Cancelled(BaseException):
-    """Nothing waits for the result of this work any longer."""
+    """The result of the running work is no longer needed."""
 
 
-#: Whether the work that runs is cancelled; set by `hta_widgets.live.background`.
+#: Whether the running work is cancelled; set by `hta_widgets.live.background`.
 cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 
@@ -76,7 +76,7 @@ class LRU(Generic[K, V]):
         return value
 
     def of(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value under `key`; make it if there is none."""
+        """Return the value under `key`; compute it if there is none."""
         found = self.get(key)
         return self.put(key, make()) if found is None else found
 
@@ -141,7 +141,7 @@ def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
         result = owner.memo.setdefault(key, _Result())
     if result.version != taxonomy.version():
         with result.lock:
-            # Read before: rules added during the computation may not be in the result.
+            # Read first: rules added during the computation may not be in the result.
             version = taxonomy.version()
             if result.version != version:
                 result.value = make()
@@ -151,7 +151,7 @@ def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
-    """Keep what a function returns with its first argument; see `memo`. Others must be hashable."""
+    """Memoize a function on its first argument; see `memo`. Others must be hashable."""
 
     @wraps(function)
     def kept(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -161,7 +161,7 @@ def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concaten
     return kept
 
 
-#: Most bytes that results of stored ranks take; `keep_at_most` changes it.
+#: Maximum bytes of results of stored ranks; `keep_at_most` changes it.
 _most_bytes = 512 << 20
 #: The limit for pages, which read the same ranks repeatedly: 10 million events.
 _PAGE_BYTES = 2 << 30
@@ -186,10 +186,10 @@ def keep_for_pages() -> None:
 
 
 def walked(traces: Iterable[Trace]) -> Iterator[Trace]:
-    """Yield ranks one by one; where not all fit into memory, release each before the next.
+    """Yield ranks one by one; unless all fit into memory, release each before the next.
 
-    Ranks with results from before keep them, so that a walk over a thousand ranks does not empty
-    the ranks in view. Raises `Cancelled` between ranks if the work is cancelled.
+    Ranks with earlier results keep them, so that a walk over a thousand ranks does not evict
+    those in view. Raises `Cancelled` between ranks if the work is cancelled.
     """
     chosen = list(traces)
     events = sum(len(trace) for trace in chosen if trace.is_mapped)
@@ -217,7 +217,7 @@ class _Kept:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._bytes: WeakKeyDictionary[Trace, int] = WeakKeyDictionary()
-        self._at_most = 0  # of all ranks; less if some were deleted since
+        self._at_most = 0  # upper bound of the total, as deleted ranks still count
 
     def __contains__(self, trace: Trace) -> bool:
         with self._lock:
@@ -225,7 +225,7 @@ class _Kept:
 
     def note(self, trace: Trace) -> None:
         """Count a rank as used last."""
-        size = len(trace) * _BYTES_PER_EVENT  # to measure takes longer than many an analysis
+        size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many an analysis
         with self._lock:
             self._at_most += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size

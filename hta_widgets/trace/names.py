@@ -53,7 +53,7 @@ _NCCL = re.compile(r"^[nr]ccl(?:Sym)?(?:Dev)?Kernel_(\w+)")
 _NCCL_OLD = re.compile(
     r"^nccl([A-Z][a-z]+(?:[A-Z][a-z]+)*?)(Ring|Tree|CollNet)(LL128|LL)?Kernel_?(\w*)"
 )
-#: One kernel for all collectives; its name does not contain which.
+#: One kernel for all collectives; its name does not contain the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
@@ -232,7 +232,7 @@ def _kernel(text: str) -> str:
     body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
-        # Not a function's signature, unless it was announced as one.
+        # Not a function's signature, unless a return type precedes it.
         return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
     if body == text and "<" not in body and "::" not in head[0] and not body.endswith(")"):
         return ""
@@ -250,7 +250,7 @@ def _kernel(text: str) -> str:
 
 
 def _template_arguments(text: str, at: int) -> list[str]:
-    """Return the arguments of the template that opens at `at`; a cut-off text is fine."""
+    """Return the arguments of the template that opens at `at`; the text may be truncated."""
     if text[at : at + 1] != "<":
         return []
     arguments, depth, start = [], 0, at + 1

@@ -73,7 +73,7 @@ class Problems:
             self._counts[key] = self._counts.get(key, 0) + int(count)
 
     def merge(self, other: Problems, rank: int | None = None) -> None:
-        """Take over all of `other`; `rank` is given to those that state none."""
+        """Add all of `other`; `rank` is set on those without one."""
         for problem in other:
             self.add(
                 problem.kind,

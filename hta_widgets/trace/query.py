@@ -1,4 +1,4 @@
-"""Queries: parsed, and checked before pandas evaluates them."""
+"""Parse queries, and check them before pandas evaluates them."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _LARGEST = 1 << 64
 
 
 def checked_query(query: str) -> str:
-    """Return a query to evaluate; raise `ValueError` if it has other than comparisons.
+    """Return a query that is safe to evaluate; raise `ValueError` if it has more than comparisons.
 
     pandas evaluates any attribute and any call, and so any code, and queries also come from
     pages, files and saved selections. The text is written from the tree that was checked: pandas
@@ -223,8 +223,8 @@ def _count(texts: pd.Series, pat: str, flags: int = 0) -> pd.Series:
     return found.infer_objects()
 
 
-#: The methods of `.str` that take regular expressions, by RE2, which takes linear time. Python's
-#: would hold the interpreter as long as a pattern backtracks.
+#: The methods of `.str` that take regular expressions, evaluated by RE2 in linear time. Python's
+#: engine would block the interpreter while a pattern backtracks.
 REGEXES: dict[str, Callable[..., pd.Series]] = {
     "contains": _tested("{}"),
     "match": _tested(r"\A(?:{})"),
@@ -268,7 +268,7 @@ def _found(
 
 
 def _as_python(token: re.Match[str]) -> str:
-    """Return a token as Python has it: pandas gives signs the precedence of the words."""
+    """Return a token in Python's syntax: pandas gives signs the precedence of the words."""
     if token[0].startswith("`"):
         return token[0].strip("`")
     return {"&": " and ", "|": " or "}.get(token[0], token[0])

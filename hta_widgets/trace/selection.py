@@ -1,4 +1,4 @@
-"""`Selection`: which events of a set are meant, and which rows they are."""
+"""`Selection`: a part of a set of traces, and the rows of its events."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing restricts it."""
+        """Whether all fields are None."""
         return self == Selection()
 
     # --- members ----------------------------------------------------------------------------------
@@ -248,14 +248,14 @@ def chosen_events(
 
 
 def listed(ranks: list[int]) -> str:
-    """Return ranks in words; of more than 16 the first twelve and the last."""
+    """Return ranks as text; of more than 16 the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
 class Overlapping:
-    """Finds the events that overlap a window, among events sorted by start."""
+    """Finds the events that overlap a window; events are sorted by start."""
 
     __slots__ = ("_end", "_reach", "_start")
 
@@ -323,7 +323,7 @@ class TraceIndex:
 
     @memoized
     def covered(self, kinds: tuple[str, ...]) -> Intervals:
-        """Return when any event of some kinds runs."""
+        """Return the times at which any event of some kinds runs."""
         rows = self.of_kinds(kinds)
         start = self._table.start_ns[rows]
         return union(start, start + self._table.dur_ns[rows])
@@ -368,7 +368,7 @@ def device_index_of(trace: Trace) -> TraceIndex:
 
 
 def member_rows(selection: Selection, trace: Trace) -> Rows:
-    """Return the events of a rank that a selection holds, ascending."""
+    """Return the events of a rank that are in a selection, ascending."""
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = index_of(trace)
@@ -421,7 +421,7 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
         rank = np.full(len(frame), ranks[0], dtype=np.int64)
     else:
         raise TraceError(
-            "the frame does not say which rank its events are of", remedy='Keep the column "rank".'
+            "the frame lacks the ranks of its events", remedy='Keep the column "rank".'
         )
     ids = frame["id"] if "id" in frame.columns else frame.index.to_series()
     return frozenset(zip(rank.tolist(), ids.to_numpy(dtype=np.int64).tolist(), strict=True))

@@ -88,7 +88,7 @@ def _plain(trace: Trace, column: str, rows: _Picked) -> Array:
 
 
 def _joined(parts: list[Array]) -> Array:
-    """Put columns one below the other, in memory of their own: users may write into frames."""
+    """Concatenate columns into memory of their own: users may write into frames."""
     if len(parts) == 1:
         return parts[0] if parts[0].base is None else parts[0].copy()
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
@@ -172,7 +172,7 @@ def events_of(
     columns: Iterable[str] | None = None,
     rows: Callable[[Trace], _Picked | None] = lambda _: None,
 ) -> pd.DataFrame:
-    """Return events of several ranks, one below the other, with their ``rank`` in front."""
+    """Return events of several ranks, concatenated, with their ``rank`` in front."""
     wanted = ["rank", *(name for name in _checked(columns, ("rank",)) if name != "rank")]
     picked: list[_Picked] = [slice(None) if (r := rows(trace)) is None else r for trace in traces]
     ids = [
@@ -225,12 +225,12 @@ def run_query(frame: pd.DataFrame, query: str) -> Bools:
         return np.full(len(frame), bool(result))
     answers = result if isinstance(result, pd.Series) else None
     if answers is None or not (answers.dtype == object or is_bool_dtype(answers.dtype)):
-        raise _bad_query(query, "it is no condition")
+        raise _bad_query(query, "it is not a condition")
     try:
         # Missing results, such as comparisons with missing values, count as False.
         return answers.astype("boolean").to_numpy(dtype=bool, na_value=False)
     except (TypeError, ValueError):
-        raise _bad_query(query, "it is no condition") from None
+        raise _bad_query(query, "it is not a condition") from None
 
 
 def _bad_query(query: str, reason: str) -> TraceError:
@@ -241,7 +241,7 @@ def _bad_query(query: str, reason: str) -> TraceError:
     )
 
 
-#: Since pandas 3 copies are made when someone writes.
+#: Since pandas 3 frames are copied on write.
 _COPY_FRAMES = int(pd.__version__.partition(".")[0]) < 3
 
 
@@ -249,7 +249,7 @@ _COPY_FRAMES = int(pd.__version__.partition(".")[0]) < 3
 class Trace:
     """One rank of a job.
 
-    Users meet it as a value of a `TraceSet`. Times in its frames are nanoseconds since the
+    Users get it as a value of a `TraceSet`. Times in its frames are nanoseconds since the
     earliest event of that set.
 
     Attributes
@@ -282,7 +282,7 @@ class Trace:
     format: str = "kineto"
     resolution_ns: int = 1
     shift_ns: int = 0
-    #: what `shift_ns` is less than on the recorded clock; see `TraceSet.with_clock`
+    #: how much smaller `shift_ns` is than on the recorded clock; see `TraceSet.with_clock`
     clock_offset_ns: int = 0
     stated_rank: int | None = None
     job: str | None = None
@@ -290,7 +290,7 @@ class Trace:
     worker: int = -1
     local_rank: int = -1
     server: int = -1
-    #: what a file holds that has no events, such as the tables of an MPI profile
+    #: contents of a file without events, such as the tables of an MPI profile
     profile: Any = None
     #: whether the file holds events of this rank that are not in `table`
     part: bool = False
@@ -359,7 +359,7 @@ class Trace:
 
     @property
     def in_file(self) -> bool:
-        """Whether the columns wait in a file, which another process can map as well."""
+        """Whether the columns are in a file that other processes can map."""
         return False
 
     def __len__(self) -> int:
@@ -398,9 +398,9 @@ class Trace:
 
     @property
     def stated_work_ns(self) -> tuple[int, int] | None:
-        """When, in the times of `table`, the device works in the job that this is an export of.
+        """First start and last end of device work in the exported job, in the times of `table`.
 
-        From its first start to its last end; None where the file does not say.
+        None if the file does not contain them.
         """
         part = self.export_part
         if part is None or part.work_start_ns >= part.work_end_ns:
@@ -542,7 +542,7 @@ class Trace:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the columns are in a file that is mapped into memory, so that they can go."""
+        """Whether the columns are mapped from a file and can be released."""
         return False
 
     def let_go(self) -> None:
@@ -554,7 +554,7 @@ class Trace:
     # --- copies -----------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Trace:
-        """Return the same events under other terms, for example ``rank=3``; arrays are shared."""
+        """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
         return replace(self, **changes)
 
     def __getstate__(self) -> dict[str, Any]:

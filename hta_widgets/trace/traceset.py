@@ -25,8 +25,8 @@ from hta_widgets.workers import require_executor
 #: 2005-01-01 and 2100-01-01: a clock that reads between them counts from the epoch.
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
-#: Ranks of one job start together. Apart by more than this, and by more than ten times the longest
-#: of them, they are on different clocks, or of different runs.
+#: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten
+#: times the longest of them, are on different clocks or from different runs.
 _FAR_NS = 60_000_000_000
 ClockName = Literal["host", "fitted"]
 T = TypeVar("T")
@@ -35,19 +35,19 @@ _TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
 
 
 class TraceSet(Mapping[int, Trace]):
-    """The ranks of what was loaded, by rank.
+    """The loaded ranks, by number.
 
-    Times are nanoseconds since the earliest event of what was loaded; parts made with `subset`
-    keep that origin.
+    Times are nanoseconds since the earliest loaded event; parts made with `subset` keep that
+    origin.
 
     Parameters
     ----------
     traces : iterable of Trace
         Their ranks must differ.
     problems : Problems, optional
-        What was found while they were read.
+        Problems found while the traces were read.
     like : TraceSet, optional
-        A set whose time axis these traces already lie on, and keep.
+        A set whose time axis these traces share.
     """
 
     def __init__(
@@ -306,8 +306,8 @@ class TraceSet(Mapping[int, Trace]):
         Returns
         -------
         TraceSet
-            Recorded times stay known: ``with_clock("host")`` gives them again, and exports hold
-            them unless asked.
+            ``with_clock("host")`` restores recorded times; exports contain them unless requested
+            otherwise.
 
         Raises
         ------
@@ -358,8 +358,8 @@ class TraceSet(Mapping[int, Trace]):
         Returns
         -------
         TraceSet
-            Its frames are the same. Stored and cached ranks are named to other processes, which
-            map them; ranks that are in memory alone are worked on here.
+            Its frames are the same. Other processes map stored and cached ranks; ranks that are
+            only in memory are analysed in this process.
 
         Raises
         ------
@@ -408,14 +408,14 @@ class TraceSet(Mapping[int, Trace]):
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
 
-        A store holds all that the trace files do and all that was worked out of them: events,
-        args, small tables, the clock and the problems. It needs the trace files no more.
+        A store holds the contents of the trace files and everything derived from them: events,
+        args, small tables, the clock and the problems. It does not need the trace files.
 
         Parameters
         ----------
         path : path-like
-            The folder. A store that is there already is replaced at once, when the new one is
-            whole; whoever kills this leaves the old one, or nothing.
+            The folder. An existing store is replaced once the new one is complete; an interrupted
+            save leaves the old one, or nothing.
 
         Returns
         -------

@@ -22,12 +22,12 @@ class Settled:
     """Result of the stack for one track."""
 
     spilled: Ints  # events that nest nowhere, ascending
-    around: Ints  # the nested event that encloses each of these, -1 for none
+    around: Ints  # the nested event that encloses each spilled one, -1 for none
     rounded: int
-    stop: Ints  # end of the subtree of each other event
+    stop: Ints  # end of the subtree of each event
 
-    def around_spilled(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
-        """Write parents of spilled events, and let them be parents of what they enclose.
+    def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
+        """Set the parents of spilled events, and of the events that these enclose.
 
         Rows of `parent` begin at `low`.
         """
@@ -48,7 +48,7 @@ def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
 
 
 def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
-    """Return for each event the last of `rows` before it that lasts `until` then, -1 for none."""
+    """Return for each event the last of `rows` before it that ends at `until` or later, or -1."""
     last = np.full(len(until), -1, dtype=np.int64)
     if not len(rows):
         return last
@@ -57,7 +57,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     reach = np.maximum.accumulate(ends)
     inside = np.flatnonzero(reach[before - 1] >= until[first:])
     until, at = until[first:][inside], before[inside]
-    # Down a doubling range maximum, past those that end too early.
+    # Descend a doubling range maximum past the rows that end too early.
     longest = [ends]
     while 2 << (len(longest) - 1) <= len(ends):
         half = 1 << (len(longest) - 1)
@@ -71,7 +71,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
 
 
 def _outlasted(end: Ints, stop: Ints) -> Bools:
-    """Return which events one in their subtree outlasts, by a doubling range maximum."""
+    """Return whether any event of each one's subtree ends after it, by a doubling range maximum."""
     found = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
@@ -186,7 +186,7 @@ def assign_lanes(
             above = _parents(level)
             depth[low + kept] = level
             parent[low + kept] = np.where(above >= 0, low + kept[above], -1)
-            found.around_spilled(begin[low:high], end[low:high], low, parent[low:high])
+            found.write_parents(begin[low:high], end[low:high], low, parent[low:high])
             spilled.append(low + found.spilled)
             rounded += found.rounded
         overlaps = np.concatenate(spilled)
@@ -209,7 +209,7 @@ def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
-        # The tracks behind each other in time, so that one search serves all of them.
+        # Shift the tracks one behind the other in time, so that one search serves all of them.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
         return _subtree_ends_of_one(begin + offset, end + offset)
     stop = np.empty(len(begin), dtype=np.int64)
@@ -237,7 +237,7 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the enclosing event: the one before a first child, and shared by siblings."""
+    """Return the enclosing event: the one before a first child, which its siblings share."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())
@@ -254,7 +254,7 @@ def _parents(depth: Ints) -> Ints:
 
 
 def _nest(end: Ints, stop: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return depth and parent where all subtrees nest, and which events do not lie in theirs."""
+    """Return each event's depth and parent, and whether it crosses the parent's end."""
     depth = _depth(stop)
     parent = _parents(depth)
     crossing = (stop > stop[parent]) | (end > end[parent])
@@ -364,8 +364,8 @@ def device_streams(
     """Return the device stream of every event, -1 for host events.
 
     A stream argument counts on rows of a `device` category only: Triton's operators on the host
-    carry one too. Device rows without the argument are on the stream of their thread: the one
-    that other rows there state, else the one that the thread is called after.
+    carry one too. Device rows without the argument are on the stream of their thread: that of
+    other rows of the thread, else the one in the thread's name.
     """
     result = np.where(device, stream, np.int32(-1))
     bare = np.flatnonzero(device & (stream < 0))
@@ -438,7 +438,7 @@ def find_tracks(
     position[order] = np.arange(count, dtype=np.int32)
     of_thread: dict[tuple[int, int], int] = {}
     for number, thread in enumerate(threads_of):
-        # The annotations of a thread come after its other events, and give way to them.
+        # A thread's own track comes before that of its annotations and has precedence.
         if thread not in of_thread:
             of_thread[thread] = int(position[number])
     return Places(
@@ -495,7 +495,7 @@ def _track(
 
 
 def _distinct(tracks: list[Track]) -> list[Track]:
-    """Tell apart tracks whose names are the same: by tid, then by pid, then by number."""
+    """Disambiguate tracks of the same name: by tid, then by pid, then by number."""
     for what in ("tid", "pid", "number"):
         seen = Counter(track.key for track in tracks)
         if len(seen) == len(tracks):

@@ -124,7 +124,7 @@ describe("queries", () => {
     ["colour == 'red'", "events have no column colour"],
     ["kind ==", "it ends too early"],
     ["kind = 'cpu'", '"=" is out of place'],
-    ["dur_ns", "it is no condition"],
+    ["dur_ns", "it is not a condition"],
     ["kind > 'cpu'", "only numbers can be compared"],
     ["name.str.zfill(3) == 'a'", ".str.zfill() is not known here"],
     ["dur_ns.rank() > 1", ".rank() is not known here"],

@@ -120,7 +120,7 @@ function isIn(value: Value, list: Value): boolean {
 
 function truth(value: Value): boolean {
   if (typeof value === "boolean") return value;
-  throw new Error("it is no condition");
+  throw new Error("it is not a condition");
 }
 
 function number(value: Value): number {

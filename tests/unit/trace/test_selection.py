@@ -126,9 +126,9 @@ def test_a_query_runs_no_code(traces, tmp_path):
 
 
 def test_a_query_that_is_no_condition_is_refused(traces):
-    with pytest.raises(TraceError, match="no condition"):
+    with pytest.raises(TraceError, match="not a condition"):
         traces.select("dur_ns + 1")
-    with pytest.raises(TraceError, match="no condition"):
+    with pytest.raises(TraceError, match="not a condition"):
         traces.select("name")
 
 
