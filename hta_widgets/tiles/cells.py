@@ -1,4 +1,4 @@
-"""Exact cells and the binary tiles."""
+"""Exact cells, and tiles in their binary form."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Byt
 
 
 def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
-    """Return the time that each kind covers in a window, of kinds that have an event there."""
+    """Return the covered time in a window of each kind that has an event there."""
     edges = np.array((start, end), np.int64)
     covered, count = lane.spans.measure(edges)
     if lane.kinds is None:
@@ -97,7 +97,7 @@ def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
 
 
 def longest(lane: Lane, start: int, end: int) -> int | None:
-    """Return the position in ``lane.rows`` of the longest event of a window, the first of equals.
+    """Return the position in ``lane.rows`` of the longest event of a window; ties go to the first.
 
     None if no event with a length overlaps the window.
     """
@@ -143,7 +143,7 @@ class Tiles:
 
 
 def tiles(lane: Lane, level: int, first: int, last: int, shift: int = 0) -> Tiles | None:
-    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are."""
+    """Return tiles `first` … `last` - 1 of a lane without the empty ones; None if all are empty."""
     begin, end = lane.spans.extent
     if begin == end:
         return None
@@ -178,7 +178,7 @@ def kinds_of_tiles(lane: Lane, level: int, index: Ints, shift: int = 0) -> Bytes
 
 
 def _clip(begin: int, end: int, level: int, first: int, last: int) -> tuple[int, int]:
-    """Return the asked range without the tiles before and after the lane's events."""
+    """Limit the requested tiles to those between the lane's first and last event."""
     bits = level + TILE_BITS
     first, last = max(first, begin >> bits), min(last, ((end - 1) >> bits) + 1)
     if last - first > MAX_TILES:
@@ -233,7 +233,7 @@ Columns = Mapping[str, tuple[str, npt.ArrayLike]]
 
 NO_KIND_NIBBLE = 15
 
-#: Whole numbers that are mostly small, and the types that they may travel as, narrowest first.
+#: Columns of mostly small integers, and the types to send them as, narrowest first.
 _NARROW = {
     "count": ("u8",),
     "slice_id": ("u16",),
@@ -244,7 +244,7 @@ _MOST = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFF_FFFF}
 
 
 def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLike]]:
-    """Return the columns of ``tiles`` as a page gets them that asks for them ``compact``."""
+    """Return the columns of ``tiles`` in the form for ``compact`` requests."""
     made: dict[str, tuple[str, npt.ArrayLike]] = {}
     for name, (dtype, values) in columns.items():
         array = np.asarray(values)
@@ -259,7 +259,7 @@ def compacted(columns: Columns, level: int) -> dict[str, tuple[str, npt.ArrayLik
 
 
 def _nibbles(kind: Codes) -> Codes:
-    """Two cells in a byte, the first one in the lower half; 15 stands for no kind."""
+    """Pack two cells into a byte, the first in the lower half; 15 stands for no kind."""
     codes = np.where(kind.ravel() == NO_KIND, NO_KIND_NIBBLE, kind.ravel()).astype(np.uint8)
     halves: Codes = codes[0::2] | (codes[1::2] << np.uint8(4))
     return halves
@@ -282,7 +282,7 @@ def _narrowest(name: str, dtype: str, values: npt.NDArray[np.generic]) -> str:
 
 
 class NameKeys:
-    """Gives every short name of the job a number."""
+    """Assigns a number to every short name of the job."""
 
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
@@ -291,7 +291,7 @@ class NameKeys:
         self._of_pool: dict[int, tuple[Pool, Ints]] = {}
 
     def keys(self, pool: Pool, codes: Array) -> Ints:
-        """Return the keys of names that a rank knows by its own codes."""
+        """Return the keys of names given as a rank's own codes."""
         known = self._of_pool.get(id(pool))
         if known is None or len(known[1]) < len(pool):
             known = (pool, np.full(len(pool), -1, np.int64))
@@ -311,7 +311,7 @@ class NameKeys:
         return key
 
     def texts(self, keys: Ints) -> dict[str, str]:
-        """Return the short names of some keys, as they travel."""
+        """Return the short names by key, as JSON."""
         return {str(key): self._texts[key] for key in np.unique(keys).tolist()}
 
 
@@ -330,7 +330,7 @@ Header = dict[str, list[Any]]
 
 
 def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[Header, bytes]:
-    """Write columns one behind the other, each at a multiple of 8 bytes."""
+    """Concatenate columns, each at a multiple of 8 bytes."""
     header: Header = {}
     parts: list[bytes] = []
     size = 0
@@ -353,11 +353,11 @@ def unpack(header: Mapping[str, list[Any]], buffer: bytes) -> dict[str, Array]:
 
 TRIMMED, SPILLED = 1, 2
 
-#: What a tile takes in a compact answer at most, with classes, and a slice on average.
+#: Maximum bytes of a tile in a compact reply with classes; bytes of an average slice.
 TILE_BYTES, COUNTER_BYTES = 6 * CELLS, 8 * CELLS
 SLICE_BYTES = 20
 
-#: Less than that travels as fast as it is.
+#: Smaller buffers are not compressed, as that would not save time.
 LEAST_ZIPPED_BYTES = 16_384
 GZIP_WINDOW = 31
 
@@ -394,7 +394,7 @@ def answer_tiles(
     left: list[dict[str, Any]] = []
     for part in request.parts:
         for at, number in enumerate(part.lanes):
-            # One lane is always answered, or the page would ask for ever.
+            # Answer at least one lane, or the page would repeat the request forever.
             if basket.asked and (time.perf_counter() >= due or basket.bytes > most_bytes):
                 left.append({"lanes": part.lanes[at:], "first": part.first, "last": part.last})
                 break
@@ -412,7 +412,7 @@ def answer_tiles(
 
 
 def _gzip(buffer: bytes) -> bytes:
-    """Pack a buffer in a tenth of the time that it took to make it."""
+    """Compress a buffer; this takes a tenth of the time of computing it."""
     packing = zlib.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
     return packing.compress(buffer) + packing.flush()
 

@@ -31,7 +31,7 @@ from hta_widgets.trace.names import short_name
 
 
 class _Number(str):
-    """A number as the file writes it: no digit is lost, whatever its size."""
+    """A number as written in the file, with all its digits."""
 
     __slots__ = ()
 
@@ -131,9 +131,9 @@ _LOG_FROM = 20
 
 
 def duration_figures(durs: Ints) -> SameName:
-    """Return count, sum, mean, median, min, max and a histogram of durations, which are not none.
+    """Return count, sum, mean, median, min, max and a histogram of durations, at least one.
 
-    The histogram has about as many bins as Sturges' rule asks for, doubled, and no bin narrower
+    The histogram has about twice the bins of Sturges' rule, and no bin narrower
     than a nanosecond; its steps are equal, or grow by an equal factor (``scale``).
     """
     low, high = int(durs.min()), int(durs.max())
@@ -223,7 +223,7 @@ def _parents(index: RankIndex, table: Rows, row: int) -> Iterator[Brief]:
 
 
 def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
-    """Return what encloses the call that launched a device event; each list innermost first."""
+    """Return the events around the launching call of a device event; each list innermost first."""
     trace = index.rank.trace
     call = int(trace.launch_of[row])
     if call < 0:
@@ -301,7 +301,7 @@ def launches(index: RankIndex, row: int) -> Launches:
 
 
 def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the args of an event's records, and why they cannot be had."""
+    """Return the args of an event's records, and the reason if they are not available."""
     source = index.rank.trace.source
     if source is None:
         return [], None
@@ -373,7 +373,7 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
 
 
 def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
-    """Return the row of the longest event of a window that has one, the first among equals."""
+    """Return the row of the longest event of a window that has any; ties go to the first."""
     table, rows = index.table_of(ref), index.members(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]
@@ -392,7 +392,7 @@ def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief |
 
 
 def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None:
-    """Answer ``snap``: the nearest edge of an event of a lane, the earlier one among equals."""
+    """Answer ``snap``: the nearest edge of an event of a lane; ties go to the earlier one."""
     _, lane = index.lane(number)
     local = time - index.rank.shift_ns
     near = [edge for edge in _edges_around(lane, local) if abs(edge - local) <= tolerance]

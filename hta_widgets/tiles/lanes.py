@@ -50,7 +50,7 @@ _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
 #: Roles of lanes with rows of the rank's event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
-#: Most ranks with columns in memory: as many as fit on a screen.
+#: Maximum number of ranks with columns in memory: as many as fit on a screen.
 MOST_TABLES = 64
 #: A code for every event of a rank, by its row.
 Classes = npt.NDArray[np.uint8]
@@ -72,7 +72,7 @@ class Kinds:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays."""
+        """Size of the arrays in bytes."""
         cover = 0 if self.major_cover is None else self.major_cover.nbytes
         return cover + self.of_points.nbytes + sum(spans.nbytes for _, spans in self.minor)
 
@@ -95,7 +95,7 @@ class Lane:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays."""
+        """Size of the arrays in bytes."""
         arrays = [array for array in (self.rows, self.durs) if array is not None]
         kinds = 0 if self.kinds is None else self.kinds.nbytes
         return self.spans.nbytes + kinds + self.longest.nbytes + sum(a.nbytes for a in arrays)
@@ -155,7 +155,7 @@ class CounterLane:
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays."""
+        """Size of the arrays in bytes."""
         return self.times.nbytes + self.values.nbytes
 
     def measure(self, edges: Ints) -> tuple[Floats, Floats]:
@@ -326,7 +326,7 @@ class RankIndex:
         return self.rows({"async": "asyncs", "instant": "instants"}.get(ref.role, "events"))
 
     def named(self, ref: LaneRef) -> Rows | Named:
-        """Return the names and kinds of a lane's rows, and read nothing else."""
+        """Return the names and kinds of a lane's rows without reading other columns."""
         if ref.role not in OF_EVENTS:
             return self.table_of(ref)
         table = self.rank.table
@@ -534,7 +534,7 @@ def folded_lane(table: EventTable, ref: LaneRef, device: RowIds) -> Lane:
 
 
 def kept_columns(table: EventTable) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Return columns with the indexed lanes of a folded rank, and where in them each lane is."""
+    """Return columns with the indexed lanes of a folded rank, and each lane's position in them."""
     device = device_rows(table)
     arrays = {name: [np.empty(0, dtype)] for name, dtype in _COLUMNS.items()}
     lanes = []

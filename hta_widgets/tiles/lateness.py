@@ -29,7 +29,7 @@ _NUMBERS = (
     "last_rank",
     "size_bytes",
 )
-#: What `RankLateness` is made of.
+#: Columns of `RankLateness`.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
 MOST_BINS = 1 << 16
 
@@ -105,7 +105,7 @@ class RankLateness:
     exposed: Covered
 
     def waited_for(self, ranks: Sequence[int]) -> Covered:
-        """Return when the rank waits at collectives at which one of `ranks` alone arrived last."""
+        """Return the rank's waits at collectives at which one of `ranks` alone arrived last."""
         theirs = np.isin(self.last_alone, ranks)
         start = self.start[theirs]
         waited = union(start, start + self.wait_ns[theirs])
@@ -208,10 +208,10 @@ class Lateness:
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:
-        """Return how long each rank waits in a window for one of `late` that alone arrives last."""
+        """Return each rank's waiting time in a window for one of `late` that alone arrives last."""
         if not late:
             return [0] * len(self._ranks)
-        # Kept, as nearly all windows have the same stragglers.
+        # Memoized, as nearly all windows have the same stragglers.
         if self._waited_for[0] != tuple(late):
             covers = [part.waited_for(late) for part in self._ranks.values()]
             self._waited_for = (tuple(late), covers)

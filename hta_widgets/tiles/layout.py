@@ -27,7 +27,7 @@ LaneRole = Literal["events", "gpu", "comm", "cpu", "counter", "async", "instant"
 _COMMUNICATION = KINDS.index("communication")
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
-#: Most host lanes of a folded rank; the last one may stand for several threads.
+#: Maximum host lanes of a folded rank; the last one may stand for several threads.
 MAX_CPU_LANES = 3
 _SIDE_ROLES = {"counter", "async", "instant"}
 _STEP, _AUTOGRAD = 1, 2
@@ -131,7 +131,7 @@ class Rank:
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
-    steps: npt.NDArray[np.intp]  # rows of its ProfilerSteps on the host
+    steps: npt.NDArray[np.intp]  # at the time of layout: kinds may change later, the scene does not
     async_groups: list[AsyncGroup]
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.
@@ -504,7 +504,7 @@ def _threads(counts: _Counts) -> dict[int, str]:
 
 
 def _streams(counts: _Counts) -> list[int]:
-    """Return by device its streams, those that communicate, and annotations of both."""
+    """Return, by device, its streams, those that communicate, and annotations of both."""
     tracks = counts.tracks
     devices: dict[str, int] = {}
     for track in sorted(tracks, key=lambda track: track.sort[0]):

@@ -84,7 +84,7 @@ class LaunchedBy(TypedDict):
 class LaunchedKernels(TypedDict):
     """Device events that a host event's calls launched, those below it too.
 
-    `dur` is the sum of their durations, `delay` the median time from a call's start to its event's
+    start. `ids` is None if there are more than a selection may contain.
     start. `ids` is None for more than a selection may name.
     """
 
@@ -119,7 +119,7 @@ class EventDetail(TypedDict):
 
 
 class Cell(TypedDict):
-    """The reply to ``cell``; `min` and `max` are a counter's, `count` is None where unknown."""
+    """The reply to ``cell``; `min` and `max` are a counter's, `count` is None if unknown."""
 
     count: int | None
     busy: int
@@ -257,9 +257,9 @@ class Stats(TypedDict):
 class Lateness(TypedDict):
     """The reply to ``lateness``: sums over the matched collectives of a window, by rank.
 
-    `last` counts those where the rank came last, alone. `wait` is the union of its waits,
+    `last` counts collectives at which the rank alone came last. `wait` is the union of its waits,
     `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
-    `wait_for_late` is the union of its waits where one of `late` alone came last.
+    `wait_for_late` is the union of its waits at collectives at which one of `late` alone came last.
     """
 
     start: int
@@ -277,7 +277,7 @@ class Lateness(TypedDict):
 
 
 class Member(TypedDict):
-    """One rank's part in a collective; `arrival` is from the first one's on."""
+    """One rank's part in a collective; `arrival` is relative to the first one's."""
 
     rank: int
     id: int
@@ -289,8 +289,8 @@ class Member(TypedDict):
 class Collective(TypedDict):
     """The same call on all ranks that take part.
 
-    `number` counts from 1, of `of` matched ones. `size` is -1 if the file does not record it,
-    `last_rank` -1 if several came last together. `late` is from the median of the others on.
+    `number` counts from 1, `of` is the number of matched ones. `size` is -1 if not in the file,
+    `last_rank` -1 if several came last together. `late` is relative to the median of the others.
     """
 
     number: int
@@ -320,7 +320,7 @@ class SimilarRanks(TypedDict):
 
 
 class Outlier(TypedDict):
-    """A rank that is unlike the others."""
+    """A rank that differs from the others."""
 
     rank: int
     why: str
@@ -368,7 +368,7 @@ class Partner(TypedDict):
 
 
 class Ties(TypedDict):
-    """The reply to ``ties``: the longest pairs of device work in a window, `of` so many."""
+    """The reply to ``ties``: the longest pairs of device work in a window; `of` counts all."""
 
     of: int
     ties: list[Tie]

@@ -91,7 +91,7 @@ def _span(rank: Rank, row: int) -> dict[str, Any]:
     }
 
 
-#: Missing records in words, by kind of problem: singular and plural.
+#: Texts about missing records by kind of problem, singular and plural.
 _WORDS = {
     "skipped": ("record skipped", "records skipped"),
     "truncated": ("file ends early", "files end early"),
@@ -110,7 +110,7 @@ THIN = "\u202f"
 
 
 def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:
-    """Return the scene's ``truth``; `ranks`: of how many there are files, where some lack."""
+    """Return the scene's ``truth``; `ranks` is a text on ranks without files, or empty."""
     found = list(problems)
     missing: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
@@ -129,7 +129,7 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
         level, text = "ok", f"exact: {shown}, 0 dropped"
     listed = grouped(found)
     if ranks:
-        detail = f"only {ranks} loaded; whom the others wait for may be missing"
+        detail = f"only {ranks} loaded; a rank that others wait for may be missing"
         listed.insert(
             0, {"kind": "ranks", "count": 1, "detail": detail, "rank": None, "file": None}
         )

@@ -1,4 +1,4 @@
-"""Search and marks."""
+"""Search for events by name, and marks of events on lanes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Members:
 
 @dataclass(slots=True, frozen=True)
 class View:
-    """The window, its bins, and the lanes that are in sight."""
+    """The window, its bins, and the visible lanes."""
 
     start: int
     end: int
@@ -65,12 +65,12 @@ class View:
         return self.start + whole * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return the position in `lanes` of each lane of a rank, -1 if unseen; None if all are."""
+        """Return the position in `lanes` of each lane of a rank, -1 if hidden; None if all are."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
             return None
-        # One more, for rows that are on no lane: -1 looks there.
+        # The last entry stays -1: it is for rows without a lane, whose lane is -1.
         position = np.full(rank.lanes + 1, -1, np.intp)
         position[self.lanes[first:last] - rank.lane0] = np.arange(first, last)
         return position
@@ -169,7 +169,7 @@ def match_names(text: str, names: Sequence[str]) -> Matches:
         return ([needle in name.lower() for name in names] if needle else nothing), None
     if not expression[1]:
         return nothing, None
-    # RE2 takes linear time; `re` would hold the interpreter as long as a pattern backtracks.
+    # RE2 takes linear time; `re` could block the interpreter by backtracking.
     whole = [name.encode("utf-8", "replace").decode() for name in names]
     texts = pa.array(whole, pa.large_string())
     try:
@@ -227,7 +227,7 @@ class RankHits:
         return brief(self.index, of_table, int(rows[position]))
 
     def before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
-        """Return how many matches come before a place, or also the one that is there."""
+        """Return the number of matches before a place, or up to it if `inclusive`."""
         starts, tables, rows = self.ordered
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
@@ -259,7 +259,7 @@ class Search:
         self._used: Bools | None = None
 
     def prepare(self) -> None:
-        """Find out which names there are; searching is quick then."""
+        """Collect the names in use, so that the first search is fast."""
         self._names_used()
 
     def hits(self, text: str) -> Hits:
@@ -315,7 +315,7 @@ class Search:
         }
 
     def step(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
-        """Answer ``find``: the next or previous match after a place, around the end if need be."""
+        """Answer ``find``: the next or previous match after a place, wrapping around at the end."""
         hits = self.hits(text)
         total = hits.total
         if not total:
@@ -348,7 +348,7 @@ class Search:
 def _next(hits: Hits, origin: Mapping[str, Any], *, forward: bool) -> int:
     """Return the position after (or before) a place among the matches of all ranks."""
     number, start = int(origin["rank"]), int(origin["start"])
-    # A place without a row lies before all that start with it.
+    # A place without a row is before all matches that start at its time.
     table = TABLES.index(origin.get("table") or "events")
     row = int(origin.get("id", -1))
     before = sum(one.count for one in hits.ranks if one.index.rank.rank < number)

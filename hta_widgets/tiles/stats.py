@@ -21,10 +21,10 @@ _COMPUTE, _COMMUNICATION, _MEMORY = (
 )
 MAX_BINS = 1 << 16
 
-#: Ranks are measured together as long as that many edges suffice.
+#: Maximum number of edges for which several ranks are measured together.
 _EDGES_AT_ONCE = 1 << 16
 
-#: Unions of one kind each; communication that is not under compute; memory under neither.
+#: Unions of one kind each; communication without compute; memory without either.
 _PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
 
 
@@ -32,7 +32,7 @@ _PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
 class DeviceTimes:
     """Cumulative device time of all ranks, exact at any instant.
 
-    The ranks' data is laid end to end, so that one search answers for all of them.
+    The ranks' data is laid end to end, so that one search serves all of them.
     """
 
     low: Ints
@@ -82,11 +82,11 @@ class DeviceTimes:
             }
 
     def data_within(self, start: int, end: int) -> list[int]:
-        """Return how much of a window lies within each rank's data."""
+        """Return the part of a window within each rank's data."""
         return _within(start, end, self.low, self.high)
 
     def span_within(self, start: int, end: int) -> list[int]:
-        """Return how much of a window lies between each rank's first and last device work."""
+        """Return the part of a window between each rank's first and last device work."""
         return _within(start, end, self.first, self.last)
 
 
@@ -98,7 +98,7 @@ def _within(start: int, end: int, low: Ints, high: Ints) -> list[int]:
 def device_range(index: RankIndex) -> tuple[int, int]:
     """Return the first start and the last end of a rank's device work; 0 for none.
 
-    Of an export also its window, as far as the device works on both sides of it in the job.
+    In an export, the work stated for the whole job also counts, clipped to the export's window.
     """
     table, rows = index.rank.table, index.device_rows
     rows = rows[np.isin(table.kind[rows], (_COMPUTE, _COMMUNICATION, _MEMORY))]
@@ -126,7 +126,7 @@ def _parts_of(index: RankIndex) -> tuple[Intervals, ...]:
 
 
 def compute_of(index: RankIndex) -> Intervals:
-    """Return when a rank computes, in times as users see them."""
+    """Return the compute intervals of a rank, with the clock's shift."""
     pieces, shift = _parts_of(index)[0], index.rank.shift_ns
     return Intervals(pieces.start + shift, pieces.end + shift)
 

@@ -302,7 +302,7 @@ export type LaunchedBy = {
 /**
  * Device events that a host event's calls launched, those below it too.
  *
- * `dur` is the sum of their durations, `delay` the median time from a call's start to its event's
+ * start. `ids` is null if there are more than a selection may contain.
  * start. `ids` is null for more than a selection may name.
  */
 export type LaunchedKernels = {
@@ -335,7 +335,7 @@ export type EventDetail = {
   same: SameName | null;
 };
 
-/** The reply to `cell`; `min` and `max` are a counter's, `count` is null where unknown. */
+/** The reply to `cell`; `min` and `max` are a counter's, `count` is null if unknown. */
 export type Cell = {
   count: number | null;
   busy: number;
@@ -472,9 +472,9 @@ export type Stats = {
 /**
  * The reply to `lateness`: sums over the matched collectives of a window, by rank.
  *
- * `last` counts those where the rank came last, alone. `wait` is the union of its waits,
+ * `last` counts collectives at which the rank alone came last. `wait` is the union of its waits,
  * `exposed_wait` the part that no compute covers, `imposed` the wait of all others for it.
- * `wait_for_late` is the union of its waits where one of `late` alone came last.
+ * `wait_for_late` is the union of its waits at collectives at which one of `late` alone came last.
  */
 export type Lateness = {
   start: number;
@@ -491,7 +491,7 @@ export type Lateness = {
   approximate?: readonly number[];
 };
 
-/** One rank's part in a collective; `arrival` is from the first one's on. */
+/** One rank's part in a collective; `arrival` is relative to the first one's. */
 export type Member = {
   rank: number;
   id: number;
@@ -503,8 +503,8 @@ export type Member = {
 /**
  * The same call on all ranks that take part.
  *
- * `number` counts from 1, of `of` matched ones. `size` is -1 if the file does not record it,
- * `last_rank` -1 if several came last together. `late` is from the median of the others on.
+ * `number` counts from 1, `of` is the number of matched ones. `size` is -1 if not in the file,
+ * `last_rank` -1 if several came last together. `late` is relative to the median of the others.
  */
 export type Collective = {
   number: number;
@@ -531,7 +531,7 @@ export type SimilarRanks = {
   why: string;
 };
 
-/** A rank that is unlike the others. */
+/** A rank that differs from the others. */
 export type Outlier = {
   rank: number;
   why: string;
@@ -573,7 +573,7 @@ export type Partner = {
   node: number;
 };
 
-/** The reply to `ties`: the longest pairs of device work in a window, `of` so many. */
+/** The reply to `ties`: the longest pairs of device work in a window; `of` counts all. */
 export type Ties = {
   of: number;
   ties: readonly (readonly [start: number, dur: number, start2: number, dur2: number])[];
