@@ -51,24 +51,24 @@ class Members:
     trace: Trace
     rows: Ints  # events
     fate: Codes  # by record
-    whole: bool  # nothing restricts what is selected of the rank
+    whole: bool  # everything of the rank is selected
     start_ns: int | None  # window
     end_ns: int | None
     flows: int
     left_out: dict[str, int] = field(default_factory=dict)
-    threads: frozenset[tuple[str, str]] | None = None  # what is not on an event's track is out
+    threads: frozenset[tuple[str, str]] | None = None  # others are left out
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     counters: bool = False
     #: samples of counters that have no record, as rows of the counter table
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: what is added to the times of records, and whether that fits the clock
+    #: added to the times of records; whether they are on the fitted clock then
     move_ns: int = 0
     fitted: bool = False
-    #: whether records are cut at the window
+    #: whether to cut records at the window
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
-    #: the part of the job that the file states to hold; None: all
+    #: the part of the job that the file is marked as; None: all
     part: ExportPart | None = None
 
     @property
@@ -77,7 +77,7 @@ class Members:
         return self.trace.zero_ns - base_time(self.trace) + self.move_ns
 
     def wants(self, text: bytes) -> bool:
-        """Decide about a record that is in none of the trace's tables; count what is left out."""
+        """Return whether to write a record that is in no table of the trace; count the others."""
         try:
             record = _glance(text)
         except msgspec.DecodeError:
@@ -120,7 +120,7 @@ class Members:
 def members_of(
     trace: Trace, selection: Selection, *, keep_parents: bool, counters: bool
 ) -> Members | None:
-    """Decide what of a rank goes out; None if no event of it is selected."""
+    """Choose the records of a rank to write; None if none of its events is selected."""
     table = trace.table
     records = 0 if trace.source is None else len(trace.source)
     whole = replace(selection, ranks=None).is_everything and not trace.part
@@ -155,7 +155,7 @@ def members_of(
 
 
 def base_time(trace: Trace) -> int:
-    """Return what the file adds to its times, in ns; 0 if that is no valid time."""
+    """Return the file's base time in ns, to which its times are relative; 0 if it is invalid."""
     try:
         base = Decimal(str(trace.metadata.get("baseTimeNanoseconds", 0)))
         return int(base) if FIRST_NS <= base <= LAST_NS else 0
@@ -173,7 +173,7 @@ def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; a side that it leaves open ends where its events do."""
+    """Return the selection's window; a side that it leaves open ends with the selected events."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -250,7 +250,7 @@ def _counters(members: Members) -> None:
 
 
 def _last_before(members: Members, rows: Ints) -> Ints:
-    """Return of each series the sample whose value holds when the window begins."""
+    """Return each series' last sample before the window, which sets the value at its start."""
     if members.whole or members.start_ns is None:
         return rows[:0]
     table = members.trace.counter_table
@@ -291,7 +291,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return what stands before and after a sample's time."""
+    """Return the JSON text before and after a sample's time."""
     pid, name, label = series
     found = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}

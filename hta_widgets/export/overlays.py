@@ -1,4 +1,4 @@
-"""HTA's overlaid traces and counters."""
+"""Write traces with overlays as in HTA: counters, critical paths, kernel sequences."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _refuse_inputs(traces: TraceSet, path: Path, ranks: Iterable[int]) -> None:
 
 #: Name and category of the arrows, as in HTA's files.
 _ARROW = b'"critical_path"'
-#: What stays whole where only the path is written: what the program named, and Python.
+#: Categories of events that are kept if only the path is written.
 _FRAME_OF_PATH = ("user_annotation", "python_function")
 #: Types of edges on the path that are drawn unless all edges are requested.
 _DRAWN = (DEPENDENCY, LAUNCH, SYNC)
@@ -100,7 +100,7 @@ def export_critical_path(
 
     Events of the path get ``"critical": 1`` in their args, and arrows named ``critical_path``
     lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
-    records are copied as they stand.
+    records are copied unchanged.
     """
     graph = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
     if graph is None:
@@ -122,7 +122,7 @@ def write_overlay(
     all_edges: bool = False,
     replace_input: bool = False,
 ) -> ExportReport:
-    """Write the trace of a path that was found already; see `export_critical_path`."""
+    """Write the trace of a given path; see `export_critical_path`."""
     trace = graph.trace
     target = Target.of(path)
     if target.is_directory:
@@ -136,7 +136,7 @@ def write_overlay(
         raise TraceError(
             "is the file that the rank was read from",
             path=target.path,
-            remedy="Choose another name, or say replace_input=True.",
+            remedy="Choose another name, or pass replace_input=True.",
         )
     drawn = _edges_to_draw(graph, every=all_edges and not only_path)
     overlay = _Overlay(graph, drawn, only_path=only_path)
@@ -291,9 +291,9 @@ def export_patterns(
 ) -> ExportReport:
     """Write a rank's trace with the frequent kernel sequences of an operator marked.
 
-    Each occurrence's operator, what lies below it on the host and what it launched get
+    Each occurrence's operator, the host events below it and the work that it launched get
     ``args["Patterns"]``: the pattern, and how often it occurs. Search for ``Patterns``, or for a
-    kernel's name, in the viewer. Everything else stays as it is in the file.
+    kernel's name, in the viewer. All other records are copied unchanged.
     """
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -351,7 +351,7 @@ def _marks(trace: Trace, found: Patterns) -> dict[int, bytes]:
 
 @dataclass
 class _Marked:
-    """Gives a file's records with the marks of patterns in their args, and edits the others."""
+    """A file's records with the marks of patterns in their args; the others are edited."""
 
     source: RecordSource
     marks: dict[int, bytes]
@@ -385,7 +385,7 @@ class _Marked:
 
 
 class _Compressed:
-    """Takes args from events, and puts numbers in place of their names."""
+    """Removes args of events, and replaces their names by numbers."""
 
     def __init__(self, trace: Trace) -> None:
         numbers = {name: str(number) for number, name in enumerate(trace.table.names.values)}

@@ -37,7 +37,7 @@ from hta_widgets.tiles.lanes import Budget, RankIndex
 
 _LANE_BYTES = 256 << 20
 _SCREEN_CELLS = 1024
-#: Cells over the whole range, and whether all lanes are kept.
+#: Levels of detail of overviews: cells over the whole range, and whether all lanes are kept.
 _LADDER = (
     (4096, True),
     (2048, True),
@@ -50,9 +50,9 @@ _LADDER = (
 )
 _TIMELINE = ("timeline.js", "state.js", "timeline.css")
 _DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
-#: In addition to code and events: the page's text, names of a small job, tags of blocks.
+#: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
 _WORDS_BYTES = 4000
-#: Bytes of one answer: larger messages hold up those behind them.
+#: Bytes of one reply: larger messages would delay those behind them.
 CHUNK_BYTES = 4_000_000
 _MOST_MB = 25
 #: Blocks are measured as base64: four characters hold three bytes.
@@ -93,9 +93,9 @@ def save_html(
 
 
 class OfflineData:
-    """Prepares the data of a saved page in the background, and hands it out in chunks.
+    """Prepares the data of a saved page in the background, and serves it in chunks.
 
-    `make` returns the content that fits into so many bytes of text.
+    `make` returns the content that fits into a number of bytes of text.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class _Plan:
     def _overviews(self, ranks: Sequence[int], room: float, full: int) -> dict[int, Part]:
         """Return the finest overviews that fit next to `full` ranks with all events, or none.
 
-        A full rank gives way to overviews that show about what a screen shows of the whole job.
+        Overviews with at least the resolution of a screen take precedence over a full rank.
         """
         largest = max(ranks, key=lambda rank: len(self.indices[rank].rank.table))
         made: dict[int, Part] = {}
@@ -278,7 +278,7 @@ class _Plan:
                 return {}
             last = (cells, whole) == _LADDER[-1]
             make = self._overview(cells, whole=whole)
-            # The largest one is a sample of all, to avoid computing overviews that do not fit.
+            # The largest rank is tried first, to avoid computing overviews that do not fit.
             if make(largest).size_bytes * len(ranks) > 1.5 * room and not (last and not full):
                 continue
             made = {rank: make(rank) for rank in ranks}
@@ -310,7 +310,7 @@ def _size(parts: Iterable[Part]) -> int:
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
-    """Return the approximate size of the document without ranks: these parts and all names."""
+    """Return the approximate size of the document without ranks: these parts, and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return packed("document", text.encode("ascii")).size_bytes
@@ -382,7 +382,7 @@ def _coverage_text(full: list[int], args: list[int], overviews: dict[int, Part])
 
 
 def _listed(ranks: list[int]) -> str:
-    """Return ranks in words: ``rank 5``, ``ranks 0-3, 5``."""
+    """Return ranks as text: ``rank 5``, ``ranks 0-3, 5``."""
     texts = list(map(run_text, number_runs(ranks)))
     if len(texts) > 4:
         texts = [*texts[:3], "…", texts[-1]]

@@ -31,7 +31,7 @@ from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
 from hta_widgets.trace.trace import Trace
 
-#: Of fewer ranks nothing is folded.
+#: Minimum number of ranks for folding.
 _LEAST_RANKS = 3
 
 
@@ -189,7 +189,7 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Par
     return made if made.size_bytes <= limit_bytes else _args("left out")
 
 
-#: Differences of larger numbers may leave the range in which pages count exactly.
+#: Differences of larger numbers may exceed the integers that are exact in JavaScript.
 _WIDE = 1 << 50
 _SIDE_ROLES = {"counter", "async", "instant"}
 
@@ -210,7 +210,7 @@ def full_rank(
         _phases(writer, *phases)
     operators = _operators(writer, rank)
     activities = _activities(writer, rank)
-    # Of types that are communication, but no device's work.
+    # Types of communication that is not device work.
     on_host = device_index_of(rank.trace).kind != rank.table.kind
     header = {
         **rank_header(rank),
@@ -230,7 +230,7 @@ def full_rank(
 
 
 def _operators(writer: ColumnWriter, rank: Rank) -> Rows:
-    """Write the operator above each, and that around the call of each launched event, as places.
+    """Write the operators around each event and around each launching call, as positions.
 
     Returns the operators' rows, which the page finds by their types.
     """
@@ -242,7 +242,7 @@ def _operators(writer: ColumnWriter, rank: Rank) -> Rows:
 
 
 def _activities(writer: ColumnWriter, rank: Rank) -> list[list[int]]:
-    """Write what the threads that launch work do; return the track of each and its pieces."""
+    """Write the activities of threads that launch work; return each one's track and intervals."""
     found = activities_by_thread(rank.trace)
     starts = [start + rank.shift_ns for start, _ in found.values()]
     writer.ints("activity_start", joined(starts), delta=True)
@@ -282,7 +282,7 @@ def place_of_track(rank: Rank, track: int) -> int:
 
 
 def _overlay(rank: Rank, ref: LaneRef) -> dict[str, Any]:
-    """Return what one of the rank's last lanes holds; track -1 stands for all tracks."""
+    """Return the contents of an overlay lane as JSON values; track -1 stands for all tracks."""
     return {
         "role": ref.role,
         "track": place_of_track(rank, ref.sources[0]) if ref.sources else -1,
@@ -325,7 +325,7 @@ def _events(writer: ColumnWriter, rank: Rank, types: Types) -> None:
     writer.ints("stream", table.stream)
     writer.ints("step", _by_track(table.step, table.track))
     if len(table) and np.abs(table.correlation).max() >= _WIDE:
-        # As JSON would: no page counts that far.
+        # As floats: larger integers are not exact in JavaScript anyway.
         writer.floats("correlation_wide", table.correlation)
     else:
         writer.ints("correlation", _by_track(table.correlation, table.track, none=-1))
@@ -381,7 +381,7 @@ def _phases(writer: ColumnWriter, rows: Ints, steps: Ints, phases: Ints) -> None
 
 
 def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
-    """Write the samples of all series; return how many each counter track has, in their order."""
+    """Write the samples of all series; return each counter track's number of samples, in order."""
     table = rank.trace.counter_table
     first = np.searchsorted(table.series_id, np.arange(len(table.series) + 1))
     sources = [row.source for row in rank.tracks if row.role == "counter"]
@@ -392,7 +392,7 @@ def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
     return [len(part) for part in rows]
 
 
-#: Pages count no further than this.
+#: Largest integer that is exact in JavaScript.
 _LARGEST = (1 << 53) - 1
 #: Bandwidths of the algorithm and of the bus differ by simple fractions: the last digit is noise.
 _DIGITS = 15
@@ -429,7 +429,7 @@ class Collectives(Part):
         return [] if self.lateness is None else self.lateness.within(start, end)["late"]
 
     def exposed_wait(self, rank: int) -> Covered | None:
-        """Return when a rank waits and computes nothing, as users see times; None if never."""
+        """Return when a rank waits without computing, with the clock's shift; None if never."""
         return None if self.lateness is None else self.lateness.rank(rank).exposed
 
 
@@ -471,8 +471,8 @@ def _mapped(values: Array, what: Callable[[int], int]) -> Ints:
 
 
 def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
-    """Write what all members of a collective share; return the names that it refers to."""
-    # Members are in order of their ranks: the first of each speaks for all, as in `Lateness`.
+    """Write the values common to all members of a collective; return the names they refer to."""
+    # Members are in order of their ranks: the first represents all of them, as in `Lateness`.
     row_of_call = frame.drop_duplicates("call").sort_values("call").index.to_numpy()
     header: dict[str, Any] = {}
     place: dict[str, Ints] = {}
@@ -496,7 +496,7 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
 _COMPUTE, _COMMUNICATION, _MEMORY = (
     KINDS.index(kind) for kind in ("compute", "communication", "memory")
 )
-#: The unions of device work that figures of a window are made of.
+#: Unions of device work from which times in a window are computed.
 _UNIONS = {
     "compute": (_COMPUTE,),
     "communication": (_COMMUNICATION,),
@@ -562,7 +562,7 @@ def overview(
     whole: bool,
     exposed_wait: Covered | None = None,
 ) -> Part:
-    """Return a rank in brief."""
+    """Return the overview of a rank."""
     rank = index.rank
     types = Types(index, names)
     lanes = list(_lanes(index, whole=whole))
@@ -610,7 +610,7 @@ def _lanes(index: RankIndex, *, whole: bool) -> Iterator[tuple[int, LaneRef, Lan
 
 
 def _grid(index: RankIndex, lanes: list[Lane | CounterLane], most_cells: int) -> Grid:
-    """Return a grid over all that the lanes hold."""
+    """Return a grid over the extent of all lanes."""
     bounds = [index.rank.range_ns]
     shift = index.rank.shift_ns
     for lane in lanes:

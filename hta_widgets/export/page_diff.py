@@ -1,4 +1,4 @@
-"""Save a comparison as one page: frames, pairs of events, and what fits of steps and sides."""
+"""Save a comparison as one page: frames, pairs of events, and the steps and sides that fit."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.text import plural
 
 _CODE = ("diff.js", "state.js", "diff.css")
-#: Document, footer and what is around blocks.
+#: Bytes of the document, the footer and the tags of blocks.
 _FRAME_BYTES = 12_000
-#: What the waterfall's kinds are parted by.
+#: The dimensions that divide the kinds of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Of what code, whole frames and pairs leave, the parts that single steps and single pairs of
-#: ranks may take; frames of more of them would take too long.
+#: Shares of single steps and of single pairs of ranks in the bytes that are left after code,
+#: whole frames and pairs. More frames would take too long to compute.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
 _MOST_STEPS = 200
 _MOST_PAIRS = 64
 _MOST_NAMES = 100
-#: As many parts of a kind as the page draws (`js/src/compare/waterfall.ts`), less the rest.
+#: As many parts of a kind as the page draws (`js/src/compare/waterfall.ts`), without the rest.
 _MOST_PARTS = 8
 _SIDES = ("before", "after")
 
@@ -73,9 +73,9 @@ def held(
     limit_bytes: float,
     saved_at: datetime | None = None,
 ) -> Content:
-    """Return all that fits of a comparison: both runs' events get the bytes that the rest leaves.
+    """Return the content of a page of a comparison; both runs' events get the remaining bytes.
 
-    Whole frames and pairs of events are always in.
+    Whole frames and pairs of events are always included.
     """
     saved_at = saved_at or datetime.now(UTC)
     frames = {name: answers.frame(name) for name in _frame_names(answers)}
@@ -158,14 +158,14 @@ class HeldPairs(HeldBlocks):
 
     @property
     def words(self) -> str:
-        """Text on what is left out; empty if nothing is."""
+        """Text on the pairs that are left out; empty if there are none."""
         held = len(self.numbers)
         if held == self.of:
             return ""
         return f"{held} of {plural(self.of, 'pair')} of ranks can be chosen in this page."
 
     def about(self) -> dict[str, Any]:
-        """Return what the page has to know before anybody chooses a pair of ranks."""
+        """Return the document's entry for the pairs of ranks that can be chosen."""
         return {"held_pairs": self.numbers} if self.of else {}
 
 
@@ -187,7 +187,7 @@ class HeldSteps(HeldBlocks):
 
     @property
     def words(self) -> str:
-        """Text on what is left out; empty if nothing is."""
+        """Text on the steps that are left out; empty if there are none."""
         held = len(self.numbers)
         if held == self.of:
             return ""
@@ -199,7 +199,7 @@ class HeldSteps(HeldBlocks):
         )
 
     def about(self) -> dict[str, Any]:
-        """Return what the page has to know before anybody chooses a step."""
+        """Return the document's entries for the steps that can be chosen."""
         return {"held_steps": self.numbers, "held_words": self.words} if self.words else {}
 
 
@@ -220,7 +220,7 @@ def _frames_drawn(answers: DiffAnswers, of: str) -> dict[str, Any]:
 def _names_drawn(frame: dict[str, Any]) -> dict[str, Any]:
     """Return the rows of names that changed most, without the full names behind short ones.
 
-    These a page knows from the names of the whole comparison.
+    The page takes those from the names of the whole comparison.
     """
     columns = {
         name: values[:_MOST_NAMES] for name, values in frame["columns"].items() if name != "members"
@@ -229,7 +229,7 @@ def _names_drawn(frame: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts_drawn(frame: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows that a page draws of each kind, and the others of that kind as one."""
+    """Return the rows that a page draws of each kind, with the kind's others as one."""
     columns: dict[str, list[Any]] = frame["columns"]
     by_kind: dict[str, list[int]] = defaultdict(list)
     for row, kind in enumerate(columns["kind"]):

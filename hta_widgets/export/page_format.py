@@ -51,7 +51,7 @@ class Block:
 
 
 def packed(name: str, content: bytes) -> Block:
-    """Return content as a block."""
+    """Compress content into a block."""
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     compressed = packer.compress(content) + packer.flush()
     return Block(name, base64.b64encode(compressed).decode("ascii"))
@@ -116,7 +116,7 @@ class Names:
         self.categories = Pool()
 
     def document(self) -> dict[str, Any]:
-        """Return all strings as the page's document states them."""
+        """Return all strings for the page's document."""
         shorts = Pool()
         short_of = [shorts.add(short_name(name)) for name in self.names.values]
         return {
@@ -130,7 +130,7 @@ class Names:
 class Types:
     """The distinct (name, category, kind) of a rank's events, asyncs and instants.
 
-    They are ordered as the kernel meets them: by name in the rank's own order, then kind.
+    They are in the kernel's order: by name in the rank's own order, then kind.
     """
 
     def __init__(self, index: RankIndex, names: Names) -> None:
@@ -191,7 +191,7 @@ class Content:
     blocks: list[Block]
     sizes: list[tuple[str, int]]
     words: str
-    #: under which name the footer lists the document's size; empty: not at all
+    #: name of the document's size in the footer; empty: not listed
     document_word: str = ""
 
 
@@ -207,9 +207,9 @@ def save_page(
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
-    """Write what `make` returns as one page; it gets the bytes that code leaves, and the time.
+    """Write one page; `make` gets the bytes that code leaves, and the time, and returns the content.
 
-    The file is written aside and renamed. A page larger than `max_mb` gives a warning.
+    The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
     """
     if not max_mb >= least_mb:
         raise TraceError(f"max_mb must be at least {least_mb}, not {max_mb}", remedy=remedy)
@@ -293,7 +293,7 @@ def source_files(*engines: TileEngine) -> list[tuple[str, int | None]]:
 
 
 def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> list[str]:
-    """Return the text of a page: words, blocks, and the script that unpacks them."""
+    """Return the text of a page: title, footer, blocks, and the script that unpacks them."""
     nonce = secrets.token_urlsafe(16)
     head = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

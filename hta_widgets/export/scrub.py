@@ -12,7 +12,7 @@ import msgspec
 from hta_widgets.trace.columns import decode_fields, encode_fields
 
 #: Top-level keys without private data; all others are removed.
-_HARMLESS = {
+_PUBLIC_KEYS = {
     "schemaVersion",
     "deviceProperties",
     "distributedInfo",
@@ -49,11 +49,11 @@ _WORD = r"""[^"'\s/\\:;,()<>|*?\[\]{}]+"""
 _HOME = re.compile(rf"(?<!\w)(?:home|Users|usr{_SEPARATOR}people){_SEPARATOR}({_WORD})[/\\]?")
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?key)"  # noqa: S105
-#: Parts of texts that are replaced, by what, in this order.
+#: Patterns of private text and their replacements, in order of application.
 PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
     # URLs except those of files
     (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _GONE),
-    # secrets by the word before them: --token x, TOKEN=x, password: x, Bearer x
+    # secrets after a keyword: --token x, TOKEN=x, password: x, Bearer x
     (
         re.compile(
             rf"({_SECRET}[\"']?\s{{0,4}}(?:=|:(?!:))\s{{0,4}}[\"']?|-{_SECRET}\s{{1,4}}"
@@ -95,7 +95,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "",
     ),
 )
-#: What may be the sign of private data in a record; others are not decoded.
+#: Signs of private data in a record; records without any are not decoded.
 _SUSPECT = re.compile(
     rb"[/\\@]|(?<=\d)\.\d{1,3}\.|ip-\d|[0-9a-f]:[0-9a-f]{0,4}:|[0-9a-f]-[0-9a-f]{2}-"
     rb"|hf_|gh[a-z]_|github_pat_|glpat-|sk-|xox|akia|asia|eyj|bearer|basic|token|home|process_name"
@@ -105,7 +105,7 @@ _SUSPECT = re.compile(
 
 
 class _Number:
-    """A number of a JSON text, as it is written."""
+    """A number as written in a JSON text."""
 
     __slots__ = ("text",)
 
@@ -122,7 +122,7 @@ _encode = msgspec.json.Encoder(enc_hook=_raw).encode
 
 
 class Scrub:
-    """Scrubs one rank's file, by the tables of this module.
+    """Removes private data from one rank's file, by the tables of this module.
 
     Names of users and hosts in the file's top-level keys are removed from all records.
     """
@@ -140,7 +140,7 @@ class Scrub:
 
     def top_level(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the top-level keys that may stay."""
-        return {key: self.json(raw) for key, raw in values.items() if key in _HARMLESS}
+        return {key: self.json(raw) for key, raw in values.items() if key in _PUBLIC_KEYS}
 
     def record(self, text: bytes) -> bytes:
         """Return a record without private data."""

@@ -79,12 +79,12 @@ class ExportReport:
         Size on disk.
     ranks : tuple of int
     left_out : dict
-        `dropped` by what it was: ``"flows"``, ``"counters"``, ``"others"``.
+        `dropped` by type of record: ``"flows"``, ``"counters"``, ``"others"``.
     samples : int
         Samples of counters without a record in the files: derived ones, and those added at the
         start of the window.
     clock : {"recorded", "fitted"}
-        Of the times written.
+        The clock of the written times.
     """
 
     path: Path
@@ -228,7 +228,7 @@ def export_pair(
     """Write two runs as one merged trace, which Perfetto and this package open.
 
     Ranks of the side after get other numbers, 1000 and more (a further zero where before has
-    such ranks), and processes are called by their side: ``before · rank 3 · python``.
+    such ranks), and processes are named after their side: ``before · rank 3 · python``.
     """
     target = Target.of(path)
     if target.is_directory:
@@ -236,7 +236,7 @@ def export_pair(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
     if base not in {"first_step", "absolute"}:
-        raise TraceError(f"a pair has no base {base!r}", remedy='Say "first_step" or "absolute".')
+        raise TraceError(f"a pair has no base {base!r}", remedy='Give "first_step" or "absolute".')
     # Labels come from the names of folders.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
@@ -291,7 +291,7 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
     if isinstance(traces, Trace):
         if traces.clock_offset_ns:
             raise TraceError(
-                "a rank on its own does not say what its clock was fitted to",
+                "a single rank lacks the reference of its fitted clock",
                 path=traces.path,
                 remedy=f"Export traces.subset(ranks=[{traces.rank}]) instead.",
             )
@@ -347,7 +347,7 @@ def _moved_record(text: bytes, move_ns: int) -> bytes:
 def _ranks(
     traces: Iterable[Trace], selection: Selection, *, clip: bool, scrub: bool, **which: bool
 ) -> list[Members]:
-    """Return what is written of each rank that has any of it."""
+    """Return the records to write of each rank that has any."""
     found = [members for trace in traces if (members := members_of(trace, selection, **which))]
     for members in found:
         members.clip = clip
@@ -411,7 +411,7 @@ def _write_rank(out: Output, members: Members, *, several: bool = False) -> None
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
-    """Return the file's own keys, as JSON; what names the rank comes early."""
+    """Return the file's own keys, as JSON; those with the rank come first."""
     trace, scrub = members.trace, members.scrub
     values = own_keys(trace)
     if scrub:
@@ -446,7 +446,7 @@ def _identity(trace: Trace, *, scrub: bool) -> dict[str, Any]:
 
 
 def _records_of_members(members: Members) -> Iterator[bytes]:
-    """Yield the records that go out, in the file's order."""
+    """Yield the records to write, in the file's order."""
     records = chain(_edited_records(members), samples_of(members))
     return map(members.scrub.record, records) if members.scrub else records
 
@@ -512,7 +512,7 @@ def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> No
 
 
 def _scoped(members: Members, position: int, shift_ns: int, title: str | None) -> Iterator[bytes]:
-    """Yield the records of a rank as they stand in a merged file."""
+    """Yield the records of a rank in the form of a merged file."""
     metadata: list[bytes] = []
     if (source := members.trace.source) is not None:
         asked = source.records(np.flatnonzero(members.fate == ASK))
@@ -524,10 +524,10 @@ def _scoped(members: Members, position: int, shift_ns: int, title: str | None) -
 
 
 class _Scope:
-    """Rewrites the records of one rank for a merged file: processes and ids become the rank's own.
+    """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
 
     `position` is the rank's among those of the file; `metadata`, its metadata records, names and
-    orders its processes; `shift_ns` is added to its times; processes are called by `title`.
+    orders its processes; `shift_ns` is added to its times; `title` is part of process names.
     """
 
     def __init__(
@@ -548,7 +548,7 @@ class _Scope:
         self._sorts = {key: place for place, key in enumerate(ordered)}
 
     def __call__(self, text: bytes) -> bytes:
-        """Return the record as it stands in the merged file, after records that introduce it."""
+        """Return the record in the form of a merged file, after records that introduce it."""
         fields = decode_fields(text)
         if fields is None:
             return text
@@ -622,7 +622,7 @@ class _Scope:
 def _processes(
     metadata: Iterable[bytes],
 ) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
-    """Return which processes have a name, their labels, and their places in the order."""
+    """Return which processes have a name, their labels, and their sort indices."""
     named: set[str | None] = set()
     labels: dict[str | None, str] = {}
     order: dict[str | None, float] = {}
@@ -680,7 +680,7 @@ def _offset(before: Side) -> int:
 
 
 def _moves_of_pair(diff: Comparison) -> tuple[int, int]:
-    """Return what is added to recorded times, so that the first steps start at once.
+    """Return the shifts of recorded times that make the first steps start at the same time.
 
     Both sides move if a time would be negative otherwise.
     """

@@ -21,11 +21,11 @@ from hta_widgets.trace.arrays import Codes, Floats, Ints
 SIZE_PX = 11
 
 ELLIPSIS = "…"
-#: A cut label keeps at least this many characters, or is left out.
+#: A truncated label keeps at least this many characters, or is left out.
 FEWEST = 4
 
-#: Advances of the characters from space to ~ in thousandths of the font's size. Of the widest
-#: font that is likely to be used, so that no label is wider than what was kept free for it.
+#: Advances of the characters from space to ~ in thousandths of the font's size, for the widest
+#: font that is likely to be used, so that no label exceeds the space reserved for it.
 _PLAIN = (
     *(318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337),
     *(636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531),
@@ -104,7 +104,7 @@ def _channels(colour: str) -> tuple[int, ...]:
 
 
 class Drawing:
-    """Collects shapes, the first of them lowest."""
+    """Collects shapes, bottom first."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -228,7 +228,7 @@ class Drawing:
 
 
 def clean(text: str) -> str:
-    """Return a text as XML may hold it."""
+    """Escape a text for XML."""
     return escape(_NO_XML.sub("\ufffd", text), quote=False)
 
 
@@ -244,7 +244,7 @@ _RAMP_STEPS = 8
 class Paint:
     """How events of one kind or class are drawn.
 
-    `fill` is the colour of rectangles, or the pattern that hatches them. What is `pale` has a
+    `fill` is the colour of rectangles, or the pattern that hatches them. A `pale` paint has a
     `tint` and a left edge even among device events.
     """
 
@@ -287,7 +287,7 @@ class Colours:
         return self._paints[code][shade]
 
     def ground(self, form: Form) -> str:
-        """Return what is behind the marks: idle time of a device has a colour of its own."""
+        """Return the background colour of a lane: idle time of a device has its own colour."""
         return self.theme.lane if form in {"solid", "counter"} else self.theme.bg
 
     def column(self, code: int, form: Form) -> str:
@@ -344,7 +344,7 @@ class Colours:
         return 3 + value % len(facts("tokens")[self.theme.name]["hostHues"]) if host else value % 3
 
     def waiting(self, share: float) -> str:
-        """Return the colour of so much lateness, 0 … 1."""
+        """Return the colour of a degree of lateness, 0 … 1."""
         stops = self.theme.waiting
         steps = (len(stops) - 1) * _RAMP_STEPS
         at = 0 if share <= 0 else max(1, -int(-share * steps // 1))
@@ -379,7 +379,7 @@ class Look:
 
 @dataclass(frozen=True)
 class ClassParts:
-    """By class, its share of the device work in equal parts of a range of time, 0 … 1."""
+    """Share of each class in the device work, 0 … 1, in equal parts of a time range."""
 
     start_ns: int
     end_ns: int
@@ -405,7 +405,7 @@ class Classed:
 
 
 def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
-    """Return the classes of a side's events, which say what became of each."""
+    """Return the classes of change of a side's events."""
     classes = answers.pair_table.classes
     there = {code for side_ in classes.counts()["counts"] for code, n in enumerate(side_) if n}
     groups = [
@@ -423,7 +423,7 @@ def classed(answers: DiffAnswers, side: int, theme: str) -> Classed:
 def class_parts(overview: pd.DataFrame, side: int) -> ClassParts | None:
     """Return the share of each class in a side's device work; None if it has none.
 
-    What the legend names first is first: it stands on the ground of a minimap.
+    Classes are in the legend's order; the first is drawn at the bottom of a minimap.
     """
     word = ("before", "after")[side]
     if f"{word}_start_ns" not in overview.attrs:
@@ -466,8 +466,8 @@ _GUTTER_FROM, _MARGIN_FROM = 760, 900
 class Place:
     """The window of time and the columns of a picture, in px.
 
-    The lanes are between `left`, beside their names, and `right`, beside the totals in `margin`,
-    which is 0 without room for them. A `narrow` picture has no room for the names of lanes.
+    The lanes are between `left`, to the right of their names, and `right`, to the left of the
+    totals in `margin`, which is 0 without room for them. A `narrow` picture has no lane names.
     """
 
     def __init__(self, width: float, start: int, end: int) -> None:
@@ -486,13 +486,13 @@ class Place:
         return min(max(at, self.left), self.right)
 
     def xs(self, times: Ints) -> Floats:
-        """Return where times lie, kept within the lanes."""
+        """Return the x of times, clipped to the lanes."""
         found = self.left + (times - self.start) / self.span * self.across
         return np.clip(found, self.left, self.right)
 
     @property
     def edges(self) -> Ints:
-        """Times between neighbouring cells: one cell a px, but none shorter than a ns."""
+        """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
         cells = max(1, min(int(self.across), self.span))
         at = np.arange(cells + 1, dtype=np.int64)
         # In two steps: the product of a long window and a px would leave int64.
@@ -501,7 +501,7 @@ class Place:
 
 
 class Painter:
-    """Base of what draws parts of one picture."""
+    """Base of the classes that draw parts of one picture."""
 
     def __init__(self, drawing: Drawing, place: Place, colours: Colours) -> None:
         self.drawing, self.place, self.colours = drawing, place, colours
@@ -521,7 +521,7 @@ def side_width(width: float) -> float:
 
 
 def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
-    """Return SVG pictures as one, one above the other."""
+    """Combine SVG pictures into one, one above the other or `beside` each other."""
     sizes = [[float(one) for one in _size_of(text)] for text in pictures]
     along = 0 if beside else 1
     whole = [max(lengths) for lengths in zip(*sizes, strict=True)]
@@ -529,7 +529,7 @@ def stacked_svg(pictures: Sequence[str], *, beside: bool = False) -> str:
     width, height = whole
     parts, at = [], 0.0
     for number, (text, size) in enumerate(zip(pictures, sizes, strict=True)):
-        inner = _with_own_ids(text[text.index("<svg") :], f"p{number}-")
+        inner = _with_prefixed_ids(text[text.index("<svg") :], f"p{number}-")
         parts.append(inner.replace("<svg", f'<svg {"xy"[along]}="{at:g}"', 1))
         at += size[along] + _GAP_PX
     return (
@@ -545,8 +545,8 @@ def _size_of(text: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _with_own_ids(text: str, prefix: str) -> str:
-    """Return the text with ids, and what refers to them, that no other picture has."""
+def _with_prefixed_ids(text: str, prefix: str) -> str:
+    """Return the text with a prefix on ids and on references to them."""
     for name in set(_ID.findall(text)):
         text = text.replace(f'id="{name}"', f'id="{prefix}{name}"')
         text = text.replace(f"url(#{name})", f"url(#{prefix}{name})")

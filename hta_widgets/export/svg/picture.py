@@ -36,20 +36,20 @@ _MARK_PX = 2
 _WEAKEST = 0.18
 _STEP_LINES_FROM_PX = 16
 _SCALE_PX = 120
-#: Of what begins before the window, or ends after it.
+#: Marks of events that begin before the window, and of those that end after it.
 _BEFORE, _AFTER = "\u2039", "\u203a"
 
 Step = Mapping[str, Any]
 
 
 def nice_step(least: float) -> float:
-    """Return the smallest of 1, 2 or 5 times a power of ten that is at least so much."""
+    """Return the smallest of 1, 2 or 5 times a power of ten that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least) + 1e-12)
     return next(f * power for f in (1, 2, 5, 10) if f * power >= least * (1 - 1e-9))
 
 
 def ticks(place: Place) -> tuple[list[float], float]:
-    """Return round times, nine at most, fewer where labels would touch; and their step."""
+    """Return round times, nine at most and fewer if labels would touch, and their step."""
     step = max(nice_step(place.span / 9), 1e-3)
     for _ in range(6):
         label = axis_time(max(abs(place.start), abs(place.end)), step)
@@ -185,7 +185,7 @@ class Head(Painter):
                 last = x
 
     def scale_bar(self, y: float) -> None:
-        """Draw a bar with the time that its length stands for."""
+        """Draw a bar of a round time's length, with that time."""
         place, theme, drawing = self.place, self.theme, self.drawing
         least = nice_step(max(_SCALE_PX * place.ns_per_px / 2.5, 1))
         wide = least / place.ns_per_px
@@ -281,7 +281,7 @@ class Head(Painter):
 
 
 def _steps(x: Any, heights: Any, base: float) -> str:
-    """Return the area under steps that stand on `base`."""
+    """Return the path of the area under a step function, down to `base`."""
     first = np.flatnonzero(np.diff(heights, prepend=-1.0))
     last = np.append(first[1:], len(heights))
     parts = [f"M{number(x[0])} {number(base)}"]
@@ -293,7 +293,7 @@ def _steps(x: Any, heights: Any, base: float) -> str:
 _BASELINE = 4
 _CLOSE, _LINE = 9, 11
 _PAD = 12
-#: Fewest collectives for a label on how often a rank comes last.
+#: Minimum number of collectives for a label on how often a rank comes last.
 _LEAST_COLLECTIVES = 4
 
 
@@ -453,7 +453,7 @@ class Sides(Painter):
     # --- totals -----------------------------------------------------------------------------------
 
     def title(self, rows: Sequence[Row], y: float, lines: int) -> None:
-        """Say what the column on the right is of."""
+        """Label the right column."""
         device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
         if not self.place.margin or not lines or not device:
             return
@@ -521,7 +521,7 @@ class Sides(Painter):
             self._pair(left, baseline, width, *numbers)
 
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
-        """Write the exposed share left, the rest right; without room only the numbers."""
+        """Write the exposed share at the left, the rest at the right; only numbers if too narrow."""
         bare = exposed.partition(" ")[2]
         for left, right in ((exposed, f"{rest} {idle}"), (bare, f"{rest} {idle}"), (bare, idle)):
             if text_width(left) + text_width(right) + 8 <= width:
@@ -531,7 +531,7 @@ class Sides(Painter):
 
 
 def _is_mpi(rank: Mapping[str, Any]) -> bool:
-    """Return whether the rank's calls of MPI are in place of device work."""
+    """Return whether the rank has MPI calls instead of device work."""
     rows = [row for row in rank["summary"] if row["role"] != "cpu"]
     return bool(rows) and all(row["label"] == "MPI" for row in rows)
 
@@ -546,7 +546,7 @@ def _name_baseline(band: Band, row_height: float) -> float:
 
 
 def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
-    """Return the width of the lane names that stand on the same line."""
+    """Return the width of the lane names on the same line."""
     widths = [
         text_width(band.label) + 8
         for band in lanes
@@ -557,7 +557,7 @@ def _beside(lanes: Sequence[Band], row_height: float, baseline: float) -> float:
 
 _LEAST_WIDTH = 320
 _LANE_BYTES = 256 << 20
-#: Height of what stands above the rows on the screen: whole job and axis, and a row of the strip.
+#: Heights above the rows on a screen: minimap and axis, and a row of the strip.
 _SCREEN_HEAD, _STRIP_ROW = 58, 16
 
 Answered = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -762,7 +762,7 @@ class _Picture(Painter):
         }
         keys = [(kind, self.theme.kind[kind]) for kind, shown in there.items() if shown]
         if self.classed is not None:
-            # Kinds are what the totals on the right are of.
+            # The totals on the right are by kind.
             device = ("compute", "communication", "memory") if self.place.margin else ()
             keys = [key for key in keys if key[0] in device]
         if self.figures.lateness and any(o["wait"] > 0 for o in self.figures.lateness.values()):
@@ -813,7 +813,7 @@ class _Picture(Painter):
                 lanes.draw(index, band, y + band.top, waits=waits, named=named)
 
     def _row_ribbon(self, row: Row, ribbon: Answered, y: float) -> None:
-        """Draw how late a rank comes to collectives."""
+        """Draw a rank's lateness at collectives."""
         place, drawing = self.place, self.drawing
         reply, columns = ribbon
         top, height = row.ribbon or (0, 0)
@@ -831,7 +831,7 @@ class _Picture(Painter):
             drawing.rects(at[of], right[of], y + top, height, colour)
 
     def _no_data(self, first: float) -> None:
-        """Hatch times without data of this rank: they are not idle."""
+        """Hatch times without data of this rank, to distinguish them from idle time."""
         place, theme, drawing = self.place, self.theme, self.drawing
         job = self.scene["range"]
         for row in self.rows:
@@ -851,7 +851,7 @@ class _Picture(Painter):
                     drawing.rect(x, y, words, 15, theme.bg)
                     drawing.text(x + 5, y + 11, "no data", theme.ink2)
 
-    # --- what is selected -------------------------------------------------------------------------
+    # --- selection --------------------------------------------------------------------------------
 
     def _selection(self, first: float) -> None:
         chosen = self.state.get("selection") or {}
@@ -877,7 +877,7 @@ class _Picture(Painter):
             self.drawing.rect(x0, top, x1 - x0, low - top, f'{line}" fill-opacity="0.12')
             self.drawing.frame(x0, top, x1 - x0, low - top, line, 2 if ranks is None else 1.5)
 
-    # --- what the engine answers ------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------
 
     def _minimap(self) -> Answered:
         bins = max(2, min(int(self.place.across), 4096))

@@ -136,7 +136,7 @@ def lay_rows(
         and (rank["rank"] not in alike.hidden or str(rank["rank"]) in pinned)
     ]
     if opened is None:
-        # One rank alone looks lost when it is folded.
+        # A folded row would look lost if it is the only one.
         opened = {rank["rank"] for rank in ranks} if len(ranks) == 1 else set()
     ribbons = any("wait" in row for rank in scene["ranks"] for row in rank["summary"])
     fold = _fold(scene["ranks"], len(ranks), room, any_open=bool(opened), ribbons=ribbons)
@@ -232,7 +232,7 @@ def _compact(each: float, *, has_comm: bool) -> _Fold:
 
 
 def _grown(fold: _Fold, each: float) -> _Fold:
-    """Give room that is left to the device lanes, as far as they may grow."""
+    """Distribute the remaining height over the device lanes, up to their maximum."""
     most = _GROWN_GPU - fold.gpu + (_GROWN_COMM - fold.comm)
     extra = max(0, min(each - fold.height, most))
     for_gpu = int(extra * (_GROWN_GPU - fold.gpu) / most + 0.5)
@@ -396,16 +396,16 @@ class Lanes(Painter):
     ) -> None:
         super().__init__(drawing, place, colours)
         self.by_name = by_name and classed is None
-        # Below one step a stack of calls is read name by name.
+        # In windows shorter than a step, host calls are coloured by name.
         self.hosts_by_name = classed is None and (by_name or place.span < step_ns)
         self.classed = classed
         self.edges = place.edges
         self.x = place.xs(self.edges)
 
     def draw(self, index: RankIndex, band: Band, y: float, *, waits: bool, named: bool) -> None:
-        """Draw one lane with its ground.
+        """Draw one lane with its background.
 
-        `waits`: also what lies over it; `named`: the rank is one that the others wait for.
+        `waits`: also draw the lane of waits over it; `named`: others wait for this rank.
         """
         self._ground(index, band.form, y, band.height)
         ref, lane = index.lane(band.lane)
@@ -425,7 +425,7 @@ class Lanes(Painter):
         if band.height >= _LABEL_FROM_HEIGHT and band.form in {"solid", "pale"}:
             self._labels(slices, codes, waiting, table, band, y)
 
-    # --- what is behind ---------------------------------------------------------------------------
+    # --- background -------------------------------------------------------------------------------
 
     def _ground(self, index: RankIndex, form: Form, y: float, height: float) -> None:
         low, high = index.rank.range_ns
@@ -499,7 +499,7 @@ class Lanes(Painter):
             if not within:
                 parts.append(f"M{number(self.x[first])} {foot}")
             parts.append(f"V{number(base - height)}H{number(self.x[last])}")
-            # A step down to nothing, or the end: back to the foot.
+            # Close the outline before an empty column and at the end.
             if last == len(size) or size[last] <= 0:
                 parts.append(f"V{foot}")
             within = True
@@ -576,7 +576,7 @@ class Lanes(Painter):
     # --- waits and late arrivals ------------------------------------------------------------------
 
     def _over(self, index: RankIndex, number_: int, height: float) -> tuple[_Slices, Floats]:
-        """Return rectangles of a lane of waits, and heights of the columns of what is left."""
+        """Return the rectangles of a lane of waits, and column heights of the shorter waits."""
         lane = index.lane(number_)[1]
         shift = index.rank.shift_ns
         if isinstance(lane, CounterLane) or not len(lane.spans):
@@ -631,7 +631,7 @@ class Lanes(Painter):
 
 
 def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
-    """Yield codes with their places: each once, or, to keep the order, run by run."""
+    """Yield codes with their positions: each once if `whole`, else run by run, in order."""
     if whole:
         for code in np.unique(codes).tolist():
             yield code, np.flatnonzero(codes == code)
@@ -642,7 +642,7 @@ def _runs(codes: Ints, *, whole: bool) -> Iterator[tuple[int, Rows]]:
 
 
 def _widest_free(low: int, high: int, over: _Slices, first: int) -> tuple[int, int]:
-    """Return the longest part of a range that none of these covers."""
+    """Return the longest part of a range that none of the slices covers."""
     start, end = over.start[first:], over.end[first:]
     near = (start < high) & (end > low)
     cursor, widest = low, (low, low)
