@@ -207,7 +207,7 @@ def save_page(
     remedy: str,
     more_code: Sequence[Block] = (),
 ) -> str:
-    """Write one page; `make` gets the bytes that code leaves, and the time, and returns the content.
+    """Write one page; `make` returns its content, given the bytes left by code, and the time.
 
     The file is written under another name and renamed. A page larger than `max_mb` gives a warning.
     """

@@ -521,7 +521,7 @@ class Sides(Painter):
             self._pair(left, baseline, width, *numbers)
 
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
-        """Write the exposed share at the left, the rest at the right; only numbers if too narrow."""
+        """Write the exposed share left, the rest right; only numbers if too narrow."""
         bare = exposed.partition(" ")[2]
         for left, right in ((exposed, f"{rest} {idle}"), (bare, f"{rest} {idle}"), (bare, idle)):
             if text_width(left) + text_width(right) + 8 <= width:
