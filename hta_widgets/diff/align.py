@@ -71,13 +71,13 @@ class TimeMap:
         return placed
 
     def gaps(self) -> tuple[Ints, Ints]:
-        """Return start and end of the gaps on the common axis, in which this run has nothing."""
+        """Return start and end of the gaps on the common axis, which only the other run has."""
         start, end = self.common_end[:-1], self.common_start[1:]
         lasting = end > start
         return start[lasting], end[lasting]
 
     def in_gap(self, time_ns: npt.ArrayLike) -> Bools:
-        """Return which times of the common axis are in a gap."""
+        """Return whether each time of the common axis is in a gap."""
         start, end = self.gaps()
         time = np.asarray(time_ns, dtype=np.int64)
         if not len(start):
@@ -292,7 +292,7 @@ def _scaled(value: Ints, numerator: Ints, denominator: Ints, *, up: bool) -> Int
 
 
 def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600) -> pd.DataFrame:
-    """Return how busy the devices of a pair of ranks are in their own steps, in equal cells."""
+    """Return how busy the devices of a pair of ranks are, in equal cells of their own steps."""
     slots = line.slots
     length = (slots["common_end_ns"] - slots["common_start_ns"]).to_numpy()
     cell_ns = max(1, -(-int(length.sum()) // max(bins, 1)))
@@ -323,7 +323,7 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
 
 
 def steps(diff: Comparison) -> pd.DataFrame:
-    """Return how much longer each step takes after than before, in total and by kind of time.
+    """Return the difference in length of each pair of steps, in total and by kind of time.
 
     Parameters
     ----------

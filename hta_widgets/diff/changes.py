@@ -51,19 +51,19 @@ _ADDED, _REMOVED, _MOVED, _REPLACED = (
 _COMMUNICATION = KINDS.index("communication")
 _NTH = 0xFFFFFFFF  # the bits of `numbered` that count occurrences
 
-# Least changes, as parts of the longer of two times.
+# Minimum changes, as shares of the longer of two times.
 _RELATIVE = 0.05
-_RELATIVE_MUCH = 0.4  # from here on significant at _ALPHA_MUCH, however many times are tested
-_RELATIVE_CALLS = 0.2  # if single calls are tested, because there are too few steps
+_RELATIVE_MUCH = 0.4  # larger ones are tested at _ALPHA_MUCH, whatever the number of tests
+_RELATIVE_CALLS = 0.2  # with too few steps, where single calls are tested
 _RELATIVE_ALONE = 0.75  # if the spread is unknown
-# Least changes, as parts of a step.
+# Minimum changes, as shares of a step.
 _OF_STEP = 0.001
 _OF_STEP_ALONE = 0.05  # if the spread is unknown
-_PARTS_OF_STEP = 0.05  # of the share of one kind of time
+_PARTS_OF_STEP = 0.05  # minimum change of a kind's share of the step
 _PARTS_OF_STEP_ALONE = 0.2  # with one step on a side
-_ALPHA = 0.01  # of all tests together
+_ALPHA = 0.01  # divided by the number of tests
 _ALPHA_MUCH = 0.002
-_LEAST_STEPS = 3  # steps from which their spread is known
+_LEAST_STEPS = 3  # minimum number of steps for estimating their spread
 _MOST_STEPS = 0.5  # a change of calls in a smaller part of the steps is ignored
 
 
@@ -482,7 +482,7 @@ def _launched(matches: Matches, times: Floats) -> Floats:
 
 
 def libraries(names: Sequence[str]) -> list[str]:
-    """Return the libraries of kernels, in order, judged by their names."""
+    """Return the libraries of kernels, recognised by their names, in order."""
     found = (
         next((library for library, pattern in _LIBRARIES if pattern.search(name)), "")
         for name in names
@@ -506,7 +506,7 @@ def how_replaced(
 
 
 def _step_ns(diff: Comparison) -> float:
-    """Return the mean length of a step, of the side with the longer ones."""
+    """Return the mean step length of the side with the longer steps."""
     windows = [np.stack(list(side.windows.values())) for side in diff.sides]
     return max(float((one[:, :, 1] - one[:, :, 0]).mean()) for one in windows)
 
@@ -514,8 +514,8 @@ def _step_ns(diff: Comparison) -> float:
 def shifted_kinds(diff: Comparison) -> set[str]:
     """Return the kinds of time whose share of the steps differs by more than noise.
 
-    By more than 5 % of the step and significantly: by the tests of `changes` over the shares of
-    steps, at 1 % divided by the number of kinds; with one step on a side by more than 20 %.
+    The difference exceeds 5 % of the step and is significant by the tests of `changes` over the
+    steps, at 1 % divided by the number of kinds; with one step on a side it exceeds 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

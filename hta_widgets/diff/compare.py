@@ -31,7 +31,7 @@ Parts = dict[int, Part]
 #: How ranks are paired.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
 
-#: Kinds of cautions about what a run ran on.
+#: Kinds of cautions about hardware and the number of ranks.
 CONDITIONS = ("vendor", "gpu", "world_size")
 _VENDORS = (
     ("AMD", ("amd", "radeon", "instinct", "mi2", "mi3")),
@@ -67,7 +67,7 @@ class RunSide:
         Numbers of the steps that all these ranks have and that the selection holds completely; a
         single -1 if there are none and the whole selection is compared.
     windows : dict of int to array
-        By rank, start and end of each step, (steps, 2), as users see times.
+        By rank, start and end of each step, (steps, 2), with the clock's shift.
     left_out : tuple of int
         Ranks without steps, if others have some.
     tabled : dict of int to Part
@@ -459,7 +459,7 @@ def _whole(part: Part) -> Ints:
 
 
 def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -> tuple[str, Ints]:
-    """Return how steps were paired, and the places of the pairs, (pairs, 2)."""
+    """Return how steps were paired, and the positions of the pairs, (pairs, 2)."""
     if not before.has_steps:
         return "whole", np.zeros((1, 2), dtype=np.int64)
     if isinstance(how, Mapping):
@@ -468,10 +468,10 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
         return "number", np.array(places, dtype=np.int64)
     if how not in {"auto", "number", "order"}:
-        raise TraceError(f"steps cannot be matched by {how!r}", remedy='Say "number" or "order".')
+        raise TraceError(f"steps cannot be matched by {how!r}", remedy='Give "number" or "order".')
     common = np.isin(before.steps, after.steps)
     if how == "number" and not common.any():
-        raise TraceError("no step has the same number on both sides", remedy='Say steps="order".')
+        raise TraceError("no step has the same number on both sides", remedy='Give steps="order".')
     if how != "order" and common.any():
         mine = np.flatnonzero(common)
         order = np.argsort(after.steps)

@@ -29,15 +29,15 @@ from hta_widgets.trace.arrays import Bools, Floats
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import short_name
 
-_LOST = 0.5  # least change of lost time, of the larger one; less may be chance near the limit
-_WAITS = 0.25  # of the largest change of a wait; ranks with less are not named
-# Parts of a step.
+_LOST = 0.5  # minimum relative change of lost time; less may be chance near the limit
+_WAITS = 0.25  # minimum share of the largest change of a wait for which a rank is named
+# Shares of a step.
 _SMALL = 0.01  # smaller differences are not reported
 _LARGE = 0.05  # smaller differences occur between runs of one program
 _LARGE_ALONE = 0.2  # the same with one step on a side
-_NOISE = ((0.2, 0.05), (_LARGE, 0.01), (_SMALL, 0.001))  # least difference, largest p-value
+_NOISE = ((0.2, 0.05), (_LARGE, 0.01), (_SMALL, 0.001))  # (minimum difference, maximum p-value)
 _MOST_CHANGES = 8
-_RULE = 5  # operators with an equal change from which they are one finding
+_RULE = 5  # minimum number of operators with an equal change that are one finding
 
 #: Kinds of a rank's own time; communication depends on the other ranks.
 _OWN = {
@@ -422,7 +422,7 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
 
 
 def _even_pace(table: pd.DataFrame) -> Bools:
-    """Return which operators are slower, or faster, by one factor, if they are most of them."""
+    """Return a mask of the operators that changed by one factor, if most did."""
     ratio = _log_ratio(table)
     timed = np.isfinite(ratio)
     none = np.zeros(len(table), dtype=bool)
@@ -434,7 +434,7 @@ def _even_pace(table: pd.DataFrame) -> Bools:
 
 
 def _log_ratio(table: pd.DataFrame) -> Floats:
-    """Return the logarithm of after's time by before's; NaN except for slower and faster.
+    """Return the logarithm of the ratio of after's to before's time; NaN for other changes.
 
     With swapped sides only its sign changes.
     """

@@ -22,10 +22,10 @@ from hta_widgets.trace.trace import dtype_of
 
 _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer duration; smaller differences are not changes
-_ENOUGH = 4  # calls of a path on one rank from which its spread is known
+_ENOUGH = 4  # minimum calls of a path on one rank for estimating its spread
 _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
 _SHORT_NS = 30_000  # longer gaps between launched kernels are more than a switch of kernels
-_KNOWN = 0.99  # matched share of the exposed communication, to split waiting from transfer
+_KNOWN = 0.99  # minimum matched share of exposed communication for separating waits
 _WORK = ("compute", "communication", "memory")
 
 #: Causes of time in a step, in order of precedence.
@@ -60,7 +60,7 @@ class Matches:
 
     ranks: list[Matched]
     pool: NamePool
-    #: of each path its caller's path (-1 for none), its name's code, and its class
+    #: by path: the caller's path (-1 for none), the name's code, the class
     path_parent: Ints
     path_name: Ints
     path_kind: Ints
@@ -75,7 +75,7 @@ class Matches:
 
     @cached_property
     def rank_of_path(self) -> Ints:
-        """The place of each path among all, the deepest first, then by name.
+        """The position of each path among all, ordered by depth, deepest first, then by name.
 
         Unlike the numbers of paths it does not depend on the reading order of the sides.
         """
@@ -129,7 +129,7 @@ def match(diff: Comparison) -> Matches:
         found.path = (_paths(trees[0], paths), _paths(trees[1], paths))
         ranks.append(found)
     matches = Matches(ranks, pool, *np.array(list(paths), dtype=np.int64).reshape(-1, 3).T)
-    _judge(matches)
+    _mark_changed(matches)
     return matches
 
 
@@ -151,8 +151,8 @@ def _paths(tree: RankTree, paths: dict[tuple[int, int, int], int]) -> Ints:
     return found
 
 
-def _judge(matches: Matches) -> None:
-    """Mark pairs as changed whose durations differ by more than the spread of their path."""
+def _mark_changed(matches: Matches) -> None:
+    """Mark pairs as changed if their durations differ by more than the spread of their path."""
     chosen = [np.flatnonzero(one.status[0] == _SAME) for one in matches.ranks]
     every = list(zip(matches.ranks, chosen, matches.shared_paths, strict=True))
     path = joined([paths[0][rows] for _, rows, paths in every])
@@ -195,7 +195,7 @@ class Shares:
     """
 
     rows: Rows
-    step: Ints  # which of the compared steps
+    step: Ints  # position among the compared steps
     kind: Ints  # 0 compute, 1 communication, 2 copies
     time_ns: Ints
 
@@ -273,7 +273,7 @@ def work_shares(_diff: Comparison, side: RunSide, rank: int) -> Shares:
 def _work(part: Part, kind: str) -> Rows:
     rows = part.of_kinds(kind)
     if is_host_only(part.trace.format):
-        # In these files calls on the host communicate.
+        # In these formats host calls are the communication.
         return rows
     found: Rows = rows[part.table.stream[rows] >= 0]
     return found
@@ -284,7 +284,7 @@ def _either(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _within(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
-    """Cut disjoint pieces by windows, which may overlap: piece, window, start and end."""
+    """Cut disjoint pieces by windows, which may overlap; return piece, window, start and end."""
     first = np.searchsorted(end, windows[:, 0], side="right")
     count = np.maximum(np.searchsorted(start, windows[:, 1], side="left") - first, 0)
     piece = ranges(first, count)
@@ -343,8 +343,8 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
 def _idle(part: Part, busy: Intervals, windows: Ints) -> dict[str, Ints]:
     """Split idle time by cause and step, as `device_idle_breakdown` does.
 
-    Time before the first work of the rank waits for it; after the last there is nothing to wait
-    for.
+    Time before the rank's first work counts as a gap before it; time after the last work is
+    ``nothing_launched``.
     """
     first_ns = min(int(windows.min()), int(busy.start[0]))
     last_ns = max(int(windows.max()), int(busy.end[-1]))

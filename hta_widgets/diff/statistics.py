@@ -11,7 +11,7 @@ from hta_widgets.trace.arrays import Floats, Ints
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200
 _TINY = 1e-300
-LEAST_PAIRS = 3  # differences from which their spread is estimated
+LEAST_PAIRS = 3  # minimum number of differences for estimating their spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
@@ -57,7 +57,7 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
 def paired_steps(before: Floats, after: Floats) -> Floats:
     """Return the p-value of each column by a paired t-test of the logarithms of ratios.
 
-    Steps that differ by nature do so on both sides; a change by one factor is equal in all steps.
+    Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
     """
     count, columns = before.shape
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
@@ -72,9 +72,9 @@ def either_test(
 ) -> Floats:
     """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`.
 
-    The smaller of the two counts, each multiplied by its factor, because two tests err more often
-    than one. With the default factors Welch's test decides among many columns, and together both
-    err at most a tenth more often.
+    It is the smaller of the two, each multiplied by its factor, because two tests have more false
+    positives than one. With the default factors Welch's test decides among many columns, and
+    together both have at most a tenth more.
     """
     found = welch(before, after)
     if by_step and len(before) >= LEAST_PAIRS:
@@ -85,7 +85,7 @@ def either_test(
 def paired(group: Ints, difference: Floats, size: int) -> Floats:
     """Return the p-value of the mean difference of each group, by Student's paired t-test.
 
-    Used for calls with partners in a single step, when no other steps show how much they spread.
+    Used for paired calls in a single step, when other steps do not show their spread.
     """
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
@@ -117,17 +117,17 @@ def _beta(a: Floats, b: float, x: Floats) -> Floats:
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     c = np.ones_like(x)
-    d = _away(1 - (a + b) * x / (a + 1))
+    d = _nonzero(1 - (a + b) * x / (a + 1))
     d = 1 / d
     value = d.copy()
     for m in range(1, _ROUNDS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d = 1 / _away(1 + even * d)
-        c = _away(1 + even / c)
+        d = 1 / _nonzero(1 + even * d)
+        c = _nonzero(1 + even / c)
         value = value * d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1 / _away(1 + odd * d)
-        c = _away(1 + odd / c)
+        d = 1 / _nonzero(1 + odd * d)
+        c = _nonzero(1 + odd / c)
         step = d * c
         value = value * step
         if np.all(np.abs(step - 1) < 1e-14):
@@ -135,7 +135,7 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
     return value
 
 
-def _away(values: Floats) -> Floats:
+def _nonzero(values: Floats) -> Floats:
     """Replace values near 0, by which the fraction divides."""
     found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
     return found

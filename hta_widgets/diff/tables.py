@@ -117,10 +117,10 @@ def names(
     device: Literal["auto", "gpu", "cpu", "all"] = "auto",
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """Return how often and how long each name ran in both runs.
+    """Return the count and total time of each name in both runs.
 
-    Durations are added up as they are, also of parallel streams and nested calls, so they do not
-    add up to the step times, as the times of `waterfall` do.
+    Durations of parallel streams and nested calls are added up, so unlike the times of `waterfall`
+    they do not add up to the step times.
 
     Parameters
     ----------

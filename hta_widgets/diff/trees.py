@@ -46,9 +46,9 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MIX = tuple(
     np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
-_MOST_CELLS = 4_000_000  # of the table of one exact alignment
-#: Scores of a pair with equal names and equal subtrees, and of one with equal names only. Different
-#: full names cost the last one, so little that all pairs of a table lose less than one step.
+_MOST_CELLS = 4_000_000  # maximum size of the table of one exact alignment
+#: Scores of a pair with equal names and subtrees, and with equal names only; and the penalty for
+#: different full names, so small that those of a whole table are less than one such score.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 _TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
 _ROUNDS = 4
@@ -67,7 +67,7 @@ def aligned_places(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Return places of elements that belong together, (pairs, 2), ascending on both sides.
+    """Align two sequences; return the positions of the pairs, (pairs, 2), ascending on both sides.
 
     Elements pair if their names are equal. Among all pairings in order, the one with the highest
     score is taken: equal subtrees count half as much again, and equal full names break ties. Long
@@ -92,7 +92,7 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
     """Add runs of pairs of two sequences that begin at these places."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MOST_CELLS
-    # Elements that are equal at both ends pair in a best pairing.
+    # Some best pairing pairs the equal elements at both ends.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])
@@ -125,13 +125,13 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
 
 
 def _equal_ahead(a: Hashes, b: Hashes) -> int:
-    """Return how many columns at the beginning are equal."""
+    """Return the number of equal columns at the beginning."""
     differs = (a != b).any(axis=0)
     return int(differs.argmax()) if differs.any() else len(differs)
 
 
 def _best(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
-    """Return the pairing with the highest score, from the table of all beginnings."""
+    """Return the pairing with the highest score, from the table of all prefixes."""
     table = _table(a, b) if a.shape[1] <= b.shape[1] else _table(b, a).T
     pairs = []
     i, j = a.shape[1], b.shape[1]
@@ -148,7 +148,7 @@ def _best(a: Hashes, b: Hashes) -> list[tuple[int, int]]:
 
 
 def _table(one: Hashes, other: Hashes) -> npt.NDArray[np.int32]:
-    """Return the highest score of each two beginnings, row by row of the shorter sequence."""
+    """Return the highest score of each pair of prefixes, row by row of the shorter sequence."""
     same_name, same_hash, same_full = (
         mine[:, None] == theirs for mine, theirs in zip(one, other, strict=True)
     )
@@ -189,7 +189,7 @@ def _runs(values: Hashes, length: int) -> Hashes:
 
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
-    """Return places of values that occur once on each side, as many as keep the order."""
+    """Return positions of values that occur once on each side, as many as keep the order."""
     one_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     one_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     _, in_a, in_b = np.intersect1d(
@@ -199,7 +199,7 @@ def _anchors(a: Hashes, b: Hashes) -> Ints:
 
 
 def _rising(pairs: Ints) -> Ints:
-    """Return as many of the pairs as ascend on both sides (patience sorting)."""
+    """Return the longest series of pairs that ascends on both sides (patience sorting)."""
     pairs = pairs[np.argsort(pairs[:, 0])]
     tops: list[int] = []
     holders: list[int] = []
@@ -223,7 +223,7 @@ def _rising(pairs: Ints) -> Ints:
 def compared_name(name: str, *, frame: bool) -> str:
     """Return a name without the parts that differ between two runs of the same program.
 
-    All addresses are equal. A Python function keeps the names of its file and its own, without
+    Addresses are replaced. A Python function keeps the name of its file and its own, without
     folder and line; an ``nn.Module`` keeps its class, without its number.
     """
     text = _ADDRESS.sub("0x…", name) if "0x" in name else name
@@ -300,7 +300,7 @@ class RankTree:
     lane: Ints
     order: Ints
     outside: int
-    #: on the host; of device work, of its launch
+    #: start on the host; for device work, of its launch
     begin_ns: Ints
     end_ns: Ints
     #: data that a collective moves, as a code of the pool; -1 for the rest
@@ -408,7 +408,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     order = np.empty(len(rows), dtype=np.int64)
     order[np.lexsort((rows, when))] = np.arange(len(rows))
     frame = of_category(trace, FRAME)[rows]
-    # Names of Python functions are behind all others.
+    # Names of Python functions come after all others.
     key, at_key = np.unique(table.name[rows] + frame * len(table.names), return_inverse=True)
     texts = [table.names[code % len(table.names)] for code in key.tolist()]
     full, name = [], []
@@ -453,7 +453,7 @@ class Matched:
     path: tuple[Ints, Ints] = field(default=(np.empty(0, np.int64), np.empty(0, np.int64)))
 
     def shared_path(self, side: int, rank_of_path: Ints) -> Ints:
-        """Return a path for each node that is equal for both of a pair: the first of their two."""
+        """Return a path per node, the same for both of a pair: the first of their two paths."""
         own = self.path[side]
         nodes = np.flatnonzero(self.partner[side] >= 0)
         theirs = self.path[1 - side][self.partner[side][nodes]]
@@ -486,11 +486,11 @@ class TreeMatcher:
         before, after = self.trees
         count = [int(root.max(initial=-1)) + 1 for root in self.roots]
         shared = np.arange(max(0, min(count)), dtype=np.int64)
-        self._down(shared + len(before), shared + len(after))
-        self._edges()
+        self._match_below(shared + len(before), shared + len(after))
+        self._match_at_edges()
         self._frames()
-        self._moves()
-        self._edges()
+        self._match_moved()
+        self._match_at_edges()
         status = []
         for k, alone in ((0, _REMOVED), (1, _ADDED)):
             found = np.where(self.partner[k] >= 0, _SAME_NODE, alone).astype(np.int8)
@@ -499,7 +499,7 @@ class TreeMatcher:
             status.append(found)
         return Matched(self.trees, (self.partner[0], self.partner[1]), (status[0], status[1]))
 
-    def _down(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
+    def _match_below(self, a: Ints, b: Ints, *, moved: bool = False) -> None:
         """Match everything below pairs of nodes, level by level."""
         while len(a):
             found = self._level(a, b)
@@ -569,7 +569,7 @@ class TreeMatcher:
         return self.known[key]
 
     def _join(self, found: Ints, *, replaced: bool = False) -> None:
-        """Pair nodes; work that was replaced and now has its own partner is not any more."""
+        """Pair nodes; this clears the mark of work that was replaced, unless `replaced`."""
         a, b = found.T
         self.partner[0][a], self.partner[1][b] = b, a
         self.replaced[0][a] = self.replaced[1][b] = replaced
@@ -580,12 +580,12 @@ class TreeMatcher:
         if moved:
             self.moved[0][found[:, 0]] = self.moved[1][found[:, 1]] = True
         goes_on = self.trees[0].kind[found[:, 0]] == OPERATOR
-        self._down(*found[goes_on].T, moved=moved)
+        self._match_below(*found[goes_on].T, moved=moved)
 
-    def _edges(self) -> None:
-        """Pair calls at the edge of an operator that enclose them on one side only.
+    def _match_at_edges(self) -> None:
+        """Pair calls at the edges of operators that enclose them on one side only.
 
-        Times have few digits. Which of two calls that touch encloses the other is chance, and so is
+        Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
         the parent of a third.
         """
         for _ in range(_ROUNDS):
@@ -699,7 +699,7 @@ class TreeMatcher:
             above = int(self.trees[side].parent[above])
         return above if above in taken else -1
 
-    def _moves(self) -> None:
+    def _match_moved(self) -> None:
         """Pair operators left over on both sides of a step.
 
         First by equal subtrees, then by name if both sides have the same number of them.
@@ -710,7 +710,7 @@ class TreeMatcher:
                 alone = self.partner[k] < 0
                 outermost = alone & (tree.kind == OPERATOR)
                 outermost &= (tree.parent < 0) | ~alone[tree.parent]
-                # A lone call such as aten::empty has no identity of its own.
+                # A lone call such as aten::empty is too common to identify.
                 outermost &= tree.forest.sums((tree.kind != CALL).astype(np.int64)) > 1
                 nodes = np.flatnonzero(outermost)
                 nodes = nodes[np.argsort(tree.order[nodes], kind="stable")]

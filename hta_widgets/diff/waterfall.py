@@ -65,7 +65,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         which needs the waits of both sides.
     """
     if measure not in {"device", "host"}:
-        raise TraceError(f"no measure {measure!r}", remedy='Say "device" or "host".')
+        raise TraceError(f"no measure {measure!r}", remedy='Give "device" or "host".')
     matches = match(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
     taken = kind != CALL if measure == "device" else kind == OPERATOR
@@ -148,11 +148,11 @@ def _kinds(matches: Matches, paths: Ints) -> Ints:
 
 
 def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) -> pd.DataFrame:
-    """Return how the difference of the step times is made up.
+    """Split the difference of the step times by kind, cause, operator or kernel.
 
     Every moment of a step counts once: as compute if any compute kernel runs, else as
-    communication, else as copies, else as idle. It counts for the step in whose range on the host
-    it is, whichever step launched the work. So the rows add up to the step times, and their
+    communication, else as copies, else as idle. It counts for the step whose range on the host
+    contains it, whichever step launched the work. So the rows add up to the step times, and their
     differences to the difference of the step times, to the nanosecond.
 
     A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Of the
@@ -190,8 +190,8 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     """
     if by not in {"kind", "cause", "operator", "kernel"}:
         raise TraceError(
-            f"a waterfall cannot be by {by!r}",
-            remedy='Say "kind", "cause", "operator" or "kernel".',
+            f"invalid by={by!r}",
+            remedy='Give "kind", "cause", "operator" or "kernel".',
         )
     if step is not None and not 0 <= step < diff.step_count:
         raise TraceError(

@@ -123,7 +123,7 @@ def test_work_by_operator_and_by_kernel(pair):
         assert (frame["before_ns"].sum(), frame["after_ns"].sum()) == (1000, 1200)
     with pytest.raises(hw.TraceError, match="no pair of steps 1"):
         hd.waterfall(pair, step=1)
-    with pytest.raises(hw.TraceError, match="cannot be by 'stream'"):
+    with pytest.raises(hw.TraceError, match="invalid by='stream'"):
         hd.waterfall(pair, "stream")
 
 
