@@ -1,1 +1,1 @@
-"""Files become traces."""
+"""Read files into traces."""

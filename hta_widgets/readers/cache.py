@@ -146,7 +146,7 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
             part.rename(copy)
             _room.took(copy, size)
         found = _opened(copy, path, format)
-    except Exception:  # noqa: BLE001 - without an entry the next load takes longer, no more
+    except Exception:  # noqa: BLE001 - without an entry the next load is only slower
         # The disk is full, the folder is read-only, or another process was faster.
         if part is not None:
             _remove(part)

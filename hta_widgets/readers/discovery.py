@@ -68,7 +68,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(path: str) -> list[tuple[int, int, str]]:
-    """Sort ``rank-10`` behind ``rank-9``."""
+    """Return a key that sorts ``rank-10`` behind ``rank-9``."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(path)
     ]
@@ -84,7 +84,7 @@ class Found:
     path: str
     #: the rank that the caller gave it
     rank: int | None = None
-    #: whether it was named itself; errors in others are problems, not exceptions
+    #: whether the caller named this file; errors in others are problems, not exceptions
     named: bool = True
     format: str = "kineto"
 
@@ -99,7 +99,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     problems : Problems
         Takes files in directories that hold something else.
     wanted : str
-        The format to read them as, or ``"auto"``: each as what it is.
+        The format to read them as, or ``"auto"`` to detect that of each.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
 
 
 def files_below(directory: str) -> Iterator[str]:
-    """Yield the files that loading a directory looks at: of a store its manifest."""
+    """Yield the files to read for a directory; for a store its manifest."""
     yield from (found.path for found in _Search().named(directory))
 
 
@@ -181,7 +181,7 @@ def _why_empty(path: str) -> str:
 
 @dataclass(slots=True)
 class _Search:
-    """Finds the files of a source; what is reached twice, by links or patterns, counts once."""
+    """Finds the files of a source, each once even if several links or patterns lead to it."""
 
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
@@ -242,7 +242,7 @@ class _Search:
 
         for folder, below, files in os.walk(directory, onerror=fail, followlinks=True):
             if self._is_new(folder):
-                # Links come last, so that a folder goes by its own name.
+                # Links come last, so that a folder is listed under its own name.
                 shown = [name for name in below if not name.startswith(".")]
                 below[:] = sorted(shown, key=lambda name: Path(folder, name).is_symlink())
                 yield folder, below, files
@@ -258,7 +258,7 @@ class _Search:
         try:
             state = Path(path).stat()
         except OSError:
-            return True  # who opens it reports why it cannot be read
+            return True  # opening it reports the reason
         key = (state.st_dev, state.st_ino)
         known = key in self._seen and bool(state.st_ino)
         self._seen.add(key)
@@ -266,7 +266,7 @@ class _Search:
 
 
 def _text(path: Any) -> str:
-    """Return a path as text; refuse what cannot be one."""
+    """Return a path as text; raise a `TraceError` for anything else."""
     try:
         text = os.fsdecode(path)
         os.fsencode(text)
@@ -423,7 +423,7 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         if not tree.is_dir():  # else another process has written it first
             raise TraceError(
-                f"cannot be copied here ({cause})", path=url, remedy="Is there room, and the net?"
+                f"cannot be copied here ({cause})", path=url, remedy="Check disk and network."
             ) from None
     finally:
         if part is not None:
@@ -436,7 +436,7 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
 
 
 def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the files' names and states, how to fetch them, and what names are relative to."""
+    """Return the files' names and states, how to fetch them, and the base of relative names."""
     base = url.rstrip("/") + "/"
 
     def fetch(name: str, target: Path) -> None:
@@ -487,7 +487,7 @@ def _reply(url: str, method: str = "GET") -> Any:
 
 
 def _elsewhere(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the files' names and states, how to fetch them, and what names are relative to."""
+    """Return the files' names and states, how to fetch them, and the base of relative names."""
     system, path = _file_system(url)
     try:
         if any(letter in path for letter in "*?["):

@@ -51,8 +51,8 @@ class Start:
 class Format:
     """One format of trace files: how it is read, and what it adds to the other rooms.
 
-    Texts such as ``"module:name"`` refer to functions and constants with the types stated here. All
-    fields except `name`, `sniff` and `read` are optional; docs/formats.md says what they add.
+    Texts such as ``"module:name"`` refer to functions and constants with the types below. All
+    fields except `name`, `sniff` and `read` are optional; docs/formats.md describes them.
     """
 
     name: str
@@ -289,7 +289,7 @@ def face_getter(module: str, what: str) -> Callable[[str], Any]:
     return getter
 
 
-#: What to do about files that are something else.
+#: Remedy for files of other formats.
 WHAT_IS_READ = (
     "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
 )
@@ -423,7 +423,7 @@ def _is_perfetto(start: bytes) -> bool:
 
 
 def remedy_for(name: str) -> str:
-    """Return what to do about a file of a format that is not read."""
+    """Return the remedy for a file of a format that is not read."""
     for beginning, remedy in _REMEDIES.items():
         if name.startswith(beginning):
             return remedy

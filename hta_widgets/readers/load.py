@@ -87,7 +87,7 @@ _BAR_DELAY_S = 0.5
 _REPORT_EVERY_S = 0.1
 
 
-#: Told the bytes that are read, and those of all files.
+#: Called with the bytes read so far, and those of all files.
 Progress = Callable[[int, int], object]
 
 
@@ -285,7 +285,7 @@ def read_trace(
         return Outcome(
             (), Problems(), TraceError("does not fit into memory", path=path, remedy=remedy)
         )
-    except Exception as cause:  # noqa: BLE001 - one file must not cost the others
+    except Exception as cause:  # noqa: BLE001 - the other files are still read
         unexpected = TraceError(
             f"cannot be read ({type(cause).__name__}: {cause})",
             path=path,

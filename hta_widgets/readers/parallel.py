@@ -221,7 +221,7 @@ def plan_load(
         if free is not None and stays + one > free:
             _warn(
                 f"loading takes about {_gb(stays + one)} of memory and {_gb(free)} are available: "
-                f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", and ranks wait on '
+                f'give a memory_limit, for example "{0.7 * free / 1e9:.1f} GB", to keep ranks on '
                 "disk"
             )
         room = float("inf") if free is None else free - stays

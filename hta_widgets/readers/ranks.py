@@ -55,7 +55,7 @@ _DIMENSIONS = re.compile(r"(?i)(?<![a-z])(dp|pp|tp|ep|cp|sp)[-_]?(\d+)(?!\d)")
 _ORDER = ("pp", "dp", "cp", "sp", "ep", "tp")
 
 
-#: Ranks go from 0 to this.
+#: The largest rank.
 LAST_RANK = (1 << 31) - 1
 
 
@@ -90,7 +90,7 @@ def assign_ranks(
     problems: Problems,
     by_order: Sequence[bool] = (),
 ) -> list[int]:
-    """Give every file a rank of its own.
+    """Assign a unique rank to every file.
 
     Parameters
     ----------

@@ -369,7 +369,7 @@ class Window:
     def __init__(self, stream: Stream, advance: Callable[[int], object] | None = None) -> None:
         self.stream = stream
         self.text = b""
-        #: position in the text from where to read on
+        #: position of the next unread byte in the text
         self.at = 0
         self.block_bytes = BLOCK_BYTES
         #: whether the stream has no more
@@ -380,7 +380,7 @@ class Window:
 
     @property
     def offset(self) -> int:
-        """Offset in the (decompressed) bytes from where to read on."""
+        """Offset of the next unread byte in the (decompressed) stream."""
         return self._text_offset + self.at
 
     @property

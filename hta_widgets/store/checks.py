@@ -1,6 +1,6 @@
 """Check stored values that other values or code depend on: codes, rows, positions, order, types.
 
-Checksums find damage. A file can also be forged, with checksums that fit.
+Checksums detect damage, but a forged file may have checksums that match.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TrackRow = tuple[str, str, TrackRole, str, str, Code, list[int], Lanes, Lanes]
 
 
 class Facts(TypedDict):
-    """Fields of `Trace` that the manifest states as they are."""
+    """Fields of `Trace` that are in the manifest unchanged."""
 
     rank: Rank
     path: str
@@ -128,7 +128,7 @@ def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MOST:
             raise Damaged(f"is not as it was written (events from {start} to {end} ns)")
-        # Memory is taken for as many before a column is read.
+        # Memory for so many is allocated before a column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
@@ -228,7 +228,7 @@ def check(rank: StoredRank, name: str, values: Column) -> None:
         _same(name, len(values), rank.sizes[table])
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
-        # What has no records has numbers of them all the same.
+        # Record numbers of a trace without records have no limits.
         low, high = (None, None) if limit == -1 else (rule.low, limit)
         if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
             raise Damaged(f"was changed: its column {name} has values beyond {low} … {high}")

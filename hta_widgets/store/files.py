@@ -49,7 +49,7 @@ class Texts:
     is_text: bool = False
 
     def add(self, text: bytes | memoryview) -> None:
-        """Append one."""
+        """Append a text."""
         self.data += text
         self.offsets.append(len(self.data))
 
@@ -131,9 +131,9 @@ def _frame_checksum(whole: pa.Buffer, start: int, end: int) -> int:
 
 
 def _mapped(path: Path) -> pa.Buffer:
-    """Return the bytes of a file, mapped; of one on a network disk, a copy."""
-    # There another machine can cut the file, or the network fail: reading a mapping would end the
-    # process.
+    """Map a file; read it if it is on a network disk."""
+    # On a network disk the file may be truncated or unreachable, and reading a mapping would end
+    # the process.
     if is_remote(path):
         with pa.OSFile(str(path), "rb") as copied:
             return copied.read_buffer()
@@ -145,7 +145,7 @@ def _mapped(path: Path) -> pa.Buffer:
 
 
 class ArrowFile:
-    """The columns of a file; whatever is read of it was checked."""
+    """The columns of a file, checked when they are read."""
 
     def __init__(self, path: Path, frame: Frame) -> None:
         try:
@@ -165,7 +165,7 @@ class ArrowFile:
             self._specs: dict[str, list[Any]] = header["columns"]
             self.facts: dict[str, Any] = header["facts"]
         except (pa.ArrowException, ValueError, KeyError, TypeError) as cause:
-            raise Damaged(f"is no file of a stored rank ({cause})") from None
+            raise Damaged(f"is not a file of a stored rank ({cause})") from None
 
     def __contains__(self, name: str) -> bool:
         return name in self._specs
@@ -230,7 +230,7 @@ _OPERATOR = "record_param_comms"
 
 
 class CommArgs:
-    """Yields the records of a source, and keeps some args of communication."""
+    """Yields the records of a source, and collects some args of communication."""
 
     def __init__(self, source: RecordSource, table: EventTable) -> None:
         self.path = source.path
@@ -309,7 +309,7 @@ def comm_args(
 def _decoded(rank: StoredRank) -> list[Any]:
     values: list[Any] = json.loads(b"[" + b",".join(rank.file.texts("comm.values")) + b"]")
     if len(values) != rank.size("comm.values"):
-        raise Damaged("was changed: a text of its column comm.values is several")
+        raise Damaged("was changed: a text of its column comm.values has several values")
     return values
 
 
@@ -363,7 +363,7 @@ def _canonical(body: dict[str, Any]) -> bytes:
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
-#: Large enough to compress well, small enough that one record's args come at once.
+#: Large enough to compress well, small enough to read one record's args quickly.
 _BLOCK_BYTES = 1 << 18
 _LEVEL = 3
 _BLOCKS_KEPT = 8
@@ -428,7 +428,7 @@ def _arg_columns(source: RecordSource, events: Ints) -> dict[str, Column]:
 
 
 class StoredRecords(NumberedRecords):
-    """Gives back a file's own records from a store."""
+    """Reads a trace file's own records from a store."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path
@@ -472,7 +472,7 @@ class StoredRecords(NumberedRecords):
         }
 
     def let_go(self) -> None:
-        """Forget the blocks that were unpacked."""
+        """Release the unpacked blocks."""
         self._blocks.clear()
 
     def _block(self, number: int) -> tuple[bytes, list[int]]:

@@ -72,7 +72,7 @@ class StoredRank:
             known = self._file = ArrowFile(self.path, self.frame)
         return known
 
-    # --- what it holds ----------------------------------------------------------------------------
+    # --- contents ---------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
         """Whether there is such a column."""
@@ -134,7 +134,7 @@ class StoredRank:
             ) from cause
 
     def either(self, stored: Callable[[], T], again: Callable[[Trace], T]) -> T:
-        """Return the content of the file or, if it is damaged, of the trace that is built again."""
+        """Return the content of the file or, if it is damaged, of the rebuilt trace."""
         if self._rebuilt is None:
             if self.kept is None:
                 return stored()
@@ -154,10 +154,10 @@ class StoredRank:
             )
         return value
 
-    # --- what it costs ----------------------------------------------------------------------------
+    # --- memory -----------------------------------------------------------------------------------
 
     def let_go(self) -> None:
-        """Forget what was read; whatever is still in use elsewhere stays mapped until it is not."""
+        """Release what was read; columns in use elsewhere stay mapped while they are."""
         self._values = {}
         self._file = None
         _in_use.gone(self)
@@ -182,7 +182,7 @@ class _InUse:
             self._total += size_bytes
             if self._total <= _MOST_BYTES:
                 return
-            # A sum over all ranks at each column of each of a thousand would take seconds.
+            # Adding up a thousand ranks at each column of each would take seconds.
             self._total = sum(self._bytes.values())
             excess = self._total - _MOST_BYTES
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
@@ -203,7 +203,7 @@ _in_use = _InUse()
 
 
 def limit_columns(most_bytes: int) -> None:
-    """Set how much the columns that are in use may take, of all stored ranks together."""
+    """Set the maximum bytes of columns in memory, for all stored ranks together."""
     global _MOST_BYTES  # noqa: PLW0603
     _MOST_BYTES = most_bytes
 

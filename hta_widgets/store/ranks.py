@@ -47,7 +47,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Fields of `Trace` that are tables, and what their columns are called in files.
+#: Fields of `Trace` that are tables, and their names in files.
 TABLES = {
     "_table": "events",
     "flow_table": "flows",
@@ -131,7 +131,7 @@ def _track(values: list[Any]) -> Track:
 
 
 class _Stored:
-    """Answers for fields that are not set, by reading the column of that name."""
+    """Reads fields from columns of the same name on first access."""
 
     __slots__ = ()
     _rank: StoredRank
@@ -179,7 +179,7 @@ class StoredEvents(_Stored, EventTable):
         return self._span_ns[1]
 
     def with_kinds(self, kind: npt.NDArray[np.uint8]) -> EventTable:
-        """Return the same events of other kinds."""
+        """Return the same events with other kinds."""
         other = StoredEvents(self._rank, self._count, self._span_ns)
         other.kind = kind
         return other
@@ -199,7 +199,7 @@ class StoredEvents(_Stored, EventTable):
         return None if self.has_own_kinds else self._rank
 
     def as_stored(self) -> StoredEvents:
-        """Return the same events of the kinds that the file holds."""
+        """Return the same events with the kinds in the file."""
         return StoredEvents(self._rank, self._count, self._span_ns)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -241,7 +241,7 @@ class StoredCopies(_Stored, CopyTable):
     _field = "copy_table"
 
 
-#: Fields of `Trace` that the manifest states as they are.
+#: Fields of `Trace` that are in the manifest unchanged.
 _PLAIN = (
     "rank",
     "path",
@@ -325,14 +325,14 @@ def _json(value: Any) -> Texts:
     try:
         texts.add(json.dumps(value, default=_plain).encode())
     except (TypeError, ValueError) as cause:
-        raise TraceError(f"what the file says of itself cannot be kept ({cause})") from None
+        raise TraceError(f"the file's metadata cannot be stored ({cause})") from None
     return texts
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} is no JSON")
+    raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
 def _coded(name: str, values: list[str]) -> dict[str, Column]:
@@ -347,7 +347,7 @@ def _rules() -> str:
     return f"{zlib.crc32(Path(taxonomy.__file__).read_bytes()):08x}"
 
 
-# --- back -----------------------------------------------------------------------------------------
+# --- opening --------------------------------------------------------------------------------------
 
 
 def opened_trace(
@@ -398,7 +398,7 @@ class StoredTrace(Trace):
     """A trace that reads its metadata and columns when first accessed."""
 
     def read_later(self, rank: StoredRank) -> None:
-        """Leave the metadata in the file of the rank."""
+        """Read the metadata from the file of the rank when first accessed."""
         del self.metadata
         self.__dict__["_stored"] = rank
 
@@ -434,7 +434,7 @@ class StoredTrace(Trace):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the columns are in a file that is mapped into memory, so that they can go."""
+        """Whether the columns are mapped from a file and can be released."""
         return "_stored" in self.__dict__  # not after `dataclasses.replace`, which reads them all
 
     def let_go(self) -> None:
@@ -463,7 +463,7 @@ class StoredTrace(Trace):
         return state
 
     def replace(self, **changes: Any) -> Trace:
-        """Return the same events under other terms, for example ``rank=3``; arrays are shared."""
+        """Return a copy with other fields, for example ``rank=3``; arrays are shared."""
         other: Trace = object.__new__(type(self))
         other.__dict__.update(self.__dict__, _frame=None, memo={})
         other.__dict__.update(changes)
