@@ -1,1 +1,1 @@
-"""What only one format of trace files has; `hta_widgets.readers.formats` lists the formats."""
+"""Code for single trace formats; `hta_widgets.readers.formats` lists the formats."""

@@ -1,4 +1,4 @@
-"""Comparison of two BytePS runs: tables, steps and what they wait for, findings."""
+"""Compare two BytePS runs: tables, steps and their waits, findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KIND_LABELS = {
 _RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
 _OF_STEP = 0.01  # of a step; less does not matter
 _ALPHA = 0.01
-#: If a side has one step, which does not show how times spread.
+#: Used if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _SHARE = 0.25  # of partitions; the last of equal workers varies by less
 _MOST = 6
@@ -123,7 +123,7 @@ def byteps_tensors(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_workers(diff: Comparison) -> pd.DataFrame:
-    """Return the mean step of each worker in both runs, and who is waited for."""
+    """Return the mean step of each worker in both runs, and the workers that others wait for."""
     sides = []
     for side in diff.sides:
         lengths: dict[int, list[float]] = {}
@@ -151,9 +151,9 @@ def byteps_workers(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_lag(diff: Comparison) -> pd.DataFrame:
-    """Return whose pushes reach the servers last in both runs, and how late.
+    """Return the nodes whose pushes reach the servers last in both runs, and their lag.
 
-    Servers' profiles cover the whole run; so do these figures.
+    Servers' profiles cover the whole run, and so do these figures.
     """
     measures = ["score", "mean_lag_ns", "median_lag_ns", "max_lag_ns", "imposed_wait_ns"]
     sides, notes = of_sides(diff, byteps_worker_lag)
@@ -183,7 +183,7 @@ WORKER_TABLES = {
 SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times}
 
 
-# --- steps and what they wait for -----------------------------------------------------------------
+# --- steps and their waits ------------------------------------------------------------------------
 
 
 def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
@@ -202,7 +202,7 @@ def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[Piece]:
-    """Return what the steps of a GPU wait for, piece by piece.
+    """Return the waits of the steps of a GPU, piece by piece.
 
     The pieces are of the last partition of the last tensor of a step: its stages, the queues
     before them, and the time after its last stage. They do not overlap, so with the time outside

@@ -24,7 +24,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 
 def of_format(traces: TraceSet, selection: Selection, *formats: str) -> Selection:
-    """Return window and ranks of a selection; only ranks of these formats."""
+    """Return window and ranks of a selection, with only the ranks of these formats."""
     ranks = selection.ranks
     if ranks is not None:
         ranks = tuple(rank for rank in ranks if traces[rank].format in formats) or None

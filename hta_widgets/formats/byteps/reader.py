@@ -245,7 +245,7 @@ def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
     """Pair each end with the first open begin of its group: begins, ends, unpaired records."""
     balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = balance.clip(upper=0).groupby(group).cummin()
-    # An end without a begin takes the balance lower than it was in its group before.
+    # An end without a begin lowers the balance below its previous minimum in the group.
     lost = (lowest < lowest.groupby(group).shift(fill_value=0)).to_numpy()
     begins, ends = np.flatnonzero(opens), np.flatnonzero(~opens & ~lost)
     closed = pd.Series(group[ends]).value_counts().reindex(group[begins], fill_value=0)

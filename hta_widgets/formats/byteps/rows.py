@@ -61,7 +61,7 @@ class StageRows:
     step: Ints
     start_ns: Ints
     dur_ns: Ints
-    #: since the stage before ended; of a first stage, since the total began
+    #: time since the stage before ended; for a first stage, since the total began
     queue_ns: Ints
     #: whether it is the first of its partition and step
     first: Bools

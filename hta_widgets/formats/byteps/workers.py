@@ -50,7 +50,7 @@ def _worker_parts(
 
 @scoped
 def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return what each synchronisation of each tensor spent its time on.
+    """Split the time of each tensor's synchronisations into work, queue and tail.
 
     BytePS cuts a tensor into partitions, which go through the stages of a pipeline one by one. A
     stage ends when its task enters the next queue, so the gap to the next stage is waiting in that

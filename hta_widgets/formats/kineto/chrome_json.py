@@ -65,7 +65,7 @@ def read_kineto(
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server; its records decide."""
+    """Read a file of a BytePS worker or server, told apart by its records."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _traces(contents, path, _builder(contents.columns))
 
@@ -85,7 +85,7 @@ def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with stage("model"):
         trace = build(stated, contents.columns, contents.metadata, contents.source, path, found)
-    for problem in found:  # the rank may become another one
+    for problem in found:  # the rank may change
         problems.add(problem.kind, problem.count, problem.detail, file=path)
     return Outcome((trace,), problems)
 

@@ -1,4 +1,4 @@
-"""Decoded records to columns."""
+"""Collect decoded records as columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Copies:
         self._size_bytes: list[int] = []
 
     def add(self, record: int, said: Args) -> None:
-        """Take what a record states."""
+        """Add a record's args."""
         self._record.append(record)
         self._gb_per_s.append(_rate(said.bandwidth))
         self._size_bytes.append(_size(said.bytes))
@@ -63,7 +63,7 @@ class Copies:
 
 
 def _rate(raw: Raw) -> float:
-    """Return a rate; NaN where none is stated, or none that can be."""
+    """Return a rate; NaN if it is missing or invalid."""
     try:
         rate = float(bytes(raw).strip(b'"'))
     except ValueError:
@@ -72,7 +72,7 @@ def _rate(raw: Raw) -> float:
 
 
 def _size(raw: Raw) -> int:
-    """Return a size; -1 where none is stated, or none that can be."""
+    """Return a size; -1 if it is missing or invalid."""
     text = bytes(raw).strip(b'"')
     try:
         size = int(text)
@@ -102,7 +102,7 @@ class FlowIds:
         """Return codes from 0 up, and the texts that they stand for."""
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (_ABSENT, _ABSENT)
         if low >= _ABSENT and high < 4 * len(codes):
-            # The profiler counts its ids: they are codes as they are, and need not be sorted.
+            # The profiler numbers its ids: they serve as codes without sorting.
             return codes.astype(np.int32), _IdPool(None, [], high + 1)
         present = codes != _ABSENT
         flow = np.full(len(codes), -1, np.int32)
@@ -224,7 +224,7 @@ _decode = json.JSONDecoder().decode
 
 
 class SmallArgs(Mapping[int, dict[str, Any]]):
-    """Args by the number of their record; of a million counters, dictionaries would fill memory."""
+    """Args by the number of their record, as text: a million dictionaries would fill memory."""
 
     def __init__(self) -> None:
         self._numbers = array("q")
@@ -233,7 +233,7 @@ class SmallArgs(Mapping[int, dict[str, Any]]):
         self._odd: dict[int, dict[str, Any]] = {}
 
     def add(self, number: int, body: Any) -> None:
-        """Take the args of a record, given its JSON text; numbers come in ascending order."""
+        """Add the args of a record, given their JSON text; numbers must ascend."""
         try:
             text: Any = _args_text(body).args
         except msgspec.DecodeError:
@@ -296,7 +296,7 @@ def _of_value(value: Any) -> dict[str, Any]:
 
 
 def _understood(text: bytes) -> Any:
-    """Decode JSON of any kind, or what comes near to it."""
+    """Decode JSON, also slightly invalid JSON."""
     try:
         return json.loads(tidied(text))
     except (ValueError, RecursionError):
@@ -335,7 +335,7 @@ class _Batch:
         self.parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in _PARTS}
         self.start: list[SliceTimes] = []
         self.dur: list[SliceTimes] = []
-        self.copies: list[tuple[int, Args]] = []  # row, what it states
+        self.copies: list[tuple[int, Args]] = []  # row, args
         self.ids: list[tuple[int, Any]] = []  # row, id
         self.ends_at_next: list[int] = []
         self.scoped: list[tuple[int, str]] = []  # row, scope
@@ -366,7 +366,7 @@ class Columns:
                 ("start_ns", np.int64),
                 ("dur_ns", np.int64),
                 ("name", np.int32),
-                # As narrow as what they hold allows.
+                # The narrowest types; columns widen if values do not fit.
                 ("category", np.int16),
                 ("pid", np.int16),
                 ("tid", np.int16),
@@ -391,7 +391,7 @@ class Columns:
         offset_of: Callable[[int], int],
         times: tuple[SliceTimes, SliceTimes] | None = None,
     ) -> None:
-        """Take over a slice's records."""
+        """Add a slice's records."""
         if not records:
             return
         batch, first = self._batch, self._batch.count
@@ -433,7 +433,7 @@ class Columns:
     def _take_special(
         self, records: Sequence[Record], phase: npt.NDArray[np.uint8], first: int
     ) -> None:
-        """Note ids, bindings and scopes of the few records that have any."""
+        """Keep ids, bindings and scopes of the few records that have any."""
         batch = self._batch
         special = _WITH_ID[phase] | _INSTANTS[phase] | ~_KNOWN[phase]
         for row in np.flatnonzero(special).tolist():
@@ -494,7 +494,7 @@ class Columns:
 
     @property
     def started(self) -> bool:
-        """Whether any record was taken."""
+        """Whether any record was added."""
         return bool(self._batch.count or self._columns["record"].size)
 
     def add_base(self, base_ns: int) -> None:
@@ -503,7 +503,7 @@ class Columns:
         start = self._columns["start_ns"].filled(self._based)
         self._based = self.rows
         if base_ns and len(start):
-            # What is cut here stays too far away, and is excluded later.
+            # Clipped values are still too far away, and are excluded later.
             np.clip(start, -_INT64_MAX - min(base_ns, 0), _INT64_MAX - max(base_ns, 0), out=start)
             start += base_ns
 

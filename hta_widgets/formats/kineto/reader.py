@@ -63,7 +63,7 @@ _BOM = b"\xef\xbb\xbf"
 class Head:
     """Position of the first event, and the top-level values before it."""
 
-    #: position behind the list's opening bracket
+    #: position after the list's opening bracket
     start: int
     #: whether the list is in an object
     enclosed: bool
@@ -131,7 +131,7 @@ def _strict(text: bytes) -> dict[str, bytes] | None:
 def read_tail(
     text: bytes, more: Callable[[int], bytes]
 ) -> tuple[dict[str, bytes], bytes, int | None]:
-    """Read the keys behind the list of events."""
+    """Read the keys after the list of events."""
     while True:
         trimmed = text.lstrip(b" \t\r\n,")
         trimmed_size = len(text) - len(trimmed)
@@ -173,19 +173,19 @@ def decode_values(values: dict[str, bytes]) -> dict[str, Any]:
     return decoded
 
 
-#: Around damage, stretches of this size are tried before single records.
+#: Around damage, pieces of this size are tried before single records.
 _PIECE_BYTES = 1 << 16
 _LONGEST_RECORD = 1 << 26
 _PEEKED_BYTES = 1 << 10
 _LIST_BLANKS = b" \t\r\n"
 #: A list without a trace record in this many entries is not a trace.
 _ENOUGH_ENTRIES = 1000
-#: Of this many entries in a row, one in a thousand is a trace record, or the list is given up.
+#: Reading stops unless one in a thousand of this many entries in a row is a trace record.
 _CHECKED_ENTRIES = 1 << 18
-#: After more slices whose times cannot be decoded as numbers, times are decoded as text.
+#: Maximum number of slices whose times are not decodable as numbers before they are read as text.
 _ENOUGH_FAILURES = 3
 
-#: Result for a stretch of text: records, maybe with the end of the list, or the failure.
+#: Result for a piece of text: records, maybe with the end of the list, or the failure.
 Taken = Literal["open", "closed", "unbalanced", "broken"]
 
 
@@ -267,7 +267,7 @@ class RecordList:
             )
 
     def _take_slice(self) -> Taken:
-        """Take all whole records of the window."""
+        """Read all complete records of the window."""
         if self.window.ended:
             return self._take_strictly(len(self.window.text), open_ended=True)
         taken: Taken = "unbalanced"
@@ -278,7 +278,7 @@ class RecordList:
         return taken
 
     def _take_strictly(self, cut: int, *, open_ended: bool = False) -> Taken:
-        """Take the records up to the comma at `cut`, or none."""
+        """Read the records up to the comma at `cut`, or none."""
         body = self.window.text[self.window.at : cut]
         text = b"".join((b"[", body, b"" if open_ended else b"]"))
         if not is_utf8(text):
@@ -306,7 +306,7 @@ class RecordList:
         return "closed" if closed else "open"
 
     def _take_timed(self, text: bytes) -> bool:
-        """Take a slice's records with times decoded as numbers, if these are exact."""
+        """Read a slice's records with times decoded as numbers, if these are exact."""
         if self._timed_decoder is None or self._timed_decoder == "unknown":
             return False
         try:
@@ -330,7 +330,7 @@ class RecordList:
         text: bytes,
         times: tuple[SliceTimes, SliceTimes] | None = None,
     ) -> None:
-        """Take over the records of a list's text."""
+        """Append the records of a list's text."""
         count = len(records)
         start = self.window.offset
         if not self.columns.started:
@@ -351,7 +351,7 @@ class RecordList:
         return count if self.window.ended else int(1.05 * count * self._size_bytes / size)
 
     def _take_tolerantly(self) -> bool:
-        """Take the window piece by piece; return whether the list ended in it."""
+        """Read the window piece by piece; return whether the list ended in it."""
         extent = 2 * _PIECE_BYTES
         while (size := self.window.left) > 0:
             near = self.window.at + min(_PIECE_BYTES, size)

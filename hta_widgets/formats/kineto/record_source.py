@@ -54,7 +54,7 @@ class SliceIndex:
 
 
 class FileRecords(NumberedRecords):
-    """The JSON text of records of one file; pickles, and reopens the file when needed."""
+    """The JSON text of records of one file, which is reopened when needed; can be pickled."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class FileRecords(NumberedRecords):
 
 
 def _plain(text: bytes) -> bytes:
-    """Return JSON that Python decodes unchanged, else as a string: thousands of digits, say."""
+    """Return JSON that Python can decode; other values, such as huge numbers, become strings."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

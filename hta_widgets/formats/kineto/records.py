@@ -136,7 +136,7 @@ def _rank_of(pid: str) -> int:
 
 
 def _own(columns: RankColumns, rows: Rows, rank: int, pids: Mapping[str, bytes]) -> RankColumns:
-    """Return a rank's rows as its own file would have given them."""
+    """Return a rank's rows as if they were read from its own file."""
     codes, pid = np.unique(columns.pid[rows], return_inverse=True)
     names = [_pid_text(columns.pids[code], pids) for code in codes]
     low = rank * ID_STRIDE
@@ -232,7 +232,7 @@ def as_bytes(texts: Mapping[str, str]) -> dict[str, bytes]:
 
 
 class MergedRecords:
-    """Gives back the records of one rank as they were before they were merged."""
+    """The records of one rank of a merged file, as they were before merging."""
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ class MergedRecords:
         self._rank, self._shift_ns, self._pids = rank, shift_ns, dict(pids)
 
     def kept(self) -> Kept:
-        """Return the facts and columns from which `restored` makes it again."""
+        """Return the facts and columns for `restored`."""
         whole: Kept = self._source.kept()  # type: ignore[attr-defined]
         facts = {
             "kind": "merged",
@@ -263,7 +263,7 @@ class MergedRecords:
 
     @classmethod
     def restored(cls, facts: dict[str, Any], column: Callable[[str], Any]) -> MergedRecords:
-        """Make it again from what `kept` returned."""
+        """Return a source from the result of `kept`."""
         from hta_widgets.formats.kineto.record_source import FileRecords  # noqa: PLC0415 - a circle
 
         source, numbers = FileRecords.restored(facts["whole"], column), column("numbers")
@@ -353,7 +353,7 @@ class Record(Struct, gc=False):
     s: str | None = None
 
 
-#: What stands for a missing time where starts are decoded as integers.
+#: Placeholder of a missing time in starts that are decoded as integers.
 NO_INTEGER = -(1 << 63)
 
 
@@ -415,7 +415,7 @@ def loads_loosely(body: bytes) -> Any:
 
 
 def record_of(value: dict[str, Any]) -> Record:
-    """Turn what `loads_loosely` gave into a record, whatever the types of its fields."""
+    """Convert a result of `loads_loosely` to a record, whatever the types of its fields."""
     args = value.get("args")
     phase = value.get("ph")
     return Record(
@@ -453,7 +453,7 @@ def _json_text(value: Any) -> Raw:
 
 
 def plain_json(value: Any) -> bytes:
-    """Encode what `loads_loosely` gave; numbers keep their text, NaN and its like get quotes."""
+    """Encode a result of `loads_loosely`; numbers keep their text, NaN and infinity are quoted."""
     return msgspec.json.encode(_encodable_value(value))
 
 

@@ -19,15 +19,15 @@ Bytes = npt.NDArray[np.uint8]
 _DIGITS = b"0123456789"
 _COMMA, _DOT = ord(","), ord(".")
 _ZERO = ord("0")
-#: room for the words that reach back before the first value and on behind the last
+#: padding for words that begin before the first value or end after the last
 _LEAD, _TRAIL = 24, 8
-#: that many digits fit an int64 whatever they are
+#: maximum number of digits that always fit an int64
 _MOST_DIGITS = 18
 _POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
 _LARGEST = (1 << 63) - 1
 _DECIMALS = Context(prec=400, rounding=ROUND_HALF_EVEN)
 
-#: of a little-endian word, the bytes of its first and of its last n characters
+#: masks of the first and of the last n bytes of a little-endian word
 _FIRST_BYTES = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _LAST_BYTES = ~_FIRST_BYTES[::-1].copy()
 
@@ -36,7 +36,7 @@ _IS_ODD[np.frombuffer(_DIGITS + b".,", np.uint8)] = False
 
 
 class Times(NamedTuple):
-    """Nanoseconds, and for each value whether they mean anything."""
+    """Nanoseconds, and the validity of each value."""
 
     ns: Ints
     #: one of OK, MISSING, BAD, TOO_LARGE; None when all are OK
@@ -137,7 +137,7 @@ def _padded(joined: bytes) -> Bytes:
 
 
 def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
-    """Values of one width with 0 or 3 decimals, as times of a trace mostly are; else None."""
+    """Parse values of one width with 0 or 3 decimals, the usual case; None for others."""
     pitch, rest = divmod(len(text) - _LEAD - _TRAIL, count)
     width = pitch - 1
     whole = width
@@ -170,7 +170,7 @@ def _uniform(text: Bytes, skeleton: bytes, count: int) -> Ints | None:
 
 
 def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
-    """Values of any width and number of decimals."""
+    """Parse values of any width and number of decimals."""
     marks = np.flatnonzero(text < _ZERO)
     is_comma = text[marks] == _COMMA
     commas = np.flatnonzero(is_comma)
@@ -217,7 +217,7 @@ def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
 
 
 def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
-    """Decimals as thousandths, ties to even: what they are added to is a multiple of 1000."""
+    """Return decimals as thousandths, ties to even: they are added to multiples of 1000."""
     if most_decimals <= 8:
         # Left-aligned: digits that are not there count as zeros behind the last one.
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
@@ -238,7 +238,7 @@ def _divided(value: Ints, unit: Ints | np.int64) -> Ints:
 
 
 def _integers(text: Bytes, ends: Ints, digits: Ints) -> Ints:
-    """Return the values of runs of digits; of those longer than 18, anything."""
+    """Return the values of runs of digits; undefined for runs of more than 18."""
     words = _words(text)
     least, most = int(digits.min()), min(int(digits.max()), _MOST_DIGITS)
     value: Ints | None = None
@@ -298,7 +298,7 @@ def micros(time_ns: int) -> bytes:
 
 
 def nanoseconds_of_text(raw: bytes) -> int | None:
-    """Return a JSON time in µs as ns, half-even below one; None if it is none."""
+    """Return a JSON time in µs as ns, rounded half to even; None if it is not a number."""
     try:
         exact = Decimal(raw.strip(b'"').decode()) * 1000
         return int(exact.quantize(_NANOSECOND, ROUND_HALF_EVEN))

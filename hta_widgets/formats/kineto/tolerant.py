@@ -1,4 +1,4 @@
-"""Records of text that the strict decoder refuses: one by one, dropping only what is broken.
+"""Read records that the strict decoder rejects, one by one, and drop only broken ones.
 
 Positions are bytes throughout: text is scanned as Latin-1, where a byte is a character, and only a
 record's own span is then decoded as UTF-8.
@@ -38,8 +38,8 @@ _LIST_END = re.compile(r"\}\s*(?=\])")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
-#: Failed attempts may look at this many times the text: hostile input gets no more.
-_PATIENCE = 32
+#: Failed attempts may scan this many times the text, which bounds the time for hostile input.
+_SCAN_FACTOR = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
 #: Longest separator between records.
@@ -97,7 +97,7 @@ class _Walk:
         self.base = base
         self.last = last
         self.reading = Reading()
-        self.patience = _PATIENCE * len(text) + 4096
+        self.budget = _SCAN_FACTOR * len(text) + 4096
 
     def read(self, at: int, stop: int) -> Reading:
         chars, reading = self.chars, self.reading
@@ -123,7 +123,7 @@ class _Walk:
                 return reading
             after = self._skip(end)
             if after >= len(chars) and not self.last:
-                return reading  # what separates it from the next is not here yet
+                return reading  # the separator after it is not in the text yet
             self._take(position, end, whole=whole)
 
             position = after
@@ -156,7 +156,7 @@ class _Walk:
 
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
         """Return the end of the entry, -1 if it cannot be found, and whether it is complete."""
-        if self.patience < 0:
+        if self.budget < 0:
             self._note("skipped", "a stretch too broken to be understood", position)
             self.reading.end = len(self.chars)
             return -1, False
@@ -164,7 +164,7 @@ class _Walk:
             return self._value(position)[1], True
         except _UnreadableError as failure:
             at_end, cut_off = failure.ran_out, failure.ran_out and not failure.unended
-            self.patience -= failure.cost
+            self.budget -= failure.cost
         if at_end and not self.last:
             return -1, False
         following = self._next_record(position, at_end=at_end)
@@ -213,15 +213,15 @@ class _Walk:
             try:
                 value, behind = self._value(start)
             except _UnreadableError as failure:
-                # The next one is broken as well, unless it is but a part of an entry cut off.
-                self.patience -= failure.cost
+                # The next record is broken as well, unless it is part of a truncated entry.
+                self.budget -= failure.cost
                 if not at_end and self.chars[end - 1] == "}":
                     return end
             else:
-                self.patience -= behind - start
+                self.budget -= behind - start
                 if isinstance(value, dict) and "ph" in value:
                     return end
-            if self.patience < 0:
+            if self.budget < 0:
                 break
         return -1
 
@@ -308,7 +308,7 @@ def starts_record(text: bytes) -> bool:
 
 
 def is_utf8(body: bytes) -> bool:
-    """Whether the bytes are text; the strict decoder does not look into what it skips."""
+    """Whether the bytes are text; the strict decoder does not check the values that it skips."""
     if body.isascii():
         return True
     try:
@@ -340,7 +340,7 @@ def _plain(body: bytes) -> bytes:
 
 
 def understood(body: bytes) -> Any:
-    """Decode JSON of any kind, or what comes near to it; None for anything else."""
+    """Decode JSON, also slightly invalid JSON; None for anything else."""
     for attempt in (body, with_backslashes_escaped(body)):
         try:
             return loads_loosely(attempt)

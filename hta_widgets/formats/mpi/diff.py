@@ -191,7 +191,7 @@ TIME_LINE_TABLES = PROFILE_TABLES | {"mpi_waits": mpi_waits}
 
 KIND_WORDS = {"communication": "time in MPI", "host": "time outside of MPI"}
 KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
-#: Smallest relative difference of two totals, which do not show how times spread.
+#: Smallest relative difference of two totals, whose spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
 _LEAST_NS = 20_000_000  # two of the digits that mpitrace prints of a job's ranks

@@ -121,7 +121,7 @@ class StackFrame(NamedTuple):
 
 
 class RankRow(NamedTuple):
-    """A rank's line in the table that rank 0's file ends with; NaN and -1 for what it lacks."""
+    """A rank's row of the table at the end of rank 0's file; NaN and -1 for missing values."""
 
     rank: int
     host: str
@@ -183,7 +183,7 @@ class Summary:
 class MpiProfile:
     """One rank's profile.
 
-    Times are wall seconds as printed, to the millisecond. NaN stands for what is not printed.
+    Times are wall seconds as printed, to the millisecond. NaN stands for values not printed.
     """
 
     job: str

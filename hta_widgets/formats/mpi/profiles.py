@@ -88,13 +88,13 @@ _SECTIONS = (
     ),
 )
 
-#: Lines that separate or explain.
+#: Separators and explanations, which are skipped.
 _NOTHING = re.compile(
     r"\s*(-{5,}|call stack:|time-bin\s+#ranks|Use addr2line .*|For addresses in .*"
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
 _BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(\S*)")
-#: Values by their names in the head, and columns by what their headings in the table begin with.
+#: Fields of values by their names in the head, and of columns by the start of their headings.
 _VALUES = {
     "synchronization time": "sync_s",
     "total communication time": "comm_s",
@@ -360,7 +360,7 @@ class _Parser:
             return False
         return True
 
-    # --- the whole --------------------------------------------------------------------------------
+    # --- the profile -----------------------------------------------------------------------------
 
     def finish(self, *, ended: bool) -> tuple[MpiProfile, Problems]:
         """Return the profile and its problems; `ended` is False if its last line may be cut."""

@@ -327,7 +327,7 @@ def mpi_stragglers(traces: TraceSet) -> set[tuple[str, int]]:
 
 
 def late_ranks(traces: TraceSet) -> list[int]:
-    """Return the ranks of the set whose files are of `mpi_stragglers`."""
+    """Return the ranks of the set whose files belong to `mpi_stragglers`."""
     named = mpi_stragglers(traces)
     found: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
