@@ -603,7 +603,7 @@ class CallGraph:
 
 
 def _roots(threads: _Threads) -> list[int]:
-    """Return a distinct negative number per thread, of its id if that is free."""
+    """Return a distinct negative number per thread, derived from its id if that is free."""
     roots: list[int] = []
     for _, tid in threads.keys:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3

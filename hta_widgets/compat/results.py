@@ -25,8 +25,8 @@ _NAMES = (
     "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
     " mean (us)=mean_ns:us"
 )
-#: HTA's columns by the analysis that they are of, each with ours if that has another name. Those in
-#: ns become µs; after a colon stands to how many digits a column is rounded, or its type.
+#: HTA's columns by analysis, each with the name of ours if it differs. Columns in ns become µs;
+#: after a colon follows the number of digits to round to, or the type.
 COLUMNS = {
     "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
     " non_compute_time(us)=non_compute_ns, kernel_time(us)=span_ns, idle_time_pctg=idle_pct:2,"
@@ -51,7 +51,7 @@ COLUMNS = {
     " operator",
 }
 _COLUMN = re.compile(r"([^=:]+)(?:=(100\*)?(\w+))?(?::(\w+))?")
-#: As in HTA, only `other` has a row without gaps; our columns that count them.
+#: Our columns with the number of gaps; as in HTA, only `other` has a row without gaps.
 _GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 
 

@@ -154,7 +154,7 @@ class TraceAnalysis:
     def _made(
         self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
     ) -> pd.DataFrame:
-        """Return what one of our analyses gives as in HTA; show its figure with these options."""
+        """Return one of our analyses' results as in HTA; show its figure with these options."""
         frame = getattr(analysis, name)(self.kept, **options)
         if figure is not None:
             show(name, frame, **figure)
@@ -168,7 +168,7 @@ class TraceAnalysis:
         /,
         **options: Any,
     ) -> dict[int, pd.DataFrame]:
-        """Return what `_made` does for each rank."""
+        """Return the result of `_made` for each rank."""
         chosen = self._ranks(ranks)
         return {rank: self._made(name, figure, ranks=[rank], **options) for rank in chosen}
 

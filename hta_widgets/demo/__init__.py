@@ -1,4 +1,4 @@
-"""Made-up training jobs whose truth is known."""
+"""Synthetic training jobs with known ground truth."""
 
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo

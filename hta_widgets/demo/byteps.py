@@ -402,7 +402,7 @@ def _server_file(job: _Job, server: int, clock: int) -> str:
 
 
 def _truth(job: _Job) -> dict[str, Any]:
-    """Return the figures of what happened."""
+    """Return the ground truth as JSON values."""
     stages: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
     for (worker, gpu, _, stage), spans in job.stages.items():
         waited = job.queues[worker, gpu, stage]

@@ -244,7 +244,7 @@ class _Run:
         count = len(begin)
         pace = (plan.speed * rng.lognormal(0.0, 0.008, count))[:, None]
         wobble = np.full(len(program.costs), 0.12)
-        wobble[program.restless] = 0.3
+        wobble[program.noisy] = 0.3
         noise = rng.standard_normal((count, len(program.costs)))
         self.costs = _RECORDING * np.asarray(program.costs) * pace * np.exp(noise * wobble)
         self.ticks = begin[:, None] + np.cumsum(self.costs, axis=1)
@@ -348,7 +348,7 @@ class _Totals:
 
 
 class Truth:
-    """Sums and lists of what happened, filled while a job runs."""
+    """Ground truth of a job, collected while it runs."""
 
     def __init__(self, plan: Plan, program: Program) -> None:
         self.plan, self.program = plan, program

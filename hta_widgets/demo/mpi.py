@@ -117,7 +117,7 @@ def write_mpi_job(
     possible = min(ranks, steps, hosts) >= 1 and hosts <= ranks and factor > 0
     if not possible or files not in ("all", "default"):
         raise TraceError(
-            "no such job",
+            "invalid size of the job",
             remedy="Give at least one rank, step and host, no more hosts than ranks, "
             'a positive factor, and files="all" or "default".',
         )
@@ -226,18 +226,18 @@ class _Job:
         self.now = end
 
     def local(self, name: str) -> None:
-        """Return at once."""
+        """Add a call that returns immediately."""
         begin = self.now + self._some(500, 3_000)
         self._call(name, -1, -1, begin, begin + self._some(0, 800))
 
     def meet(self, name: str, size_bytes: int) -> None:
-        """Let all ranks wait for all."""
+        """Add a call in which all ranks wait for all."""
         begin = self.now + self._some(800, 2_500)
         moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
         self._call(name, size_bytes, -1, begin, int(begin.max()) + moved + self._some(300, 6_000))
 
     def from_root(self, name: str, size_bytes: int) -> None:
-        """Let the other ranks wait for rank 0."""
+        """Add a call in which the other ranks wait for rank 0."""
         begin = self.now + self._some(800, 2_500)
         sent = int(begin[0]) + _LATENCY_NS // 3 + int(size_bytes / _BYTES_PER_NS)
         end = np.maximum(begin, sent) + self._some(300, 3_000)
@@ -245,7 +245,7 @@ class _Job:
         self._call(name, size_bytes, 0, begin, end)
 
     def to_root(self, name: str, size_bytes: int) -> None:
-        """Let rank 0 wait for the other ranks."""
+        """Add a call in which rank 0 waits for the other ranks."""
         begin = self.now + self._some(800, 2_500)
         end = begin + self._some(700, 2_000)
         end[0] = int(begin.max()) + _LATENCY_NS

@@ -54,7 +54,7 @@ def _kernel(name: str, base_ns: float, grid: tuple[int, int, int], threads: int)
 
 
 def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
-    """Multiply matrices of (m, k) and (k, n) in bf16."""
+    """Return a product of matrices of (m, k) and (k, n) in bf16."""
     tile = (256, 128) if m * n >= 1 << 22 else (128, 64)
     name = f"ampere_bf16_s16816gemm_bf16_{tile[0]}x{tile[1]}_ldg8_f2f_stages_64x3_{layout}"
     grid = (-(-m // tile[0]), -(-n // tile[1]), 1)
@@ -62,7 +62,7 @@ def gemm(m: int, n: int, k: int, layout: str = "tn") -> Work:
 
 
 def elementwise(functor: str, size_bytes: int) -> Work:
-    """Run over elements, reading and writing `size_bytes` in all."""
+    """Return an elementwise kernel that reads and writes `size_bytes` in all."""
     name = (
         f"void at::native::vectorized_elementwise_kernel<4, {functor}, at::detail::Array<char*, 3>"
         f" >(int, {functor}, at::detail::Array<char*, 3>)"
@@ -71,7 +71,7 @@ def elementwise(functor: str, size_bytes: int) -> Work:
 
 
 def reduce(operation: str, size_bytes: int) -> Work:
-    """Reduce `size_bytes`."""
+    """Return a reduction of `size_bytes`."""
     name = (
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::"
         f"func_wrapper_t<float, at::native::{operation}<float, float, float, float> >, unsigned"
@@ -82,7 +82,7 @@ def reduce(operation: str, size_bytes: int) -> Work:
 
 
 def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
-    """Normalise layers; `backward` is "", "input", "gamma" or "fused", which does both."""
+    """Return a layer norm; `backward` is "", "input", "gamma" or "fused", which does both."""
     name = f"void at::native::(anonymous namespace)::{_LAYER_NORM[backward]}"
     passes = 1.9 if backward == "fused" else 1.4
     base_ns = 2_500 + passes * (rows * width * 4) / _BYTES_PER_NS
@@ -90,7 +90,7 @@ def layer_norm(rows: int, width: int, *, backward: str = "") -> Work:
 
 
 def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = False) -> Work:
-    """Attend in one kernel, with `heads` heads over sequences of `tokens`."""
+    """Return a flash attention kernel with `heads` heads over sequences of `tokens`."""
     traits = "Flash_{}_kernel_traits<64, 128, 128, {}, 0, cutlass::bfloat16_t>".format(
         *(("bwd", "8, 4, 4, 4, false, false") if backward else ("fwd", "4, false, false"))
     )
@@ -103,7 +103,7 @@ def flash_attention(heads: int, tokens: int, width: int, *, backward: bool = Fal
 
 
 def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
-    """Take the softmax of rows, as the loss does."""
+    """Return a softmax of rows, as in the loss."""
     which = "Backward" if backward else "Forward"
     name = (
         f"void at::native::(anonymous namespace)::cunn_SoftMax{which}<4, float, float, float,"
@@ -113,7 +113,7 @@ def softmax(rows: int, width: int, *, backward: bool = False) -> Work:
 
 
 def multi_tensor(functor: str, size_bytes: int) -> Work:
-    """Update many tensors in one launch of a fused optimizer."""
+    """Return an update of many tensors in one launch of a fused optimizer."""
     name = (
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous"
         f" namespace)::FusedOptimizerTensorListMetadata<4>, {functor}, float*, double>(at::native::"
@@ -123,20 +123,20 @@ def multi_tensor(functor: str, size_bytes: int) -> Work:
 
 
 def nccl(operation: str, size_bytes: int, ranks: int) -> Work:
-    """Communicate over a ring; the duration is the transfer that follows the last arrival."""
+    """Return a ring communication; its duration is the transfer after the last arrival."""
     name = f"ncclDevKernel_{operation}(ncclDevKernelArgsStorage<4096ul>)"
     share = (2.0 if operation.startswith("AllReduce") else 1.0) * (ranks - 1) / ranks
     return _kernel(name, 14_000 + share * size_bytes / _NVLINK_BYTES_PER_NS, (24, 1, 1), 544)
 
 
 def copy(direction: str, size_bytes: int) -> Work:
-    """Copy in a direction such as "HtoD (Pinned -> Device)"."""
+    """Return a copy in a direction such as "HtoD (Pinned -> Device)"."""
     speed = _BYTES_PER_NS / 2 if direction.startswith("DtoD") else _PCIE_BYTES_PER_NS
     return _move(f"Memcpy {direction}", "gpu_memcpy", size_bytes, 1_200 + size_bytes / speed)
 
 
 def memset(size_bytes: int) -> Work:
-    """Clear memory of the device."""
+    """Return a fill of device memory."""
     return _move("Memset (Device)", "gpu_memset", size_bytes, 1_100 + size_bytes / _BYTES_PER_NS)
 
 
@@ -151,7 +151,7 @@ ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra
 #: Names of all changes.
 CHANGES: tuple[ChangeName, ...] = get_args(ChangeName)
 
-#: What each does, in the words of `hta_widgets.diff.changes`.
+#: Effect of each, in the terms of `hta_widgets.diff.changes`.
 _TRUTH: dict[ChangeName, dict[str, Any]] = {
     # Its host time and its kernel take twice as long.
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
@@ -301,7 +301,7 @@ class Program:
     side_costs: list[float] = field(default_factory=list)
     side_anchor: int = 0
     #: ticks whose cost varies much more than that of others: the data loader's
-    restless: list[int] = field(default_factory=list)
+    noisy: list[int] = field(default_factory=list)
     host: list[HostEvent] = field(default_factory=list)
     device: list[DeviceEvent] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
@@ -325,11 +325,11 @@ class Program:
         """The tick that the host has reached."""
         return len(self.costs) - 1
 
-    def spend(self, cost_ns: float, *, restless: bool = False) -> int:
-        """Let the host work for a while."""
+    def spend(self, cost_ns: float, *, noisy: bool = False) -> int:
+        """Add host time, and return the tick at its end."""
         self.costs.append(cost_ns)
-        if restless:
-            self.restless.append(self.now)
+        if noisy:
+            self.noisy.append(self.now)
         return self.now
 
     @contextmanager
@@ -376,7 +376,7 @@ class Program:
 
     @contextmanager
     def on_thread(self, thread: int) -> Iterator[None]:
-        """Do the block on another thread, while this one waits for it."""
+        """Run the block on another thread, while this one waits for it."""
         self.thread, before = thread, self.thread
         self.spend(9_000)  # waking a thread
         yield
@@ -470,7 +470,7 @@ class Program:
     # --- memory -------------------------------------------------------------------------------
 
     def allocate(self, size_bytes: int) -> None:
-        """Take memory from the caching allocator, or give it back where negative."""
+        """Allocate memory from the caching allocator, or free it if the size is negative."""
         self.allocated_bytes += size_bytes
         reserved = -(-self.allocated_bytes // (1 << 29)) * (1 << 29)
         address = 0x7F00_0000_0000 + 512 * len(self.instants)
@@ -649,7 +649,7 @@ class Operators:
     # --- attention --------------------------------------------------------------------------------
 
     def attention(self) -> None:
-        """Attend to the sequence's past."""
+        """Apply causal attention."""
         p, m = self.program, self.model
         shape = [m.batch, m.heads, m.tokens, m.width // m.heads]
         for _ in range(3):
@@ -683,7 +683,7 @@ class Operators:
     # --- pointwise --------------------------------------------------------------------------------
 
     def gelu(self) -> None:
-        """Bend the widened activation."""
+        """Apply GELU to the widened activation."""
         p, m = self.program, self.model
         wide_bytes = 4 * m.activation_bytes
         slower = 2 if "slow_operator" in m.changes else 1
@@ -741,7 +741,7 @@ class Operators:
         return 0
 
     def close_bucket(self) -> None:
-        """Let the backward pass reduce its gradients when it comes back to here."""
+        """Reduce the bucket's gradients at this point of the backward pass."""
         self.tape.append(Node("", -1, self.reduce_gradients))
 
     def reduce_gradients(self) -> int:
@@ -774,7 +774,7 @@ class Operators:
     # --- copies -----------------------------------------------------------------------------------
 
     def contiguous(self, size_bytes: int) -> None:
-        """Copy to another place of the device's memory."""
+        """Copy within the device's memory."""
         p = self.program
         with p.op("aten::contiguous", before=1_400), p.op("aten::clone", before=2_200):
             self._empty(size_bytes)
@@ -816,7 +816,7 @@ def training_step(model: Model) -> tuple[Program, int]:
 
 def _load_batch(program: Program, model: Model) -> None:
     with program.annotation(_LOADER):
-        program.spend(900_000, restless=True)
+        program.spend(900_000, noisy=True)
     size_bytes = model.rows * 8
     shape = f'"Input Dims": [[{model.batch}, {model.tokens}], [], []]'
     for _ in range(2):  # tokens and targets
