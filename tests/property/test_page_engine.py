@@ -264,7 +264,7 @@ def test_both_engines_fold_the_same_ranks(tmp_path, saved, ranks):
 def test_a_page_of_two_ranks_folds_none(tmp_path, saved):
     page = saved(load(write_job(tmp_path, 12, ranks=2)))
     assert page.ask("document")["reply"]["alike"] is None
-    assert "does not say which ranks are alike" in page.ask("clusters")["error"]
+    assert "has no groups of similar ranks" in page.ask("clusters")["error"]
 
 
 def test_a_page_of_one_rank_has_no_collectives(tmp_path, saved):

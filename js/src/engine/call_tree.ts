@@ -23,7 +23,7 @@ function nodeOf(name: number): Node {
   return { name, count: 0, host: 0, device: 0, children: new Map() };
 }
 
-/** Add the paths of a rank's operators in the window of a part, whatever is chosen in it. */
+/** Add the paths of a rank's operators in the window of a part, chosen or not. */
 function addRank(part: Part, root: Node): void {
   const paths = pathsOf(part);
   if (paths === null) return;

@@ -6,7 +6,7 @@ import { pieceAt, Spans } from "./spans";
 const BLOCK = 64;
 export const NO_KIND = 255;
 
-/** One of the kinds of a lane of several; its count follows from its `spans`, or by difference. */
+/** One kind of a mixed lane; its count follows from its `spans`, or is the remainder. */
 interface Part {
   kind: number;
   spans: Spans;
@@ -96,7 +96,7 @@ export class Lane {
     return { covered, count, kind, mask };
   }
 
-  /** Time that each kind covers in a window, of kinds that have an event there. */
+  /** Covered time in a window of each kind that has an event there. */
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
     const parts = this.parts ?? [{ kind: this.kind, spans: this.spans }];
@@ -110,7 +110,7 @@ export class Lane {
   longEvents(start: number, end: number, atLeast: number): number[] {
     const { begins, cover } = this.spans;
     if (this.rows.length === 0 || end <= start) return [];
-    // All that overlaps the window began at or after the piece of the union that is open there.
+    // Events that overlap the window begin at or after the piece of the union at its start.
     const first = countBelow(begins, cover.starts[pieceAt(cover, start)]!);
     const last = countBelow(begins, end);
     const found: number[] = [];
@@ -159,7 +159,7 @@ function blockMaxima(durs: Float64Array): Float64Array {
   return out;
 }
 
-// Tiles: cells of a lane as they travel.
+// Tiles: cells of a lane in the form of replies.
 
 export const CELLS = 256;
 export const MAX_LEVEL = 52;

@@ -240,7 +240,7 @@ export interface Part {
   late: Float64Array;
   /** Total wait that the late arrival imposed on the others. */
   imposed: Float64Array;
-  /** The rank that alone came last to the collective, -1 where several came at once. */
+  /** The rank that alone came last to the collective, -1 if several came last together. */
   last_alone: Int32Array;
 }
 
@@ -316,7 +316,7 @@ function transfersOf({ start, dur, wait }: Part): Cover {
   return Spans.of(moved.start, moved.dur).cover;
 }
 
-/** Those with a length: by start, then longest first. */
+/** The pieces with a length: by start, then longest first. */
 function inOrder(start: Float64Array, dur: Float64Array): Pieces {
   const order: number[] = [];
   dur.forEach((length, i) => {
@@ -336,7 +336,7 @@ export class RankLateness {
   /** Cover by late ranks; these rarely change with the window. */
   private readonly waitedFor = new Map<string, Cover>();
 
-  /** `exposed`: its wait that is not under compute, within a window. */
+  /** `exposed`: the rank's wait without compute, within a window. */
   constructor(
     readonly rank: number,
     private readonly part: Part,
@@ -362,7 +362,7 @@ export class RankLateness {
     return out;
   }
 
-  /** Time that the rank waits in collectives to which one of `late` alone comes last. */
+  /** Waiting time of the rank in collectives at which one of `late` alone comes last. */
   waitFor(late: readonly number[], from: number, to: number): number {
     const key = late.join();
     let cover = this.waitedFor.get(key);
@@ -432,7 +432,7 @@ interface Arrivals {
   id: Int32Array;
   /** Time from its own arrival to the last one's. */
   wait: Float64Array;
-  /** To be added to a start for the clock that collectives were matched by. */
+  /** Shift from a start to the clock on which collectives were matched. */
   clock: Float64Array;
   /** Name code of each collective as recorded on this rank. */
   named: Int32Array;
@@ -447,7 +447,7 @@ interface Asked {
   start: number;
   end: number;
   bins: number;
-  /** null: of all. */
+  /** null: all ranks. */
   ranks: readonly number[] | null;
 }
 
@@ -537,7 +537,7 @@ export class Ribbon {
     }
   }
 
-  /** The latest of each bin, the first among equals. */
+  /** The latest arrival of each bin; ties go to the first. */
   private latest(of: RankArrivals, { start, end }: Asked, binOf: BinOf): Mark[] {
     const marks: Mark[] = [];
     const lateness = this.late.get(of.rank)!;
@@ -552,7 +552,7 @@ export class Ribbon {
     return marks;
   }
 
-  /** The most expensive call of each bin, the first among equals. */
+  /** The most expensive call of each bin; ties go to the first. */
   private costliest({ start, end }: Asked, binOf: BinOf): JobMark[] {
     const best = new Map<number, number>();
     this.calls.forEach(({ time, wait }, at) => {

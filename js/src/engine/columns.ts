@@ -142,7 +142,7 @@ export class Names {
     return this.page.shorts[this.key(name)] ?? "";
   }
 
-  /** The key of a name's short form; the same for all names that are called so. */
+  /** The key of a name's short form; the same for all names with this short form. */
   key(name: number): number {
     return this.page.short_of[name] ?? 0;
   }
@@ -224,7 +224,7 @@ export function picked<T extends Float64Array | Uint8Array>(values: T, at: Int32
   return out;
 }
 
-/** Those of `0 … length - 1` that pass, ascending. */
+/** The numbers in `0 … length - 1` that pass, ascending. */
 export function positions(length: number, passes: (at: number) => boolean): Int32Array {
   const out = new Int32Array(length);
   let found = 0;
@@ -253,7 +253,7 @@ export function walkBelow(values: Sorted, limit: number, from: number): number {
 
 const LONGEST_MS = 12;
 
-/** Go on when the page has had its turn. */
+/** Continue after the page has handled its pending events. */
 export function laterOn(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();
@@ -272,7 +272,7 @@ export class Pacer {
     return performance.now() - this.since > LONGEST_MS;
   }
 
-  /** Let the page have its turn, if this has worked for long. */
+  /** Yield to the page if the current slice has taken long. */
   async rest(): Promise<void> {
     if (!this.due) return;
     await laterOn();
@@ -282,11 +282,11 @@ export class Pacer {
 
 // JSON as text for display: numbers and nesting exactly as the file has them.
 
-/** A value and how it is written compactly; strings are also known bare. */
+/** A value as compact JSON, and as text for display. */
 export interface JsonText {
   /** Compact JSON. */
   json: string;
-  /** Strings bare, all else as compact JSON. */
+  /** Strings without quotes, all else as compact JSON. */
   text: string;
   /** Keys and values of an object in the file's order, repeated keys included; else null. */
   pairs: [key: string, value: JsonText][] | null;

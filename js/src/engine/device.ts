@@ -22,7 +22,7 @@ export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 /** Chosen work of all times. */
 interface Device {
   kinds: readonly Spans[];
-  /** Of work by kind, and of waits for other ranks. */
+  /** Time by kind of work, and of waits for other ranks. */
   sweep: Sweep;
 }
 
@@ -158,7 +158,7 @@ export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Ar
 
 // Sums by kernel.
 
-/** By place in the rank's `kernels`. */
+/** By position in the rank's `kernels`. */
 interface KernelSums {
   count: Float64Array;
   sum: Float64Array;

@@ -100,9 +100,9 @@ export interface OverviewHeader extends RankHeader {
 export interface CollectivesHeader {
   /** Reason that there are none, or a note on them. */
   note: string;
-  /** Empty where none are matched. */
+  /** Empty if no collectives are matched. */
   columns: Record<string, ColumnSpec>;
-  /** The ranks that the others wait for, in the whole job; left out where none are matched. */
+  /** The ranks that the others wait for, in the whole job; absent if no collectives are matched. */
   late?: number[];
   /** Entries of each rank. */
   counts?: number[];

@@ -50,7 +50,7 @@ async function partsOf(
     const args = argsOf(rank);
     const part = partOf(rank, args, selection, job.names);
     if (part === null) continue;
-    // A trace without its arguments would look whole and is not.
+    // Without its arguments a trace would only look complete.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
     parts.push(part);
   }
@@ -253,7 +253,7 @@ class TraceFile {
     return said.length === 0 ? "" : `{${said.join(", ")}}`;
   }
 
-  /** The file's own text of the args, unless something has to be changed in it. */
+  /** The file's own text of the args, unless it needs changes. */
   private args(texts: readonly string[], rank: Rank, was: string): string {
     if (texts.length === 1 && was === "" && !this.several) return texts[0]!;
     const pairs: [string, JsonText][] = [];
@@ -320,7 +320,7 @@ class TraceFile {
     }
   }
 
-  /** The selection's window; a side that it leaves open ends where its events do. */
+  /** The selection's window; a side that it leaves open ends with the selected events. */
   private window({ rank, rows }: Pick<RankPart, "rank" | "rows">): [number, number] {
     const { start, dur } = rank.events;
     const { start_ns: low, end_ns: high, query, ids, tracks } = this.selection;
@@ -346,7 +346,7 @@ function bare(id: string): string {
   return /^\d+$/.test(id) ? id : quoted(id);
 }
 
-/** An id that no other rank of the file has. */
+/** An id that is unique among the ranks of the file. */
 function scopedId(json: string, rank: number): string {
   if (json.startsWith("-") || json === "null") return json;
   if (/^\d{1,12}$/.test(json) && (rank + 1) * ID_STRIDE < 2 ** 53) {

@@ -170,8 +170,8 @@ class Gaps {
   }
 }
 
-/** Look at all gaps between chosen work one after the other: start, end and the work that ends it. */
-function walk(part: Part, heard: (start: number, end: number, next: number) => void): void {
+/** Call `visit` with each gap between chosen work: start, end and the work that ends it. */
+function walk(part: Part, visit: (start: number, end: number, next: number) => void): void {
   const { rank } = part;
   const { work } = rank;
   const member = (i: number): boolean => isChosen(part, work.row[i]!);
@@ -184,14 +184,14 @@ function walk(part: Part, heard: (start: number, end: number, next: number) => v
     if (reached === -Infinity) reached = start;
     // An interval without length covers nothing.
     if (end <= start) continue;
-    if (start > reached) heard(reached, start, earliestCalled(rank, i, member));
+    if (start > reached) visit(reached, start, earliestCalled(rank, i, member));
     if (end > reached) reached = end;
   }
   if (latest > reached) {
     // Only events without length end later than all others.
     let at = work.row.length - 1;
     while (at > 0 && (!member(at) || work.start[at]! > latest)) at -= 1;
-    heard(reached, latest, earliestCalled(rank, at, member));
+    visit(reached, latest, earliestCalled(rank, at, member));
   }
 }
 

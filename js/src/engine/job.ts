@@ -23,7 +23,7 @@ export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | n
 
 export class Job {
   readonly names: Names;
-  /** Gives a class for every event of a rank, where somebody has them; see `classed` in tiles. */
+  /** Source of the classes of a rank's events, if there is one; see `classed` in tiles. */
   classes: ClassesOf | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];

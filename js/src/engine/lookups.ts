@@ -63,7 +63,7 @@ function byName(times: [kind: number, ns: number][], names: Names): Record<strin
   return Object.fromEntries(times.map(([kind, ns]) => [names.kind(kind), ns]));
 }
 
-/** The longest event of a window that has one, the first among equals. */
+/** The longest event of a window that has any; ties go to the first. */
 function longest(rank: Rank, lane: number, start: number, end: number): Brief {
   const rows = rank.tableOf(rank.ref(lane));
   let most = -1;
@@ -87,7 +87,7 @@ export function neighbor(rank: Rank, rows: Rows, row: number, direction: number)
   return at < 0 || at >= members.length ? null : rank.brief(rows, members[at]!);
 }
 
-/** Answer `snap`: the nearest edge of an event of a lane, the earlier one among equals. */
+/** Answer `snap`: the nearest edge of an event of a lane; ties go to the earlier one. */
 export function snap(index: Lane | Counter, time: number, tolerance: number): number | null {
   const edges =
     index instanceof Counter

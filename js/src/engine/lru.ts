@@ -1,10 +1,10 @@
-/** A map that keeps the values used last. */
+/** A map of the most recently used values. */
 export class Lru<Key, Value> {
   private readonly kept = new Map<Key, Value>();
 
   constructor(private readonly most: number) {}
 
-  /** The value of a key; `make` makes it if it is not kept. */
+  /** The value of a key; `make` computes it if it is not cached. */
   get<Made extends Value>(key: Key, make: () => Made): Made {
     const value = this.kept.has(key) ? (this.kept.get(key) as Made) : make();
     this.kept.delete(key);

@@ -8,7 +8,7 @@ import { Lru } from "./lru";
 import type { Rank } from "./rank";
 import { eventColumns, trackTest } from "./search";
 
-/** Masks that are kept of a rank. */
+/** Max number of cached masks per rank. */
 const KEPT_MASKS = 6;
 const STRIDE = 1 << 12;
 

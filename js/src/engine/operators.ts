@@ -69,7 +69,7 @@ function coveredByChildren(
   return covered;
 }
 
-/** Operators by the names from the outermost one down, and by which of these are chosen. */
+/** Call paths of operators: the names from the outermost one down, and which of them are chosen. */
 interface Paths {
   /** Path of each operator. */
   of: Int32Array;
@@ -114,7 +114,7 @@ export function pathsOf(part: Part): Paths | null {
 
 // Cost of each operator of a rank, on the host and on the device.
 
-/** By place in the names of the rank's operators. */
+/** By position in `names` of the rank's operators. */
 interface OperatorSums {
   /** Operators that overlap the window. */
   count: Float64Array;
@@ -197,7 +197,7 @@ function coveredIn(
   return covered;
 }
 
-/** The device's work is that of chosen operators whether it is chosen or not. */
+/** Add the device work of chosen operators, whether the work itself is chosen or not. */
 function addDevice(part: Part, paths: Paths | null, sums: OperatorSums): void {
   const { low, high } = part;
   const { start, end, stream, call } = part.rank.work;

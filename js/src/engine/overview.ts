@@ -387,12 +387,12 @@ function gridCells(grid: Grid, level: number, cell: number): [from: number, to: 
   return [within(from, grid.cells), within(to, grid.cells)];
 }
 
-/** A position of the grid's edges: those before it and after it are its ends. */
+/** Clamp a position to the edges of the grid. */
 function within(at: number, cells: number): number {
   return Math.min(Math.max(at, 0), cells);
 }
 
-/** Sums before each value, and at last of all. */
+/** Sums before each value, and the total at the end. */
 function prefix(values: Float64Array): Float64Array {
   const out = new Float64Array(values.length + 1);
   for (let i = 0; i < values.length; i += 1) out[i + 1] = out[i]! + values[i]!;

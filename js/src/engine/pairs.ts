@@ -92,7 +92,7 @@ export class PairSource implements HeldSource {
     return this.sideOf(request)?.holds(op, request) === true;
   }
 
-  /** The run that a request asks; null: none, undefined: it asks the comparison. */
+  /** The run of a request; null: none, undefined: the comparison itself. */
   private sideOf(request: Requests[Operation]): HeldSource | null | undefined {
     if (!("side" in request) || request.side === undefined) return undefined;
     return this.sides[request.side === 0 ? 0 : 1];
@@ -131,7 +131,7 @@ export class PairSource implements HeldSource {
     return frame;
   }
 
-  /** Those that are here. */
+  /** Those of the frames that the page holds. */
   private async several(names: readonly string[]): Promise<Record<string, Frame>> {
     const found = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: Held = {};
@@ -170,7 +170,7 @@ export class PairSource implements HeldSource {
     const behind = new Map(
       (whole.columns.name ?? []).map((one, row) => [one, whole.columns.members?.[row]]),
     );
-    // The one column of lists.
+    // The only column of lists.
     const members = (own.columns.name ?? []).map(
       (one) => behind.get(one) ?? [one],
     ) as unknown as Value[];
@@ -189,7 +189,7 @@ export class PairSource implements HeldSource {
         columns.f64(`${name}1`).map((value) => value - less),
       ];
       const device = columns.u8("device");
-      // Only device work has its times here.
+      // Times are stored for device work only.
       const ofDevice = (name: string): [Float64Array, Float64Array] => {
         const spread = (values: Float64Array): Float64Array => {
           const all = new Float64Array(device.length);
@@ -223,7 +223,7 @@ export class PairSource implements HeldSource {
 
   private async ofAllRanks(pair: number | null | undefined): Promise<Pairs> {
     if (typeof pair === "number") {
-      throw new Error("Which events that is about on one pair of ranks needs a kernel to say.");
+      throw new Error("Listing these events for one pair of ranks needs a kernel.");
     }
     return this.load();
   }

@@ -19,7 +19,7 @@ export interface Part {
   /** Edges of the window; infinite if it is open. */
   readonly low: number;
   readonly high: number;
-  /** Tells parts of one rank apart. */
+  /** Distinguishes parts of one rank. */
   readonly key: string;
 }
 
@@ -62,7 +62,7 @@ export function reachOf(end: Float64Array): Float64Array {
   return end.map((time) => (latest = Math.max(latest, time)));
 }
 
-/** A name that device work of one kind has. */
+/** Name and kind of device work. */
 export interface Kernel {
   name: number;
   kind: number;
@@ -74,7 +74,7 @@ export interface Work extends Sorted {
   readonly kind: Uint8Array;
   /** Place in the rank's kernels. */
   readonly kernel: Int32Array;
-  /** The host's call that launched it, -1 for none; from when to when that ran. */
+  /** The launching call, -1 for none, and its start and end. */
   readonly call: Int32Array;
   readonly callStart: Float64Array;
   readonly callEnd: Float64Array;

@@ -31,7 +31,7 @@ import { timeOf } from "./sweep";
 
 const WORDS = ["COMPUTATION", "COMMUNICATION", "MEMORY"] as const;
 
-/** Parts whose devices work, or idle between work, and the ranks of those without. */
+/** Parts whose window touches the device work, and the ranks of the others. */
 function working(parts: readonly Part[]): [working: Part[], idle: number[]] {
   const at = parts.filter((part) => spanOf(part) !== null);
   return [at, numbersOf(parts.filter((part) => !at.includes(part)))];

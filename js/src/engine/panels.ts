@@ -156,7 +156,7 @@ export class Panels {
     return { parts, missing };
   }
 
-  /** Make the indices of all ranks, with pauses in which the page paints. */
+  /** Build the indices of all ranks, yielding to the page in between. */
   async prepare(): Promise<void> {
     const pacer = new Pacer();
     for (const number of this.job.numbers) await this.rank(number, pacer);

@@ -90,7 +90,7 @@ function changesOf(part: Part): Changes[] {
   });
 }
 
-/** Figures of all streams in the window, of queues at all times. */
+/** Figures of all streams' queues in the window; queues are computed over all times. */
 export function queuesIn(part: Part): Queue[] {
   return part.rank.once("queues", part, ({ low, high }) =>
     changesOf(part).map((one) => one.within(low, high)),

@@ -23,7 +23,7 @@ import {
 import { Lru } from "./lru";
 import { Sweep } from "./sweep";
 
-/** A table as intervals: events, asyncs or instants. Times are those that users see. */
+/** A table as intervals: events, asyncs or instants. Times include the clock's shift. */
 export interface Rows {
   readonly table: TableName;
   readonly start: Float64Array;
@@ -309,7 +309,7 @@ export class Rank {
     });
   }
 
-  /** By track, what a thread that launches work does: a cause of idleness from 1 on, or 0. */
+  /** Activities of each thread that launches work, by track: codes of causes from 1 on, or 0. */
   activities(): ReadonlyMap<TrackHeader, Sweep> {
     return this.once("activities", () => {
       const { columns, header } = this;
@@ -447,7 +447,7 @@ function above(distances: Int32Array): Int32Array {
 type Entry = readonly [block: number, start: number, end: number];
 
 interface Directory {
-  /** By place, which is a row, counted through the three tables: its first text + 1, or 0. */
+  /** By row, counted through the three tables: its first text + 1, or 0. */
   firstOf: Int32Array;
   /** Texts of events made from two records, in order. */
   several: Map<number, number[]>;

@@ -34,7 +34,7 @@ class RankHits {
 
   constructor(
     readonly rank: Rank,
-    /** By type: does its name match? */
+    /** By type: 1 if its name matches. */
     private readonly matching: Uint8Array,
     readonly count: number,
   ) {}
@@ -166,7 +166,7 @@ export class Search {
     return reply;
   }
 
-  /** Answer `find`: the next or previous match after a place, around the end if need be. */
+  /** Answer `find`: the next or previous match after a place, wrapping around at the end. */
   async step(text: string, from: Place | null, direction: number): Promise<Match> {
     const hits = await this.hits(text);
     const { total, error } = hits;
@@ -254,7 +254,7 @@ export function membersOf(rank: Rank, selection: SelectionJson, names: Names): I
   return Int32Array.from(rows);
 }
 
-/** Whether a lane is of the chosen tracks; null where all are. */
+/** A test for lanes of the chosen tracks; null if all are chosen. */
 export function trackTest(
   rank: Rank,
   tracks: readonly unknown[] | null,

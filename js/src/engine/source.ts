@@ -24,7 +24,7 @@ type Answers = { readonly [Op in Operation]?: (request: Requests[Op]) => Promise
 export interface HeldSource extends Source {
   /** Whether it holds all of the job, or only a part of it. */
   readonly isWhole: boolean;
-  /** Whether its answer is the one that a kernel would give. */
+  /** Whether its reply equals that of a kernel. */
   holds<Op extends Operation>(op: Op, request: Requests[Op]): boolean;
 }
 
@@ -73,7 +73,7 @@ export class PageSource implements HeldSource {
     };
   }
 
-  /** Whoever compares runs knows a class of every event. */
+  /** Set the source of event classes, which a comparison has. */
   classify(classes: ClassesOf): void {
     this.job.classes = classes;
   }
@@ -82,14 +82,14 @@ export class PageSource implements HeldSource {
     return this.job.page.scene.embedded?.level === "all";
   }
 
-  /** Files are the kernel's to write; arguments of events may not have fitted. */
+  /** Exclude files, which the kernel writes, and arguments that did not fit. */
   holds(op: Operation): boolean {
     const { ranks_args: some = [], ranks_full: all = [] } = this.job.page.scene.embedded ?? {};
     const isHere = op !== "event" || some.length === all.length;
     return this.isWhole && isHere && op !== "export" && op in this.answers;
   }
 
-  /** Make the indices that the panels' first answers need. */
+  /** Build the indices for the first replies of panels. */
   async prepare(): Promise<void> {
     if (this.isWhole) await this.panels.prepare();
   }
@@ -254,7 +254,7 @@ export class PageSource implements HeldSource {
 
   private async clusters(): Promise<Answer<"clusters">> {
     const { alike } = this.job.page;
-    if (alike === null) throw new Error("This page does not say which ranks are alike.");
+    if (alike === null) throw new Error("This page has no groups of similar ranks.");
     return Promise.resolve(json(alike));
   }
 

@@ -6,7 +6,7 @@ const NONE = new Float64Array(0);
 
 /** Union of intervals, as disjoint pieces in order. */
 export class Cover {
-  /** `prefix`: covered time before each piece, and at last the whole. */
+  /** `prefix`: covered time before each piece, and the total at the end. */
   constructor(
     readonly starts: Float64Array,
     readonly prefix: Float64Array,
@@ -56,7 +56,7 @@ export class Cover {
     return this.starts[piece]! + this.prefix[piece + 1]! - this.prefix[piece]!;
   }
 
-  /** Call with each part, in order, that this covers and the other does not. */
+  /** Call `found` with each part, in order, that this covers and the other does not. */
   eachBeyond(other: Cover, found: (start: number, end: number, piece: number) => void): void {
     let at = 0;
     for (let piece = 0; piece < this.starts.length; piece += 1) {
@@ -79,9 +79,9 @@ interface Measured {
 }
 
 /**
- * Any set of intervals: the time they cover, and how many overlap a window. `starts` and `ends` of
- * those that have a length, each sorted for itself; null where they do not overlap, because the
- * cover's pieces are then the intervals. `points`: instants of those without length.
+ * Any set of intervals: covered time, and number of intervals that overlap a window. `starts` and
+ * `ends` are of the intervals with a length, each sorted separately; null if none overlap, because
+ * the cover's pieces are then the intervals. `points`: intervals without length.
  */
 export class Spans {
   constructor(
@@ -91,7 +91,7 @@ export class Spans {
     readonly points: Float64Array,
   ) {}
 
-  /** The set given by starts, ascending, and durations. */
+  /** Build the set of intervals with these ascending starts and durations. */
   static of(starts: Float64Array, durs: Float64Array): Spans {
     let points = 0;
     for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points += 1;

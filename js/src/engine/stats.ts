@@ -11,7 +11,7 @@ import { timeOf } from "./sweep";
 
 const MAX_BINS = 1 << 16;
 
-/** Unions behind the page's figures, as overviews name them, and the states that each is of. */
+/** Unions of device work by their names in overviews, and the states of each. */
 const UNIONS = {
   compute: COMPUTE,
   communication: COMMUNICATION,

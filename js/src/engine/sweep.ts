@@ -46,7 +46,7 @@ export class Sweep {
           piece[k] = piece[k]! + 1;
           edges[k] = cover.starts[piece[k]!] ?? Infinity;
           set ^= 1 << k;
-          // A piece that touches the one before goes on.
+          // A piece that touches the one before continues it.
           if (edges[k] !== time) continue;
         }
         edges[k] = cover.end(piece[k]!);

@@ -121,7 +121,7 @@ function collect(found: Found, rank: AnyRank, names: Names, asked: Asked): void 
   }
 }
 
-/** Nothing is known of these: overviews, overlays, other tables than events. */
+/** Unknown classes: of overviews, overlays, and tables other than events. */
 const NO_CLASSES = new Uint8Array(CELLS).fill(255);
 
 function classColumns({ tiles, classes }: Found): Record<string, Uint8Array> {
