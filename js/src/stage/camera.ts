@@ -42,7 +42,7 @@ export class Camera {
     this.goal = this.job;
   }
 
-  /** Go to `view` in `length` ms; true if the shown view has changed at once. */
+  /** Go to `view` in `length` ms; true if the shown view has changed immediately. */
   go(view: Span, length: number, now: number): boolean {
     this.goal = clampView(view, this.job);
     const here = this.goal[0] === this.shown[0] && this.goal[1] === this.shown[1];
@@ -62,7 +62,7 @@ export class Camera {
     return this.go(zoomed(this.goal, factor, at), length, now);
   }
 
-  /** Move on; true while something changes. */
+  /** Advance the animation; true while the view changes. */
   step(now: number): boolean {
     if (this.journey === null) return false;
     const { from, began, length } = this.journey;
@@ -181,7 +181,7 @@ export interface Geometry {
   readonly narrow: boolean;
 }
 
-/** Air above and below the minimap's box. */
+/** Padding above and below the minimap's box. */
 const MINIMAP_PAD = 3;
 const STRIP_PAD = 2;
 

@@ -237,7 +237,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
   if (mark > 0 && width > 0) drawHit(pen, theme, right - width - 8, baseline - 3);
 }
 
-/** The longest name that fits whole; of a single one as much as fits. Returns the width used. */
+/** Draw the longest name that fits, or truncate a single one. Returns the width used. */
 function fitName(
   pen: Pen,
   names: readonly string[],

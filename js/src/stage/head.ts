@@ -10,7 +10,7 @@ import { drawJobRibbon, type LatenessByRank } from "./lanes";
 import { mix, pack, type partsAt, rgb } from "./paints";
 import type { Pen } from "./pen";
 
-/** Steps nearer than this are not parted by lines through the rows. */
+/** Steps closer together than this get no lines through the rows. */
 const STEP_LINES_FROM_PX = 16;
 
 export interface HeadScene {

@@ -22,7 +22,7 @@ export interface HitScene {
   window(lane: number): LaneWindow | null;
 }
 
-/** Marks narrower than this are easier to meet by their cell. */
+/** A point on a narrower mark hits its cell. */
 const SLICE_FROM_PX = 2;
 const MARK_REACH_PX = 4;
 

@@ -48,9 +48,9 @@ export class LaneWindow {
   sliceName = new Uint32Array(0);
   sliceKind = new Uint8Array(0);
   sliceFlags = new Uint8Array(0);
-  /** Nothing at all is in these tiles. */
+  /** Whether these tiles have no events. */
   empty = true;
-  /** A tile is missing or stretched. */
+  /** Whether a tile is missing or stretched. */
   pending = true;
   hasCounter = false;
   private version = -1;
@@ -148,7 +148,7 @@ export class LaneWindow {
     this.min.fill(Number.NaN, from, to);
   }
 
-  /** Put finer tiles together, if all of them are there. */
+  /** Merge finer tiles, if all of them are loaded. */
   private merge(store: TileStore, slot: number, index: number): boolean {
     for (let deeper = 1; deeper <= MERGE_LEVELS && this.level - deeper >= 0; deeper += 1) {
       const parts = 2 ** deeper;

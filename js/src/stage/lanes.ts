@@ -16,7 +16,7 @@ import { levelOf } from "./tile_store";
 /** All in device px; x from the left edge of the lanes. */
 export interface LanePlace extends RowPlace {
   form: Form;
-  /** Whether the page holds less detail of the rank than would be seen here. */
+  /** Whether the page holds less detail of the rank than this view can show. */
   coarse: boolean;
   /** Span in which any rank has data. */
   jobStart: number;
@@ -60,7 +60,7 @@ export function drawLane(
 ): void {
   drawGround(raster, place, paints);
   if (place.y1 <= place.y0) return;
-  // Under the lane's events: other calls may go on while this one is being waited for.
+  // Below the lane's events: other calls may run during the wait.
   if (over.late !== null && !paints.byClass) {
     drawLate(raster, place, over.late, paints, over.named);
   }
@@ -100,7 +100,7 @@ function hatch(
   raster.hatch(from, place.y0, to, place.y1, paints.hatchGround, paints.hatchLine, pitch, thick);
 }
 
-/** Hatch where others have data and this rank has none: not the same as idle. */
+/** Hatch times at which other ranks have data and this one has none: they are not idle. */
 export function drawBeyond(raster: LaneRaster, place: LanePlace, paints: Paints): void {
   const xOf = (time: number) => Math.round((time - place.start) / place.resolution);
   const [from, to] = dataExtent(raster, place);
@@ -255,7 +255,7 @@ function drawCounter(raster: LaneRaster, place: LanePlace, lane: LaneWindow, pai
 
 // Draw the waits of collectives: hatched over their rectangles, and outlined before the last one.
 
-/** Narrower ones are an outline alone. */
+/** Narrower waits are only outlined. */
 const FILLED_FROM_PX = 4;
 
 /** Draw a wait: its height is its share of the pixel's time, as for the event it is part of. */
@@ -359,10 +359,10 @@ function eachColumn(
 const MARK_PX = 2;
 /** A name needs more than this, CSS px. */
 const LEAST_ROOM = 5;
-/** The weakest tick of the job's row: there was a wait, however short. */
+/** Min strength of a tick in the job's row, so that the shortest wait is visible. */
 const WEAKEST = 0.18;
 
-/** Lateness grows over orders of magnitude: its root, so that the small ones are seen. */
+/** Strength of a lateness: its root, since values differ by orders of magnitude. */
 export function strength(ns: number, most: number): number {
   return most <= 0 ? 0 : Math.sqrt(Math.min(1, Math.max(0, ns / most)));
 }
@@ -473,11 +473,11 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
 
 const NO_DATA = "no data";
 const COARSE = "detail not embedded";
-/** Lower rows have the hatch alone. */
+/** Lower rows show the hatch only. */
 const WORDS_FROM_PX = 18;
 const PLATE_PX = 15;
 
-/** Would more be seen of a rank at `resolution` ns per device px than a saved page holds? */
+/** Whether a view at `resolution` ns per device px needs more detail than a saved page holds. */
 export function isCoarse(rank: SceneRank, resolution: number): boolean {
   return rank.overview_level !== undefined && levelOf(resolution) < rank.overview_level;
 }
@@ -532,7 +532,7 @@ function drawGap(
   drawWords(pen, scene, area, NO_DATA, 0.5);
 }
 
-/** Words on a plate, at this share of the area's width. */
+/** Draw text on a plate, at this share of the area's width. */
 function drawWords(
   pen: Pen,
   { theme }: LanesScene,
@@ -560,7 +560,7 @@ export function isMpi({ summary }: WithSummary): boolean {
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");
 }
 
-// Figures of a window with a way to the entry of a rank.
+// Figures of a window, with the index of each rank's entry.
 
 export interface StatsByRank {
   stats: Stats;
@@ -598,7 +598,7 @@ export interface LanesScene {
   lateness: LatenessByRank | null;
   ribbon: Ribbon | null;
   shade: ShadeOfName | null;
-  /** As of `LanePlace`. */
+  /** See `LanePlace`. */
   hue: ShadeOfName | null;
   window(lane: number): LaneWindow | null;
   nameOf(key: number): string;

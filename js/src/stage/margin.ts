@@ -16,7 +16,7 @@ export interface MarginScene {
   placed: readonly PlacedRow[];
   stats: StatsByRank | null;
   lateness: LatenessByRank | null;
-  /** The figures are of another view than the one shown. */
+  /** Whether the figures are of an earlier view. */
   stale: boolean;
 }
 
@@ -88,7 +88,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   }
   pen.frame(left, top, width, barHeight, theme.idleLine, 1);
   pen.ctx.globalAlpha = 1;
-  // Numbers of another view would be wrong, a pale bar is a hint at most.
+  // Numbers of an earlier view would be wrong; a pale bar is a hint at most.
   if (!compact && !scene.stale) {
     const baseline = top + barHeight + (row.height >= 36 ? 14 : 12);
     if (whole > 0) {

@@ -69,7 +69,7 @@ function drawSelection(pen: Pen, scene: OverlayScene, selection: SelectionJson):
   drawArea(pen, scene, start, end, ranks, tracks);
 }
 
-/** A window over the rows that it holds for: a light fill between two edges. */
+/** Draw a window over the rows that it holds for: a light fill between two edges. */
 function drawArea(
   pen: Pen,
   scene: OverlayScene,
@@ -94,7 +94,7 @@ function drawArea(
   }
 }
 
-/** Heights of the rows that belong, neighbours joined. */
+/** Vertical ranges of the selected rows, neighbours joined. */
 function stretches(
   { sight, geometry }: OverlayScene,
   ranks: readonly number[] | null,
@@ -173,7 +173,7 @@ function drawRuler(pen: Pen, scene: OverlayScene, ruler: NonNullable<Overlay["ru
   plate(pen, scene, formatDuration(Math.abs(ruler.end - ruler.start)), (a + b) / 2, ruler.y - 18);
 }
 
-/** Words on a ground of their own, kept within the lanes. */
+/** Draw text on a plate, kept within the lanes. */
 function plate(pen: Pen, { geometry, theme }: OverlayScene, words: string, x: number, y: number) {
   const width = pen.width(words, FONT.labelStrong) + 10;
   const { lanesX, lanesWidth, axisTop } = geometry;
@@ -203,7 +203,7 @@ function drawNote(pen: Pen, scene: OverlayScene, note: Overlay["notes"][number])
   }
 }
 
-/** When the last rank of the selected collective came: a line over all ranks, and a flag. */
+/** Draw the last arrival at the selected collective: a line over all ranks, and a flag. */
 function drawArrival(
   pen: Pen,
   { geometry, theme, view }: OverlayScene,
@@ -280,7 +280,7 @@ const FAR_PX = 3000;
 interface End {
   x: number;
   y: number;
-  /** Its own mark is in sight, not only the row that hides it. */
+  /** Whether the event itself is visible, not only the row that hides it. */
   shown: boolean;
 }
 

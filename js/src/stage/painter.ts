@@ -103,7 +103,7 @@ export class Painter {
   }
 }
 
-/** Paint all of a frame somewhere else. */
+/** Paint a whole frame with other pens, for a picture. */
 export function paintFrame(frame: Frame, pen: Pen, overPen: Pen, raster: LaneRaster): Painted {
   return paintParts(frame, EVERYTHING, pen, overPen, raster, () => {});
 }
@@ -307,7 +307,7 @@ function widestInSight(lane: LaneWindow, index: number, view: Span): Span {
   return end - cursor > widest[1] - widest[0] ? [cursor, end] : widest;
 }
 
-/** Parts the pinned rows from those that scroll under them. */
+/** Draw the edge between the pinned rows and those that scroll under them. */
 function drawStickyEdge(pen: Pen, { geometry, layout, theme }: GutterScene): void {
   if (layout.sticky === 0) return;
   pen.horizontal(geometry.rowsTop + layout.stickyHeight - 1, 0, geometry.width, theme.ruleStrong);
@@ -359,7 +359,7 @@ export class StagePicture {
     return this.own;
   }
 
-  /** Start again: no results of the new scene are known yet. */
+  /** Reset all results for a new scene. */
   setScene(scene: Scene, data: StageData): void {
     this.scene = scene;
     this.data = data;
@@ -384,7 +384,7 @@ export class StagePicture {
     this.takeMinimap(geometry);
   }
 
-  /** Whether lanes look otherwise with it. */
+  /** Set the overlay; true if lanes must be redrawn. */
   setOverlay(overlay: Overlay): boolean {
     const changed = overlay.dimmed !== this.overlay.dimmed;
     this.overlay = overlay;
@@ -487,7 +487,7 @@ export class StagePicture {
     return new MinimapPicture(minimap, theme, width, height, byClass);
   }
 
-  /** Below one step a stack of calls is read name by name. */
+  /** In views shorter than a step, host calls are coloured by name. */
   private huesIn(view: Span, names: ReadonlyMap<number, string>): ShadeOfName | null {
     if (!this.byName && view[1] - view[0] >= stepLength(this.scene)) return null;
     return (key) => (this.hues[key] ??= hueOf(names.get(key) ?? ""));
@@ -540,7 +540,7 @@ export class FrameLoop {
     this.schedule();
   }
 
-  /** A frame is wanted, even if no part has changed yet. */
+  /** Request a frame, even if no part has changed yet. */
   schedule(): void {
     if (this.frame !== 0 || this.stopped) return;
     this.frame = requestAnimationFrame((now) => {

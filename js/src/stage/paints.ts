@@ -55,13 +55,13 @@ function luminance({ r, g, b }: Rgb): number {
   return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
 }
 
-/** WCAG's ratio. */
+/** Contrast ratio as defined by WCAG. */
 export function contrast(a: Rgb, b: Rgb): number {
   const [dark, light] = [luminance(a), luminance(b)].sort((x, y) => x - y) as [number, number];
   return (light + 0.05) / (dark + 0.05);
 }
 
-/** The text that is easier to read there. */
+/** The text colour with the higher contrast. */
 export function betterOn(ground: Rgb, texts: readonly [string, string]): string {
   const [a, b] = texts;
   return contrast(rgb(a), ground) >= contrast(rgb(b), ground) ? a : b;
@@ -224,7 +224,7 @@ export function paintsOf(theme: Theme, kinds: readonly Kind[], dimmed: ReadonlyS
   };
 }
 
-// Another colouring than by kind: tiles carry a class for each event, and a class has a look.
+// Colouring by class instead of kind: tiles carry a class for each event, and a class has a style.
 
 const PALE_CLASS_COLUMN = 0.75;
 /** Share of the colour in the ground between the lines, and in a call of the host. */

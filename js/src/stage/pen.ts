@@ -20,7 +20,7 @@ export class Pen {
     ctx.textBaseline = "alphabetic";
   }
 
-  /** On a whole device pixel. */
+  /** Round to a whole device pixel. */
   snap(value: number): number {
     return Math.round(value * this.dpr) / this.dpr;
   }

@@ -1,4 +1,4 @@
-/** Fills rectangles and columns of pixels in memory: faster by far than one canvas call for each. */
+/** Fill rectangles and columns of pixels in memory, far faster than with canvas calls. */
 
 export class Raster {
   readonly image: ImageData;
@@ -15,7 +15,7 @@ export class Raster {
     this.bottom = height;
   }
 
-  /** Rows outside `top … bottom - 1` are left alone from now on. */
+  /** Restrict drawing to the rows `top … bottom - 1`. */
   clip(top: number, bottom: number): void {
     this.top = Math.max(0, Math.min(top, this.height));
     this.bottom = Math.max(this.top, Math.min(bottom, this.height));

@@ -88,7 +88,7 @@ function isFoldedAway(rank: SceneRank, state: RowState, named: boolean): boolean
   return state.only?.has(stands) !== false;
 }
 
-/** Others were chosen elsewhere. */
+/** Whether a choice of other ranks leaves this one out. */
 function isLeftOut(rank: SceneRank, state: RowState): boolean {
   return state.only?.has(rank.rank) === false && !state.pinned.includes(rankKey(rank));
 }
@@ -279,7 +279,7 @@ function pinnedTracksHeight(shown: readonly Shown[], pins: ReadonlyMap<string, n
   return height;
 }
 
-/** Height that the rows would like to have: all of them, none stretched. */
+/** Height of all rows without stretching. */
 export function naturalHeight(scene: Scene, state: RowState): number {
   return layoutRows(scene, state, 0).height;
 }
@@ -422,9 +422,9 @@ const FULL = { pad: 3, gpu: 16, comm: 12, gap: 1, beforeCpu: 3, below: 2 };
 const GROWN = { gpu: 24, comm: 15 };
 const BAR = 3;
 const MOST_BARS = 3;
-/** More threads are shown as bars only where every rank still fits. */
+/** More threads are shown as bars only if every rank still fits. */
 const BARS = 2;
-/** Beside an opened rank. */
+/** Sizes next to an opened rank. */
 const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** From this many ranks on, threads are shown only for opened ranks. */

@@ -17,14 +17,14 @@ export class RowsView {
   state: RowState = { open: new Set(), pinned: [], filter: "" };
   layout: Layout;
   sight = new Sightings([]);
-  /** Lanes in sight, from the top. */
+  /** Visible lanes, from the top. */
   lanes: readonly number[] = [];
   /** Lanes drawn over the visible ones. */
   over: readonly number[] = [];
-  /** Lanes that scrolling by one screen would bring into sight. */
+  /** Lanes that scrolling by one screen would make visible. */
   nearby: readonly number[] = [];
   scroll = 0;
-  /** Ranks in sight with a ribbon of late arrivals. */
+  /** Visible ranks with a ribbon of late arrivals. */
   ribbons: readonly number[] = [];
   /** Lanes of opened ranks without events in view. */
   private bare: ReadonlySet<number> = new Set();
@@ -79,7 +79,7 @@ export class RowsView {
     return naturalHeight(this.scene, this.state);
   }
 
-  /** Height of all rows in so much room, also of those that a filter or others hide for a while. */
+  /** Height of all rows in this room, including those hidden by a filter or a choice of ranks. */
   heightIn(room: number): number {
     const state = { ...this.state, filter: "", only: null };
     return layoutRows(this.scene, state, room, this.geometry.lateRow).height;
@@ -289,7 +289,7 @@ export function scrollTo(
 // Rows that a scene needs above its lanes, and the resulting positions.
 
 /** Whether ranks have matched collectives, so that some may be late. */
-function saysLate(scene: Scene): boolean {
+function hasLateness(scene: Scene): boolean {
   return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
 }
 
@@ -300,7 +300,7 @@ export function placesOf(
   dpr: number,
   slim = false,
 ): Geometry {
-  const late = saysLate(scene);
+  const late = hasLateness(scene);
   const rows = [scene.steps.length > 0, scene.phases.length > 0, late].filter(Boolean).length;
   return geometryOf(width, height, dpr, rows, late, slim);
 }

@@ -28,7 +28,7 @@ import { isEmptyIn } from "./tile_store";
 import { loadPicture, svgOf } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 
-/** The view has rested so long before empty lanes shrink: rows stay in place during a gesture. */
+/** Empty lanes shrink after so long without a change of the view: not during a gesture. */
 const REST_MS = 250;
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
@@ -53,7 +53,7 @@ class DrawnStage implements Stage {
   private readonly loop = new FrameLoop((now) => this.draw(now));
   /** The view last reported to the listeners as final. */
   private arrivedAt: Span | null = null;
-  /** The geometry is that of this scene. */
+  /** Whether the geometry is that of this scene. */
   private measured = false;
   private slim = false;
   /** Requests and drawing pause while the stage is out of sight, and resume later. */
@@ -320,7 +320,7 @@ class DrawnStage implements Stage {
     return true;
   }
 
-  /** Other rows are in sight, or they are elsewhere. */
+  /** Update after rows have moved, appeared or disappeared. */
   private placed(): void {
     this.scrollbar.update(this.geometry, this.rowsView.layout.height, this.rowsView.scroll);
     this.request();

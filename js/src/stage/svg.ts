@@ -147,7 +147,7 @@ class SvgContext implements Settings {
   }
 
   clearRect(): void {
-    // A sheet is blank.
+    // A new sheet is blank.
   }
 
   fillText(text: string, x: number, y: number): void {
@@ -167,7 +167,7 @@ class SvgContext implements Settings {
     return this.ruler.measureText(text);
   }
 
-  /** A bitmap of few plain colours, as boxes of its runs. */
+  /** Draw a bitmap of a few plain colours as boxes of its runs. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
     const { width: across, height: down } = image;
     const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
@@ -205,12 +205,12 @@ function boxPath(x: number, y: number, width: number, height: number): string {
   return `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
 }
 
-/** A context for a `Pen`; `ruler` knows how wide text is. */
+/** A context for a `Pen`; `ruler` measures text. */
 function svgContext(sheet: Sheet, ruler: CanvasRenderingContext2D): CanvasRenderingContext2D {
   return new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D;
 }
 
-/** What `paint` draws, as an SVG document. */
+/** Record the drawing of `paint` as an SVG document. */
 export function recorded(
   { width, height }: { width: number; height: number },
   title: string,
@@ -458,7 +458,7 @@ function hex(pixel: number): string {
   return `#${[r, g, b].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// Collects shapes and text as SVG, the first of them lowest.
+// Collects shapes and text as SVG, bottom first.
 
 /** Max number of shapes of other colours between two shapes that are merged into one path. */
 const REACH = 12;
@@ -530,13 +530,13 @@ export class Sheet {
   private readonly defs = new Map<string, string>();
   private batches: Batch[] = [];
 
-  /** Markup after all that was drawn before. */
+  /** Append markup. */
   add(markup: string): void {
     this.flush();
     this.parts.push(markup);
   }
 
-  /** Something to be named; the same body has one name. */
+  /** Define a named element; elements of the same body share a name. */
   define(body: (id: string) => string, key: string): string {
     const id = `hta-${key}`;
     if (!this.defs.has(id)) this.defs.set(id, body(id));

@@ -34,7 +34,7 @@ import {
   TileStore,
 } from "./tile_store";
 
-/** Stillness before tiles are fetched that are not in sight. */
+/** Hidden tiles are fetched after so long without a change of the view, ms. */
 export const IDLE_MS = 90;
 /** Delay before the only retry after a failure; further requests need a change of the view. */
 export const RETRY_MS = 1500;
@@ -321,12 +321,12 @@ function scaled(sight: Sight, target: Span): number {
   return (sight.resolution * (target[1] - target[0])) / (sight.view[1] - sight.view[0]);
 }
 
-/** A selection by window, ranks and tracks is seen as an area; one of events needs marks. */
+/** Whether a selection picks events, which need marks; any other is shown as an area. */
 function picksEvents(selection: SelectionJson | null): boolean {
   return selection !== null && (selection.query !== null || selection.ids !== null);
 }
 
-// All rows of a view at once, those out of sight as well: for a picture of them.
+// Data of all rows of a view, hidden ones included, for a picture.
 
 export interface WholeRows {
   windows: LaneWindows;
@@ -386,7 +386,7 @@ class LaneWindows {
     return this.windows.get(lane) ?? null;
   }
 
-  /** Bring the windows of `lanes` up to date with the view and the tiles that are there. */
+  /** Update the windows of `lanes` from the view and the loaded tiles. */
   update(lanes: readonly number[], view: Span, resolution: number, range: Span): void {
     const level = levelOf(resolution);
     const { first, last } = tilesOf(view, level, range);

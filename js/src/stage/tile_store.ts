@@ -48,7 +48,7 @@ const NO_U8 = new Uint8Array(0);
 const NO_F32 = new Float32Array(0);
 const NO_CELLS = new Uint16Array(TILE_CELLS);
 
-/** Asked for and not answered. */
+/** A tile that was requested and has no events. */
 export const EMPTY: Tile = {
   busy: NO_CELLS,
   count: NO_CELLS,
@@ -69,7 +69,7 @@ export const EMPTY: Tile = {
 const LANES = 2 ** 40;
 
 export class TileStore {
-  /** Short names by key. Kernel and page number names each in their own way: keys are the store's. */
+  /** Short names by key. Kernel and page number names differently: keys are the store's own. */
   readonly names = new Map<number, string>();
   private readonly keys = new Map<string, number>();
   /** Incremented with each change of a lane's tiles, to invalidate data derived from them. */
@@ -145,7 +145,7 @@ export class TileStore {
     for (const { lanes, first, last } of parts) {
       for (const lane of lanes) {
         for (let index = first; index < last; index += 1) {
-          // A reply requested before classes were may hold the tile: keep that tile.
+          // Keep a tile from a reply to an earlier request, without classes.
           if (this.entry(lane, level, index) === undefined) this.put(lane, level, index, EMPTY);
         }
       }
@@ -178,7 +178,7 @@ export class TileStore {
     const stamps: number[] = [];
     for (const row of this.rows.values()) for (const { used } of row.values()) stamps.push(used);
     stamps.sort((a, b) => a - b);
-    // Whole moments are dropped: tiles read together are useless apart.
+    // Evict all tiles of one moment: tiles read together are useless apart.
     let at = 0;
     while (this.bytes > this.limit * CLEAR_TO && at < stamps.length) {
       const stamp = stamps[Math.min(at + (stamps.length >> 4), stamps.length - 1)]!;
@@ -210,7 +210,7 @@ function eventTile(reply: TilesReply, i: number): Tile {
   const first = reply.sliceFirst[i]!;
   const last = reply.sliceFirst[i + 1]!;
   const classed = reply.classes.length > 0;
-  // Copies: a view would keep the whole answer alive for as long as one of its tiles.
+  // Copies: a view would keep the whole reply alive for as long as one of its tiles.
   return {
     busy: reply.busy.slice(from, to),
     count: reply.count.slice(from, to),
