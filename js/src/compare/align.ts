@@ -22,7 +22,7 @@ export function piecesOf(segments: Frame): [Piece[], Piece[]] {
   return found;
 }
 
-/** The last piece that starts at or before a time; the first where none does. */
+/** The last piece that starts at or before a time, or else the first piece. */
 function pieceAt(pieces: readonly Piece[], time: number, axis: "own" | "common"): Piece | null {
   let low = 0;
   let high = pieces.length - 1;
@@ -47,7 +47,7 @@ export function toCommon(pieces: readonly Piece[], time: number): number {
   return piece === null ? time : stretched(time, piece.own, piece.common);
 }
 
-/** In a gap, the instant before it. */
+/** Times on the run's own axis; for a gap, the instant before it. */
 export function toOwn(pieces: readonly Piece[], time: number): number {
   const piece = pieceAt(pieces, time, "common");
   if (piece === null) return time;
@@ -60,13 +60,13 @@ export interface Line {
   base: Base;
   pieces: [Piece[], Piece[]];
   ranges: [Span, Span];
-  /** A pair of events that is brought into line instead of the slots: its times before and after. */
+  /** Times of a pair of events to align instead of the slots, before and after. */
   anchor?: readonly [number, number] | null;
 }
 
 /**
- * The window that the other run shows: as long, and moved as the slot in its middle is, so that a
- * millisecond is as wide on both sides. Towards the whole run it becomes the other's whole run.
+ * The window of the other run: as long, and shifted like the slot in its middle, so that a
+ * millisecond is as wide on both sides. Near the whole run it becomes the other whole run.
  */
 export function partnerView(line: Line, from: 0 | 1, view: Span): Span {
   const to = from === 0 ? 1 : 0;
@@ -90,7 +90,7 @@ export function partnerView(line: Line, from: 0 | 1, view: Span): Span {
   const moved: Span = [view[0] + shift, view[1] + shift];
   const [a, b] = [line.ranges[from], line.ranges[to]];
   if (line.base === "absolute") {
-    // All of this run is beside all of the other one, longer or not.
+    // The whole run corresponds to the whole other run, whatever their lengths.
     if (view[0] > a[0] || view[1] < a[1]) return moved;
     return [Math.min(moved[0], b[0]), Math.max(moved[1], b[1])];
   }

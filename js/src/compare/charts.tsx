@@ -17,28 +17,28 @@ export interface ChartsWays {
   about: About;
   swapped(): boolean;
   /**
-   * A pair of steps was chosen, or none: show it on the timelines. Here as below, `turn` belongs
-   * to the entry of the history that this makes; see `PairHistory.one`.
+   * Show a chosen pair of steps on the timelines, or all. Here and below, `turn` undoes and
+   * redoes the choice; see `PairHistory.one`.
    */
   showStep(row: Row | null, turn: () => void): void;
   markNames(names: string[] | null, turn: () => void): void;
-  /** `pair`: node and row are of what is told of one pair of ranks; null: of all. */
+  /** `pair`: the pair of ranks whose frame has the node or row; null: the frame of all ranks. */
   markNode(node: number, name: string, pair: number | null, turn: () => void): void;
   markChange(row: number | null, name: string, pair: number | null, turn: () => void): void;
   /**
-   * The findings, how long what is compared takes, null where no events say so, and of which ranks
-   * that is, where one pair was chosen.
+   * Show the findings, the total times (null without events), and a text on the ranks if one pair
+   * is chosen.
    */
   tell(told: Frame, totals: Totals | null, whose: string): void;
   say(words: string | null): void;
   fail(error: unknown): void;
-  /** In place of the findings: why there are none. */
+  /** Show the reason in place of the findings. */
   untold(why: VNode): void;
-  /** Ask for what has failed once more. */
+  /** Repeat failed requests. */
   again(): void;
 }
 
-/** What is chosen, and of which pair of ranks that is told. */
+/** The current choices, and the pair of ranks whose frames they refer to. */
 interface Choice {
   pair: number | null;
   step: number | null;
@@ -78,7 +78,7 @@ export class Charts {
   readonly icicle: Icicle;
   private step: number | null = null;
   private pair: number | null = null;
-  /** Of which pair of ranks changes and tree are; null for all. */
+  /** The pair of ranks of the changes and of the tree; null for all. */
   private toldOf: { changes: number | null; tree: number | null } = { changes: null, tree: null };
   private asked = 0;
 
@@ -127,12 +127,12 @@ export class Charts {
     this.holdSteps();
   }
 
-  /** Of which pair of ranks the tree is; null for all. */
+  /** The pair of ranks of the tree; null for all. */
   get treeOf(): number | null {
     return this.toldOf.tree;
   }
 
-  /** Frames of one pair of ranks, or of all. */
+  /** Show the frames of one pair of ranks, or of all. */
   setPair(pair: number | null): void {
     if (pair === this.pair) return;
     this.pair = pair;
@@ -147,7 +147,7 @@ export class Charts {
     }
   }
 
-  /** `timelines` lie in the column of the strip and the tree, where there are columns. */
+  /** Arrange the panels; in columns, `timelines` are in the column of the strip and the tree. */
   arrange(room: Room, timelines: HTMLElement): void {
     const { strip, icicle, waterfall, names, changes } = this;
     for (const { el, width } of [strip, icicle]) width.value = el.clientWidth;
@@ -159,7 +159,7 @@ export class Charts {
     return turnedIf(await this.ways.frames.get(name), this.ways.swapped());
   }
 
-  /** The steps, sums and names first; changes, sentences and tree when those are drawn. */
+  /** Load the steps, sums and names first, then changes, findings and tree. */
   async load(drawn: () => void): Promise<void> {
     const asked = (this.asked += 1);
     const stale = (): boolean => asked !== this.asked;
@@ -182,7 +182,7 @@ export class Charts {
       this.chosen("names"),
       ...["changes", findings, "icicle"].map((name) => this.ofPair(name)),
     ];
-    // One answer, drawn in one go; of large runs each is drawn as soon as the kernel has it.
+    // One reply, drawn together; of large runs each frame is drawn when it arrives.
     if (about.is_small === true)
       frames.askFor([...first.map((name) => this.ofPair(name)), ...second]);
     else this.askAhead(first.map((name) => this.ofPair(name)));
@@ -261,7 +261,7 @@ export class Charts {
     }
   }
 
-  /** What a page without a kernel holds of all ranks only: of the chosen pair where it can be had. */
+  /** Frame of the chosen pair of ranks; of all ranks if a page without a kernel has only that. */
   private async told(name: string): Promise<{ frame: Frame; of: number | null }> {
     const { frames } = this.ways;
     const { pair } = this;
@@ -275,13 +275,13 @@ export class Charts {
     return { frame: await frames.get(name), of: null };
   }
 
-  /** Of which ranks that is; "" where all were asked for. */
+  /** Text on the ranks of a frame; "" if it is of the requested ones. */
   private ofWhom(told: number | null): string {
     if (this.pair === null) return "";
     return told === null ? "of all ranks" : `on ${this.whose()}`;
   }
 
-  /** So that a kernel need not wait for the page between two answers. */
+  /** Send requests in advance, so that the kernel does not idle between replies. */
   private askAhead(names: readonly string[]): void {
     for (const name of names) void this.ways.frames.get(name).catch(() => undefined);
   }
@@ -305,7 +305,7 @@ export class Charts {
     return `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 
-  /** Which steps a page without a kernel has figures of. */
+  /** Limit the choice of steps to those with figures in a page without a kernel. */
   private holdSteps(): void {
     const { held_steps: held, held_words: why = "", held_pairs: pairs } = this.ways.about;
     if (this.pair !== null && pairs !== undefined) {
@@ -332,7 +332,7 @@ export class Charts {
     this.loadChosen().catch((error: unknown) => this.ways.fail(error));
   }
 
-  /** One thing at a time is marked on the timelines. */
+  /** Clear all marks of another origin: the timelines show one at a time. */
   private markOnly(what: "change" | "name" | "call"): void {
     if (what !== "change") this.changes.chosen.value = null;
     if (what !== "name") this.names.chosen.value = null;
@@ -350,7 +350,7 @@ export class Charts {
     };
   }
 
-  /** Goes back to what is chosen now, and there and back again. */
+  /** Return a function that undoes and redoes the next choice. */
   private turning(): () => void {
     let other = this.choice;
     return () => {
@@ -360,7 +360,7 @@ export class Charts {
     };
   }
 
-  /** Steps, rows and nodes of other ranks have other numbers. */
+  /** Restore a choice; steps, rows and nodes of other ranks have other numbers. */
   private restore({ pair, step, change, name, call }: Choice): void {
     const same = pair === this.pair;
     const slot = same ? step : null;
@@ -414,7 +414,7 @@ function stepWords(row: Row): string {
   );
 }
 
-/** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" where one step tells nothing. */
+/** `6 steps of 77.5 ± 3.1 ms → 124 ± 20 ms, p 0.003`; "" for a single step. */
 export function spreadWords({ rows, columns, attrs }: Frame): string {
   const spread = [Number(attrs.before_std_ns ?? NaN), Number(attrs.after_std_ns ?? NaN)];
   if (rows < 2 || attrs.p_value === null || spread.some((one) => !Number.isFinite(one))) return "";
@@ -434,21 +434,21 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
   );
 }
 
-// How many rows the tables show at first, so that columns beside each other end at one height.
+// Initial number of rows of tables, for which adjacent columns have the same height.
 
 /**
- * What lies where: all below each other; names beside the waterfall; changes and names beside it; or
- * a column of these beside one of the rest.
+ * Arrangement of panels: one column; names next to the waterfall; changes and names next to it;
+ * or a column of these next to one of the others.
  */
 export type Room = "sheet" | "pair" | "row" | "columns";
 
 const SHEET = { names: 10, changes: 6 };
-/** Changes are few and worth more than names. */
+/** Max initial rows of changes, which are few and take precedence over names. */
 const MOST_CHANGES = 10;
 const LEAST = { names: 8, changes: 6 };
 const MOST_NAMES = 60;
 
-/** So many rows that what is `height` px high with `shown` rows becomes `wanted` px high. */
+/** Number of rows for a height of `wanted` px, if `shown` rows make it `height` px high. */
 export function rowsFor(
   wanted: number,
   { height, shown, row }: { height: number; shown: number; row: number },
@@ -456,7 +456,7 @@ export function rowsFor(
   return row > 0 ? Math.floor((wanted - (height - shown * row)) / row) : shown;
 }
 
-/** Of rows for both, names give way first, then changes. */
+/** Divide rows among names and changes; changes take precedence. */
 export function parted(free: number): { names: number; changes: number } {
   const missing = Math.max(0, LEAST.names - (free - MOST_CHANGES));
   const changes = Math.max(LEAST.changes, MOST_CHANGES - missing);
@@ -467,7 +467,7 @@ function within(names: number): number {
   return Math.min(MOST_NAMES, Math.max(LEAST.names, names));
 }
 
-/** Up to where its content reaches, even where it is stretched. */
+/** Height of an element's content, even if the element is stretched. */
 function heightOf(el: HTMLElement): number {
   const { top } = el.getBoundingClientRect();
   const { paddingBottom } = getComputedStyle(el);
@@ -475,7 +475,7 @@ function heightOf(el: HTMLElement): number {
   return Math.max(top, ...ends) - top + (Number.parseFloat(paddingBottom) || 0);
 }
 
-/** What a table has of rows, and how high it is with them. */
+/** Height of a table, its number of rows, and the height of one. */
 function measured({ el }: { el: HTMLElement }): { height: number; shown: number; row: number } {
   const rows = el.querySelectorAll<HTMLElement>(".hta-name-row");
   const row = rows[0]?.getBoundingClientRect().height ?? 0;
@@ -487,7 +487,7 @@ interface Filled {
   waterfall: HTMLElement;
   names: Charts["names"];
   changes: Charts["changes"];
-  /** What lies beside them in two columns. */
+  /** Panels next to them in two columns. */
   left: readonly HTMLElement[];
 }
 

@@ -14,29 +14,29 @@ import { THEMES } from "../ui/theme";
 
 export type Row = Record<string, unknown>;
 
-/** What the widget says of the comparison before any frame is made. */
+/** Facts on the comparison that are known before any frame. */
 export interface About {
   labels: [string, string];
   facts: string;
   cautions: { kind: string; text: string }[];
-  /** What the runs ran on differently, as a sentence; "" where that is the same. */
+  /** Sentence on different hardware or numbers of ranks; "" if there is no difference. */
   conditions?: string;
   rank_pairs: [number, number][];
   by_rank_means: boolean;
   steps: number;
   matched: string;
   all_matched: boolean;
-  /** What these formats call kinds of time otherwise. */
+  /** Names of kinds of time that these formats replace. */
   kind_words?: Record<string, string>;
   has_events: boolean;
   has_device: boolean;
-  /** All answers of a kernel together are a matter of an instant: they may come in one. */
+  /** Whether the kernel computes all frames quickly, so that they may come in one reply. */
   is_small?: boolean;
   tables: string[];
-  /** Of a saved page that has not all of them: the steps that can be chosen, and that in words. */
+  /** In a saved page without all steps: those that can be chosen, and a text on them. */
   held_steps?: number[];
   held_words?: string;
-  /** Of a page without a kernel: the pairs of ranks that can be chosen. */
+  /** In a page without a kernel: the pairs of ranks that can be chosen. */
   held_pairs?: number[];
 }
 
@@ -57,7 +57,7 @@ export function text(row: Row, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Why a frame is as it is, in words; "" for nothing to say. */
+/** Note of a frame; "" for none. */
 export function noteOf({ attrs }: Frame): string {
   return typeof attrs.note === "string" ? attrs.note : "";
 }
@@ -69,7 +69,7 @@ const OPPOSITE: Record<string, string> = {
   faster: "slower",
 };
 
-/** The same frame of the comparison the other way round. */
+/** The frame of the swapped comparison. */
 export function turned(frame: Frame): Frame {
   const columns: Record<string, PanelFrame["columns"][string]> = {};
   for (const [name, values] of Object.entries(frame.columns)) {
@@ -104,7 +104,7 @@ export class Frames {
     return this.kept.get(name) ?? this.keep(name, this.alone(name));
   }
 
-  /** Ask for several in one go; one that is not in the answer is asked for by itself. */
+  /** Request several frames at once; one that the reply lacks is requested separately. */
   askFor(names: readonly string[]): void {
     const unknown = names.filter((name) => !this.kept.has(name));
     const asked = this.source
@@ -126,13 +126,13 @@ export class Frames {
 
   private keep(name: string, frame: Promise<Frame>): Promise<Frame> {
     this.kept.set(name, frame);
-    // What failed may be asked for again.
+    // A failed request may be repeated.
     frame.catch(() => this.kept.delete(name));
     return frame;
   }
 }
 
-/** Names of both sides without what they begin with alike. */
+/** Names of both sides without their common beginning. */
 export function shortLabels([one, two]: readonly [string, string]): [string, string] {
   let at = 0;
   while (at < one.length && one[at] === two[at]) at += 1;
@@ -142,7 +142,7 @@ export function shortLabels([one, two]: readonly [string, string]): [string, str
   return one === two || short.some((name) => name.length < 3) ? [one, two] : short;
 }
 
-// One side of a comparison, as a timeline asks of it.
+// One side of a comparison as the source of a timeline.
 
 export class SideSource implements Source {
   constructor(
@@ -169,7 +169,7 @@ export class SideSource implements Source {
 
 // Differences as colours and words: green is faster, magenta slower, grey the same.
 
-/** Within this nothing is called slower or faster. */
+/** Smaller changes are drawn as unchanged. */
 const SAME_SHARE = 0.02;
 
 /** The colour of a change as a share of before; `full` is where the scale ends. */
@@ -179,12 +179,12 @@ export function deltaColour(share: number, theme: ThemeName, full = 1): string {
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 
-/** The middle step: for bars, whose length says how much. */
+/** The middle step of a scale, for bars, which show the size by their length. */
 export function barColour(diff: number, theme: ThemeName): string {
   return THEMES[theme].delta[3 + 2 * Math.sign(diff)]!;
 }
 
-/** `+60 %`; without a before there is no share. */
+/** `+60 %`; "" if before is 0. */
 export function shareWords(diff: number, before: number): string {
   return before > 0 ? formatShareDelta(diff / before) : "";
 }

@@ -22,7 +22,7 @@ import { deltaWords, type Frames, rowsOf, shareWords, text } from "./frames";
 import type { Icicle } from "./operator_tree";
 
 type Side = 0 | 1;
-/** What narrows a selection; null for nothing. */
+/** Fields that narrow a selection; null for none. */
 type Mark = Partial<SelectionJson> | null;
 
 interface LinkingWays {
@@ -31,12 +31,12 @@ interface LinkingWays {
   partners: Partners;
   lines: PairLines;
   icicle: Icicle;
-  /** Before and after; null of runs without events. */
+  /** Before and after; null if the runs have no events. */
   apps(): readonly [TimelineApp, TimelineApp] | null;
   coupling(): Coupling | null;
   line(): Line | null;
   swapped(): boolean;
-  /** The ranks that are shown of a side; null for all. */
+  /** The shown ranks of a side; null for all. */
   ranksOf(side: Side): number[] | null;
   /** Change both sides as one entry of the history; `turn` as in `PairHistory.one`. */
   choose(patches: readonly [Patch, Patch], turn: () => void): void;
@@ -45,7 +45,7 @@ interface LinkingWays {
   fail(error: unknown): void;
 }
 
-/** A pointer that rests so long is answered. */
+/** The pointer rests this long on an event before its partner is looked up. */
 const HOVER_MS = 40;
 const MOST_TIES = 120;
 
@@ -75,7 +75,7 @@ export class Linking {
       apps?.[to].led.outline(isEvent ? partner : null, apps[side].led.isSummary(slice.lane));
       this.ways.lines.hover(pair);
     } catch {
-      // Waits and other lanes that hold no events have no partners.
+      // Lanes without events, such as waits, have no partners.
       if (this.hovering === key) this.ways.lines.hover(null);
     }
   }
@@ -148,7 +148,7 @@ export class Linking {
     );
   }
 
-  /** The calls of a node of the tree; `pair`: of the tree of one pair of ranks. */
+  /** Mark the calls of a node of the tree; `pair`: the tree is that of one pair of ranks. */
   async markNode(node: number, name: string, pair: number | null, turn: () => void): Promise<void> {
     try {
       const asked = { node, pair };
@@ -159,7 +159,7 @@ export class Linking {
     }
   }
 
-  /** The events of a row of changes; null for none. */
+  /** Mark the events of a row of changes; null for none. */
   async markChange(
     row: number | null,
     name: string,
@@ -180,7 +180,7 @@ export class Linking {
     }
   }
 
-  /** Nothing is marked any more. */
+  /** Clear all marks. */
   clear(): void {
     for (const side of [0, 1] as const) {
       this.ways.coupling()?.write(side, "selection", this.marked(side, null));
@@ -207,19 +207,19 @@ export class Linking {
     this.ways.choose([patch(0), patch(1)], turn);
   }
 
-  /** The selection of what is marked, on the ranks that are shown. */
+  /** Selection of the marked events on the shown ranks. */
   private marked(side: Side, mark: Mark): SelectionJson | null {
     const ranks = this.ways.ranksOf(side);
     return mark === null && ranks === null ? null : { ...EVERYTHING, ranks, ...mark };
   }
 }
 
-/** A name of C++ may be longer than the page is wide. */
+/** Shorten a name: a C++ name may be longer than the page is wide. */
 function shortened(name: string): string {
   return name.length > 80 ? `${name.slice(0, 79)}…` : name;
 }
 
-// Looks up what an event is on the other side.
+// Looks up the partner of an event.
 
 interface PartnerWays {
   source: Source;
@@ -227,7 +227,7 @@ interface PartnerWays {
   frames: Frames;
   signal: AbortSignal;
   swapped(): boolean;
-  /** Of which pair of ranks the tree is that has the nodes; null for all. */
+  /** The pair of ranks of the tree that has the nodes; null for all. */
   treeOf(): number | null;
 }
 
@@ -252,7 +252,7 @@ export class Partners {
     };
   }
 
-  /** Steps are no calls: they belong together as their slots do. */
+  /** The counterpart of a step by slots, as steps are not matched as calls. */
   private async stepOf(side: Side, event: Brief): Promise<Brief | null> {
     if (!event.name.startsWith("ProfilerStep#")) return null;
     const [mine, theirs] = side === 0 ? ["before", "after"] : ["after", "before"];
@@ -271,7 +271,7 @@ export class Partners {
   }
 }
 
-// Between the timelines: where what is above has its counterpart below.
+// Lines between the timelines that connect matched events.
 
 interface Pair {
   /** In the order of display; null without a partner. */
@@ -284,16 +284,16 @@ type Tie = readonly [start: number, dur: number, start2: number, dur2: number];
 interface LinesWays {
   /** Where a time is drawn on the upper (0) or lower (1) timeline. */
   xOf(place: 0 | 1, time: number): number;
-  /** From where to where lanes reach, px. */
+  /** Left and right edge of the lanes, px. */
   lanes(): [number, number];
   setTies(on: boolean): void;
 }
 
 const HEIGHT = 40;
-/** Of the longer: within this, lines that nobody asked about one by one are of pairs alike. */
+/** Share of the longer duration up to which a line is drawn as that of an unchanged pair. */
 const SAME = 0.05;
 
-/** What a pair says: name, both durations, difference, and what became of it. */
+/** Describe a pair: name, both durations, difference and status. */
 export function pairWords({ events, status }: Pair): {
   name: string;
   words: string;
@@ -332,7 +332,7 @@ export class PairLines {
   private width = 0;
   private frame = 0;
   private on = false;
-  /** Nothing lies between the timelines: pairs are told in words alone. */
+  /** Whether there is no gap between the timelines, so that pairs are only described. */
   private flat = false;
 
   constructor(private readonly ways: LinesWays) {
@@ -384,7 +384,7 @@ export class PairLines {
     this.redraw();
   }
 
-  /** Where slots start on both timelines. */
+  /** Set the starts of slots on both timelines. */
   setStarts(starts: readonly (readonly [number, number])[]): void {
     this.starts = starts;
     this.redraw();
@@ -495,7 +495,7 @@ export class PairLines {
   }
 }
 
-// Two timelines that move together: whoever was touched last leads.
+// Link two timelines: the one used last leads.
 
 interface SideView {
   app: TimelineApp;
@@ -521,7 +521,7 @@ const SHARED = ["search", "color"] as const;
 
 export class Coupling {
   private leader: 0 | 1 = 0;
-  /** While we write: what is heard then is our own. */
+  /** Set during own writes, whose change events are ignored. */
   private quiet = false;
   private saveTimer = 0;
 
@@ -534,12 +534,12 @@ export class Coupling {
     signal.addEventListener("abort", () => clearTimeout(this.saveTimer), { once: true });
   }
 
-  /** Bring the other side to where the leader is: after another alignment, or after decoupling. */
+  /** Move the other side to the leader's view, after another alignment or after unlinking. */
   align(): void {
     this.follow(this.leader);
   }
 
-  /** Show a window of one side; the other follows, coupled or not. */
+  /** Show a window of one side; the other follows, linked or not. */
   goTo(side: 0 | 1, view: Span): void {
     this.leader = side;
     this.write(side, "view", [Math.floor(view[0]), Math.ceil(view[1])]);
@@ -635,7 +635,7 @@ export class Coupling {
     this.write(to, "view", [...view]);
   }
 
-  /** The same part of the other run: its window by the alignment, its ranks by their pairs. */
+  /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
   private select(side: 0 | 1): void {
     const line = this.ways.line();
     const given = this.sides[side].model.get("selection") as Partial<SelectionJson> | null;

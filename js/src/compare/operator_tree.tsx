@@ -37,13 +37,13 @@ export interface IcicleChoice {
 const ROW = 20;
 const LEAST_PX = 2;
 const LABEL_PX = 30;
-/** How far the lines of what is on one side alone reach. */
+/** Width of the hatch on tiles without a partner. */
 const HATCH_PX = 10;
 const INKS = ["#ffffff", "#12171e"] as const;
 
 const size = (row: Row): number => Math.max(number(row, "before_ns"), number(row, "after_ns"));
 
-/** The tiles below a node (-1: of all) that are wide enough to see, in a width of px. */
+/** Place the tiles below a node (-1: all) that are wide enough to see, in a width of px. */
 export function placeTiles(frame: Frame, top: number, width: number): Tile[] {
   const children = new Map<number, Row[]>();
   let focus: Row | null = null;
@@ -76,7 +76,7 @@ export function placeTiles(frame: Frame, top: number, width: number): Tile[] {
   return tiles;
 }
 
-/** What has no partner is hatched at its start, as on the timelines; behind it words stay readable. */
+/** Style of tiles without a partner: hatched at the start only, so that text stays readable. */
 function aloneStyle(ground: string, theme: ThemeName): Record<string, string> {
   const { colour } = classLook("only_here", theme);
   return {
@@ -97,7 +97,7 @@ export class Icicle extends Part<Tree> {
   /** The shown part of the tree, and the marked tile. */
   readonly choice = signal<IcicleChoice>({ top: -1, node: -1 });
 
-  /** `choose` hears first of a tile; `words` are what the formats call kinds otherwise. */
+  /** `choose` is called with a tile first; `words` are the formats' names of kinds. */
   constructor(
     private readonly choose: (node: number, name: string) => void,
     private readonly words: Record<string, string> = {},
@@ -110,7 +110,7 @@ export class Icicle extends Part<Tree> {
     super.show(tree);
   }
 
-  /** Where a call was selected on a timeline. */
+  /** Show the node of a call that was selected on a timeline. */
   reveal(node: number): void {
     this.choice.value = { ...this.choice.value, node };
   }
@@ -163,7 +163,7 @@ export class Icicle extends Part<Tree> {
     );
   }
 
-  /** The way from the top to what is shown. */
+  /** The path from the top to the shown node. */
   private crumbs(frame: Frame, top: number) {
     const byNode = new Map(rowsOf(frame).map((row) => [number(row, "node"), row]));
     const way: Row[] = [];

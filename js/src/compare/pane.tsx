@@ -22,7 +22,7 @@ export abstract class Part<Shown> {
       const { value } = this.shown;
       return <>{this.why.value ?? (value !== null && this.draw(value))}</>;
     };
-    // What a part is made of is known once all of it is.
+    // Render later: subclasses have not set their fields yet.
     queueMicrotask(() => render(<Drawn />, this.el));
   }
 
@@ -33,7 +33,7 @@ export abstract class Part<Shown> {
     });
   }
 
-  /** In place of all: why it cannot be drawn. */
+  /** Show an error in place of the content. */
   fail(why: VNode): void {
     this.why.value = why;
   }
@@ -41,9 +41,9 @@ export abstract class Part<Shown> {
   protected abstract draw(shown: Shown): ComponentChildren;
 }
 
-// What changed, in words above everything.
+// The headline: the findings as text.
 
-/** So many sentences follow the first; the others unfold. */
+/** Number of sentences after the first; the others unfold. */
 const SENTENCES = 4;
 /** The smallest difference that is reported, as a share of the time. */
 export const WORTH_TELLING = 0.01;
@@ -52,8 +52,8 @@ export const WORTH_TELLING = 0.01;
 export type Totals = readonly [number, number];
 
 /**
- * The findings, most important first; `whose`: of which ranks, where one pair was chosen;
- * `conditions`: what the runs ran on differently.
+ * The findings, most important first; `whose`: text on the ranks if one pair is chosen;
+ * `conditions`: sentence on different hardware or numbers of ranks.
  */
 export function Findings(look: {
   told: Frame | null;
@@ -63,10 +63,10 @@ export function Findings(look: {
 }) {
   const { told, totals = null, whose = "", conditions = "" } = look;
   const all = told === null ? [] : rowsOf(told);
-  // The sentence itself, where there is one, is of the order that the page shows.
+  // The finding's own text follows the order of sides in the page.
   const unlike =
     all[1]?.kind === "caution" && conditions !== "" ? text(all[1], "text") : conditions;
-  // What else to be cautious of stands in the toolbar.
+  // The toolbar lists the other cautions.
   const rows = all.filter((row) => row.kind !== "caution");
   const [first, ...rest] = rows.map((row) => text(row, "text"));
   const [words, why] = silence(totals);
@@ -98,7 +98,7 @@ export function Findings(look: {
   );
 }
 
-/** The median of the steps' changes; null of one step. */
+/** The median of the steps' changes; null for a single step. */
 export function medianShare(steps: Frame): number | null {
   const shares = rowsOf(steps)
     .map((row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1))
@@ -108,7 +108,7 @@ export function medianShare(steps: Frame): number | null {
   return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
 }
 
-/** The sentence, its share, which is told in colour, and what follows that. */
+/** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
 export function headParts(sentence: string): [string, string, string] {
   const found =
     /^(.*?, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(

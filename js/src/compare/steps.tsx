@@ -32,7 +32,7 @@ export class Strip extends Part<StripData> {
   /** The steps that can be chosen; null for all. */
   readonly held = signal<Held | null>(null);
 
-  /** `words` are what the formats call kinds otherwise. */
+  /** `words` are the formats' names of kinds. */
   constructor(
     private readonly choose: (slot: number | null) => void,
     private readonly words: Record<string, string> = {},
@@ -260,7 +260,7 @@ function Gutter(look: {
   );
 }
 
-/** The numbers stand in the grey part where they fit, else on a plate. */
+/** Draw the numbers in the grey part if they fit, else on a plate. */
 function Change(look: { slot: Slot; narrow: boolean; top: number; theme: ThemeName }) {
   const { slot, narrow, top, theme } = look;
   const { diff, length, width, reach } = slot;
@@ -349,7 +349,7 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
   const cellNs = Number(attrs.cell_ns ?? 1);
   const column = (name: string): readonly number[] => (columns[name] ?? []) as readonly number[];
   const [slotOf, side, lane, cell, busy] = ["slot", "side", "lane", "cell", "busy_ns"].map(column);
-  // Pixels gather what falls into them: a pixel as high as its share of the time.
+  // Sum up the cells of each pixel: its height is their share of the time.
   const sums = new Map<string, Float64Array>();
   for (let row = 0; row < data.lanes.rows; row += 1) {
     const slot = bySlot.get(slotOf![row]!);
@@ -386,7 +386,7 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
   }
 }
 
-// Where slots of steps lie in the strip: pure numbers.
+// Layout of the slots of steps in the strip: pure functions.
 
 /** Content of the strip. */
 interface StripData {
@@ -415,7 +415,7 @@ interface Slot {
   share: number;
 }
 
-/** Kinds of time, by their number in the frame, and how high they are drawn. */
+/** Kinds of time by their index in the frame, and their heights. */
 const LANES = [
   { name: "compute", kind: "compute", height: 28 },
   { name: "NCCL", kind: "communication", height: 14 },
@@ -430,11 +430,11 @@ interface Lane {
   name: string;
   kind: (typeof LANES)[number]["kind"];
   height: number;
-  /** Its number in the frame. */
+  /** Its index in the frame. */
   place: number;
 }
 
-/** The kinds that there are; all where there is nothing. `words` are what formats call them. */
+/** The kinds that occur, or all if none does. `words` are the formats' names of kinds. */
 export function lanesOf(frame: Frame | null, words: Record<string, string>): Lane[] {
   const there = new Set(frame?.columns.lane ?? []);
   const all = LANES.map((lane, place) => ({
@@ -444,7 +444,7 @@ export function lanesOf(frame: Frame | null, words: Record<string, string>): Lan
   }));
   const some = all.filter(({ place }) => there.has(place));
   if (some.length === 0 || some.length === all.length) return all;
-  // As high together as all would be: the words next to them need that height.
+  // The total height is that of all kinds: their labels need it.
   const room = heightOf(all) - some.length * GAP;
   const high = some.reduce((sum, { height }) => sum + height, 0);
   return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));
@@ -473,7 +473,7 @@ export function lengthsOf(row: Row): [number, number] {
   return [of("before"), of("after")];
 }
 
-/** Slots with the lengths that the table of steps has: several ranks start and end apart. */
+/** Slots with lengths from the table of steps, as several ranks start and end apart. */
 export function withLengths(slots: Frame, steps: Frame): Frame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;
@@ -524,7 +524,7 @@ export function medianSlot(frame: Frame): number {
   return order[order.length >> 1]?.slot ?? 0;
 }
 
-/** Corners of the band between the end before and the end after, for a band so high. */
+/** Corners of the band between the ends before and after, for a height of the band. */
 export function bandPoints({ reach }: Slot, height: number): [number, number][] {
   const [top, bottom] = reach;
   const most = Math.max(top, bottom);

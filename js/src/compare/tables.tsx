@@ -44,14 +44,14 @@ function membersOf(row: Row): string[] {
   return Array.isArray(row.members) ? (row.members as string[]) : [text(row, "name")];
 }
 
-/** The length is the amount; the form marks events without a partner, or with another one. */
+/** Style of a bar: the length is the amount; the form marks added, removed and replaced events. */
 function barStyle(change: string, diff: number, theme: ThemeName): Record<string, string> {
   const look = classOfChange(change, 0, diff);
   if (look === "only_here" || look === "replaced") return lookStyle(classLook(look, theme));
   return { background: barColour(diff, theme) };
 }
 
-/** A difference, and its bar left or right of nothing. */
+/** A difference, and its bar left or right of zero. */
 function DiffCell({ row, rows, theme }: { row: Row; rows: readonly Row[]; theme: ThemeName }) {
   const diffs = rows.map((one) => number(one, "diff_ns"));
   const [low, high] = [Math.min(0, ...diffs), Math.max(0, ...diffs)];
@@ -168,9 +168,9 @@ export function Names({
 
 const LARGEST = { by: "diff_ns", descending: true };
 
-// What changed beyond noise, each change once; a click marks its events on both sides.
+// Changes beyond noise, each once; a click marks their events on both sides.
 
-/** Describe how likely a change is by chance, or say that the spread is unknown. */
+/** Describe how likely a change is by chance, or state that the spread is unknown. */
 export function chanceWords(
   change: string,
   p: unknown,
@@ -179,13 +179,13 @@ export function chanceWords(
   if (change !== "slower" && change !== "faster") {
     return {
       words: hasSteps ? "in most steps" : "–",
-      about: "Calls that come or go are no matter of chance.",
+      about: "Added and removed calls are not tested.",
     };
   }
   if (typeof p !== "number") {
     return {
       words: "one step",
-      about: "One step on a side tells nothing of the spread: 20 % is asked for.",
+      about: "With one step on a side the spread is unknown: the threshold is 20 %.",
     };
   }
   const about =
@@ -209,7 +209,7 @@ export function replacedWords(row: Row): string {
   return `${short(before)} → ${short(after)}`;
 }
 
-/** From this width on also what is known from others: both times, and chance. px. */
+/** Width from which both times and the chance are shown, px. */
 const ALL_FROM = 720;
 
 const length = (ns: number): string => (ns > 0 ? formatDuration(Math.round(ns)) : "–");
@@ -342,7 +342,7 @@ interface Measure {
   diff: boolean;
 }
 
-/** Columns in their order; the columns of one measure are one. */
+/** Group columns by measure, in their order. */
 export function measuresOf(columns: readonly string[]): Measure[] {
   const known = new Set(columns);
   const found: Measure[] = [];
@@ -360,9 +360,9 @@ export function measuresOf(columns: readonly string[]): Measure[] {
 const UNITS = /(?:^|_)(ns|us|ms|s|bytes|share|pct|mib)$/;
 const SHARE = /(?:^|_)share(?:_|$)/;
 
-/** A column's name in words, without its unit: cells say that. */
+/** Title of a column, without its unit, which the cells have. */
 export function titleOf(column: string): string {
-  // MPI: of what is called and sent, whatever time it takes.
+  // MPI: the change of calls and bytes, whatever their time.
   if (column === "change") return "calls and bytes";
   if (SHARE.test(column) || column === "bytes") return column.replaceAll("_", " ");
   return column.replace(UNITS, "").replaceAll("_", " ") || "time";
@@ -426,7 +426,7 @@ export function tableTitle(name: string): string {
   return [word, ...rest].join(" ");
 }
 
-/** One row of many measures reads better as many rows. */
+/** Transpose a single row of many measures into one row per measure. */
 function TurnedRow({ measures, row }: { measures: readonly Measure[]; row: Row }) {
   return (
     <table>

@@ -29,7 +29,7 @@ interface TimelinesWays {
   about: About;
   frames: Frames;
   icicle: Icicle;
-  /** Of which pair of ranks that tree is; null for all. */
+  /** The pair of ranks of the tree; null for all. */
   treeOf(): number | null;
   theme: ThemeName;
   state: DiffState;
@@ -39,7 +39,7 @@ interface TimelinesWays {
   historyChanged(): void;
   say(words: string | null): void;
   fail(error: unknown): void;
-  /** Ask for what has failed once more. */
+  /** Repeat failed requests. */
   again(): void;
 }
 
@@ -62,7 +62,7 @@ export class Timelines {
   private readonly coupling: Coupling | null;
   private readonly sources: [SideSource, SideSource];
   private line: Line | null = null;
-  /** What became of every event is known. */
+  /** Whether the classes of all events are known. */
   private classed = false;
   private readonly counts = signal<ClassCounts | null>(null);
   private parts: [ClassParts | null, ClassParts | null] = [null, null];
@@ -135,16 +135,16 @@ export class Timelines {
     return this.swapped ? other(place) : place;
   }
 
-  /** Which pair of ranks is shown; null for all. */
+  /** The shown ranks of a side; null for all. */
   private ranksOf(side: Side): number[] | null {
     const pair = this.ways.model.get("pair");
     const ranks = typeof pair === "number" ? this.ways.about.rank_pairs[pair] : undefined;
     return ranks === undefined ? null : [ranks[side]];
   }
 
-  // --- what others ask for ------------------------------------------------------------------------
+  // --- for other parts ----------------------------------------------------------------------------
 
-  /** Lay them out in so many px; returns whether they are beside each other. */
+  /** Arrange them in a width in px; returns whether they are side by side. */
   arrange(width: number): boolean {
     const chosen = (this.ways.model.get("arrange") ?? "stacked") as Arrange;
     const { beside, why } = arrangedIn(width, chosen);
@@ -165,7 +165,7 @@ export class Timelines {
     for (const app of this.apps ?? []) app.setTheme(theme);
   }
 
-  /** The chosen alignment has changed; `follow` moves the side that does not lead. */
+  /** Set the alignment; `follow` moves the side that does not lead. */
   setLine(line: Line, follow: boolean): void {
     this.line = line;
     if (follow) this.coupling?.align();
@@ -187,7 +187,7 @@ export class Timelines {
     for (const app of this.apps ?? []) app.sayAside(words);
   }
 
-  /** Before above, or after. */
+  /** Apply the order of the sides: before above, or after. */
   showOrder(): void {
     this.places[this.sideAt(0)].style.order = "0";
     this.lines.el.style.order = "1";
@@ -215,7 +215,7 @@ export class Timelines {
     }
   }
 
-  /** From here on tiles carry what became of their events. */
+  /** Load the classes of events; tiles carry them from then on. */
   async classify(): Promise<void> {
     if (this.apps === null) return;
     if (!this.classed) await this.count();
@@ -242,7 +242,7 @@ export class Timelines {
     }
   }
 
-  /** The ranks of the chosen pair alone, or all. */
+  /** Show the ranks of the chosen pair only, or all. */
   showRanks(): void {
     for (const side of [0, 1] as const) {
       this.coupling?.write(side, "ranks_from", this.ranksOf(side) === null ? "" : "pair");
@@ -250,7 +250,7 @@ export class Timelines {
     this.linking.clear();
   }
 
-  /** One pair of steps, or all, as wide on both sides; `turn` as in `PairHistory.one`. */
+  /** Show one pair of steps, or all, at the same scale; `turn` as in `PairHistory.one`. */
   showStep(row: Row | null, turn: () => void): void {
     if (row === null) {
       const [before, after] = this.ways.scenes;
@@ -273,9 +273,9 @@ export class Timelines {
     return this.history[way]();
   }
 
-  /** What is chosen beside the timelines is one entry, with what it changes on either. */
+  /** Record a choice outside the timelines, with its changes on both, as one entry. */
   private choose(patches: readonly [Patch, Patch], turn: () => void): void {
-    // A gesture that still settles is an entry before this one.
+    // End an unfinished gesture: it is an entry before this one.
     for (const app of this.apps ?? []) app.settle();
     this.history.one(() => this.coupling?.put(patches), turn);
     this.ways.historyChanged();
@@ -369,7 +369,7 @@ export class Timelines {
       last = now;
       historyChanged();
     });
-    // By a timeline's own key: it colours as it does alone.
+    // A timeline's own key switches to its own colours.
     listen("color", () => {
       const colour = state.get("color");
       if (this.colour === colour || (this.colour === "change" && colour === "kind")) return;
@@ -378,23 +378,23 @@ export class Timelines {
   }
 }
 
-// Whether the two timelines lie one above the other or beside each other.
+// Arrangement of the two timelines: stacked or side by side.
 
 type Arrange = "stacked" | "beside";
 
-/** Narrower than this, both beside each other would leave no room for their lanes. */
+/** Narrower pages stack the timelines, whose lanes would have no room side by side. */
 export const BESIDE_FROM_PX = 900;
 
 const CHOICES: readonly (readonly [id: Arrange, text: string, about: string])[] = [
   ["stacked", "stacked", "Timelines one above the other"],
-  ["beside", "beside", "Timelines beside each other"],
+  ["beside", "beside", "Timelines side by side"],
 ];
 
-/** Where they lie in so much room, and why where that is not what was chosen. */
+/** Arrangement in a width, and the reason if it is not the chosen one. */
 export function arrangedIn(width: number, chosen: Arrange): { beside: boolean; why: string } {
   if (chosen === "stacked") return { beside: false, why: "" };
   if (width >= BESIDE_FROM_PX) return { beside: true, why: "" };
-  return { beside: false, why: `stacked: beside each other needs ${BESIDE_FROM_PX} px` };
+  return { beside: false, why: `stacked: side by side needs ${BESIDE_FROM_PX} px` };
 }
 
 export function ArrangeChoice(look: {
@@ -419,20 +419,20 @@ export function ArrangeChoice(look: {
   );
 }
 
-// One history for two timelines: whose turn it is. Each keeps its own values.
+// One history for two timelines: the order of their entries. Each keeps its own values.
 
 interface Entry {
   sides: Side[];
-  /** Brings what was chosen beside the timelines back to the other end of the entry. */
+  /** Undoes or redoes the choice made outside the timelines. */
   turn?: (() => void) | undefined;
 }
 
-/** What changes on both sides within this was one act. */
+/** Changes of both sides within this time are one entry. */
 const TOGETHER_MS = 50;
 
 /**
- * Whatever changes or undoes, in this page or in Python, the histories of the sides tell; this
- * one keeps their order. `hta_widgets/widgets/trace_diff.py` does the same.
+ * The histories of the sides record all changes, from this page and from Python; this one keeps
+ * their order. `hta_widgets/widgets/trace_diff.py` does the same.
  */
 export class PairHistory {
   private past: Entry[] = [];
@@ -443,8 +443,8 @@ export class PairHistory {
   private turnedAt = -Infinity;
 
   /**
-   * `walk` undoes or redoes on one side; false where there is nothing. `both` runs the walk of an
-   * entry of both sides, where neither may lead the other.
+   * `walk` undoes or redoes on one side; false if there is nothing. `both` runs the walk of an
+   * entry of both sides, during which neither may lead the other.
    */
   constructor(
     private readonly walk: (side: Side, way: "undo" | "redo") => boolean,
@@ -469,8 +469,8 @@ export class PairHistory {
   }
 
   /**
-   * Whatever `act` changes, on whichever side, is one entry. `turn` goes with it: it is called for
-   * each undo and redo.
+   * Record all changes by `act`, on either side, as one entry. `turn` belongs to the entry: it is
+   * called at each undo and redo.
    */
   one(act: () => void, turn?: () => void): void {
     this.acting = [];
@@ -484,11 +484,11 @@ export class PairHistory {
     if (sides.length === 0 && turn === undefined) return;
     this.past.push({ sides, turn });
     this.future = [];
-    // What follows is another act, however soon.
+    // Later changes are another entry, however soon.
     this.pushedAt = -Infinity;
   }
 
-  /** A side's history was `before` and is `after` now. */
+  /** Record that a side's history has changed from `before` to `after`. */
   heard(side: Side, before: History, after: History): void {
     const past = after.past.length - before.past.length;
     const future = after.future.length - before.future.length;
@@ -542,12 +542,12 @@ export class PairHistory {
     return false;
   }
 
-  /** Somebody else undid or redid on one side. */
+  /** Handle an undo or redo that was made elsewhere on one side. */
   private turn(side: Side, source: Entry[], target: Entry[]): void {
     const entry = [...source].reverse().find(({ sides }) => sides.includes(side));
     if (entry === undefined) return;
     const rest = entry.sides.filter((one) => one !== side);
-    // What was chosen goes with the side that is heard of first.
+    // The choice is undone or redone with the side that reports first.
     source.splice(source.indexOf(entry), 1, ...(rest.length > 0 ? [{ sides: rest }] : []));
     entry.turn?.();
     const now = this.now();

@@ -17,7 +17,7 @@ export interface DiffState {
   swapped: ReadonlySignal<boolean>;
   coupled: ReadonlySignal<boolean>;
   base: ReadonlySignal<Base>;
-  /** The pair of ranks of figures and timelines; null for all. */
+  /** The pair of ranks for figures and timelines; null for all. */
   pair: ReadonlySignal<number | null>;
   colour: ReadonlySignal<Colour>;
 }
@@ -126,7 +126,7 @@ function Cautions({ texts }: { texts: readonly string[] }) {
   const more = texts.length > 1 ? ` and ${plural(texts.length - 1, "more caution")}` : "";
   return (
     <Opener
-      name="What makes these runs less than comparable"
+      name="Limits of the comparison"
       title={texts.join("\n")}
       class="hta-badge hta-warn hta-problem-badge"
       content={() => (
@@ -155,7 +155,7 @@ function Pairs(look: {
     <select
       class="hta-diff-pairs"
       aria-label="Ranks"
-      title="Which ranks figures and timelines are of"
+      title="Ranks for figures and timelines"
       value={look.pair === null ? "" : String(look.pair)}
       onChange={({ currentTarget: { value } }) => look.choose(value === "" ? null : Number(value))}
     >
@@ -224,12 +224,12 @@ function FileField(look: { label: string; name: string; press(path: string): voi
   );
 }
 
-// By what both timelines are coloured, and what the colours of a change mean.
+// Colour mode of both timelines, and the legend of changes.
 
 export type Colour = "change" | "kind" | "name";
 
 const MODES: readonly (readonly [id: Colour, text: string, about: string])[] = [
-  ["change", "change", "By what became of each event"],
+  ["change", "change", "By the change of each event"],
   ["kind", "kind", "By kind: compute, communication, copies, host"],
   ["name", "name", "By kind, each name in a shade of its own"],
 ];
@@ -240,7 +240,7 @@ interface LegendLook {
   theme: ThemeName;
   /** Number of events of each class, before and after; null until known. */
   counts: readonly (readonly number[])[] | null;
-  /** Calls could not be matched; null: that is being tried. */
+  /** Retries matching after a failure; null while matching runs. */
   again: (() => void) | null;
   choose(colour: Colour): void;
 }

@@ -27,7 +27,7 @@ interface DiffOptions {
   source: Source;
   /** The widget's own traits. */
   model: Model;
-  /** Where there is a kernel, which writes files, and what the page keeps of its data. */
+  /** The kernel, which writes files, and the data fetched from it; null without a kernel. */
   live: LiveSource | null;
   signal: AbortSignal;
   makeStage: MakeStage;
@@ -304,7 +304,7 @@ export class DiffApp {
     }
   }
 
-  /** What only these formats have. */
+  /** Show the tables of these formats. */
   private async showTables(): Promise<void> {
     const tables: VNode[] = [];
     for (const name of this.about.tables) {
@@ -331,7 +331,7 @@ export class DiffApp {
     this.showTables().catch((error: unknown) => this.fail(error));
   }
 
-  /** Ask for what has failed once more; what is here is kept. */
+  /** Repeat failed requests; loaded frames are kept. */
   private readonly again = (): void => {
     this.say(null);
     if (this.about.has_events) void this.realign(false);
@@ -393,7 +393,7 @@ function listenToDiffKeys(
   signal: AbortSignal,
   walk: (way: "undo" | "redo") => void,
 ): void {
-  // Before a timeline takes it for its own.
+  // Before a timeline handles it.
   root.addEventListener(
     "keydown",
     (event) => {

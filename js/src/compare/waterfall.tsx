@@ -45,7 +45,7 @@ export function waterfallBars(kinds: Frame, words: Record<string, string> = WORD
     at = bar.to;
     return bar;
   });
-  // Kinds that neither run has.
+  // Leave out kinds that neither run has.
   return bars.filter(({ before, after }) => before !== 0 || after !== 0);
 }
 
@@ -85,7 +85,7 @@ function barOf(row: Row, label: string, from: number, depth: number): Bar {
   };
 }
 
-/** Small changes of a long time would be invisible at its scale: then they have one of their own. */
+/** Scale of the changes: their own if they would be invisible at that of the totals. */
 function fallScale(
   before: number,
   after: number,
@@ -104,11 +104,11 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
   private readonly open = signal<string | null>(null);
   private readonly level = signal<Level>("operator");
   private readonly parts = signal<Frame | null>(null);
-  /** Why parts cannot be shown. */
+  /** Error of the parts. */
   private readonly missing = signal<Error | null>(null);
   private readonly words: Record<string, string>;
 
-  /** `words` are what the formats call kinds otherwise. */
+  /** `words` are the formats' names of kinds. */
   constructor(
     private readonly ask: (level: Level) => Promise<Frame>,
     private readonly own: Record<string, string> = {},
@@ -130,7 +130,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
     this.spread.value = words;
   }
 
-  /** Open a kind, or none, parted by something. */
+  /** Open a kind, divided by `level`, or close all. */
   private set(open: string | null, level: Level): void {
     batch(() => {
       this.open.value = open;
@@ -172,7 +172,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
         <div class="hta-diff-head">
           <h3>{title.trim()}</h3>
           <Choice
-            name="What kinds are parted by"
+            name="Split by"
             options={LEVELS}
             chosen={this.level.value}
             choose={(level) => this.set(open, level)}
