@@ -126,7 +126,7 @@ function truth(value: Value): boolean {
 function number(value: Value): number {
   if (typeof value === "number") return value;
   if (typeof value === "boolean") return Number(value);
-  throw new Error("only numbers can be compared and reckoned with");
+  throw new Error("only numbers can be compared and calculated with");
 }
 
 type Call = Extract<Expression, { type: "call" }>;
@@ -210,7 +210,7 @@ function plainCall(method: string, of: Evaluate, constant: Constant): Evaluate {
 
 const EXPRESSION = /^\/(.*)\/(i?)$/s;
 
-/** Which names match, and why a text cannot be searched for. */
+/** Matching names, and the error in the search text, if any. */
 export interface Matches {
   matching: Uint8Array;
   error: string | null;

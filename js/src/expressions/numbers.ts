@@ -1,6 +1,6 @@
 /** Figures of several numbers. */
 
-/** The middle value, the mean of two middle ones; NaN of none. */
+/** The middle value, or the mean of the two middle ones; NaN for none. */
 export function median(values: Iterable<number>): number {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort();
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;

@@ -1,4 +1,4 @@
-/** Reads a query as Python would: its operators, their order, literals, method calls on columns. */
+/** Parse a query as Python does: operators, precedence, literals, method calls on columns. */
 
 export type Value = number | string | boolean | null | readonly Value[];
 
@@ -56,7 +56,7 @@ export function parseQuery(query: string): Expression {
   return parsed(query, false);
 }
 
-/** Reads an expression of a chart's definition, which may call functions as well. */
+/** Parse an expression of a chart's definition, which may call functions as well. */
 export function parseExpression(text: string): Expression {
   return parsed(text, true);
 }
@@ -130,7 +130,7 @@ class Parser {
     return this.both("and", "&", () => this.negated());
   }
 
-  /** pandas gives `&` and `|` the rank of `and` and `or`. */
+  /** pandas gives `&` and `|` the precedence of `and` and `or`. */
   private both(word: "and" | "or", sign: string, part: () => Expression): Expression {
     const parts = [part()];
     while (this.take("name", word) || this.take("sign", sign)) parts.push(part());

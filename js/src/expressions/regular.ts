@@ -2,9 +2,9 @@
  * Regular expressions in RE2's syntax, matched in linear time, as the kernel does: a pattern of a
  * user must not freeze the page, which JavaScript's own expressions can.
  *
- * A pattern becomes a graph of nodes; all places in it that a text can have reached are followed at
- * once. Sets of places and the steps between them are kept. Single characters are tested with
- * JavaScript's expressions.
+ * A pattern becomes a graph of nodes; all nodes that a text can have reached are followed at the
+ * same time. Sets of nodes and transitions between them are cached. Single characters are tested
+ * with JavaScript's expressions.
  */
 
 type Flags = Readonly<Record<"i" | "m" | "s", boolean>>;
@@ -15,7 +15,7 @@ type Part =
   | { type: "all" | "any"; parts: Part[] }
   | { type: "repeat"; part: Part; least: number; most: number };
 
-/** What is before and after a place; null at the ends of the text. */
+/** Tests the characters before and after a position; null at the ends of the text. */
 type Assertion = (before: string | null, after: string | null) => boolean;
 
 type Node =
@@ -87,7 +87,7 @@ class Parser {
     return found;
   }
 
-  /** Take what an expression matches here; null if it does not. */
+  /** Consume the match of an expression at this position; null if there is none. */
   private takeMatch(expression: RegExp): RegExpExecArray | null {
     const match = expression.exec(this.chars.slice(this.at, this.at + 100).join(""));
     if (match !== null) this.at += Array.from(match[0]).length;
@@ -95,7 +95,7 @@ class Parser {
   }
 
   private choice(given: Flags): Part {
-    if ((this.depth += 1) > MAX_DEPTH) throw new Error("too many groups in each other");
+    if ((this.depth += 1) > MAX_DEPTH) throw new Error("groups are nested too deeply");
     let flags = given;
     const choices: Part[][] = [[]];
     while (this.at < this.chars.length && this.chars[this.at] !== ")") {
@@ -186,7 +186,7 @@ class Parser {
     return one(`[${this.escaped()}]`, flags);
   }
 
-  /** What follows a backslash, as it is written in a class of JavaScript. */
+  /** Translate an escape sequence into a JavaScript character class. */
   private escaped(): string {
     const property = this.takeMatch(/^[pP](?:\{(\^?)(\w+)\}|([A-Z]))/);
     if (property !== null) {
@@ -209,7 +209,7 @@ class Parser {
     return literal(char);
   }
 
-  /** A class, as JavaScript writes it. */
+  /** Translate a character class into JavaScript's syntax. */
   private charClass(): string {
     let text = this.take("^") ? "[^" : "[";
     for (let first = true; first || this.chars[this.at] !== "]"; first = false) {
@@ -244,7 +244,7 @@ function literal(char: string): string {
   return `\\u{${char.codePointAt(0)!.toString(16)}}`;
 }
 
-/** One character by a class, or a code, of JavaScript. */
+/** A part that matches one character by a JavaScript class or code. */
 function one(source: string, flags: Flags): Part {
   const expression = new RegExp(`^${source}$`, flags.i ? "iu" : "u");
   return { type: "char", test: (char) => expression.test(char) };
@@ -290,7 +290,7 @@ function graph(whole: Part): { nodes: Node[]; start: number } {
   return { nodes, start };
 }
 
-/** Places that a text can have reached, before what is next is known. */
+/** Nodes that a text can have reached, before the next character is known. */
 interface State {
   places: readonly number[];
   before: string | null;
@@ -299,7 +299,7 @@ interface State {
 
 interface Options {
   ignoreCase?: boolean;
-  /** Where in a text it may match, by the name of the method of pandas. */
+  /** Where in a text it may match, named after the methods of pandas. */
   at?: "contains" | "match" | "fullmatch";
 }
 

@@ -16,7 +16,7 @@ type Column<D extends Dtype> = InstanceType<(typeof ARRAYS)[D]>;
 
 export const TILE_CELLS = 256;
 
-/** Bytes as they came: from an offset that suits no wider type, perhaps. */
+/** Received bytes; their offset may not be aligned for wider types. */
 type Bytes = ArrayBuffer | DataView;
 
 export class ProtocolError extends Error {}

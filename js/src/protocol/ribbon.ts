@@ -3,7 +3,7 @@
 import { column, ProtocolError } from "./decode";
 import type { Arrival, Reply } from "./source";
 
-/** Arrivals of one rank: places in the columns, by bin. */
+/** Arrivals of one rank: positions in the columns, by bin. */
 interface RibbonPart {
   first: number;
   last: number;
@@ -22,7 +22,7 @@ export interface Ribbon {
   id: Uint32Array;
   byRank: ReadonlyMap<number, RibbonPart>;
   jobBin: Uint32Array;
-  /** When the last rank came. */
+  /** Arrival time of the last rank. */
   jobTime: Float64Array;
   /** ns that the others waited, mean. */
   jobWait: Float64Array;
@@ -86,7 +86,7 @@ export function timeOfBin({ start, end, bins }: Ribbon, bin: number): number {
   return start + ((bin + 0.5) / bins) * (end - start);
 }
 
-/** The mark nearest to `time` within `reach`, the later one in lateness among equals. */
+/** The mark nearest to `time` within `reach`; ties go to the later arrival. */
 function nearest(
   ribbon: Ribbon,
   bin: Uint32Array,

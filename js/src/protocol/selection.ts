@@ -325,7 +325,7 @@ export function without(selection: SelectionJson | null, part: Part): SelectionJ
   return orNothing(left);
 }
 
-/** A click chooses one alone, or clears it if it is; with a key held it is added or taken out. */
+/** Toggle by a click: choose only this one, or clear it; with a key held, add or remove it. */
 export function picked<T>(chosen: readonly T[] | null, one: T, add: boolean): T[] | null {
   const before = chosen ?? [];
   const has = before.includes(one);

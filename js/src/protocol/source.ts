@@ -80,7 +80,7 @@ export interface Scene {
   version: 1;
   title: string;
   events: number;
-  /** First start and last end of all ranks; of an export its window. */
+  /** First start and last end of all ranks; for an export, its window. */
   range: [number, number];
   /** Description of the original job, recorded in the files of an export. */
   part?: {
@@ -252,7 +252,7 @@ export interface RowState {
   pinned: readonly string[];
   /** Regular expression over "rank 5", process, label and host; "" shows all. */
   filter: string;
-  /** Like ranks folded into one row; none are without it. */
+  /** Groups of similar ranks folded into one row; absent: none are folded. */
   alike?: Alike | null;
   /** Only these ranks have rows, and those that are pinned; null or left out: all. */
   only?: ReadonlySet<number> | null;
@@ -319,15 +319,15 @@ export interface Stage {
   /** Slices of a lane that are loaded and overlap the view, by start. */
   slices(lane: number): Slice[];
   /**
-   * CSS pixel height of all rows, stretched into `most` but no higher. Rows that others hide for a
-   * while count.
+   * CSS pixel height of all rows, stretched into `most` but no higher. Rows hidden by a choice of
+   * ranks count.
    */
   contentHeight(most?: number): number;
   /** The last frame's figures, for benchmarks. */
   onFrame(listener: (stats: FrameStats) => void): void;
   /**
-   * The view as an SVG picture in the light theme: all rows, those out of sight as well, with words
-   * and a scale around them.
+   * The view as an SVG picture in the light theme: all rows, hidden ones included, with texts and a
+   * scale around them.
    */
   toSvg(caption: SvgCaption): Promise<string>;
   /** Repaint after a change that no setter covers. */
@@ -444,7 +444,7 @@ export type Frame = PanelFrame;
 
 export interface ClassLook {
   colour: string;
-  /** Told by its form as well: diagonal lines of the colour over a pale ground. */
+  /** Drawn as diagonal lines of the colour over a pale ground. */
   hatched: boolean;
   /** Paler than the others: visible, but in the background. */
   faint?: boolean;
@@ -472,7 +472,7 @@ export interface ClassParts {
 
 /** Values of a ribbon's mark. */
 export interface Arrival {
-  /** Name of the collective, its number, and of how many. */
+  /** Name and number of the collective, and the number of all. */
   name: string;
   call: number;
   of: number;
