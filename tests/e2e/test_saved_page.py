@@ -481,7 +481,7 @@ def test_a_page_folds_like_ranks(open_page, tmp_path, screenshot):
     saved.root.focus()
     saved.page.keyboard.press("u")
     expect(rows).to_have_text(["ranks 0, 1, 3, folded into rank 0, closed", "rank 2, closed"])
-    expect(saved.words).to_contain_text("2 of 4 ranks shown, the others folded with the like.")
+    expect(saved.words).to_contain_text("2 of 4 ranks shown; similar ranks are folded.")
     screenshot(saved.page, "saved_page_folded")
     saved.page.keyboard.press("u")
     expect(rows).to_have_count(4)

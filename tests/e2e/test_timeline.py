@@ -283,7 +283,7 @@ def test_like_ranks_fold_from_the_page_and_from_python(ddp):
     assert ddp.kernel.value("tl.folded") is False
     ddp.root.locator(".hta-fold").click()
     said = ddp.root.locator(".hta-words")
-    expect(said).to_contain_text("2 of 8 ranks shown, the others folded with the like.")
+    expect(said).to_contain_text("2 of 8 ranks shown; similar ranks are folded.")
     ddp.kernel.wait_for("tl.folded is True")
     rows = ddp.root.locator("[role=rowheader]")
     expect(rows).to_have_text([

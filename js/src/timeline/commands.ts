@@ -87,7 +87,7 @@ export class Commands {
     return this.run(command);
   }
 
-  /** Do it; false if there was nothing to do and the key may go on. */
+  /** Run a command; false if there was nothing to do, so that the key propagates. */
   run(command: Command): boolean {
     const { nav, rows, picking, search, help, status, ctx } = this.parts;
     switch (command) {
@@ -206,7 +206,7 @@ export class Commands {
   private fold(): boolean {
     const { folding, status } = this.parts;
     if (!folding.offered) return false;
-    if (folding.isVain) status.flash([folding.note || "No two ranks are alike: none is folded."]);
+    if (folding.isVain) status.flash([folding.note || "There are no similar ranks to fold."]);
     folding.set(!folding.on);
     return true;
   }
@@ -226,7 +226,7 @@ export class Commands {
     return true;
   }
 
-  /** Kinds dimmed in the legend, said for a moment. */
+  /** Show briefly that a kind was dimmed or shown. */
   sayDimmed(kind: Kind, off: boolean): void {
     this.parts.status.flash([off ? "Drawn pale: " : "Drawn again: ", { strong: kind }, "."], 1500);
   }

@@ -8,7 +8,7 @@ import { button, icon } from "../ui/controls";
 import { aria, type Child, fill, h } from "../ui/dom";
 import { formatDuration, formatTime, plural, rangesText } from "../ui/formats";
 
-/** Something that happens, and who wants to know. */
+/** An event and its listeners. */
 export class Emitter<T = void> {
   private readonly listeners: ((value: T) => void)[] = [];
 
@@ -28,14 +28,14 @@ export interface Context {
   readonly source: ObservedSource;
   readonly shared: Shared;
   readonly signal: AbortSignal;
-  /** One of several linked panels: it hides ranks that others did not choose, and keeps names. */
+  /** Whether it is one of several linked panels: it hides ranks that others did not choose. */
   readonly isPart: boolean;
   /** Both replaced together when the widget gets another TraceSet. */
   scene: Scene;
   lanes: LaneIndex;
 }
 
-/** No motion wanted? */
+/** Whether the user prefers reduced motion. */
 export function calm(): boolean {
   return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
@@ -87,7 +87,7 @@ interface Way {
   press: () => void;
 }
 
-/** A card in the middle of the lanes: a sentence and ways out. Lanes stay usable around it. */
+/** A card in the middle of the lanes: a sentence and buttons. Lanes stay usable around it. */
 export class Card {
   readonly el: HTMLElement;
   private shown = "";
@@ -148,7 +148,7 @@ export class ErrorStrip {
   }
 }
 
-// The lanes for those who do not see them: a grid off screen, of the rows in sight and the event.
+// The lanes for screen readers: an off-screen grid of the visible rows and the selected event.
 
 const ROWS_SPOKEN = 60;
 let grids = 0;
@@ -166,7 +166,7 @@ export class AccessGrid {
     this.el = h("div", { class: "hta-hidden", role: "grid", "aria-label": "Ranks and tracks" });
   }
 
-  /** Rows as they lie on the screen, the selected event as a cell of its row. */
+  /** Write the visible rows, with the selected event as a cell of its row. */
   print(selected: Brief | null, pinned: readonly string[]): void {
     const rows = this.ctx.stage.rows().slice(0, ROWS_SPOKEN);
     const at = selected === null ? -1 : this.rowOf(rows, selected);
@@ -175,7 +175,7 @@ export class AccessGrid {
       this.el,
       ...rows.map((row, index) => this.row(row, pinned, index === at ? selected : null)),
     );
-    // An event whose row is folded away is still what the keys act on.
+    // Keys still act on an event whose row is folded away.
     if (selected !== null && at < 0) this.el.append(h("div", { role: "row" }, this.cell(selected)));
     aria(this.ctx.root, "activedescendant", selected === null ? null : `${this.id}-cell`);
   }
@@ -210,7 +210,7 @@ export class AccessGrid {
 
 export type Note = Overlay["notes"][number];
 
-/** The list after marking a stretch: an unkept mark replaces the one before. */
+/** The list after marking a time range: an unkept mark replaces the one before. */
 export function marked(notes: readonly Note[], span: Span, kept: boolean): Note[] {
   const [start, end] = [Math.round(span[0]), Math.round(span[1])];
   const others = notes.filter(

@@ -46,7 +46,7 @@ export class Gaps {
     return true;
   }
 
-  /** A window of one rank that is a gap is shown as one, whoever selected it. */
+  /** Show a window of one rank as a gap if it is one, whatever selected it. */
   private follow(): void {
     const { window } = this.picking;
     const key = JSON.stringify(window);
@@ -63,7 +63,7 @@ export class Gaps {
     this.at(rank, start, this.asked.signal)
       .then((gap) => this.set(gap?.start === start && gap.end === end ? gap : null))
       .catch((error: unknown) => {
-        // The selection itself is shown all the same.
+        // The selection itself is still shown.
         if (!isAbort(error)) this.set(null);
       });
   }

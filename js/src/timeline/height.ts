@@ -3,7 +3,7 @@
 import type { Stage } from "../protocol/source";
 import { aria, h } from "../ui/dom";
 
-/** As of the widgets' trait. */
+/** Same as in the widgets' trait. */
 const LEAST_PX = 120;
 const STEP_PX = 24;
 
@@ -53,7 +53,7 @@ export class HeightEdge {
     this.fit();
   }
 
-  /** No room is left blank below rows that were folded. */
+  /** Limit the height to that of the rows. */
   fit(): void {
     this.own = Math.max(this.stage.contentHeight(this.asked), LEAST_PX);
     this.frame.style.height = `${this.own}px`;

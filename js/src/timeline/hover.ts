@@ -31,7 +31,7 @@ import { arrivalWords, cutWords } from "./text";
 
 /** After resting this long on a cell, the pointer requests its exact figures. */
 const DWELL_MS = 140;
-/** The view has rested so long before what is under the pointer is named again. */
+/** Time without a change of the view before the tooltip is updated. */
 const REST_MS = 90;
 const MARK_REACH_PX = 40;
 
@@ -53,7 +53,7 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
   if (like !== undefined) {
     lines.push([h("b", {}, `ranks ${rangesText(like)}`), " are alike; drawn:"]);
   } else if (stands !== undefined && stands !== rank && !alike.unfolded.has(stands)) {
-    lines.push([`like rank ${stands}; has its own row while something of it is selected`]);
+    lines.push([`similar to rank ${stands}; shown separately while selected`]);
   }
   if (why !== "") lines.push([like === undefined ? "Not folded: " : "Unlike most: ", why]);
   return lines;
@@ -62,7 +62,7 @@ function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
 export class Hover {
   /** The row under the pointer, for pinning. */
   row: RowInfo | null = null;
-  /** Another event is under the pointer, or none. */
+  /** Emitted when the event under the pointer changes. */
   readonly hovered = new Emitter<Slice | null>();
   private point: { x: number; y: number } | null = null;
   private frame = 0;
@@ -268,7 +268,7 @@ export class Hover {
       h("span", { class: "hta-note" }, `Click to ${row.open ? "close" : "open"} its tracks`),
     ]);
     if (row.badge !== undefined) {
-      const what = row.badge === "fold" ? "fold the ranks like it" : "show all these ranks";
+      const what = row.badge === "fold" ? "fold similar ranks" : "show all these ranks";
       lines.push([h("span", { class: "hta-note" }, `Click ≡ to ${what}`)]);
     }
     return lines;
@@ -334,7 +334,7 @@ export class Hover {
           this.gap = gap;
           this.refresh();
         })
-        // A click says what failed.
+        // A click shows the failure.
         .catch(() => undefined);
     };
     this.dwell = window.setTimeout(ask, DWELL_MS);

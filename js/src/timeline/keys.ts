@@ -1,6 +1,6 @@
 /**
- * Keys while the widget has the focus. What is typed here stays here: hosts would add cells or
- * delete them. Keys that belong to the host or the browser go on their way.
+ * Keys while the widget has the focus. Keys that it uses do not propagate: hosts would add cells or
+ * delete them. Keys of the host or of the browser do.
  */
 
 import { isTextEntry } from "../ui/dom";
@@ -14,7 +14,7 @@ interface KeyboardParts {
   releaseAll(): void;
   setSpace(held: boolean): void;
   anyKey(): void;
-  /** The focus came in, or left. */
+  /** Called when the focus enters or leaves the widget. */
   focus(inside: boolean): void;
 }
 
@@ -61,7 +61,7 @@ function onDown(parts: KeyboardParts, event: KeyboardEvent): void {
   if (event.isComposing) return;
   const plainKey = !event.ctrlKey && !event.metaKey && !event.altKey;
   if (isTextEntry(event.target)) {
-    // Only Escape acts from a text field; letters are text, and no host may take them for more.
+    // In a text field only Escape acts; letters are text and must not reach the host.
     if (event.key === "Escape") use(parts, event);
     else if (plainKey || /^[azcvxy]$/i.test(event.key)) event.stopPropagation();
     return;
@@ -141,7 +141,7 @@ export type Command =
   | "bookmark-go"
   | "bookmark-set";
 
-/** Commands that go on while their key is held. */
+/** Commands that repeat while their key is held. */
 export const HELD: ReadonlySet<Command> = new Set([
   "zoom-in",
   "zoom-out",
@@ -153,16 +153,16 @@ export const HELD: ReadonlySet<Command> = new Set([
 
 interface Binding {
   command: Command;
-  /** `KeyboardEvent.code`: the place on the keyboard. */
+  /** `KeyboardEvent.code`: the position on the keyboard. */
   code?: string;
-  /** `KeyboardEvent.key`, lower case: what is printed on it. */
+  /** `KeyboardEvent.key`, lower case: the character. */
   key?: string;
   ctrl?: boolean;
   /** Undefined: does not matter. */
   shift?: boolean;
 }
 
-/** Places come before prints: on AZERTY, W zooms although Z is printed on it. */
+/** Positions take precedence over characters: on AZERTY, W zooms although Z is printed on it. */
 const BINDINGS: readonly Binding[] = [
   { command: "zoom-in", code: "KeyW" },
   { command: "zoom-out", code: "KeyS" },
@@ -223,7 +223,7 @@ export interface Match {
   digit: number;
 }
 
-/** The command of a key press, or null if the key is not ours. */
+/** The command of a key press, or null if the key is not used. */
 export function match(press: KeyPress): Match | null {
   // AltGr writes brackets on many layouts and arrives as Ctrl+Alt.
   const altGr = press.getModifierState?.("AltGraph") ?? false;

@@ -9,7 +9,7 @@ import type { Context } from "./context";
 const DWELL_MS = 120;
 
 export class LaunchArrows {
-  /** For the tooltip; "" while there is nothing to say. */
+  /** Text for the tooltip; "" for none. */
   words = "";
   private key = "";
   private timer = 0;
@@ -41,7 +41,7 @@ export class LaunchArrows {
         .then(({ reply }) => {
           if (!asked.signal.aborted) this.draw(slice, rank, reply);
         })
-        // The event's details say what failed.
+        // The event's details show the failure.
         .catch(() => undefined);
     }, DWELL_MS);
   }

@@ -57,7 +57,7 @@ function sumOf(
   );
 }
 
-/** A name, and how it is written where room is short. */
+/** A name, and a shorter form for narrow toolbars. */
 function named(long: string, short: string): HTMLElement[] {
   if (long === short) return [h("span", {}, long)];
   return [h("span", { class: "hta-if-roomy" }, long), h("span", { class: "hta-if-brief" }, short)];
@@ -129,7 +129,7 @@ export class Legend {
     this.arrange();
   }
 
-  /** Waiting is a part of communication with a look of its own: say what the hatch means. */
+  /** Set the entry of waiting, the hatched part of communication. */
   setLateness(
     lateness: Lateness | null,
     stats: Stats | null,

@@ -114,7 +114,7 @@ interface WheelParts {
   ctx: Context;
   nav: Navigation;
   hasFocus(): boolean;
-  /** A plain turn went to the page, and the wheel is not known yet: say how to zoom. */
+  /** Show how to zoom, after a plain turn of the wheel that went to the page. */
   hint(): void;
 }
 
@@ -198,7 +198,7 @@ export function speedUp(heldMs: number): number {
   return 1 + (TOP - 1) * t * t;
 }
 
-/** Share of what is still to go that is done within `dt` ms. */
+/** Share of the remaining way to move within `dt` ms. */
 export function softShare(dt: number): number {
   return 1 - Math.exp(-dt / SOFT_MS);
 }

@@ -14,7 +14,7 @@ export class Navigation {
   readonly moved = new Emitter<Span>();
   /** The view has come to rest. */
   readonly settled = new Emitter<Span>();
-  /** True while the view moves by this view's own hand. */
+  /** True while this view itself writes the view. */
   private mine = false;
   private gestures = 0;
   private readonly settle: (() => void) & { cancel(): void };
@@ -31,7 +31,7 @@ export class Navigation {
     return this.ctx.stage.view();
   }
 
-  /** A gesture of many steps begins: its end is known better than each step's. */
+  /** Begin a gesture of many steps, of which only the end is recorded. */
   begin(): void {
     this.gestures += 1;
   }
@@ -41,7 +41,7 @@ export class Navigation {
     if (this.gestures === 0) this.rest();
   }
 
-  /** By the user's hand, at once or over `ms`. */
+  /** Zoom by the user, immediately or in `ms`. */
   zoomTo(span: Span, ms: number = MOTION.zoomFit): void {
     this.take();
     this.ctx.stage.setView(span, calm() ? 0 : ms);
@@ -71,7 +71,7 @@ export class Navigation {
     else this.zoomTo(span);
   }
 
-  /** Bring a stretch of time into view without changing the scale, if it is not there. */
+  /** Bring a time range into view without changing the scale, if it is not visible. */
   show(start: number, end: number): void {
     const [from, to] = this.view();
     const length = to - from;
@@ -133,7 +133,7 @@ export class Led {
     private readonly hover: Hover,
   ) {}
 
-  /** Show a window that somebody else leads to: at once, and not as a change of ours. */
+  /** Show a window that a linked timeline sets: immediately, and not as a change by the user. */
   showView(view: Span): void {
     this.nav.follow(view, false);
   }
@@ -144,12 +144,12 @@ export class Led {
     this.showState();
   }
 
-  /** Show the window of the state, at once. */
+  /** Show the window of the state, immediately. */
   showState(): void {
     this.nav.follow(this.ctx.shared.state.view, false);
   }
 
-  /** Called with what is under the pointer, and null when nothing is. */
+  /** Called with the event under the pointer, or null. */
   onHover(listener: (slice: Slice | null) => void): void {
     this.hover.hovered.on(listener);
   }
@@ -170,7 +170,7 @@ export class Led {
     stage.setOverlay({ hover: { lane, start: event.start, dur: event.dur } });
   }
 
-  /** Whether a lane gathers what other lanes hold. */
+  /** Whether a lane summarises other lanes. */
   isSummary(lane: number): boolean {
     return this.ctx.lanes.at(lane)?.rank.summary.some((one) => one.lane === lane) === true;
   }
@@ -180,12 +180,12 @@ export class Led {
     return this.ctx.lanes.at(lane)?.rank.rank ?? null;
   }
 
-  /** Colour events by classes that the source knows of them; null: as this timeline does alone. */
+  /** Colour events by the classes of the source; null: by this timeline's own colour mode. */
   setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
     this.ctx.stage.setClasses(classes, known, parts);
   }
 
-  /** Leave the width to the lanes, as where two timelines share it. */
+  /** Leave the width to the lanes, for two timelines side by side. */
   setSlim(slim: boolean): void {
     this.ctx.stage.setSlim(slim);
   }

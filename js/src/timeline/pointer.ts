@@ -29,7 +29,7 @@ interface PointerParts extends DragParts {
   hover: Hover;
   gaps: Gaps;
   focus(): void;
-  /** Does the pointer stay with the stage although it is over this element? */
+  /** Whether the pointer counts as on the stage although it is over this element. */
   stays(node: Node | null): boolean;
   /** A request that a click started has failed. */
   failed(error: unknown): void;
@@ -88,7 +88,7 @@ export class Pointer {
     return this.at === null ? null : this.parts.ctx.stage.hit(this.at.x, this.at.y);
   }
 
-  /** Escape during a drag. False if there is none. */
+  /** Cancel the current drag; false if there is none. */
   cancel(): boolean {
     if (this.drag === null) return false;
     this.drag.cancel();
@@ -228,7 +228,7 @@ export class Pointer {
     return new FrameDrag(this.parts, part, from, timeOf);
   }
 
-  /** Beside the minimap its time would be the axis': the nearest end is meant. */
+  /** Time at the pointer in the minimap; beyond its ends, the nearest end. */
   private minimapTime(x: number, y: number): number {
     const { stage } = this.parts.ctx;
     const [start, end] = stage.view();
@@ -300,7 +300,7 @@ export class Pointer {
     }
   }
 
-  /** Select the gap of a device; elsewhere nothing. */
+  /** Select the gap of a device, if there is one. */
   private clickEmpty({ lane, time }: Hit): void {
     const { picking, gaps, ctx, failed } = this.parts;
     const rank = lane === null ? undefined : ctx.lanes.at(lane)?.rank.rank;
@@ -540,7 +540,7 @@ class PanDrag implements Drag {
   }
 }
 
-/** Drag along the axis, or over the minimap, and that stretch becomes the view. */
+/** Drag along the axis or over the minimap: the range becomes the view. */
 class ZoomDrag implements Drag {
   readonly cursor = "col-resize";
   private span: Span;

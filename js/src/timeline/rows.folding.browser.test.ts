@@ -23,7 +23,7 @@ const said = (view: View): string => view.text(".hta-said");
 
 test("U and the button fold and unfold, and the line below counts the shown ranks", async () => {
   const view = await folded();
-  expect(said(view)).toContain("2 of 3 ranks shown, the others folded with the like.");
+  expect(said(view)).toContain("2 of 3 ranks shown; similar ranks are folded.");
   const button = view.find(".hta-fold");
   expect(button.getAttribute("aria-pressed")).toBe("true");
   button.click();
@@ -37,7 +37,7 @@ test("the line below says that similar ranks are being looked for", async () => 
   await ready(view);
   view.source.held = [];
   view.app.setFolded(true);
-  await expect.poll(() => said(view)).toContain("Looking for ranks that are alike");
+  await expect.poll(() => said(view)).toContain("Finding similar ranks");
   expect(rows(view)).toHaveLength(3);
   view.source.release();
   await expect.poll(() => said(view)).toContain("2 of 3 ranks shown");

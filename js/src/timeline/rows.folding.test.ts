@@ -99,6 +99,6 @@ test("what is said is short enough for the gutter, number and sign kept", () => 
   expect(reasonOf("its device idles 9.1 % of a step less")![1]).toBe("idles \u22129.1 %");
   expect(reasonOf("")).toBeNull();
   expect(foldedWords({ shown: 9, all: 1024 }).replace(/\u202f/g, " ")).toBe(
-    " 9 of 1 024 ranks shown, the others folded with the like.",
+    " 9 of 1 024 ranks shown; similar ranks are folded.",
   );
 });

@@ -33,7 +33,7 @@ export class Rows {
   readonly changed = new Emitter();
   open: ReadonlySet<number>;
   filter = "";
-  /** Like ranks folded into one row; null for all in rows of their own. */
+  /** Groups of similar ranks folded into rows; null if none are folded. */
   alike: Alike | null = null;
   /** Ranks that were chosen elsewhere; null shows all. */
   only: ReadonlySet<number> | null = null;
@@ -70,7 +70,7 @@ export class Rows {
     return [...shown].sort((a, b) => a - b);
   }
 
-  /** Hand the state to the stage. */
+  /** Pass the state to the stage. */
   push(): void {
     this.ctx.stage.setRows({
       open: this.open,
@@ -89,13 +89,13 @@ export class Rows {
     this.push();
   }
 
-  /** Show these ranks alone. */
+  /** Show only these ranks. */
   showOnly(ranks: readonly number[] | null): void {
     if (same(ranks, this.only === null ? null : [...this.only])) return;
     this.only = ranks === null ? null : new Set(ranks);
     const open = new Set(this.open);
     if (this.openedAlone !== null) open.delete(this.openedAlone);
-    // One rank alone has the room to show its tracks.
+    // A single rank has room to show its tracks.
     const alone = ranks?.length === 1 ? ranks[0]! : null;
     this.openedAlone = alone === null || this.open.has(alone) ? null : alone;
     if (alone !== null) open.add(alone);
@@ -135,8 +135,8 @@ export class Rows {
   }
 
   /**
-   * Bring a lane into sight. A folded rank is opened only where its folded row does not draw the
-   * lane's events. False if the filter hides it.
+   * Bring a lane into view. A folded rank is opened only if its folded row does not draw the lane's
+   * events. False if the filter hides it.
    */
   show(lane: number): boolean {
     const { stage, lanes } = this.ctx;
@@ -163,7 +163,7 @@ export class Rows {
     if (lane !== undefined) this.ctx.stage.reveal(lane.lane);
   }
 
-  /** After another scene: forget ranks that are gone. */
+  /** Drop ranks that the new scene lacks. */
   renew(): void {
     const known = new Set(this.ctx.scene.ranks.map((rank) => rank.rank));
     this.open = new Set([...this.open].filter((rank) => known.has(rank)));
@@ -173,11 +173,11 @@ export class Rows {
 
 // Folding of similar ranks into one row: the request for it, and the rows that it hides.
 
-/** Fewer ranks are seen at one look. */
+/** Min number of ranks for folding. */
 const LEAST_RANKS = 3;
 /** Larger jobs are folded unless the user or Python chose otherwise. */
 const MOST_UNFOLDED = 16;
-/** So many ranks of a group that a selection names are shown, if it does not name the whole group. */
+/** Max number of selected ranks of a partly selected group that are shown. */
 const MOST_HELD = 8;
 
 /** Folded groups: those that are not unfolded, less the ranks that must be visible. */
@@ -206,7 +206,7 @@ export function alikeOf(
   };
 }
 
-/** Ranks that a selection names of groups that it does not name whole: the row would say too much. */
+/** Selected ranks of partly selected groups. */
 export function partlyNamed(
   { clusters }: Clusters,
   selection: SelectionJson | null,
@@ -221,7 +221,7 @@ export function partlyNamed(
 }
 
 export class Folding {
-  /** Whether it is folded, or can be, has changed. */
+  /** Emitted when folding, or its availability, has changed. */
   readonly changed = new Emitter();
   on: boolean;
   private clusters: Clusters | null = null;
@@ -254,7 +254,7 @@ export class Folding {
     return this.clusters !== null || source.status !== "none";
   }
 
-  /** Whether the reply had no similar ranks: every rank is on its own. */
+  /** Whether the reply had no groups of similar ranks. */
   get isVain(): boolean {
     return this.clusters?.clusters.every(({ ranks }) => ranks.length < 2) ?? false;
   }
@@ -266,7 +266,7 @@ export class Folding {
 
   /** Number of ranks shown while some are folded, or a note that the request is running. */
   get words(): string {
-    if (this.on && this.asked !== null) return " Looking for ranks that are alike …";
+    if (this.on && this.asked !== null) return " Finding similar ranks …";
     const hidden = this.rows.alike?.hidden.size ?? 0;
     const all = this.ctx.scene.ranks.length;
     return hidden === 0 ? "" : foldedWords({ shown: all - hidden, all });
@@ -295,7 +295,7 @@ export class Folding {
     return true;
   }
 
-  /** The rank of the selected event has a row of its own, or the event could not be seen. */
+  /** Show the rank of the selected event in a row of its own, so that the event is visible. */
   hold(event: number | null, selection: SelectionJson | null): void {
     if (event === this.event && selection === this.selection) return;
     this.event = event;
@@ -319,7 +319,7 @@ export class Folding {
   }
 
   private ready(): void {
-    // Without a kernel the offer hangs on the answer.
+    // Without a kernel, folding is offered only if the page has the reply.
     if (this.on || this.ctx.source.status === "none") this.ask();
   }
 

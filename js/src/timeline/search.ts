@@ -15,7 +15,7 @@ export class Search {
   readonly changed = new Emitter();
   /** Count of the hits; null without a search. */
   hits: HitCount | null = null;
-  /** Why there are none to show: a broken pattern, or a failed request. */
+  /** Reason for a lack of hits: an invalid pattern, or a failed request. */
   error: string | null = null;
   /** Hits by rank. */
   ranks: ReadonlyMap<number, number> = new Map();
@@ -45,19 +45,19 @@ export class Search {
     return this.ctx.shared.state.search;
   }
 
-  /** Is this event the hit that was stepped to? */
+  /** Whether an event is the current hit. */
   isAt(brief: Brief): boolean {
     const { at } = this;
     return at?.rank === brief.rank && at.table === brief.table && at.id === brief.id;
   }
 
-  /** The user types. */
+  /** Set the text while the user types. */
   type(text: string): void {
     this.typed = text;
     this.later();
   }
 
-  /** Search for this now. */
+  /** Search for a text immediately. */
   set(text: string): void {
     this.typed = text;
     this.commit();
@@ -67,7 +67,7 @@ export class Search {
     this.set("");
   }
 
-  /** The shared state has another text. */
+  /** Follow the text of the shared state. */
   follow(): void {
     this.typed = this.text;
     this.load();

@@ -32,9 +32,9 @@ import type { Rows } from "./rows";
 import { lastOf, nameQuery } from "./text";
 
 export class Picking {
-  /** The event or what is known of it has changed. */
+  /** Emitted when the event or its details change. */
   readonly event = new Emitter();
-  /** The window or set of events has changed. */
+  /** Emitted when the window or the set of events changes. */
   readonly selection = new Emitter();
   brief: Brief | null = null;
   detail: EventDetail | null = null;
@@ -57,7 +57,7 @@ export class Picking {
     return this.ctx.shared.state.selection;
   }
 
-  /** An event is selected, perhaps not known yet. */
+  /** Whether an event is selected, even if it is not loaded yet. */
   get active(): boolean {
     return this.key !== null;
   }
@@ -90,21 +90,21 @@ export class Picking {
     return briefOf(slice, place.rank.rank, this.ctx.lanes.table(slice));
   }
 
-  /** Select an event and ask for its details. */
+  /** Select an event and request its details. */
   pick(key: EventKey, known: Brief | null): void {
     const shared = key.table === "events" ? ([key.rank, key.id] as [number, number]) : null;
     this.ctx.shared.set({ selected_event: shared });
     this.load(key, known);
   }
 
-  /** The longest event of a stretch too short to draw its events one by one. */
+  /** The longest event of a time range too short to draw its events one by one. */
   async longestIn(cell: { lane: number; start: number; end: number }): Promise<Brief | null> {
     const { lane, start, end } = cell;
     const { reply } = await this.ctx.source.ask("cell", { lane, start, end }, this.ctx.signal);
     return reply.longest;
   }
 
-  /** Select an event that may be out of sight, and go there. */
+  /** Select an event that may not be visible, and go there. */
   go(brief: Brief): void {
     this.pick(brief, brief);
     this.nav.show(brief.start, brief.start + brief.dur);
@@ -116,7 +116,7 @@ export class Picking {
     this.unload();
   }
 
-  /** Ask again, after an error. */
+  /** Repeat the request, after an error. */
   retry(): void {
     if (this.key !== null) this.load(this.key, this.brief);
   }
@@ -239,7 +239,7 @@ export class Picking {
     return true;
   }
 
-  /** The time that "zoom to it" shows. */
+  /** The time range of a zoom to the event. */
   target(): Span | null {
     if (this.brief !== null) return roomAround(this.brief.start, this.brief.dur);
     return this.windowTarget();
@@ -258,7 +258,7 @@ export class Picking {
     return roomAround(start, end - start);
   }
 
-  /** After another scene: events have other ids now. */
+  /** Reset for a new scene, in which events have other ids. */
   renew(): void {
     this.met.clear();
     this.key = null;
@@ -303,7 +303,7 @@ export class Picking {
       });
   }
 
-  /** The details stand without it: a failure leaves them as they are. */
+  /** Request the collective; a failure leaves the details as they are. */
   private askCollective(event: Brief, signal: AbortSignal): void {
     const matched = this.ctx.scene.ranks.some(({ summary }) =>
       summary.some(({ wait }) => wait !== undefined),
@@ -337,7 +337,7 @@ export class Picking {
   }
 }
 
-/** When the last rank came, as seen from one of the others. */
+/** Last arrival at a collective, as seen from another of its ranks. */
 function arrivalOf(collective: Collective | null, event: Brief): Overlay["collective"] {
   if (collective === null) return null;
   const last = lastOf(collective);

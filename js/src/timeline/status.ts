@@ -21,7 +21,7 @@ const SPOKEN_MS = 1000;
 
 type Hint = readonly (readonly [keys: readonly string[], word: string])[];
 
-/** Keys to begin with; shorter where room is short. */
+/** Hints of keys, from long to short. */
 const HINTS: readonly Hint[] = [
   [
     [["W", "S"], "zoom"],
@@ -127,21 +127,21 @@ export class StatusLine {
     this.setKernel(ctx.source.status);
   }
 
-  /** Say something on a layer; null takes it back. */
+  /** Set the message of a layer; null clears it. */
   say(layer: Layer, words: Words | null): void {
     if (words === null) this.said.delete(layer);
     else this.said.set(layer, words);
     this.print();
   }
 
-  /** Say something for a moment. */
+  /** Show a message briefly. */
   flash(words: Words, ms = 2000): void {
     clearTimeout(this.flashTimer);
     this.say("flash", words);
     this.flashTimer = window.setTimeout(() => this.say("flash", null), ms);
   }
 
-  /** Keys to begin with, while focused and none was pressed. */
+  /** Show hints of keys while focused, until a key is pressed. */
   setHint(on: boolean): void {
     if (on === this.hinting) return;
     this.hinting = on;
@@ -172,7 +172,7 @@ export class StatusLine {
     if (embedded.level === "partial") fill(this.kernel, h("span", {}, this.kernel.title));
   }
 
-  /** The badge was pressed: what it means, also where another sentence stands. */
+  /** Explain the badge when it is pressed, over any other message. */
   private sayKernel(): void {
     const { status } = this.source;
     if (status === "live") return;
@@ -222,7 +222,7 @@ export class StatusLine {
     if (this.hinting && layer !== "flash" && layer !== "brush") this.putHint();
   }
 
-  /** As much of the hint as fits behind the sentence; the sentence gives way for the last key. */
+  /** Show the longest hint that does not truncate the message; the shortest one always. */
   private putHint(): void {
     const said = this.text.firstElementChild;
     for (const pieces of HINTS) {
@@ -282,7 +282,7 @@ export class ViewFacts {
       say();
     });
     nav.settled.on(() => this.ask());
-    // The stage asks: it also knows when to.
+    // The stage sends the requests.
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
@@ -297,7 +297,7 @@ export class ViewFacts {
     folding.changed.on(() => this.say());
   }
 
-  /** Another scene, or another try. */
+  /** Reset for a new scene, or retry. */
   renew(): void {
     this.stats = null;
     this.lateness = null;
@@ -328,7 +328,7 @@ export class ViewFacts {
       });
   }
 
-  /** For the legend: of the ranks that have rows. */
+  /** Request the shares of the legend for the ranks that have rows. */
   private askShares(): void {
     const { ctx, legend, rows } = this.parts;
     const { source, stage, signal } = ctx;
@@ -350,7 +350,7 @@ export class ViewFacts {
       });
   }
 
-  /** Waiting: of the same ranks and window as the legend's other shares. */
+  /** Show waits of the same ranks and window as the legend's other shares. */
   private printWaits(): void {
     const { lateness, stats, shown } = this;
     const isOne = lateness?.start === stats?.start && lateness?.end === stats?.end;

@@ -185,9 +185,9 @@ export function lateWords(
   ];
 }
 
-/** Describe folded rows: `9 of 1 024 ranks shown, the others folded with …`. */
+/** Describe folded rows: `9 of 1 024 ranks shown; similar ranks are folded.` */
 export function foldedWords({ shown, all }: { shown: number; all: number }): string {
-  return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown, the others folded with the like.`;
+  return ` ${formatCount(shown)} of ${formatCount(all)} ranks shown; similar ranks are folded.`;
 }
 
 export function viewWords(

@@ -53,7 +53,7 @@ interface AppOptions {
   keepFolded?: (folded: boolean) => void;
   /** The user has dragged the lower edge. */
   keepHeight?: (height: number) => void;
-  /** As one of several linked panels: where its status line goes, and what others look after. */
+  /** For one of several linked panels: the place of its status line, and what others handle. */
   part?: Part;
 }
 
@@ -66,7 +66,7 @@ interface Part {
   kernelSays(): KernelSays | null;
 }
 
-/** Requests without a place of their own for an error. */
+/** Requests whose errors have no place of their own. */
 const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
 
 export class TimelineApp {
@@ -144,7 +144,7 @@ export class TimelineApp {
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
-  /** Follow another shared state from now on. */
+  /** Bind the view to another shared state. */
   attach(state: Model): void {
     this.ctx.shared.attach(state);
   }
@@ -192,17 +192,17 @@ export class TimelineApp {
     this.parts.status.say("area", words);
   }
 
-  /** Say something at the side of the status line; "" for nothing. */
+  /** Set the text at the side of the status line; "" for none. */
   sayAside(text: string): void {
     this.parts.status.setAside(text);
   }
 
-  /** Say something for a moment. */
+  /** Show a message briefly. */
   flash(words: Words): void {
     this.parts.status.flash(words);
   }
 
-  /** At a button of the view around this one; left out: at its own. */
+  /** Open the export form at a button of the view around this one; by default at its own. */
   openExport(anchor?: HTMLElement): void {
     this.parts.panels.openExport(anchor);
   }
@@ -215,7 +215,7 @@ export class TimelineApp {
     this.parts.panels.openProblems(anchor);
   }
 
-  /** Write down a gesture that is still settling: an undo from elsewhere then undoes it. */
+  /** Record an unfinished gesture, so that an undo from elsewhere undoes it. */
   settle(): void {
     this.ctx.shared.flush();
   }
@@ -341,7 +341,7 @@ export class TimelineApp {
     this.parts.toolbar.setFolding(this.parts.folding.offered, this.parts.folding.on);
   }
 
-  /** Width 0 means hidden: nothing is known of the room then. */
+  /** Set the width; 0 means hidden, and does not count. */
   private setWidth(width: number): void {
     if (width === 0) return;
     markWidth(this.root, width);
@@ -353,7 +353,7 @@ export class TimelineApp {
     this.parts.status.say("search", hits === null || text === "" ? null : searchWords(hits));
   }
 
-  /** Say in the widget what went wrong. */
+  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     if (isAbort(error) || this.ctx.signal.aborted) return;
     this.strip.show(title, asError(error).message, [
@@ -381,7 +381,7 @@ export class TimelineApp {
 interface AssemblyWays {
   folded: boolean | null;
   keepFolded(folded: boolean): void;
-  /** Null for what status lines say as a rule. */
+  /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
   showAllRanks(): void;
   fail(title: string, error: unknown): void;
@@ -398,7 +398,7 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
   const nav = new Navigation(ctx);
   const rows = new Rows(ctx);
   const folding = new Folding(ctx, rows, ways.folded, ways.keepFolded, (error) =>
-    fail("Ranks that are alike cannot be found", error),
+    fail("Similar ranks cannot be found", error),
   );
   const picking = new Picking(ctx, nav, rows);
   const gaps = new Gaps(ctx, nav, picking);

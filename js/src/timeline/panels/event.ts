@@ -48,7 +48,7 @@ const PARENTS_SHOWN = 2;
 interface DetailsActions {
   close(): void;
   go(brief: Brief): void;
-  /** Show an event by rank and id alone. */
+  /** Show an event given by rank and id. */
   goTo(rank: number, id: number): void;
   zoom(): void;
   selectName(): void;
@@ -135,7 +135,7 @@ export class DetailsPanel {
   private what(): Child[] {
     const { brief, detail, error } = this.state;
     if (error !== null) return [failure("The event cannot be shown", error, this.actions.retry)];
-    if (brief === null) return [h("p", { class: "hta-note" }, "Asking for the event…")];
+    if (brief === null) return [h("p", { class: "hta-note" }, "Loading the event…")];
     const name = detail?.event.name ?? brief.name;
     return [
       h(
@@ -251,7 +251,7 @@ export class DetailsPanel {
     return { name, value, title, look: this.allParents ? "wrapped" : undefined };
   }
 
-  /** The first arrow in and the first out carry the keys that follow them. */
+  /** The first arrow in and the first arrow out show the keys that follow them. */
   private flowRows(flows: readonly Flow[]): Fact[] {
     const shown = this.allFlows ? flows : flows.slice(0, FLOWS_SHOWN);
     const seen = new Set<string>();
@@ -391,7 +391,7 @@ export function alongBins(edges: readonly number[], value: number): number {
   return 1;
 }
 
-/** The finding, in words. */
+/** The finding as text. */
 export function histogramWords(same: SameName, dur: number): string {
   const range =
     same.min === same.max
@@ -464,7 +464,7 @@ function chart(same: SameName, dur: number, kind: Kind, words: string): HTMLElem
   );
 }
 
-// One collective on all ranks: who waited how long, who came last, what the transfer took.
+// One collective on all ranks: waits, last arrival, transfer.
 
 /** Larger groups show only the first and the last to arrive. */
 const MOST_ROWS = 16;

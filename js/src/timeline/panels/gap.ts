@@ -17,7 +17,7 @@ interface GapActions {
   close(): void;
   go(brief: Brief): void;
   zoom(): void;
-  /** Show what the window contains; null where other panels do. */
+  /** Show what the window contains; null if other panels show it. */
   showArea: (() => void) | null;
   /** Track of a lane, as the rows name it. */
   trackOf(lane: number): string;
@@ -59,7 +59,7 @@ export class GapPanel {
       h("h3", { class: "hta-short" }, `GPU idle ${formatDuration(end - start)}`),
       button({ text: "Zoom", name: "Zoom to the gap", key: "F", showKey: true, press: zoom }),
       showArea !== null &&
-        button({ text: "Totals", name: "What the window contains", press: showArea }),
+        button({ text: "Totals", name: "Totals of the window", press: showArea }),
       closeButton(close, ""),
     );
   }

@@ -125,7 +125,7 @@ export class PanelControl {
     this.problemSheet.toggle(anchor);
   }
 
-  /** After another scene. */
+  /** Reset the panels for a new scene. */
   renew(): void {
     this.totalsFor = "";
     this.problems.show(this.ctx.scene);
@@ -160,7 +160,7 @@ export class PanelControl {
 
   private selectionChanged(): void {
     const { picking, dock } = this;
-    // There, panels of their own say what is selected and what it adds up to.
+    // In a dashboard, other panels show the selection and its totals.
     if (this.ctx.isPart) return;
     const key = JSON.stringify(picking.window);
     const other = key !== this.areaKey;

@@ -21,7 +21,7 @@ export class ProblemsPanel {
       h(
         "div",
         { class: "hta-head" },
-        h("h3", {}, "What is known of this data"),
+        h("h3", {}, "Problems of this data"),
         h("span", { class: "hta-note hta-grow" }, truth.text),
         closeButton(this.close, ""),
       ),
@@ -48,7 +48,7 @@ export interface ProblemLine {
   files: string[];
 }
 
-/** The same thing on several ranks is one line; a rank's cut-off file is one even if untold. */
+/** One line per problem of several ranks; a truncated file has one even if it is not reported. */
 export function problemLines(scene: Scene): ProblemLine[] {
   const told = new Set(
     scene.truth.problems.filter((one) => one.kind === "truncated").map((one) => one.rank),
