@@ -142,7 +142,7 @@ export class Timelines {
     return ranks === undefined ? null : [ranks[side]];
   }
 
-  // --- for other parts ----------------------------------------------------------------------------
+  // --- for other parts ---------------------------------------------------------------------------
 
   /** Arrange them in a width in px; returns whether they are side by side. */
   arrange(width: number): boolean {

@@ -26,8 +26,8 @@ import {
 } from "./kernel";
 
 /**
- * Whoever holds the job answers: the page, once it has fetched all of it, otherwise the kernel. What
- * the page cannot answer goes to the kernel; if that is gone, the page answers from what it holds.
+ * Replies come from the page once it has fetched the whole job, otherwise from the kernel. Requests
+ * that the page cannot answer go to the kernel; without one, the page's partial data is used.
  */
 export class HybridSource implements Source {
   private held: HeldSource | null = null;
@@ -46,7 +46,7 @@ export class HybridSource implements Source {
     return this.kernel.status;
   }
 
-  /** Whether the page holds all or a part of the job. */
+  /** Whether the page holds all of the job, a part or nothing. */
   get holds(): "all" | "part" | "nothing" {
     return this.held === null ? "nothing" : this.held.isWhole ? "all" : "part";
   }
@@ -102,7 +102,7 @@ export class HybridSource implements Source {
 
 // Fetches the job's data from the kernel while that lives, so that the page can do without it.
 
-/** Nothing is fetched before this: the page draws first. */
+/** Delay before data is fetched: the page draws first. */
 const REST_MS = 1000;
 /** Delay between two checks whether the kernel is done; it grows each time. */
 const LOOK_MS = 400;
@@ -132,7 +132,7 @@ export class OfflineData {
   private round = new AbortController();
   private readonly listeners = new Set<(progress: Progress) => void>();
 
-  /** `open` makes a source of the data that the kernel sent, and `hold` gets it. */
+  /** `open` makes a source of the data that the kernel sent, and passes it to `hold`. */
   constructor(
     private readonly kernel: Source,
     private readonly hold: (held: HeldSource | null) => void,
@@ -216,13 +216,13 @@ export class OfflineData {
   }
 }
 
-/** Source of a live view: the kernel, and what the page fetches to answer by itself. */
+/** Source of a live view: the kernel, and the data that the page fetches. */
 export interface LiveSource {
   source: HybridSource;
   offline: OfflineData;
 }
 
-/** The fetching begins with `offline.start()`. */
+/** Fetching begins with `offline.start()`. */
 export function liveSource(
   model: MessageModel,
   signal: AbortSignal,
@@ -306,7 +306,7 @@ export class ObservedSource implements Source {
     this.watchers.push(listener);
   }
 
-  /** Hear every failure that is not an abort. */
+  /** Receive every failure that is not an abort. */
   onFailure(listener: (op: string, error: Error) => void): void {
     this.failures.push(listener);
   }
@@ -323,7 +323,7 @@ export class ObservedSource implements Source {
   ): Promise<Answer<Op>> {
     if (op !== "stats") return this.watched(op, request, signal);
     const key = JSON.stringify(request);
-    // Shared by several callers: no one of them may abort it for the others.
+    // Shared by several callers, none of which may abort it for the others.
     const answer = this.memo.get(
       key,
       () => this.watched(op, request, undefined) as Promise<Answer<"stats">>,

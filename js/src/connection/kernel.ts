@@ -21,7 +21,7 @@ const ENDINGS = ["comm_live_update", "comm:close"] as const;
 
 /** A kernel that has not answered for this long is running a cell. */
 export const BUSY_AFTER_MS = 700;
-/** While it is taken to be busy, it is looked after this often: it may have been shut down. */
+/** Interval of checks whether a busy kernel was shut down. */
 const LOOK_EVERY_MS = 1000;
 
 interface Waiting {
@@ -43,7 +43,7 @@ function aborted(): Error {
   return new DOMException("The request was abandoned.", "AbortError");
 }
 
-/** What a host calls the program that answers, and how it is started again. */
+/** The host's terms for the program that replies, and for starting it again. */
 export interface HostWords {
   /** Begins a sentence. */
   who: string;
@@ -65,7 +65,7 @@ function wordsOf(manager: unknown): HostWords {
   return { ...NOTEBOOK, ...(manager.words as Partial<HostWords> | null) };
 }
 
-/** The bytes alone: a DataView may be a part of a larger buffer. */
+/** Only the bytes of a view, which may be a part of a larger buffer. */
 function bytesOf(view: DataView | undefined): ArrayBuffer | null {
   if (view === undefined) return null;
   const { buffer, byteOffset, byteLength } = view;
@@ -78,7 +78,7 @@ export class KernelSource implements Source {
   private readonly waiting = new Map<string, Waiting>();
   private readonly listeners = new Set<(status: Status) => void>();
   private asked = 0;
-  /** The file that the kernel did not replace; asked for again, it does. */
+  /** The file that the kernel refused to replace; a repeated request replaces it. */
   private refused: string | null = null;
   private current: Status = "live";
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
@@ -162,7 +162,7 @@ export class KernelSource implements Source {
     });
   }
 
-  /** Notice that the kernel has ended while no request runs. */
+  /** Check whether the kernel has ended, while no request runs. */
   look(): void {
     if (this.current !== "none" && this.hasEnded()) this.end();
   }
@@ -189,7 +189,7 @@ export class KernelSource implements Source {
       reply?: Record<string, unknown>;
       error?: { message?: string };
     };
-    // An answer to another view shows as well that the kernel is free.
+    // A reply to another view also shows that the kernel is free.
     this.become("live");
     const waiting = this.waiting.get(rpc);
     this.waiting.delete(rpc);

@@ -3,7 +3,7 @@
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 
 export class Latest<Op extends Operation, T> {
-  /** The last answer; it may be of an earlier question. */
+  /** The last reply; it may be to an earlier request. */
   value: T | null = null;
   private wanted = "";
   private asked = "";
@@ -25,7 +25,7 @@ export class Latest<Op extends Operation, T> {
     const key = JSON.stringify(request);
     if (key === this.wanted) return;
     this.wanted = key;
-    // A trailing clock that is not put back: while the view moves, answers keep coming.
+    // The timer is not restarted, so that replies keep coming while the view moves.
     if (this.timer !== 0) return;
     this.timer = window.setTimeout(() => {
       this.timer = 0;

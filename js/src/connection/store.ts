@@ -201,7 +201,7 @@ export class Shared {
     return this.step(redone);
   }
 
-  /** Write down the gesture that is still settling, and save. */
+  /** Record an unfinished gesture, and save. */
   flush(): void {
     this.commit();
     this.rest();
@@ -222,7 +222,7 @@ export class Shared {
     return true;
   }
 
-  /** Value by value: those that were not touched are the same objects, and a set may be large. */
+  /** Compared value by value: unchanged values are the same objects, and a set may be large. */
   private get isSettled(): boolean {
     return KEYS.every((key) => same(this.known[key], this.settled[key]));
   }
@@ -238,7 +238,7 @@ export class Shared {
       const value = normal(key, given);
       if (same(value, this.known[key])) continue;
       changed.add(key);
-      // Known before it is set: the model's own event then brings no news.
+      // Set first, so that the model's own event is not taken for a change.
       Object.assign(this.known, { [key]: value });
       if (key === "view") this.sent.add(JSON.stringify(value));
       this.model?.set(key, value);
@@ -351,7 +351,7 @@ export function readHistory(value: unknown): History {
   };
 }
 
-/** Same content? Values are JSON, so their text decides. */
+/** Whether two values have the same content, compared as JSON. */
 export function same(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }

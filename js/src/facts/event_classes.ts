@@ -15,7 +15,7 @@ type EventClass = keyof typeof data.light;
 /** By code. */
 export const CLASSES = Object.keys(data.light) as EventClass[];
 
-/** Those of the chosen pair of ranks, as it stands in the model; of all without one. */
+/** Counts of the chosen pair of ranks, as given in the model; without one, of all. */
 export function countsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"] {
   return (typeof pair === "number" ? all.pair_counts[pair] : undefined) ?? all.counts;
 }
@@ -29,7 +29,7 @@ const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>>
 
 const HATCHED: ReadonlySet<string> = new Set(data.hatched);
 
-/** From here on longer by much, and by very much; as Python has them. */
+/** Ratios from which an event is much longer, and very much longer, as in Python. */
 const THIRD = 4 / 3;
 const TWICE = 2;
 
@@ -42,7 +42,7 @@ const TURNED: Partial<Record<EventClass, EventClass>> = {
   faster_3: "slower_3",
 };
 
-/** What is slower after than before is faster where the comparison is turned round. */
+/** The class to show: swapped sides exchange slower and faster. */
 function shownClass(name: EventClass, swapped: boolean): EventClass {
   return (swapped ? TURNED[name] : undefined) ?? name;
 }
@@ -52,7 +52,7 @@ export function classLook(name: EventClass, theme: ThemeName): ClassLook {
   return { colour: COLOURS[theme][name], hatched: HATCHED.has(name), faint };
 }
 
-/** The class of what changes list: a change, and how long it takes before and after. */
+/** The class of a row of changes, by its change and its times before and after. */
 export function classOfChange(change: string, before: number, after: number): EventClass {
   if (change === "added" || change === "removed") return "only_here";
   if (change === "moved" || change === "replaced") return change;
@@ -62,7 +62,7 @@ export function classOfChange(change: string, before: number, after: number): Ev
   return `${after > before ? "slower" : "faster"}_${size}`;
 }
 
-/** A look as the style of an element. */
+/** CSS style of a class. */
 export function lookStyle({ colour, hatched, faint }: ClassLook): Record<string, string> {
   if (!hatched) return { background: colour, opacity: faint === true ? "0.45" : "1" };
   return {
@@ -88,10 +88,10 @@ export interface ClassGroup {
   classes: readonly EventClass[];
 }
 
-/** What the legend names, from what is most to look at. */
+/** Groups of the legend, the most important first. */
 export const GROUPS = data.groups as readonly ClassGroup[];
 
-/** What classes take of a side's device work, from the legend's first to its last; null: nothing. */
+/** Shares of classes in a side's device work, in the legend's order; null without device work. */
 export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassParts | null {
   const word = side === 0 ? "before" : "after";
   const [start, end] = [attrs[`${word}_start_ns`], attrs[`${word}_end_ns`]];
@@ -109,7 +109,7 @@ export function classParts({ attrs, columns, rows }: Frame, side: 0 | 1): ClassP
   return { start, end, shares };
 }
 
-/** How many events a group has on both sides; null where that is not known yet. */
+/** Number of events of a group on both sides; null while unknown. */
 export function countOf(
   group: ClassGroup,
   counts: readonly (readonly number[])[] | null,

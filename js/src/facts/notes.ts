@@ -1,4 +1,4 @@
-/** The sentences that say why a frame is empty or lacks ranks, in Python's words. */
+/** Notes on empty frames and missing ranks, as in Python. */
 
 import NOTES from "../../../hta_widgets/facts/notes.json";
 

@@ -9,12 +9,12 @@ import type { SelectionJson } from "../protocol/source";
 interface PanelKind {
   id: string;
   title: string;
-  /** One line on what is seen there. */
+  /** One-line description. */
   about: string;
-  /** What it is not filtered by: ranks, names, kinds, window. */
+  /** Dimensions that do not filter it: ranks, names, kinds, window. */
   own: readonly string[];
   look: string;
-  /** Of panels that users add: are their frames of the selection, or of the whole job? */
+  /** Only for panels that users add: whether frames are of the selection or of the whole job. */
   added?: string;
 }
 
@@ -23,7 +23,7 @@ const KINDS: readonly PanelKind[] = Object.entries(panels).map(([id, one]) => ({
 /** In the order of the list from which users choose. */
 export const PANELS = KINDS.filter(({ id }) => id !== "summary");
 
-/** Panels whose whole frames saved pages keep; kernels make them on request. */
+/** Panels whose whole frames saved pages contain; kernels compute them on request. */
 export const OF_JOB = KINDS.filter(({ added }) => added === "job").map(({ id }) => id);
 
 export function panelKind(id: string): PanelKind {
@@ -32,7 +32,7 @@ export function panelKind(id: string): PanelKind {
   return found;
 }
 
-/** A selection without what the panel writes itself: what its numbers are of. */
+/** The selection that filters a panel: without the dimensions that the panel itself writes. */
 export function withoutOwn(id: string, selection: SelectionJson): SelectionJson {
   const { own } = panelKind(id);
   const rest: SelectionJson = { ...EVERYTHING, ...selection };
@@ -49,19 +49,19 @@ export function withoutOwn(id: string, selection: SelectionJson): SelectionJson 
   return rest;
 }
 
-/** Is it drawn on a canvas of its own? */
+/** Whether a panel is drawn on its own canvas. */
 export function isChart(id: string): boolean {
   const { look } = panelKind(id);
   return look === "chart" || look === "heatmap";
 }
 
-/** Is it made of numbers that are asked for? */
+/** Whether a panel has numbers to request. */
 export function isCounted(id: string): boolean {
   const { look } = panelKind(id);
   return look === "chart" || look === "table";
 }
 
-/** What the heatmap shows, in the order of the list. */
+/** Metrics of the heatmap, in the order of the list. */
 export type Metric = keyof typeof METRICS;
 export { METRICS };
 
@@ -69,10 +69,10 @@ export function isMetric(text: string): text is Metric {
   return Object.hasOwn(METRICS, text);
 }
 
-/** All there are, in the order in which they follow each other within a gap. */
+/** All causes, in the order in which they occur within a gap. */
 export type Cause = keyof typeof causes;
 export const CAUSES = Object.keys(causes) as Cause[];
-/** What each is called and means, and what helps; "" where that is not known. */
+/** Name, meaning and remedy of each cause; "" if unknown. */
 export const CAUSE_FACTS: Readonly<
   Record<string, { label: string; meaning: string; advice: string }>
 > = causes;

@@ -24,7 +24,7 @@ interface Request {
   node: number;
   iteration: number;
   start: number;
-  /** −1 where it was never answered. */
+  /** −1 if it was never answered. */
   dur: number;
   wait: number;
 }
@@ -44,7 +44,7 @@ function requestsOf(tables: Tables, selection: SelectionJson): Request[] {
     const file = files.get(rank[row]!);
     if (file === undefined) continue;
     const [begin, length] = [start[row]!, dur[row]!];
-    // What was never answered is there from its begin on.
+    // Unanswered requests last from their begin on.
     const here =
       length < 0 ? begin >= (from ?? -Infinity) && begin < (to ?? Infinity) : within(begin, length);
     if (!here) continue;
@@ -72,7 +72,7 @@ interface Arrival {
   last: boolean;
 }
 
-/** When pushes arrived, of iterations that every node of the server pushed. */
+/** Arrivals of pushes, in iterations that every node of the server pushed. */
 function arrivalsOf(requests: readonly Request[]): Arrival[] {
   const nodes = new Groups(() => new Set<number>());
   const groups = new Groups<Request[]>(() => []);
@@ -100,7 +100,7 @@ function arrivalsOf(requests: readonly Request[]): Arrival[] {
 const node = (number: number): string =>
   number < 8 ? `node ${number}` : `node ${number} (ps rank ${Math.floor((number - 8) / 2)})`;
 
-/** Who is late in each iteration: by the servers, else by the workers' pulls. */
+/** Lag of each worker in each iteration: by the servers, else by the workers' pulls. */
 export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame {
   const names = [
     "job",
@@ -264,7 +264,7 @@ interface Last {
   lag: number;
 }
 
-/** Who comes last for a key most often, in what share of its iterations, and how late on average. */
+/** The node that most often comes last for a key, its share of the iterations, and its mean lag. */
 function lastByKey(arrivals: readonly Arrival[]): Groups<Last> {
   const each = new Groups(([rank, key, who]) => ({
     ...{ rank: Number(rank), key: Number(key), node: Number(who) },
@@ -287,7 +287,7 @@ function lastByKey(arrivals: readonly Arrival[]): Groups<Last> {
   return found;
 }
 
-// Which files of BytePS the page holds rows of, and which of them a selection names.
+// Files of BytePS in the page, and those that a selection includes.
 
 interface File {
   rank: number;
@@ -322,27 +322,26 @@ function filesOf(tables: Tables): Map<number, File> {
   );
 }
 
-/** Which ranks of a format count. */
+/** Files of a format that a selection includes. */
 function chosenFiles(tables: Tables, selection: SelectionJson, format: string): Map<number, File> {
   const all = [...filesOf(tables)].filter(([, file]) => file.format === format);
   const own = all.filter(([rank]) => selection.ranks?.includes(rank) === true);
   return new Map(own.length > 0 ? own : all);
 }
 
-/** Who is last this often is late by more than chance: `formats/byteps/workers.py` in Python. */
+/** A worker that is last this often is late by more than chance; see `byteps/workers.py`. */
 export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
 
-/** What a whole table says of itself; nothing where a window leaves other rows. */
+/** Note of a table; or that a window leaves no rows. */
 function noteOf(table: PanelFrame, rows: number): Record<string, unknown> {
   if (typeof table.attrs.note === "string") return { note: table.attrs.note };
   return rows === 0 ? { note: "no events match" } : {};
 }
 
-// * Panels of BytePS's workers from the rows that the page holds, as
-// `formats/byteps/byteps_frames.py` makes them of the analyses. Ranks narrow files of their own
-// kind alone.
+// Panels of BytePS's workers from the page's rows, as in `formats/byteps/frames.py`. Ranks narrow
+// only the files of their own kind.
 
 // --- gradients --------------------------------------------------------------------------------------
 
@@ -375,7 +374,7 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
     const file = files.get(rank[row]!);
     if (file === undefined || busy[row]! < 0 || !within(start[row]!, total[row]!)) continue;
     const group = groups.at(tensor[row]!, file.job, file.worker);
-    // Of a worker's GPUs the root counts, where it has the tensor: the others' queues hold its work.
+    // Only a worker's root GPU counts if it has the tensor: the others' queues contain its work.
     if (group.root && !file.root) continue;
     if (file.root && !group.root) Object.assign(group, NO_GRADIENTS, { root: true });
     group.count += 1;
@@ -471,7 +470,7 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
   return found.frame(found.rows === 0 ? { note: "no events match" } : {});
 }
 
-// --- pulls, and whom they wait for ------------------------------------------------------------------
+// --- pulls and their waits --------------------------------------------------------------------------
 
 interface Pull {
   job: string;
@@ -482,7 +481,7 @@ interface Pull {
   dur: number;
 }
 
-/** PULLs of the same partition and step of all workers beside each other. */
+/** Groups of the PULLs of all workers for the same partition and step. */
 function pullGroups(tables: Tables, selection: SelectionJson): Pull[][] {
   const table = tables.stages;
   if (table === undefined || table === null) return [];

@@ -8,8 +8,8 @@ import { byText, Columns, eachOf, Groups, ints, ordered, strings, type Tables } 
 export const MEASURES = ["calls", "time", "bytes"] as const;
 export type Measure = (typeof MEASURES)[number];
 
-// * MPI's panels from the rows that the page holds: what `formats/mpi/mpi_frames.py` makes of the
-// analyses. Profiles are totals of a run, so windows do not apply.
+// MPI's panels from the page's rows, as in `formats/mpi/frames.py`. Profiles are totals of a run,
+// so windows do not apply.
 
 interface Row {
   job: string;
@@ -24,7 +24,7 @@ interface Row {
   isIo: boolean;
 }
 
-/** The chosen rows; of a rank that has a profile and a time line both, those of the profile. */
+/** The chosen rows; for a rank with both a profile and a time line, those of the profile. */
 function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
   const { columns } = table;
   const [rank, key, calls, bytes, time] = eachOf(

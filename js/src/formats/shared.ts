@@ -1,8 +1,8 @@
-/** Rows of tables that a page holds: read by column, put into groups, made into frames. */
+/** Rows of tables in a page: read by column, grouped, converted to frames. */
 
 import type { PanelFrame, SelectionJson, Value } from "../protocol/source";
 
-/** What the page was given of a job's files; null where there are too many rows. */
+/** Tables of a job's files in the page; null if there are too many rows. */
 export type Tables = Record<string, PanelFrame | null | undefined>;
 
 export function ints(table: PanelFrame, name: string): readonly number[] {
@@ -13,7 +13,7 @@ export function strings(table: PanelFrame, name: string): readonly string[] {
   return (table.columns[name] ?? []) as readonly string[];
 }
 
-/** What is read by each of several names, in their order. */
+/** Results of `read` for each of several names. */
 export function eachOf<const Names extends readonly string[], T>(
   names: Names,
   read: (name: string) => T,
@@ -21,7 +21,7 @@ export function eachOf<const Names extends readonly string[], T>(
   return names.map((name) => read(name)) as { [Place in keyof Names]: T };
 }
 
-/** Whether an event overlaps a window: as a selection's members do. */
+/** Whether an event overlaps a window, as for members of a selection. */
 export function overlapping({
   start_ns: from,
   end_ns: to,
@@ -52,7 +52,7 @@ export class Columns {
   }
 }
 
-/** Values by a key made of parts, in the order in which they are met. */
+/** Values by a key of several parts, in order of first occurrence. */
 export class Groups<T> {
   private readonly found = new Map<string, T>();
 
@@ -79,7 +79,7 @@ export class Groups<T> {
 
 type Comparison<T> = (a: T, b: T) => number;
 
-/** By the first comparison that tells two apart. */
+/** Sort by several comparisons, the first one first. */
 export function ordered<T>(values: readonly T[], ...by: readonly Comparison<T>[]): T[] {
   return [...values].sort((a, b) => {
     for (const compare of by) {
@@ -90,12 +90,12 @@ export function ordered<T>(values: readonly T[], ...by: readonly Comparison<T>[]
   });
 }
 
-/** As Python orders texts. */
+/** Compare strings as Python does. */
 export function byText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** How long any of some spans lasts. */
+/** Length of the union of spans. */
 export function unionLength(spans: readonly (readonly [start: number, end: number])[]): number {
   const sorted = [...spans].sort((a, b) => a[0] - b[0]);
   let total = 0;

@@ -33,7 +33,7 @@ function rowsInWindow(id: string): Maker {
 type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
 
 interface Maker {
-  /** The table without which the kernel has to answer. */
+  /** The table that it needs; without it the kernel has to reply. */
   from: string;
   make: Make;
 }
@@ -55,7 +55,7 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   ...Object.fromEntries(OF_JOB.map((id) => [id, rowsInWindow(id)])),
 };
 
-/** What a panel shows by the page's own tables; null where it has none for it. */
+/** Frame of a panel from the page's own tables; null if they do not suffice. */
 export function frameFromTables(
   tables: Tables,
   id: string,
@@ -69,7 +69,7 @@ export function frameFromTables(
 
 const TOO_LARGE = "this is too much for a saved page of this job: a kernel can count it";
 
-/** Has the job what the panel needs, but too much of it for the page? */
+/** Whether the job has the panel's data, but too much for the page. */
 function isLarge(tables: Tables, id: string): boolean {
   const maker = MAKERS[id];
   return maker !== undefined && tables[maker.from] === null;
