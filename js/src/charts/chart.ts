@@ -22,7 +22,7 @@ import { kindWords } from "./language";
 import { watchGestures } from "./gestures";
 import type { Pen } from "./paint";
 
-/** A drawing of a frame; a sentence where there is nothing to draw. */
+/** A drawing of a frame; a sentence if there is nothing to draw. */
 export type Make = (frame: PanelFrame, theme: Theme, width: number) => Drawing | string;
 
 /** Records what is painted as SVG. */
@@ -170,7 +170,7 @@ export class ChartFrame implements ChartPanel {
     if (drawing === null || pen === null) return;
     const dpr = window.devicePixelRatio;
     const [across, down] = [Math.round(width * dpr), Math.round(height * dpr)];
-    // A canvas that is given a size is blank and costs its memory anew.
+    // Setting the size of a canvas clears it and allocates its memory again.
     if (canvas.width !== across || canvas.height !== down) {
       [canvas.width, canvas.height] = [across, down];
       [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
@@ -253,7 +253,7 @@ function place(el: HTMLElement, box: Box | null): void {
   el.style.height = `${box.height}px`;
 }
 
-// A chart's numbers as a table, for those who read rather than see.
+// A chart's numbers as a table, for screen readers.
 
 const MOST = 500;
 
@@ -297,7 +297,7 @@ function told(name: string, value: Value): string {
   return Number.isInteger(value) ? formatCount(value) : String(Number(value.toPrecision(4)));
 }
 
-// The place of a chart, which is made when the first numbers come.
+// The place of a chart, which is created with the first numbers.
 
 export type MakeChart = (
   id: string,

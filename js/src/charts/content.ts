@@ -11,16 +11,16 @@ export interface Tip {
   lines: readonly (readonly [what: string, value: string])[];
 }
 
-/** A text in a bar, drawn where it has room. */
+/** A text in a bar, drawn if it fits. */
 export interface Inside {
   row: number;
   left: number;
   right: number;
   text: string;
   color: string;
-  /** At its right end: what is not there begins where bars that are there end. */
+  /** Aligned to the right end of the bar. */
   atEnd?: boolean;
-  /** Shortened where it has no room. */
+  /** Truncated if it does not fit. */
   cut?: boolean;
   /** Colour of a plate below the text, over a hatch. */
   plate?: string | undefined;
@@ -38,7 +38,7 @@ export interface SideColumn {
   texts: readonly string[];
   /** Shown from this width on. */
   least?: number;
-  /** Rows whose text is in the colour of who is late. */
+  /** Rows whose text has the colour for late. */
   late?: ReadonlySet<number>;
   /** Rows whose text is bold. */
   strong?: ReadonlySet<number>;
@@ -53,19 +53,19 @@ export interface Mark {
   /** Dots where this column has an angle are triangles. */
   marker?: string;
   angle?: string;
-  /** Undefined where an item has no such mark. */
+  /** Undefined if the item has no such mark. */
   style(at: number): Style | undefined;
 }
 
 export interface RowsContent {
   title: string;
   subtitle: string;
-  /** For those who do not see the chart. */
+  /** Text for screen readers. */
   finding: string;
   names: readonly string[];
-  /** Second lines of the names, where rows are tall. */
+  /** Second lines of the names, shown if rows are tall. */
   seconds?: readonly string[];
-  /** What each row stands for in the panel's dimension. */
+  /** Selection keys of each row, in the panel's dimension. */
   keys: readonly (readonly Key[])[];
   late?: ReadonlySet<number>;
   /** Rows of ranks that the headline states as a fact: their names are bold, in ink. */
@@ -81,31 +81,31 @@ export interface RowsContent {
   ruled?: boolean;
   head: string;
   columns: readonly SideColumn[];
-  /** Texts in bars, made where rows are high enough for them. */
+  /** Texts in bars, computed if rows are high enough. */
   inside?(): Inside[];
   ends?: readonly End[];
   legend?: readonly (readonly [style: Style, text: string])[];
-  /** Height of a row where there is room for it. */
+  /** Height of a row if there is room for it. */
   pitch?: number;
   tip(row: number): Tip;
   /** Whether marks select windows. */
   windows?: boolean;
-  /** The mark at a spot, where marks tell or select more than their row; `y` counts rows. */
+  /** The mark at a spot, for marks with a tooltip or selection of their own; `y` counts rows. */
   hit?(x: number, y: number, reachX: number, reachY: number): Hit | null;
-  /** What a rectangle selects, where that is not the rows it meets. */
+  /** The keys that a rectangle selects, if they are not those of its rows. */
   within?(x0: number, x1: number, y0: number, y1: number): Key[];
-  /** Marks of the source that are chosen; null where all are. By default those of chosen rows. */
+  /** Chosen marks of the source; null if all are. Default: those of chosen rows. */
   chosenMarks?(chosen: Chosen): number[] | null;
 }
 
 export interface Hit {
   tip: Tip;
-  /** What is selected instead of its row's keys. */
+  /** Keys to select instead of the row's. */
   keys: Key[] | null;
   window: [number, number] | null;
 }
 
-/** A column as numbers; what is not known is NaN. */
+/** A column as numbers; unknown values are NaN. */
 export function numbers(frame: PanelFrame, name: string): number[] {
   const column = frame.columns[name];
   if (column === undefined) return new Array<number>(frame.rows).fill(NaN);
@@ -116,7 +116,7 @@ export function texts(frame: PanelFrame, name: string): string[] {
   return Array.from(frame.columns[name] ?? [], (value) => (value === null ? "" : String(value)));
 }
 
-/** The ranks that the headline says the others wait for: red in every panel, and no others are. */
+/** The ranks that the headline names as late: red in every panel, and no others are. */
 export function lateRanks(frame: PanelFrame): number[] {
   return ranksIn(frame, "late_ranks");
 }
@@ -126,7 +126,7 @@ export function factRanks(frame: PanelFrame): number[] {
   return ranksIn(frame, "fact_ranks");
 }
 
-/** The rows of both. */
+/** The rows of late and of fact ranks. */
 export function markedRows(
   frame: PanelFrame,
   ranks: Iterable<number>,
@@ -136,7 +136,7 @@ export function markedRows(
   return { late: rowsOf(lateRanks(frame)), facts: rowsOf(factRanks(frame)) };
 }
 
-// What the frame around a chart asks of it. px are CSS px, relative to the chart.
+// Interface between a chart and the frame around it. px are CSS px, relative to the chart.
 
 export interface Box {
   left: number;
@@ -150,7 +150,7 @@ export interface Picked {
   y: number;
 }
 
-/** What lies under the pointer, or has the focus of the keys. */
+/** The item under the pointer, or with the keyboard focus. */
 export interface Spot {
   index: number;
   box: Box;
@@ -162,7 +162,7 @@ export interface Drawing {
   readonly finding: string;
   /** Lays out for a width; returns the height. */
   layout(width: number): number;
-  /** Paints all, faint what is not chosen. */
+  /** Paints the chart; items that are not chosen are faint. */
   paint(pen: Pen, chosen: Chosen): void;
   spot(x: number, y: number): Spot | null;
   spotOf(index: number): Spot | null;
@@ -170,7 +170,7 @@ export interface Drawing {
   step(from: number | null, key: string): number | null;
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush;
   press(index: number, more: boolean, chosen: Chosen): Brush;
-  /** Null where the drag met nothing. */
+  /** Null if the drag selects nothing. */
   drag(from: Picked, to: Picked, more: boolean, chosen: Chosen): Brush | null;
   dragBox(from: Picked, to: Picked): Box | null;
   /** The brush that clears what this chart writes. */

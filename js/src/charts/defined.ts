@@ -159,7 +159,7 @@ interface Definition {
   title: string;
   needs: readonly string[];
   uses?: readonly string[];
-  /** What a cell of a heatmap has more than its row. */
+  /** Further columns for the cells of a heatmap. */
   cells?: readonly string[];
   attrs?: Readonly<Record<string, string | number>>;
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
@@ -196,7 +196,7 @@ interface Ink {
   hatch?: string;
   hatch_ink?: string;
   alpha?: number;
-  /** Whether its line is of its own colour. */
+  /** Whether its line has a colour of its own. */
   outlined?: boolean;
   on?: string;
 }
@@ -241,12 +241,12 @@ export const DEFINITIONS: Readonly<Record<string, Definition>> = Object.fromEntr
 
 export const HEATMAP = titled("heatmap", heatmap);
 
-/** What people read of a cause: `host: data loading`. */
+/** Display name of a cause: `host: data loading`. */
 export function causeWords(name: string): string {
   return name in causes ? causes[name as Cause].label : name.replaceAll("_", " ");
 }
 
-/** What a frame shows as its definition says, or why it shows nothing. */
+/** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
   const scope = scopeOf(look, frame);
   const rowOf = scope.get("row") as Float64Array | undefined;
@@ -305,7 +305,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   };
 }
 
-/** The words above a chart; what it finds may be repeated below its title. */
+/** Texts above a chart; the subtitle may repeat the finding. */
 export function spoken(
   look: Definition,
   frame: PanelFrame,
@@ -392,7 +392,7 @@ export function scopeOf(look: Definition, frame: PanelFrame): Scope {
   return scope.set("names", fill(look.rows.name, scope));
 }
 
-/** A colour: `late`, `kind.compute`; `busy 0.3` and `lane>late 0.3` are on the way between some. */
+/** A colour: `late`, `kind.compute`; `busy 0.3` and `lane>late 0.3` are mixtures. */
 function inkOf(token: string, theme: Theme): string {
   const [names, part] = token.split(" ") as [string, string | undefined];
   const between = names.split(">");
@@ -409,7 +409,7 @@ function inkOf(token: string, theme: Theme): string {
   return found[kind as keyof Theme["kind"]] ?? found.other;
 }
 
-/** How the bars of an ink look. */
+/** Style of the bars of an ink. */
 function styleOf(name: string, theme: Theme): Style {
   const ink = INKS[name]!;
   const [plain, ground] = [inkOf(ink.fill, theme), theme.bg];
@@ -625,7 +625,7 @@ function endsOf(
   return texts.map((text, row) => ({ row, at: ends[row]!, text }));
 }
 
-/** What marks tell and select that is more than their row. */
+/** Tooltips and selections of marks that differ from their row's. */
 function selecting(
   look: Definition,
   scope: Scope,

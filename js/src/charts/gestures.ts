@@ -105,9 +105,9 @@ export function watchGestures(board: Board, signal: AbortSignal): void {
   });
 }
 
-// What a click makes of the keys that were chosen before; null is everything.
+// Chosen keys after a click, given the keys that were chosen before; null is everything.
 
-/** Added where one of them is missing, else taken away. */
+/** Add the keys if any is missing, else remove them. */
 export function toggled<K>(before: readonly K[] | null, keys: readonly K[]): K[] | null {
   const found = new Set(before ?? []);
   const all = keys.every((key) => found.has(key));

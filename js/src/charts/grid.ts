@@ -22,7 +22,7 @@ import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
 
 const SHADES = 128;
 
-/** The reply to the op `heatmap` and its buffer, as a frame: a row a rank, its bins in `value_ns`. */
+/** The reply to the op `heatmap` as a frame: one row per rank, with its bins in `value_ns`. */
 export function heatmapFrame(
   reply: { ranks: readonly number[]; start: number; end: number; bins: number; attrs?: object },
   values: Float64Array,
@@ -65,12 +65,12 @@ interface HeatmapContent {
   facts: Set<number>;
 }
 
-/** What the heatmap shows before it is laid out. */
+/** Content of the heatmap before layout. */
 export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   const ranks = [...new Set(numbers(frame, "rank"))];
   const value = (frame.columns.value_ns ?? []) as unknown as ArrayLike<number>;
   const bins = ranks.length === 0 ? 0 : Math.floor(value.length / ranks.length);
-  // Frames of Python's analysis have a row a cell, and its edges.
+  // Frames of Python's analysis have one row per cell, and its edges.
   const starts = frame.columns.start_ns;
   const start = Number(starts === undefined ? frame.attrs.start : (starts[0] ?? 0));
   const end = Number(
@@ -120,12 +120,12 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   };
 }
 
-/** Where a bin begins. */
+/** Start of a bin. */
 function edge(start: number, end: number, bins: number, at: number): number {
   return start + Math.floor(((end - start) * at) / bins);
 }
 
-// Draws what each rank does when; rectangles of it are windows and ranks.
+// Draws each rank's activity over time; rectangles select windows and ranks.
 
 export class HeatmapDrawing implements Drawing {
   private plan: HeatmapPlan | null = null;
@@ -358,7 +358,7 @@ export class HeatmapDrawing implements Drawing {
   }
 }
 
-/** Runs of rows that are wanted: from the first to after the last. */
+/** Ranges of consecutive wanted rows, ends exclusive. */
 function runsOf(wanted: readonly boolean[]): [number, number][] {
   const runs: [number, number][] = [];
   wanted.forEach((is, row) => {
@@ -370,20 +370,20 @@ function runsOf(wanted: readonly boolean[]): [number, number][] {
   return runs;
 }
 
-// Where the parts of the heatmap lie, below the timeline's scale. CSS px.
+// Layout of the heatmap, below the timeline's scale. CSS px.
 
 const PITCH = 16;
 const TALLEST = 512;
 const STRIP = 22;
-/** Cells narrower than this cannot be told apart. px. */
+/** Cells narrower than this cannot be distinguished. px. */
 const LEAST_CELL = 5;
-/** Room for what the colours mean, and the width of one of them. px. */
+/** Width of the colour key, and of one of its colours. px. */
 const KEY = 148;
 const SWATCH = 12;
 const INSET = 12;
 /** Texts nearer than this touch. px. */
 const LEAST_LINE = 14;
-/** How many bins to ask for, for a chart of this width. */
+/** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sides(width);
   return Math.max(8, Math.floor((width - left - right) / LEAST_CELL));
@@ -493,7 +493,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   return { width, height: Math.ceil(bottom + 22), left, across, top, pitch, words, bars };
 }
 
-/** What the colours mean, ending at `right`. */
+/** Draw the colour key, ending at `right`. */
 function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
   const ramp = theme[content.ramp];
   words.text(right, 9, "100\u2009%", theme.ink3, { align: "right" });

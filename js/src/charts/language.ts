@@ -239,7 +239,7 @@ export function codes(columns: readonly Rows[]): Float64Array {
   return keys;
 }
 
-/** The place of each value among all distinct ones, in order; what is not known comes last. */
+/** Position of each value among the distinct ones, in order; unknown values come last. */
 function order(column: Rows): Float64Array {
   const { codes: own, distinct } = numbered(column);
   const sorted = typed([...distinct]).sort();
@@ -286,7 +286,7 @@ function groupsOf(keys: Float64Array, rows: Int32Array): Groups {
   return { starts, members };
 }
 
-/** Definitions ask for the same groups again and again. */
+/** Cached groups, as definitions use the same ones repeatedly. */
 const grouped = new WeakMap<Float64Array, Groups>();
 
 function ofGroups(name: string, given: Value[], named: Readonly<Record<string, Value>>): Value {
@@ -329,7 +329,7 @@ function ofGroups(name: string, given: Value[], named: Readonly<Record<string, V
   }
 }
 
-/** Applies to cells; one value goes with every row. */
+/** Apply a function cell by cell; single values are used for every row. */
 function lift(work: Work, values: readonly Value[]): Value {
   const rows = values.find(isRows)?.length;
   if (rows === undefined) return work(...(values as Cell[]));
@@ -340,7 +340,7 @@ function lift(work: Work, values: readonly Value[]): Value {
   return typed(found);
 }
 
-/** As `lift`, of numbers. */
+/** As `lift`, for numbers. */
 function summed(work: Sum, values: readonly Value[]): Value {
   const rows = values.find(isRows)?.length;
   const [a, b, c] = values.map((value) => numbersOf(value, rows));
@@ -353,7 +353,7 @@ function summed(work: Sum, values: readonly Value[]): Value {
 const isText = (value: Value): boolean =>
   typeof value === "string" || (Array.isArray(value) && typeof value[0] === "string");
 
-/** A comparison, or the joining of two. */
+/** Evaluate a comparison, or a combination of two. */
 function tested(sign: string, values: readonly Value[]): Value {
   if (values.some(isText)) return lift((a, b) => (a === b) === (sign === "=="), values);
   const found = summed(TESTS[sign]!, values);
@@ -483,7 +483,7 @@ function templateOf(text: string): Template {
 }
 
 interface Filled {
-  /** Undefined where no hole has rows. */
+  /** Undefined if no hole has rows. */
   rows: number | undefined;
   /** The text of a row; "" if a hole is empty. */
   at(row: number): string;

@@ -1,4 +1,4 @@
-/** Paints bars, lines, dots and words of a chart, in CSS px, on a canvas or for SVG. */
+/** Paint bars, lines, dots and texts of a chart, in CSS px, on a canvas or for SVG. */
 
 import { FONT_FAMILY, type Theme } from "../ui/theme";
 
@@ -6,7 +6,7 @@ import { FONT_FAMILY, type Theme } from "../ui/theme";
 export type Pen = CanvasRenderingContext2D;
 export type Box = readonly [left: number, top: number, right: number, bottom: number];
 
-/** How a mark looks. */
+/** Style of a mark. */
 export interface Style {
   fill: string;
   line?: string | undefined;
@@ -17,7 +17,7 @@ export interface Style {
   scale?: number;
 }
 
-/** What is not chosen is as faint as this; as in `charts/rows.py`. */
+/** Opacity of items that are not chosen, as in `charts/rows.py`. */
 export const FAINT = 0.3;
 
 /** Edges on whole pixels: marks that touch show no seams. */
@@ -104,7 +104,7 @@ export function paintDot(
   pen.stroke();
 }
 
-/** A line with a halo, which parts it from bars of its own darkness. */
+/** A line with a halo, which separates it from bars of similar darkness. */
 export function paintWhisker(pen: Pen, [left, y, right]: Box, color: string, theme: Theme): void {
   const alpha = pen.globalAlpha;
   for (const [ink, wide, part] of [
@@ -159,7 +159,7 @@ export class Words {
     this.plates.push([[left, top, right, bottom], color]);
   }
 
-  /** What lies below marks. */
+  /** Paint the items below marks. */
   paintLines(pen: Pen): void {
     for (const [x0, y0, x1, y1, color] of this.lines) {
       const box: Box = x0 === x1 ? [x0, y0, x0 + 1, y1] : [x0, y0, x1, y0 + 1];
@@ -167,7 +167,7 @@ export class Words {
     }
   }
 
-  /** What lies above marks. */
+  /** Paint the items above marks. */
   paint(pen: Pen): void {
     for (const [box, fill] of this.plates) paintBox(pen, box, { fill });
     pen.textBaseline = "alphabetic";

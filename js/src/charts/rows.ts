@@ -17,7 +17,7 @@ import type {
 import { stillOnly, toggled } from "./gestures";
 import { FAINT, paintBox, paintDot, paintWhisker, type Pen, type Style, Words } from "./paint";
 
-/** Marks are met from this far. px. */
+/** Distance within which the pointer hits a mark. px. */
 const REACH = 7;
 
 type Dimension = "ranks" | "names" | "kinds";
@@ -91,7 +91,7 @@ export class RowsDrawing implements Drawing {
         ...(turned ? { angle: value(mark.angle!) } : {}),
       });
     } else if (right > left) {
-      // Where rows have no space between them, outlines would be all that is seen.
+      // Without space between rows, only outlines would be visible.
       const shown = plan.filled === 1 ? { ...style, line: undefined } : style;
       paintBox(pen, [left, middle - half, right, middle + half], shown);
     }
@@ -194,7 +194,7 @@ export class RowsDrawing implements Drawing {
     };
   }
 
-  /** The items that are chosen; null where all are. */
+  /** The chosen items; null if all are. */
   private full(chosen: Chosen): readonly number[] | null {
     const { content } = this;
     if (content.chosenMarks !== undefined) return content.chosenMarks(chosen);
@@ -244,7 +244,7 @@ export class RowsDrawing implements Drawing {
   }
 }
 
-// Where the parts of a chart of rows lie, and its words. CSS px, relative to the chart.
+// Layout of a chart of rows, and its texts. CSS px, relative to the chart.
 
 /** More rows than this are closer together, so that all of them are seen at once. */
 const ROOMY = 24;
@@ -263,7 +263,7 @@ interface Plan {
   across: number;
   top: number;
   pitch: number;
-  /** Part of a row's height that its bar has. */
+  /** Share of a row's height that its bar takes. */
   filled: number;
   words: Words;
   /** Swatches of the legend. */
@@ -364,7 +364,7 @@ function columnWidth(column: SideColumn): number {
   );
 }
 
-/** Of rows that are close together, every how manyth has a name. */
+/** Interval of labelled rows, if rows are close together. */
 function everyNth(pitch: number): number {
   return [1, 2, 4, 8, 16, 32, 64].find((each) => each * pitch >= LINE) ?? 128;
 }
@@ -458,7 +458,7 @@ function sideColumns(
   }
 }
 
-/** Numbers in bars and at their ends; ink for bars would not be seen on faint ones. */
+/** Draw numbers in bars and at their ends; text colours of bars are invisible on faint ones. */
 function inBars(
   plan: Plan,
   content: RowsContent,
@@ -490,7 +490,7 @@ function inBars(
   }
 }
 
-// A chart whose cells stand for stretches of time: a click or a drag selects a window.
+// A chart whose cells are time ranges: a click or a drag selects a window.
 
 type Window = [number, number];
 

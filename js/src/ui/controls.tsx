@@ -19,7 +19,7 @@ export interface ButtonLook {
   /** Shown text; an icon button has only a name. */
   text?: string;
   icon?: IconName;
-  /** What it is called: spoken, and shown as tooltip. */
+  /** Accessible name, shown as tooltip too. */
   name?: string;
   /** The key that does the same. */
   keys?: string;
@@ -29,7 +29,7 @@ export interface ButtonLook {
   title?: string;
   /** Whether it is switched on; undefined if it is not a switch. */
   on?: boolean;
-  /** It can do nothing now. It keeps the focus, unlike a disabled one, for the next key. */
+  /** Whether it can do nothing now. It keeps the focus, unlike a disabled one, for the next key. */
   off?: boolean;
   children?: ComponentChildren;
   press: (event: MouseEvent) => void;
@@ -107,7 +107,7 @@ export function Choice<T extends string>(look: {
   );
 }
 
-/** A failed request, in the place of what it should have brought. */
+/** A failed request, shown in place of its content. */
 export function Failure(look: { title: string; error: Error; retry(): void }) {
   return (
     <div class="hta-failure" role="alert">
@@ -152,7 +152,7 @@ export function sentence(words: Words): Child[] {
   });
 }
 
-/** What a kind is called on screen. */
+/** Display name of a kind. */
 export function kindName(kind: Kind): string {
   return kind === "cpu" ? "CPU" : kind;
 }
@@ -201,7 +201,7 @@ export function Icon({ name }: { name: IconName }) {
 
 // Copying text, also where the page may not use the clipboard API (plain http).
 
-/** Copy a text; returns what is to be said of that. */
+/** Copy text to the clipboard; return a status message. */
 export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<Words> {
   const done = await copyText(text, inside);
   return [done ? `Copied ${what}.` : "The browser does not allow copying here."];
@@ -243,7 +243,7 @@ function copySelected(): boolean {
 
 // Pieces that several panels have.
 
-/** Copies a text and says so. */
+/** Copies a text and shows a message. */
 export type Copy = (text: string, what: string) => void;
 
 export function closeButton(close: () => void, words = "selected"): HTMLElement {
@@ -311,7 +311,7 @@ export function facts(rows: readonly Fact[]): HTMLElement {
 }
 
 export function eventLink(brief: Brief, go: (brief: Brief) => void): HTMLButtonElement {
-  return link(brief.short, () => go(brief), `${brief.name}\nGo to it`);
+  return link(brief.short, () => go(brief), `${brief.name}\nGo to the event`);
 }
 
 export function copyButton(copy: Copy, text: () => string, what: string): HTMLButtonElement {
@@ -323,7 +323,7 @@ export function copyButton(copy: Copy, text: () => string, what: string): HTMLBu
   });
 }
 
-/** The widget's place where the widget cannot be: what failed, and why. */
+/** A panel in place of a widget that failed, with the reason. */
 export function brokenPanel(title: string, error: Error): HTMLElement {
   const panel = h(
     "div",

@@ -54,7 +54,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return node;
 }
 
-/** Append children; skips what is not there. */
+/** Append children; null, undefined and false are skipped. */
 export function put(node: Element, ...children: Child[]): void {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
@@ -72,7 +72,7 @@ export function toggle(node: Element, name: string, on: boolean): void {
   node.classList.toggle(name, on);
 }
 
-/** `true`/`false` states that screen readers say; removes the attribute for null. */
+/** Set a state for screen readers as `true` or `false`; null removes the attribute. */
 export function aria(node: Element, name: string, value: string | boolean | number | null): void {
   if (value === null) node.removeAttribute(`aria-${name}`);
   else node.setAttribute(`aria-${name}`, String(value));
@@ -84,7 +84,7 @@ export function focused(node: Node): Element | null {
   return root instanceof ShadowRoot || root instanceof Document ? root.activeElement : null;
 }
 
-/** Is this a place where keys write text? */
+/** Whether keys write text in this element. */
 export function isTextEntry(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement) return true;

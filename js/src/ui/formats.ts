@@ -69,7 +69,7 @@ export function formatAxis(ns: number, step: number): string {
   return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${group(text)}${THIN}${unit}`;
 }
 
-/** `66 %`, `2.8 %`, `<1 %`; nothing known is `–`, never `0`. */
+/** `66 %`, `2.8 %`, `<1 %`; `–` for unknown, never `0`. */
 export function formatShare(share: number | null): string {
   if (share === null || !Number.isFinite(share)) return UNKNOWN;
   if (share <= 0) return `0${THIN}%`;

@@ -6,7 +6,7 @@ import { toggle } from "./dom";
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
 
-/** What an element says of its theme by the ways that hosts are known to use, or null. */
+/** Theme of an element by the conventions of known hosts, or null. */
 function said(node: HTMLElement): ThemeName | null {
   const jupyter = node.dataset.jpThemeLight;
   if (jupyter !== undefined) return jupyter === "false" ? "dark" : "light";
@@ -93,7 +93,7 @@ export function watchSize(el: HTMLElement, onChange: () => void, signal: AbortSi
   watchDensity(onChange, signal);
 }
 
-/** Hear once of all elements whose size changed, and of what size they have at first. */
+/** Call back once with all elements whose size changed; at first with their initial sizes. */
 export function watchBoxes(
   elements: readonly Element[],
   onChange: () => void,
@@ -104,7 +104,7 @@ export function watchBoxes(
   signal.addEventListener("abort", () => resizes.disconnect(), { once: true });
 }
 
-/** A query matches one density only: after each change the next one is asked for. */
+/** A query matches one density only: after each change the next one is registered. */
 function watchDensity(onChange: () => void, signal: AbortSignal): void {
   const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
   const changed = () => {
@@ -114,16 +114,16 @@ function watchDensity(onChange: () => void, signal: AbortSignal): void {
   query.addEventListener("change", changed, { once: true, signal });
 }
 
-// Whether somebody can see an element: near enough to the window, in a page that is in front.
+// Whether an element is visible: near enough to the window, in a page in the foreground.
 
-/** As far beyond the window an element counts as seen: as high as the window itself. */
+/** Elements within this distance of the window count as visible: its own height. */
 const MARGIN = "100% 0px";
 
 export class InSight {
-  /** Null as long as the browser has not said. */
+  /** Null until the browser reports it. */
   private near: boolean | null;
 
-  /** `onChange` hears when it comes into sight and when it goes. */
+  /** `onChange` is called when the element becomes visible or hidden. */
   constructor(el: Element, onChange: () => void, signal: AbortSignal) {
     this.near = typeof IntersectionObserver === "undefined" ? true : null;
     let before = this.now;
@@ -155,7 +155,7 @@ export class InSight {
   }
 }
 
-// What there is room for, as classes for the styles.
+// Classes for the available width, used by the styles.
 
 /** Below this width chips and search fold into a button each. */
 export const NARROW_PX = 900;
@@ -173,7 +173,7 @@ export function markWidth(root: HTMLElement, width: number): void {
   toggle(root, "hta-wide", width >= WIDE_PX);
 }
 
-// Which panels can be seen: nothing is asked for the others.
+// Visible panels: the others send no requests.
 
 export class Sight {
   private readonly seen = new Set<Element>();

@@ -195,9 +195,9 @@ export function Opener({
 export interface MenuItem {
   text: string;
   note?: string;
-  /** Whether it is chosen; undefined for what only acts. */
+  /** Whether it is chosen; undefined for commands. */
   on?: boolean;
-  /** A line parts it from what is above. */
+  /** Whether a line separates it from the entry above. */
   isParted?: boolean;
   press(): void;
 }

@@ -33,7 +33,7 @@ interface TableLook<Row> {
   rows: readonly Row[];
   /** The sort key; null if rows keep their own order. */
   value: ((row: Row, by: string) => Value) | null;
-  /** The order at first, where its rows come in it; null: in one that is not shown. */
+  /** The order of the given rows; null if it is not the order of a column. */
   order?: Order | null;
   /** Rows hold this text in one of their names. */
   filter?: string;
@@ -48,7 +48,7 @@ interface TableLook<Row> {
   step?: number;
   /** The noun for rows. */
   noun?: string;
-  /** In place of rows. */
+  /** Text if there are no rows. */
   lack?: string;
   /** Content below the last row, given the number of shown rows. */
   foot?(drawn: number): string;
@@ -80,7 +80,7 @@ export function Table<Row>(look: TableLook<Row>) {
   const foot = look.foot?.(drawn.length) ?? "";
   const left = found.length - drawn.length;
   const seen = new Map<string, number>();
-  /** Names may stand in several rows. */
+  /** Names may occur in several rows. */
   const keyOf = (row: Row): string => {
     const own = namesOf(row)[0] ?? "";
     seen.set(own, (seen.get(own) ?? 0) + 1);

@@ -10,7 +10,7 @@ const MOST = 4000;
 const widths = new Map<string, number>();
 let pen: CanvasRenderingContext2D | null | undefined;
 
-/** Width in CSS px; letters are guessed where there is no canvas, as in tests without a browser. */
+/** Width in CSS px; estimated if there is no canvas, as in tests without a browser. */
 export function textWidth(text: string, weight: Weight = "normal", size = 11): number {
   const key = `${weight[0]}${size} ${text}`;
   const known = widths.get(key);
@@ -26,7 +26,7 @@ export function textWidth(text: string, weight: Weight = "normal", size = 11): n
   return width;
 }
 
-/** Lines no wider than `room`; words that have no room alone are broken. */
+/** Lines no wider than `room`; words that do not fit are broken. */
 export function wrapped(
   text: string,
   room: number,
@@ -52,7 +52,7 @@ export function wrapped(
   return lines;
 }
 
-/** Leaves the middle out where there is no room: names of matrix products differ at their ends. */
+/** Shorten a text in the middle: names of matrix products differ at their ends. */
 export function shortened(text: string, room: number, weight: Weight = "normal"): string {
   if (textWidth(text, weight) <= room) return text;
   const letters = Array.from(text);
@@ -69,7 +69,7 @@ export function shortened(text: string, room: number, weight: Weight = "normal")
   return cut(low);
 }
 
-/** Names as they fit; those that differ only where they are cut are numbered. */
+/** Names shortened to fit; those that become equal are numbered. */
 export function fitted(names: readonly string[], room: number): string[] {
   const met = new Map<string, number>();
   return names.map((name) => {
@@ -82,9 +82,9 @@ export function fitted(names: readonly string[], room: number): string[] {
   });
 }
 
-// Short names of rows, told apart where several are the same: as Python's `charts/data.py`.
+// Short names of rows, disambiguated as in Python's `charts/data.py`.
 
-/** Longer parts of names say nothing at a glance; such rows are numbered. */
+/** Max length of distinguishing parts of names; rows with longer ones are numbered. */
 const LONGEST = 28;
 
 export function toldApart(labels: readonly string[], names: readonly string[]): string[] {
@@ -116,7 +116,7 @@ function same(labels: readonly string[]): number[][] {
   return [...rows.values()].filter((each) => each.length > 1);
 }
 
-/** Of each name the words in which it differs from the others, as few as needed. */
+/** The fewest words of each name that distinguish it from the others. */
 function differences(names: readonly string[]): string[] {
   const words = names.map((name) =>
     Array.from(name.matchAll(/(?:\w+::)*(\w+)/g), (match) => match[1]!),
@@ -138,7 +138,7 @@ function differences(names: readonly string[]): string[] {
   return chosen;
 }
 
-// Which rows have words, where rows are closer together than lines of text.
+// Labelled rows, if rows are closer together than lines of text.
 
 /**
  * Every `every`th row, after the late ones and those stated as facts, unless a neighbour has words.
@@ -163,7 +163,7 @@ export function labelledRows(
 // Which part of a text fits a mark. A label is drawn whole, cut with "…" or not at all.
 
 const ELLIPSIS = "…";
-/** A cut label must keep this many characters, else it says nothing. */
+/** A truncated label keeps at least this many characters, or is left out. */
 const FEWEST = 4;
 /** Marks narrower than this carry no label. */
 export const LABEL_FROM_PX = 26;
@@ -190,7 +190,7 @@ export class TextFitter {
     return prefix[prefix.length - 1]!;
   }
 
-  /** The longest form of `text` that is at most `room` wide; "" where too little fits. */
+  /** The longest form of `text` that is at most `room` wide; "" if too little fits. */
   fit(text: string, room: number): string {
     const measured = this.measured(text);
     const { prefix, cut } = measured;
@@ -237,8 +237,7 @@ export class TextFitter {
   }
 }
 
-// The words below titles: the same as Python's charts have (`charts/figure.py`,
-// `charts/rows.py`).
+// The subtitles of charts, as in Python (`charts/figure.py`, `charts/rows.py`).
 
 export function sentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
@@ -250,8 +249,8 @@ export function noteOf(frame: PanelFrame): string {
 }
 
 /**
- * The kinds with no matching event, but for those that the job has none of, which the page lists once;
- * ranks without numbers, and the frame's note.
+ * Text on the kinds without matching events, except those that the whole job lacks, which the page
+ * lists once; on ranks without numbers; and the frame's note.
  */
 export function unmatched(
   frame: PanelFrame,
@@ -272,7 +271,7 @@ export function unmatched(
   );
 }
 
-/** Of which ranks a saved page holds no single events, so that figures are without them. */
+/** Text on the ranks whose events a saved page lacks, and whose figures are therefore missing. */
 export function leftOutWords(frame: PanelFrame): string {
   const ranks = ranksIn(frame, "left_out");
   return ranks.length > 0 ? `without ${listed(ranks)}: not in this page` : "";
@@ -300,7 +299,7 @@ export function listed(ranks: readonly number[], most = 3): string {
   return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
 }
 
-/** Which rows have least and most, where there are more than `least` of them. */
+/** Rows with the smallest and the largest value, if there are more than `least` of them. */
 export function extremes(
   names: readonly string[],
   values: readonly number[] | Float64Array,

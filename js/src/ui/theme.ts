@@ -31,7 +31,7 @@ export function shade(stops: readonly string[], share: number): string {
   return `#${mixed.join("")}`;
 }
 
-/** Ink for text on a ground. */
+/** Text colour for a background. */
 export function textOn(ground: string): string {
   const [red, green, blue] = [1, 3, 5].map(
     (from) => (parseInt(ground.slice(from, from + 2), 16) / 255) ** 2.2,
