@@ -168,7 +168,7 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable(match: Matching) -> Bools:
-    """Return the entries to fit: collectives that end together; in groups without any, all."""
+    """Return the entries to fit: collectives that end together, or all of a group without any."""
     together = np.isin(match.taken("operation"), TOGETHER)
     has = np.zeros(len(match.groups), dtype=bool)
     has[match.group[together]] = True

@@ -409,7 +409,7 @@ def _copies(traces: Sequence[Trace]) -> list[int]:
 def _members_key(group: GroupName, copy: int) -> Hashable:
     if group.stream >= 0:
         return ("stream", copy)
-    # As listed on the event: not every file has a header that completes long lists.
+    # Use the event's list: not every file has a header that completes long lists.
     return (_numerals(group.listed) or group.ranks, group.size, copy)
 
 

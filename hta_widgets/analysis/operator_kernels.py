@@ -385,7 +385,7 @@ def find_patterns(
 
 
 def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
-    """Return the candidates that count: the least deep, or all that are outermost."""
+    """Return the candidates that count: those at the smallest depth, or all outermost ones."""
     if not len(candidates):
         return candidates
     if every_depth:

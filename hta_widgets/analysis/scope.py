@@ -50,7 +50,7 @@ class Scope(TypedDict, total=False):
     ranks: Iterable[int] | None
 
 
-#: How docstrings describe the parameters that analyses share.
+#: Docstrings of the parameters that analyses share.
 _SHARED = {
     "traces": "traces : TraceSet\n",
     "clock": """clock : {"host", "fitted"}, optional

@@ -284,7 +284,7 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
 
 
 class _EndToEnd:
-    """Lays time ranges that may overlap end to end, to unite their intervals in one pass."""
+    """Places overlapping time ranges end to end, to unite the intervals of each in one pass."""
 
     def __init__(self, first: int, last: int, count: int) -> None:
         self._first, self._count = first, count

@@ -29,7 +29,7 @@ _LATENCY_US = 20
 _BYTES_PER_US = 1250  # 10 Gbit/s
 _COPY_BYTES_PER_US = 6000
 _BETWEEN_GRADIENTS_US = 900
-_FLUSHED_BYTES = 8191  # the buffer of a file stream: a killed server has written multiples of it
+_FLUSHED_BYTES = 8191  # buffer of a file stream: a killed server has written multiples of this size
 _IDS = (1 << 64) - 1  # servers divide these keys among them
 
 

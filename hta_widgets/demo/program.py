@@ -343,7 +343,7 @@ class Program:
         details: str = "",
         collective: Collective | None = None,
     ) -> Iterator[int]:
-        """Open a host event around what the block does."""
+        """Open a host event around the block."""
         self.externals += 1
         index = len(self.host)
         event = HostEvent(

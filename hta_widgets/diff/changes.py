@@ -54,7 +54,7 @@ _NTH = 0xFFFFFFFF  # the bits of `numbered` that count occurrences
 # Minimum changes, as shares of the longer of two times.
 _RELATIVE = 0.05
 _RELATIVE_MUCH = 0.4  # larger ones are tested at _ALPHA_MUCH, whatever the number of tests
-_RELATIVE_CALLS = 0.2  # with too few steps, where single calls are tested
+_RELATIVE_CALLS = 0.2  # if single calls are tested, for lack of steps
 _RELATIVE_ALONE = 0.75  # if the spread is unknown
 # Minimum changes, as shares of a step.
 _OF_STEP = 0.001

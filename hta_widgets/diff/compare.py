@@ -28,7 +28,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Parts = dict[int, Part]
-#: How ranks are paired.
+#: Ways to pair ranks.
 Pairing = Literal["auto", "number", "representative"] | Mapping[int, int]
 
 #: Kinds of cautions about hardware and the number of ranks.

@@ -92,7 +92,7 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
     """Add runs of pairs of two sequences that begin at these places."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MOST_CELLS
-    # Some best pairing pairs the equal elements at both ends.
+    # An optimal alignment pairs the equal elements at both ends.
     rows = slice(1, 3) if is_small and not np.array_equal(a[1], b[1]) else slice(1, 2)
     head = _equal_ahead(a[rows, :short], b[rows, :short])
     tail = _equal_ahead(a[rows, ::-1][:, : short - head], b[rows, ::-1][:, : short - head])

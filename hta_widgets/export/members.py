@@ -56,7 +56,7 @@ class Members:
     end_ns: int | None
     flows: int
     left_out: dict[str, int] = field(default_factory=dict)
-    threads: frozenset[tuple[str, str]] | None = None  # others are left out
+    threads: frozenset[tuple[str, str]] | None = None  # of the events written
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     counters: bool = False
     #: samples of counters that have no record, as rows of the counter table

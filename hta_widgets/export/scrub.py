@@ -32,7 +32,7 @@ _PUBLIC_KEYS = {
 _GONE = "scrubbed"
 
 # The three tables below are those of docs/security.md. Repetitions are bounded, or begin only
-# where none of their characters precedes: the time is linear in the length of a text.
+# after other characters: the time is linear in the length of a text.
 
 #: Keys that are removed with their values, at any depth.
 PRIVATE_KEYS = re.compile(

@@ -480,7 +480,7 @@ def _edited_records(members: Members) -> Iterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _MergedRank:
-    """A rank of a merged file: its records, what their times count from, and its title."""
+    """A rank of a merged file: its records, the base of their times, and its title."""
 
     members: Members
     base_ns: int

@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One format of trace files: how it is read, and what it adds to the other rooms.
+    """One format of trace files: its reader, and its additions to the other packages.
 
     Texts such as ``"module:name"`` refer to functions and constants with the types below. All
     fields except `name`, `sniff` and `read` are optional; docs/formats.md describes them.

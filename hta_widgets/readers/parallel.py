@@ -49,7 +49,7 @@ def _trim() -> Callable[[int], int] | None:
 #: Smaller tasks share the work better; each costs the scheduler some milliseconds.
 _TASKS_PER_WORKER = 8
 
-#: As `load.read_trace`, which does the reading.
+#: Same signature as `load.read_trace`.
 ReadTrace = Callable[..., Outcome]
 
 
@@ -174,7 +174,7 @@ def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
 #: Memory per byte of JSON, measured on PyTorch traces: of a loaded trace, and peak while reading.
 _KEPT_SHARE = 0.3
 _PEAK_SHARE = 0.7
-#: Of each process, with the libraries that it imports.
+#: Memory of each process, with the libraries that it imports.
 _PROCESS_BYTES = 150_000_000
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -84,7 +84,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
-#: Traces compress 35 to 1 at most; what expands further than this is refused.
+#: Maximum expansion; traces expand up to 35 times.
 _MOST_EXPANSION = 200
 _LEAST_EXPANDED = 1 << 26
 
@@ -372,7 +372,7 @@ class Window:
         #: position of the next unread byte in the text
         self.at = 0
         self.block_bytes = BLOCK_BYTES
-        #: whether the stream has no more
+        #: whether the stream is at its end
         self.ended = False
         self._text_offset = 0
         self._advance = advance

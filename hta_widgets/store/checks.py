@@ -38,7 +38,7 @@ Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
 #: Each table has a column of int64.
 _ROW_BYTES = 8
-#: Records in a byte of a file; compressed ones have been seen to take several bytes each.
+#: Maximum number of records per byte of a file; in practice each takes several bytes.
 _MOST_PER_BYTE = 1000
 
 #: Fields of `Track`.
@@ -128,7 +128,7 @@ def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MOST:
             raise Damaged(f"is not as it was written (events from {start} to {end} ns)")
-        # Memory for so many is allocated before a column is read.
+        # Memory for these rows is allocated before a column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:

@@ -33,7 +33,7 @@ class Frame(NamedTuple):
     """Size of a file, position of its columns, and checksum of the other bytes."""
 
     size_bytes: int
-    #: where the columns begin and end
+    #: start and end of the columns
     start: int
     end: int
     checksum: int
@@ -139,7 +139,7 @@ def _mapped(path: Path) -> pa.Buffer:
             return copied.read_buffer()
     # The mapping outlives the file's handle: a thousand ranks need no thousand handles.
     with pa.memory_map(str(path)) as file:
-        # Read as a whole, all of it would be fetched from the disk, records included.
+        # Reading the whole file would fetch all of it from the disk, records included.
         first = file.read_buffer(1)
         return pa.foreign_buffer(first.address, file.size(), first)
 

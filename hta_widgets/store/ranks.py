@@ -86,7 +86,7 @@ CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
 
 
 class _StoredPool(Pool):
-    """A pool whose codes are looked up only where strings are added."""
+    """A pool whose codes are indexed only when strings are added."""
 
     __slots__ = ()
 

@@ -384,7 +384,7 @@ def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
 def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.members(index.rank.ref(lane_of_row(index, table.table, row)))
-    # Asyncs of one start are not in the order of their rows.
+    # Asyncs with the same start are not in the order of their rows.
     at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
     if not 0 <= at < len(members):
         return None

@@ -362,7 +362,7 @@ class RankIndex:
     def lane(self, lane: int) -> tuple[LaneRef, AnyLane]:
         """Return a lane's role and source, and its index."""
         ref = self.rank.ref(lane)
-        # All depths of a track are indexed at once, as they are shown together.
+        # All depths of a track are indexed together, as they are shown together.
         key = (self.rank.rank, ref.role, ref.sources)
         lanes = self._budget.lanes.get(key)
         if lanes is None:
@@ -449,7 +449,7 @@ class RankIndex:
                 return [self._lane(self.table_of(ref), self.members(ref))]
 
     def _folded(self, ref: LaneRef) -> Lane:
-        # All lanes of the rank's file are read at once, as they are shown together.
+        # All lanes of the rank's file are read together, as they are shown together.
         kept = kept_lanes(self.rank.table)
         for other, lane in kept.items():
             key = (self.rank.rank, other.role, other.sources)

@@ -104,9 +104,9 @@ class RankColumns:
     category: npt.NDArray[np.int32]  # codes into `categories`
     pid: npt.NDArray[np.int32]  # codes into `pids`
     tid: npt.NDArray[np.int32]  # codes into `tids`
-    stream: npt.NDArray[np.int32]  # args.stream, -1 where absent
-    correlation: Ints  # args.correlation, -1 where absent
-    flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 where absent
+    stream: npt.NDArray[np.int32]  # args.stream, -1 if absent
+    correlation: Ints  # args.correlation, -1 if absent
+    flow: npt.NDArray[np.int32]  # the top-level "id" as a code into `flow_ids`, -1 if absent
     names: Pool
     categories: Pool
     pids: Pool

@@ -127,7 +127,7 @@ class Forest:
         return total
 
     def repeated(self, members: Rows, group: npt.NDArray[np.signedinteger]) -> Bools:
-        """Return whether each member lies within another member of its group."""
+        """Return whether each member is enclosed by another member of its group."""
         inside = np.zeros(len(members), dtype=bool)
         if not len(members):
             return inside

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-#: Kernels that only apply a functor, and what they add to its name.
+#: Kernels that only apply a functor, and their addition to its name.
 _WRAPPERS = {
     "vectorized_elementwise_kernel": "",
     "unrolled_elementwise_kernel": "",
@@ -307,7 +307,7 @@ def _last_word(argument: str) -> str:
     return head[0].rpartition("::")[2] if head else argument
 
 
-#: The top-level key, the name of its metadata records, and the key of what they changed.
+#: The top-level key of exports, the name of their metadata records, and the key of changed args.
 MARK = "hta_widgets"
 #: Key of the mark with the worker, GPU or server of a file.
 IDENTITY = "identity"

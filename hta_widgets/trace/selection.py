@@ -330,7 +330,7 @@ class TraceIndex:
 
     @memoized
     def _by_name(self) -> tuple[Rows, Rows]:
-        """Return the rows ordered by name, and where each name begins and ends."""
+        """Return the rows ordered by name, and the bounds of each name."""
         count = len(self._table.names)
         sizes = np.bincount(self._table.name, minlength=count)
         return group_order(self._table.name, count), np.concatenate(([0], np.cumsum(sizes)))

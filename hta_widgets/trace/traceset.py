@@ -83,7 +83,7 @@ class TraceSet(Mapping[int, Trace]):
         self._problems = found
         #: results that analyses keep; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
-        #: where analyses work on stored ranks, one by one; None: in this process
+        #: runs the analyses of stored ranks; None: this process does
         self.executor: Executor | None = None if like is None else like.executor
 
     def __getstate__(self) -> dict[str, Any]:

@@ -228,7 +228,7 @@ def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
 
 
 def _depth(stop: Ints) -> Ints:
-    """Return how many subtrees each event lies in."""
+    """Return the number of subtrees that contain each event."""
     count = len(stop)
     closed = np.bincount(stop, minlength=count + 1)[:count]
     np.cumsum(closed, out=closed)

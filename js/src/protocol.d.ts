@@ -285,7 +285,7 @@ export type SameName = {
 };
 
 /**
- * What encloses the call that launched a device event; each list innermost first.
+ * Events around the call that launched a device event; each list innermost first.
  *
  * `modules` are `nn.Module`s and `frames` Python functions. `shapes` are those of the innermost
  * operator's inputs, as the file has them. `forward` is the operator of the forward pass, if the
@@ -313,7 +313,7 @@ export type LaunchedKernels = {
 };
 
 /**
- * The reply to `launches`: the call of a device event, and what a host event launches.
+ * The reply to `launches`: a device event's call, or a host event's launched work.
  *
  * `kernels` is empty if there are more than can be drawn; `count` has them all.
  */

@@ -313,7 +313,7 @@ class DeviceWork:
         """Return the last row on `track` at or before `time`, below row `below`; -1 for none."""
         place = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Work without duration ends at its start, and so may the next.
+            # Work without duration ends at its start, as may the work after it.
             later = (place >= 0) & (self._row[place] >= below) & (self._track[place] == track)
             if not later.any():
                 break

@@ -1,4 +1,4 @@
-"""The terms of the critical path: kinds of edges, what time is bound by, which calls wait."""
+"""Terms of the critical path: types of edges, bounds of time, names of waiting calls."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OTHER = {"…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ"
 _THIN = {"\u2009": 200, "\u202f": 200}
 #: Characters of other alphabets: most are at most this wide.
 _UNKNOWN = 1000
-#: Bold letters are wider by about so much.
+#: Bold letters are wider by about this factor.
 _BOLD = 1.12
 
 
@@ -75,10 +75,10 @@ def first_fit(texts: Sequence[str], room: float, *, bold: bool = False) -> str:
 
 
 Anchor = Literal["start", "end", "middle"]
-#: How the marks of a lane are drawn.
+#: Forms of the marks of a lane.
 Form = Literal["solid", "pale", "bar", "counter"]
 
-#: What XML 1.0 cannot hold: most control characters, and halves of surrogate pairs.
+#: Characters that XML 1.0 does not allow: most control characters, and lone surrogates.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -242,7 +242,7 @@ _RAMP_STEPS = 8
 
 @dataclass(frozen=True)
 class Paint:
-    """How events of one kind or class are drawn.
+    """Appearance of the events of one kind or class.
 
     `fill` is the colour of rectangles, or the pattern that hatches them. A `pale` paint has a
     `tint` and a left edge even among device events.
@@ -370,7 +370,7 @@ def luminance(colour: str) -> float:
 
 @dataclass(frozen=True)
 class Look:
-    """How events of a class are drawn; `hatched` distinguishes them without colour."""
+    """Appearance of the events of a class; `hatched` distinguishes them without colour."""
 
     colour: str
     hatched: bool = False

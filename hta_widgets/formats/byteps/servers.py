@@ -491,7 +491,7 @@ def _assigned(options: list[tuple[Trace, _Fits]]) -> list[tuple[Trace, _Place, i
     assigned = []
 
     def free(fits: _Fits, gone: set[int]) -> list[_Place]:
-        """Return the places that fit every server and whose node is free."""
+        """Return the places that fit every server and have a free node."""
         every = [set(own) for own in fits.values()]
         common = set.intersection(*every) if every else set()
         return [place for place in common if place[0] not in gone]

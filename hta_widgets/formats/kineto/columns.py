@@ -182,7 +182,7 @@ class Column:
         return self._values.dtype if fits else values.dtype
 
     def filled(self, start: int = 0) -> npt.NDArray[Any]:
-        """View what was filled, from `start` on."""
+        """View the filled part, from `start` on."""
         return self._values[start : self.size]
 
 

@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 class _Entry(Struct):
-    """What a merged file states about one of its ranks."""
+    """Entry of a merged file about one of its ranks."""
 
     rank: Annotated[int, Meta(ge=0, le=LAST_RANK)]
     metadata: dict[str, Any]

@@ -91,7 +91,7 @@ def nanoseconds_of_doubles(values: npt.NDArray[np.float64]) -> Times | None:
 
 
 def nanoseconds_of_integers(values: Sequence[int], missing: int) -> Times | None:
-    """Convert whole microseconds to nanoseconds; None where one is beyond 64 bits."""
+    """Convert whole microseconds to nanoseconds; None if one exceeds 64 bits."""
     try:
         micros = np.fromiter(values, np.int64, len(values))
     except OverflowError:

@@ -58,7 +58,7 @@ class Reading:
     places: list[int] = field(default_factory=list)
     #: how many entries the list had in this stretch, records or not
     entries: int = 0
-    #: where to read on
+    #: position of the next unread byte
     end: int = 0
     #: "more": records follow; "closed": `end` is behind the bracket; "starved": the text ended
     outcome: Literal["more", "closed", "starved"] = "more"

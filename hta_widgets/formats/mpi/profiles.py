@@ -126,7 +126,7 @@ _UNREACHED = 1e12
 
 
 def _number(text: str) -> float:
-    """Return a printed number with either decimal mark; NaN for one that no program reaches."""
+    """Return a printed number with either decimal mark; NaN for an implausibly large one."""
     number = float(text.replace(",", "."))
     return number if abs(number) < _UNREACHED else _NAN
 

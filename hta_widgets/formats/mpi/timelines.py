@@ -430,7 +430,7 @@ def read_time_lines(
 
 
 def _suspect_overflow(counts: Array, path: str, problems: Problems) -> None:
-    """Report full buffers: nothing in the file marks what was dropped."""
+    """Report full buffers: the file does not mark dropped events."""
     most = int(counts.max(initial=0))
     full = int((counts == most).sum())
     # Programs have equal counts too, but seldom round ones.

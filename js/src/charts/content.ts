@@ -50,7 +50,7 @@ export interface Mark {
   left: string | number;
   right: string;
   size?: string | number;
-  /** Dots where this column has an angle are triangles. */
+  /** Column of angles: dots with an angle are triangles. */
   marker?: string;
   angle?: string;
   /** Undefined if the item has no such mark. */
@@ -166,7 +166,7 @@ export interface Drawing {
   paint(pen: Pen, chosen: Chosen): void;
   spot(x: number, y: number): Spot | null;
   spotOf(index: number): Spot | null;
-  /** Which spot a key goes to. */
+  /** The spot to which a key moves the focus. */
   step(from: number | null, key: string): number | null;
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush;
   press(index: number, more: boolean, chosen: Chosen): Brush;

@@ -125,7 +125,7 @@ interface MarkLook {
   angle?: string;
   hatch?: string;
   hatch_ink?: string;
-  /** A text in a bar, where it has room. */
+  /** A text in a bar, if it fits. */
   inside?: string;
   tip?: Tooltip;
   /** The window, and the keys instead of the row's. */
@@ -535,7 +535,7 @@ function stackedBy(stack: Stack, scope: Scope, data: Record<string, Rows>, theme
   };
 }
 
-/** How a mark is painted from the columns that it names. */
+/** The mark to paint from the columns that a definition names. */
 function markOf(mark: MarkLook, data: Record<string, Rows>, theme: Theme): Mark {
   const shape = mark.bar !== undefined ? "bar" : mark.line !== undefined ? "line" : "dot";
   const [left, right] = mark.bar ?? mark.line ?? [mark.dot!, mark.dot!];

@@ -11,9 +11,9 @@ interface Board {
   drawing(): Drawing | null;
   chosen(): Chosen;
   brush(brush: Brush): void;
-  /** What is under the pointer. */
+  /** Set the spot under the pointer. */
   hover(spot: Spot | null, at: Picked | null): void;
-  /** What has the focus of the keys. */
+  /** Set the spot with the keyboard focus. */
   focus(spot: Spot | null): void;
   dragging(from: Picked, to: Picked | null): void;
 }

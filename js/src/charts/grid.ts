@@ -96,7 +96,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     }
   }
   const spans = (frame.attrs.span_ns ?? []) as number[];
-  // As the timeline's legend: of all spans together.
+  // Shares are of all spans together, as in the timeline's legend.
   const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
   const columns = { rank: ranks, total_ns: total };
   const own = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
@@ -461,7 +461,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
       const half = Math.max(0.5, pitch * 0.34);
       if (size > 0) bars.push([from, middle - half, from + size, middle + half]);
       if (labelled.has(row)) {
-        // Of thin rows, the neighbours' bars pass beside the text as well.
+        // In thin rows, the text also overlaps the neighbours' bars.
         let clear = size;
         for (let of = Math.max(0, row - beside); of <= Math.min(rows - 1, row + beside); of += 1) {
           clear = Math.max(clear, long(of));

@@ -36,7 +36,7 @@ export const isRows = (value: Value): value is Rows =>
 export const number = (cell: Value | undefined): number =>
   typeof cell === "number" ? cell : typeof cell === "boolean" ? Number(cell) : NaN;
 
-/** As many values as there are rows. */
+/** Repeat a single value for every row. */
 export function rowsOf(value: Value, rows: number): Rows {
   return isRows(value) ? value : new Array<Cell>(rows).fill(value as Cell);
 }
@@ -268,7 +268,7 @@ export function rowsWhere(flags: Rows): Int32Array {
 }
 
 interface Groups {
-  /** Where each group begins, and where the last one ends. */
+  /** Start of each group, and the end of the last one. */
   starts: Int32Array;
   members: Members;
 }
@@ -489,7 +489,7 @@ interface Filled {
   at(row: number): string;
 }
 
-/** A text, filled row by row when it is asked for. */
+/** A text, filled row by row on request. */
 export function filler(text: string, scope: Scope): Filled {
   const { pieces, holes } = templateOf(text);
   const values = holes.map(({ code }) => evaluate(code, scope));

@@ -172,7 +172,7 @@ export class SideSource implements Source {
 /** Smaller changes are drawn as unchanged. */
 const SAME_SHARE = 0.02;
 
-/** The colour of a change as a share of before; `full` is where the scale ends. */
+/** The colour of a change as a share of before; `full` is the end of the scale. */
 export function deltaColour(share: number, theme: ThemeName, full = 1): string {
   const at = Math.abs(share) / full;
   const step = Math.abs(share) <= SAME_SHARE ? 0 : at < 0.4 ? 1 : at < 0.85 ? 2 : 3;

@@ -282,7 +282,7 @@ interface Pair {
 type Tie = readonly [start: number, dur: number, start2: number, dur2: number];
 
 interface LinesWays {
-  /** Where a time is drawn on the upper (0) or lower (1) timeline. */
+  /** The x of a time on the upper (0) or lower (1) timeline. */
   xOf(place: 0 | 1, time: number): number;
   /** Left and right edge of the lanes, px. */
   lanes(): [number, number];

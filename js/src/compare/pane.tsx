@@ -73,7 +73,7 @@ export function Findings(look: {
   const [lead, share, end] = headParts(first ?? words);
   const next = first === undefined ? why : rest.slice(0, SENTENCES).join(" ");
   const more = rest.slice(SENTENCES);
-  // What only a kernel can tell of one pair of ranks is said here where all below is of that pair.
+  // `whose` is a heading here, if everything below is of one pair of ranks.
   return (
     <>
       {whose !== "" && <p class="hta-diff-whose">{whose}</p>}

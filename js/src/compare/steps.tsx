@@ -188,7 +188,7 @@ export class Strip extends Part<StripData> {
   }
 }
 
-/** As much of a label as there is room for: all, its number, or nothing. */
+/** The longest form of a label that fits: all of it, its number, or "". */
 function fittingLabel(label: string, width: number): string {
   const most = width < 26 ? 0 : Math.floor((width - 2) / 6.4);
   const short = label.startsWith("Step ") ? label.slice(5) : label;
@@ -397,7 +397,7 @@ interface StripData {
   totals: readonly [number, number];
   /** The median of the steps' changes; null if unknown. */
   median: number | null;
-  /** Whose lanes these are: a pair of ranks, or a mean over pairs. */
+  /** Text on the lanes: a pair of ranks, or a mean over pairs. */
   whose: string;
 }
 
@@ -409,7 +409,7 @@ interface Slot {
   length: [number, number];
   x: number;
   width: number;
-  /** How far the step reaches into its slot on both sides, px. */
+  /** Length of the step in its slot, before and after, px. */
   reach: [number, number];
   diff: number;
   share: number;

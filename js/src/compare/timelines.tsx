@@ -130,7 +130,7 @@ export class Timelines {
     return this.ways.state.colour.peek();
   }
 
-  /** Which run is drawn above (0) or below (1). */
+  /** The side that is drawn above (0) or below (1). */
   sideAt(place: 0 | 1): Side {
     return this.swapped ? other(place) : place;
   }

@@ -105,7 +105,7 @@ export class DiffApp {
     const above = h("div", {});
     const tables = h("div", { class: "hta-diff-tables" });
     const below = h("div", {});
-    // Columns where there is room; else one sheet in the order of the style sheet.
+    // Columns if there is room; else one column in the order of the style sheet.
     if (events) {
       this.body.append(
         h(
@@ -252,7 +252,7 @@ export class DiffApp {
     this.root.classList.toggle("hta-diff-narrow", width < NARROW);
     const across = this.timelines.arrange(width);
     this.root.classList.toggle("hta-diff-across", across);
-    // The status lines of both timelines are briefer where these share the width.
+    // Status lines are shorter if the timelines share the width.
     this.root.classList.toggle("hta-tight", (across ? width / 2 : width) < TIGHT_PX);
     const wide: Room = across ? "row" : "columns";
     const room = width < NARROW ? "sheet" : width < WIDE ? "pair" : wide;

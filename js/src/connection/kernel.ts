@@ -45,7 +45,7 @@ function aborted(): Error {
 
 /** The host's terms for the program that replies, and for starting it again. */
 export interface HostWords {
-  /** Begins a sentence. */
+  /** The subject of a sentence, capitalised. */
   who: string;
   badge: string;
   /** When it answers again: "detail follows when …". */

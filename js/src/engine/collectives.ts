@@ -265,7 +265,7 @@ export function delaysOf({ start, late }: Part): Pieces {
 }
 
 /**
- * Time in which a rank only waits: the union of its waits less all its transfers. Where waits
+ * Time in which a rank only waits: the union of its waits less all its transfers. If waits
  * overlap, the time belongs to the first one in order.
  */
 export function waitsWithoutTransfers(part: Part): Pieces {
@@ -473,7 +473,7 @@ interface Call {
   time: number;
   /** Mean wait of the others. */
   wait: number;
-  /** -1: several came last at once. */
+  /** -1: several came last together. */
   rank: number;
   name: number;
   id: number;
@@ -528,7 +528,7 @@ export class Ribbon {
     );
   }
 
-  /** Compare with the median rank, the earlier one of two. */
+  /** Compute delays after the median rank, or after the earlier of two middle ones. */
   private compare(members: readonly Member[]): void {
     const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
     const median = arrivals[(arrivals.length - 1) >> 1]!;

@@ -137,7 +137,7 @@ function forwardOf(rank: Rank, operators: readonly Brief[]): Brief | null {
   return at < 0 ? null : rank.brief(rank.events, source[at]!);
 }
 
-/** As `MOST_SELECTED` of the kernel. */
+/** Same as `MOST_SELECTED` of the kernel. */
 const MOST_SELECTED = 10_000;
 
 function kernels(rank: Rank, row: number): LaunchedKernels | null {
@@ -173,7 +173,7 @@ function launched(rank: Rank, row: number): number[] {
   return ids;
 }
 
-/** As `MOST_ARROWS` of the kernel. */
+/** Same as `MOST_ARROWS` of the kernel. */
 const MOST_ARROWS = 20;
 
 /** Answer `launches`. */

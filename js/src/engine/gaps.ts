@@ -1,4 +1,4 @@
-/** Why a rank's device is idle at an instant, and what its host did meanwhile. */
+/** The gap of a rank's device at an instant: its causes, and the host's activities. */
 
 import { CAUSES } from "../facts/panels";
 import type { Gap, HostTime } from "../protocol/source";

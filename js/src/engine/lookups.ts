@@ -82,7 +82,7 @@ function longest(rank: Rank, lane: number, start: number, end: number): Brief {
 /** Answer `neighbor`: the next or previous event of the same lane. */
 export function neighbor(rank: Rank, rows: Rows, row: number, direction: number): Brief | null {
   const members = rank.members(rows.lane[row]!);
-  // Asyncs of one start are not in the order of their rows.
+  // Asyncs with the same start are not in the order of their rows.
   const at = members.indexOf(row) + (direction > 0 ? 1 : -1);
   return at < 0 || at >= members.length ? null : rank.brief(rows, members[at]!);
 }

@@ -51,7 +51,7 @@ type Answers = {
 
 export class PairSource implements HeldSource {
   readonly status = "none";
-  /** Frames of steps and of pairs of ranks are cut to what a page needs. */
+  /** Frames of steps and of pairs of ranks lack rows that a page does not draw. */
   readonly isWhole = false;
   private pairs: Promise<Pairs> | null = null;
   private readonly steps = new Map<string, Promise<Held>>();
@@ -131,7 +131,7 @@ export class PairSource implements HeldSource {
     return frame;
   }
 
-  /** Those of the frames that the page holds. */
+  /** The requested frames that the page has. */
   private async several(names: readonly string[]): Promise<Record<string, Frame>> {
     const found = await Promise.allSettled(names.map((name) => this.frame(name)));
     const frames: Held = {};

@@ -173,7 +173,7 @@ export class Panels {
     return rank;
   }
 
-  /** Return a rank with its indices, which take longest of all. */
+  /** A rank with its indices, which take the longest to build. */
   private async unpacked(number: number, pacer: Pacer): Promise<PanelRank | null> {
     const made = await this.job.work(number);
     if (made === null) return null;

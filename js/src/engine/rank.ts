@@ -248,12 +248,12 @@ export class Rank {
     return order.slice(first[at], first[at + 1]);
   }
 
-  /** 1 where device work was launched before recording began. */
+  /** 1 for device work that was launched before recording began. */
   prelaunched(): Uint8Array {
     return this.once("prelaunched", () => this.marked("prelaunched"));
   }
 
-  /** 1 where a call launches the first work of its thread after a stream was made to wait. */
+  /** 1 for calls that launch the first work of their thread after a stream wait. */
   behindWaits(): Uint8Array {
     return this.once("behind waits", () => this.marked("behind"));
   }

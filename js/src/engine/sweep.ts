@@ -12,7 +12,7 @@ export class Sweep {
   private readonly size: number;
 
   constructor(
-    /** Where each state begins; the last one has code 0. */
+    /** Start of each state; the last one has code 0. */
     private readonly starts: Float64Array,
     private readonly codes: Uint8Array,
   ) {

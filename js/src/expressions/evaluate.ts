@@ -233,7 +233,7 @@ export function matchNames(text: string, names: readonly string[]): Matches {
     const pattern = new Regular(source, { ignoreCase: flags === "i" });
     return found((name) => pattern.test(name));
   } catch (error) {
-    // Of single characters, JavaScript repeats the expression before the reason.
+    // For single characters, JavaScript's message repeats the expression before the reason.
     const reason = String(error).split(": ").at(-1) ?? "";
     return { matching: new Uint8Array(names.length), error: `not a regular expression: ${reason}` };
   }

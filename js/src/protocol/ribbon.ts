@@ -26,7 +26,7 @@ export interface Ribbon {
   jobTime: Float64Array;
   /** ns that the others waited, mean. */
   jobWait: Float64Array;
-  /** -1: several at once. */
+  /** -1: several together. */
   jobRank: Int32Array;
   jobCall: Uint32Array;
   jobName: Uint32Array;
@@ -144,7 +144,7 @@ export function arrivalAt(
   };
 }
 
-/** The job's arrival at a time: of the last rank at a collective. */
+/** The job's mark at a time: the last arrival at a collective. */
 export function jobArrivalAt(ribbon: Ribbon, time: number, reach: number): Arrival | null {
   const { jobBin } = ribbon;
   const at = nearest(ribbon, jobBin, { first: 0, last: jobBin.length }, time, reach);

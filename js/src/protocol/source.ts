@@ -105,7 +105,7 @@ export interface Scene {
   embedded?: {
     level: "all" | "partial";
     text: string;
-    /** Ranks with all their events, and those whose arguments are there as well. */
+    /** Ranks with all their events, and those with arguments as well. */
     ranks_full: number[];
     ranks_args: number[];
   };

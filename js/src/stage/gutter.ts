@@ -89,7 +89,7 @@ function signed(reason: string): string {
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
 }
 
-/** Why a rank is not folded with the others, the first reason of several; null for none. */
+/** The first reason for which a rank is not folded with others; null for none. */
 export function reasonOf(why: string): Fact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;

@@ -257,7 +257,7 @@ export function niceStep(least: number): number {
 }
 
 /**
- * Ticks at round times: nine at most, fewer where labels would touch. `widthOf` measures a label
+ * Ticks at round times: nine at most, fewer if labels would touch. `widthOf` measures a label
  * in the unit of `width`.
  */
 export function timeTicks(

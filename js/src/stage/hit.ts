@@ -93,7 +93,7 @@ function nsPerPx({ geometry, view }: HitScene): number {
   return (view[1] - view[0]) / geometry.lanesWidth;
 }
 
-/** The rectangle at `x`, the one in front where several overlap. */
+/** The rectangle at `x`; the one in front if several overlap. */
 function sliceAt(scene: HitScene, lane: LaneWindow, x: number): Slice | null {
   const perDevicePx = nsPerPx(scene) / scene.geometry.dpr;
   const least = SLICE_FROM_PX * perDevicePx;

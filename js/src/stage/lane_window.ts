@@ -374,7 +374,7 @@ interface Pixels {
   readonly cells: number;
   /** Cells in a pixel. */
   readonly perPx: number;
-  /** The cell, and part of one, at x = 0. */
+  /** The cell at x = 0, with its fraction. */
   readonly origin: number;
   /** The first pixel that has cells, and the one behind the last. */
   readonly first: number;

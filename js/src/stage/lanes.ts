@@ -469,7 +469,7 @@ export function drawJobRibbon(pen: Pen, scene: JobRibbonScene, y: number): void 
   }
 }
 
-// Captions of the hatch: the rank has no data here, or the page holds less than the view needs.
+// Captions of the hatch: no data of the rank here, or less detail in the page than the view needs.
 
 const NO_DATA = "no data";
 const COARSE = "detail not embedded";

@@ -652,7 +652,7 @@ function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>):
 
 // Similar ranks folded into one row: the groups, and the position of their badge.
 
-/** Width of the badge in the gutter, CSS px; a press within it is meant for the badge. */
+/** Width of the badge in the gutter, CSS px; a press within it hits the badge. */
 interface BadgeSpot {
   left: number;
   right: number;

@@ -28,7 +28,7 @@ import { isEmptyIn } from "./tile_store";
 import { loadPicture, svgOf } from "./svg";
 import { type DataPart, StageData } from "./tile_loader";
 
-/** Empty lanes shrink after so long without a change of the view: not during a gesture. */
+/** Time without a change of the view before empty lanes shrink: not during a gesture. */
 const REST_MS = 250;
 
 export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
@@ -56,7 +56,7 @@ class DrawnStage implements Stage {
   /** Whether the geometry is that of this scene. */
   private measured = false;
   private slim = false;
-  /** Requests and drawing pause while the stage is out of sight, and resume later. */
+  /** Requests and drawing pause while the stage is not visible. */
   private readonly inSight: InSight;
   private blank = true;
 

@@ -344,7 +344,7 @@ function classKey(
   return end + 14;
 }
 
-/** Kinds that the rows in sight may hold, device kinds first. */
+/** Kinds that visible rows may have, device kinds first. */
 function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
   const summaries = new Set(rows.flatMap(({ rank }) => rank.summary.map(({ role }) => role)));

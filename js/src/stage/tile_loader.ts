@@ -34,7 +34,7 @@ import {
   TileStore,
 } from "./tile_store";
 
-/** Hidden tiles are fetched after so long without a change of the view, ms. */
+/** Time without a change of the view before hidden tiles are fetched, ms. */
 export const IDLE_MS = 90;
 /** Delay before the only retry after a failure; further requests need a change of the view. */
 export const RETRY_MS = 1500;
@@ -373,7 +373,7 @@ export async function loadWhole(source: Source, scene: Scene, wanted: Wanted): P
 
 // Lane windows of the visible lanes, cached while they may return.
 
-/** Windows kept beyond those in sight. */
+/** Number of cached windows in addition to the visible ones. */
 const SPARE = 256;
 
 class LaneWindows {

@@ -258,7 +258,7 @@ export interface Sight {
   view: Span;
   /** ns per device px. */
   resolution: number;
-  /** Lanes in sight, from the top. */
+  /** Visible lanes, from the top. */
   lanes: readonly number[];
   /** Lanes that scrolling would bring into sight. */
   nearby: readonly number[];
@@ -281,7 +281,7 @@ export function tilesOf(view: Span, level: number, range: Span): { first: number
   return { first, last: Math.max(first, Math.ceil(end / width)) };
 }
 
-/** Whether a lane has no event in view: cells count every event that they touch. Null: not known. */
+/** Whether a lane has no event in view: cells count every event that they touch. Null: unknown. */
 export function isEmptyIn(
   store: TileStore,
   lane: number,

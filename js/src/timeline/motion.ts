@@ -135,7 +135,7 @@ export function listenToWheel(parts: WheelParts): void {
   const turn = (event: WheelEvent): boolean => {
     const action: WheelAction = wheelAction(event);
     if (action.do === "rows") {
-      // At the end of the rows the page goes on scrolling.
+      // At the end of the rows the page scrolls.
       if (parts.hasFocus() && ctx.stage.scrollBy(action.pixels)) return true;
       if (action.pixels !== 0 && hints > 0) {
         hints -= 1;
@@ -166,7 +166,7 @@ export function listenToWheel(parts: WheelParts): void {
   );
 }
 
-// Movement by held keys: starts at once, speeds up, ends softly, and never depends on frame rate.
+// Movement by held keys: starts immediately, speeds up, ends softly, at any frame rate.
 
 type Axis = "zoom" | "pan" | "rows";
 
@@ -223,7 +223,7 @@ export class Motion {
     return this.frame !== 0;
   }
 
-  /** A key went down; repeats of the keyboard are ignored, time is what counts. */
+  /** Start the motion of a key; repeats of the keyboard are ignored. */
   press(id: string, push: Push, now: number): void {
     const before = this.held.get(id);
     if (before !== undefined) {

@@ -423,7 +423,7 @@ function rowAt(ctx: Context, x: number, y: number): RowInfo | null {
   if (hit.row !== null) return hit.row;
   for (let step = 4; step < height; step += 4) {
     const below = ctx.stage.hit(x, Math.min(inside + step, height - 1)).row;
-    // Above the rows lie minimap and axis: the first row below is meant; else the last above.
+    // Above the rows, on minimap or axis, take the first row below; else the last one above.
     if (below !== null) return below;
     const above = ctx.stage.hit(x, Math.max(inside - step, 0)).row;
     if (above !== null) return above;

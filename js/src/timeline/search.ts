@@ -148,7 +148,7 @@ export class Search {
   }
 }
 
-// The search field with its count and arrows; an icon that opens a sheet where room is short.
+// The search field with its count and arrows; in narrow toolbars an icon that opens a sheet.
 
 export class SearchBox {
   /** Element in the toolbar. */

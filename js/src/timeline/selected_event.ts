@@ -199,7 +199,7 @@ export class Picking {
     });
   }
 
-  /** The window in view on all ranks; if that is selected, the whole job. */
+  /** Select the window in view on all ranks; if it is selected, the whole job. */
   selectAll(): void {
     const [start, end] = selectionSpan(this.window, this.ctx.scene) ?? this.nav.view();
     const wide = windowSelection([start, end], { ranks: null, tracks: null });

@@ -345,7 +345,7 @@ export function brushWords(span: Span): Words {
   return [{ strong: formatDuration(span[1] - span[0]) }, ` from ${spanText(span)}`];
 }
 
-// Python text for what is on the screen: valid source, whatever the names in the trace hold.
+// Python code for the view: valid source, whatever the names in the trace.
 
 const ESCAPES: Record<string, string> = {
   "\\": "\\\\",

@@ -376,7 +376,7 @@ export class TimelineApp {
   }
 }
 
-// Makes the parts of a timeline, each with what it needs of the others.
+// Creates the parts of a timeline, each with the others that it needs.
 
 interface AssemblyWays {
   folded: boolean | null;

@@ -6,7 +6,7 @@ import { type Child, h, made } from "./dom";
 import type { Words } from "./text";
 import { applyTheme } from "./theme";
 
-/** The name that a key has on this keyboard: Macs say ⌘ where others say Ctrl. */
+/** The name that a key has on this keyboard: on Macs, ⌘ for Ctrl. */
 function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
@@ -80,7 +80,7 @@ export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }
 
-/** One of several, side by side. */
+/** Buttons side by side, one of which is chosen. */
 export function Choice<T extends string>(look: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];
@@ -199,7 +199,7 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-// Copying text, also where the page may not use the clipboard API (plain http).
+// Copying text, also if the page may not use the clipboard API (plain http).
 
 /** Copy text to the clipboard; return a status message. */
 export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<Words> {
@@ -291,7 +291,7 @@ export interface Fact {
   name: string;
   value: Child[];
   title?: string;
-  /** Of several pieces in one line, the link is cut first. */
+  /** In one line the link is truncated first. */
   look?: "line" | "wrapped";
 }
 

@@ -92,7 +92,7 @@ export function isTextEntry(target: EventTarget | null): boolean {
   return target instanceof HTMLInputElement && !/^(checkbox|radio|button)$/.test(target.type);
 }
 
-/** Draw components into an element until the signal; what they show follows its signals. */
+/** Draw components into an element until the signal aborts; they are redrawn by signals. */
 export function mount(children: ComponentChild, host: Element, signal: AbortSignal): void {
   if (signal.aborted) return;
   render(children, host);

@@ -81,7 +81,7 @@ interface Size {
   dpr: number;
 }
 
-/** Null while the element is hidden: outputs out of sight have no size. */
+/** Null while the element is hidden: hidden outputs have no size. */
 export function sizeOf(el: HTMLElement): Size | null {
   const { clientWidth: width, clientHeight: height } = el;
   if (width === 0 || height === 0) return null;
@@ -149,7 +149,7 @@ export class InSight {
     return this.near === true && document.visibilityState !== "hidden";
   }
 
-  /** Whether the element is known to be out of sight. */
+  /** Whether the element is known to be invisible. */
   get isOut(): boolean {
     return this.near !== null && !this.now;
   }

@@ -98,7 +98,7 @@ export class Popover {
     const { el, root } = this;
     const seen = visibleBox(root);
     const frame = root.getBoundingClientRect();
-    // An anchor without a size is not shown: the corner of what is seen stands for it.
+    // An anchor without a size is hidden: use the corner of the visible part of the page.
     const shown = this.anchor.getBoundingClientRect();
     const box =
       shown.width > 0 ? shown : { left: seen.right, top: seen.top + 40, bottom: seen.top + 40 };

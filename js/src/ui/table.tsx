@@ -216,7 +216,7 @@ function compare(a: Value, b: Value): number {
   return String(a).localeCompare(String(b));
 }
 
-// Columns of numbers: what they are read from, and the bars behind some.
+// Columns of numbers: their values, and the bars behind some.
 
 export function numberOf(value: Value): number | null {
   return typeof value === "number" ? value : null;

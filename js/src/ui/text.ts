@@ -160,7 +160,7 @@ export function labelledRows(
   return taken;
 }
 
-// Which part of a text fits a mark. A label is drawn whole, cut with "…" or not at all.
+// Labels that fit a mark: drawn whole, truncated with "…", or left out.
 
 const ELLIPSIS = "…";
 /** A truncated label keeps at least this many characters, or is left out. */

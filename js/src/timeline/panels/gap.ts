@@ -1,4 +1,4 @@
-/** Why a device is idle: the cause, what the host did meanwhile, and what ended it. */
+/** Panel of a device's idle time: its causes, the host's activities, and the work that ended it. */
 
 import { CAUSE_FACTS } from "../../facts/panels";
 import type { Brief, Gap, HostTime } from "../../protocol/source";

@@ -288,7 +288,7 @@ export class Dock {
 
   constructor(
     private readonly giveFocus: () => void,
-    /** Top and bottom in the window of the row that must stay in sight; null for none. */
+    /** Top and bottom in the window of the row that must stay visible; null for none. */
     private readonly eventRow: () => Extent | null,
     signal: AbortSignal,
   ) {
@@ -296,7 +296,7 @@ export class Dock {
     const place = (): void => this.place();
     document.addEventListener("scroll", place, { capture: true, passive: true, signal });
     window.addEventListener("resize", place, { signal });
-    // What is above may grow, too.
+    // Content above may grow, too.
     const cut = new IntersectionObserver(place, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
     cut.observe(this.el);
     signal.addEventListener("abort", () => cut.disconnect(), { once: true });

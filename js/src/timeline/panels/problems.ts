@@ -1,4 +1,4 @@
-/** List of what reading the files skipped, repaired or guessed. */
+/** List of records that reading skipped, repaired or guessed. */
 
 import type { Problem, Scene } from "../../protocol/source";
 import { closeButton } from "../../ui/controls";
