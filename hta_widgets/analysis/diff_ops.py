@@ -39,7 +39,7 @@ def diff_ops(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> pd.DataFrame:
-    """Return which operators and kernels were added, removed or run another number of times.
+    """Return which operators and kernels were added, removed or run a different number of times.
 
     For each name, counts and durations are totals over all given ranks and steps: give as many
     of them on both sides if the totals are to be comparable. The duration of an operator includes

@@ -161,7 +161,7 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
-    """Return the number of each group of each rank's `CommEvents`, all groups, and each rank's.
+    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
 
     The groups of each rank are ascending: those of its kernels and those that its header lists.
     """

@@ -410,7 +410,7 @@ def _times(diff: Comparison, listed: set[int]) -> tuple[list[_Change], int]:
     per_side = []
     for k in (0, 1):
         nodes = [times[k] for times in node_times(diff)]
-        # Moved nodes count in one place, on both sides.
+        # Moved nodes count on their shared path, on both sides.
         paths = [shared[k] for shared in matches.shared_paths]
         sums = partial(_step_sums, diff, k, chosen=paired_nodes[k], paths=paths)
         device, host = sums([one.device_ns for one in nodes]), [one.host_self_ns for one in nodes]

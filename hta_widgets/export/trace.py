@@ -236,7 +236,7 @@ def export_pair(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
     if base not in {"first_step", "absolute"}:
-        raise TraceError(f"a pair has no base {base!r}", remedy='Give "first_step" or "absolute".')
+        raise TraceError(f"unknown base {base!r}", remedy='Give "first_step" or "absolute".')
     # Labels come from the names of folders.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)

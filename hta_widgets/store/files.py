@@ -323,7 +323,7 @@ _RESAVE = "Load the trace files again, and save them again."
 
 
 def begins_manifest(text: bytes) -> bool:
-    """Whether a file that begins so is a store's."""
+    """Whether a file with this beginning is a manifest."""
     return text.startswith(_BEGINNING)
 
 

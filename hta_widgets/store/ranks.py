@@ -139,7 +139,7 @@ class _Stored:
     _field = ""
 
     def __init__(self, rank: StoredRank, count: int) -> None:
-        # The slots are the subclasses': of two parents, only one may have some.
+        # Subclasses define the slots: only one of two parents may have any.
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
@@ -456,7 +456,7 @@ class StoredTrace(Trace):
         state = super().__getstate__()
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            # Own kinds are not pickled, and those in the file are of other rules.
+            # Own kinds are not pickled, and those in the file follow other rules.
             state["_rules_version"] = -1
         if state.pop("_metadata_is_read", False):
             state.pop("metadata", None)

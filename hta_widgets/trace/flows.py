@@ -177,7 +177,7 @@ def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -
 
 
 def category_codes(columns: RankColumns, rows: Rows) -> CategoryCodes:
-    """Return the categories of `rows`, in two bytes each where they fit."""
+    """Return the categories of `rows`, in two bytes each if they fit."""
     codes = columns.category[rows]
     fits = len(columns.categories) <= np.iinfo(np.int16).max
     return codes.astype(np.int16) if fits else codes

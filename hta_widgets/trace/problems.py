@@ -63,7 +63,7 @@ class Problems:
         rank: int | None = None,
         file: str | None = None,
     ) -> None:
-        """Count `count` problems of `kind`; zero of them leave no trace."""
+        """Count `count` problems of `kind`; a count of zero adds nothing."""
         if kind not in PROBLEM_KINDS:
             raise ValueError(
                 f"unknown kind of problem {kind!r}; the kinds are {', '.join(PROBLEM_KINDS)}"

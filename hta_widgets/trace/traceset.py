@@ -175,7 +175,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def span_ns(self) -> tuple[int, int]:
-        """From the first start to the last end of events; of an export its window."""
+        """From the first start to the last end of events; for an export, its window."""
         return self.window_ns or (self.start_ns, self.end_ns)
 
     @property
@@ -272,7 +272,7 @@ class TraceSet(Mapping[int, Trace]):
         start_ns: Time | None = None,
         end_ns: Time | None = None,
     ) -> TraceSet:
-        """Return some ranks, or the events that overlap a window, as a set of its own.
+        """Return some ranks, or the events that overlap a window, as a new set.
 
         Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are whole. With
         a window, events get new ids.

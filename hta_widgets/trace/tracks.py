@@ -41,7 +41,7 @@ def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
     """Nest the events whose order is ambiguous with a stack."""
     outlasted = _outlasted(end, stop)
     ends = np.sort(end[outlasted])
-    # Events that contain the end of such an event.
+    # Events that contain the end of an outlasted event.
     holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
     rows = np.flatnonzero(outlasted | holds)
     return _walk(rows, begin, end, stop, unit)

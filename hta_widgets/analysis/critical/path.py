@@ -93,7 +93,7 @@ class CriticalPath:
     on_path: Ints  # positions in `edges`, in order
     blocked: Bools  # by id: calls that wait for the device, so do not count
     rules: Rules
-    matched: dict[str, int]  # how many events and dependencies of each class there are
+    matched: dict[str, int]  # number of events and dependencies of each class
 
     @cached_property
     def path_nodes(self) -> Ints:
@@ -444,7 +444,7 @@ def _frame(path: CriticalPath | None, traces: TraceSet, rank: int, note: str) ->
 
 
 def _distinct(codes: Ints, values: list[str]) -> pd.Categorical:
-    """Return strings by code; values may occur twice."""
+    """Return a categorical of strings by code; values may occur twice."""
     distinct = list(dict.fromkeys(reversed(values)))
     number = {value: code for code, value in enumerate(distinct)}
     lookup = np.array([number[value] for value in values], dtype=np.int64)

@@ -42,7 +42,7 @@ _OF_STEP = 0.01  # of a step; less does not matter
 _ALPHA = 0.01
 #: Used if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
-_SHARE = 0.25  # of partitions; the last of equal workers varies by less
+_SHARE = 0.25  # of partitions; less occurs between equal workers
 _MOST = 6
 
 _MEASURES = ("count", "work_ns", "queue_ns")
@@ -300,7 +300,7 @@ def _stragglers(frame: pd.DataFrame, name: Callable[[Any], str]) -> list[Finding
     found = []
     for row in rows_of(frame):
         before, after = (bool(row.before_straggler), bool(row.after_straggler))
-        # A share that is near the limit for stragglers crosses it by chance.
+        # A share that is near the limit for stragglers may cross it by chance.
         if before == after or abs(getattr(row, f"diff_{score}")) < _SHARE:
             continue
         shares = " → ".join(share(getattr(row, f"{word}_{score}")) for word in ("before", "after"))

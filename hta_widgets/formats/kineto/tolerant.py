@@ -50,13 +50,13 @@ _ESCAPE = 12
 
 @dataclass(slots=True)
 class Reading:
-    """Records and faults of a stretch of text."""
+    """Records and faults of a piece of text."""
 
     records: list[Record] = field(default_factory=list)
     #: their positions in the text, and their places in the list
     spans: list[tuple[int, int]] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    #: how many entries the list had in this stretch, records or not
+    #: number of entries of the list in this piece, records or not
     entries: int = 0
     #: position of the next unread byte
     end: int = 0
@@ -157,7 +157,7 @@ class _Walk:
     def _end_of_entry(self, position: int) -> tuple[int, bool]:
         """Return the end of the entry, -1 if it cannot be found, and whether it is complete."""
         if self.budget < 0:
-            self._note("skipped", "a stretch too broken to be understood", position)
+            self._note("skipped", "a part too damaged to be parsed", position)
             self.reading.end = len(self.chars)
             return -1, False
         try:

@@ -194,7 +194,7 @@ KIND_LABELS = {"communication": "MPI", "cpu": "outside of MPI"}
 #: Smallest relative difference of two totals, whose spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _OF_RUN = 0.01
-_LEAST_NS = 20_000_000  # two of the digits that mpitrace prints of a job's ranks
+_LEAST_NS = 20_000_000  # two units of the last digit that mpitrace prints
 #: Smallest difference of waiting times: as a share of the longer, and of the run.
 _WAIT, _WAIT_OF_RUN = 0.5, 0.05
 _MOST = 6

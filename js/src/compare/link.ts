@@ -510,9 +510,9 @@ interface CouplingWays {
   line(): Line | null;
   coupled(): boolean;
   rankPairs(): readonly (readonly [number, number])[];
-  /** A view has moved. */
+  /** Called when a view has moved. */
   moved(): void;
-  /** By hand or by Python, an event was selected on one side. */
+  /** Called when an event was selected on one side, by the user or from Python. */
   picked(side: 0 | 1, event: readonly [number, number] | null): void;
 }
 

@@ -12,7 +12,7 @@ export abstract class Part<Shown> {
   readonly el: HTMLElement;
   readonly shown = signal<Shown | null>(null);
   readonly theme = signal<ThemeName>("light");
-  /** For parts that are laid out for their width, px. */
+  /** Width for layouts that depend on it, px. */
   readonly width = signal(0);
   private readonly why = signal<VNode | null>(null);
 

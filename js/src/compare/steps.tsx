@@ -480,7 +480,7 @@ export function withLengths(slots: Frame, steps: Frame): Frame {
   return { ...slots, columns: { ...slots.columns, before_ns, after_ns, delta_ns: diff_ns } };
 }
 
-/** The slots whose steps are given, side by side in the width there is. */
+/** The slots whose steps are given, side by side in the available width. */
 export function placeSlots(frame: Frame, chosen: readonly number[], width: number): Slot[] {
   const all = rowsOf(frame);
   const rows = chosen.map((slot) => all[slot]).filter((row) => row !== undefined);

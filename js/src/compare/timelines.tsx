@@ -35,7 +35,7 @@ interface TimelinesWays {
   state: DiffState;
   /** Write one of the widget's own traits. */
   keep(name: string, value: unknown): void;
-  /** Undo or redo may have become possible or impossible. */
+  /** Called when undo or redo may have become possible or impossible. */
   historyChanged(): void;
   say(words: string | null): void;
   fail(error: unknown): void;
@@ -497,7 +497,7 @@ export class PairHistory {
     // A new change clears the redo entries; if there were any, a redo looks the same here.
     else if (future < 0 && past > 0 && after.future.length > 0)
       this.turn(side, this.future, this.past);
-    // A full history grows no more: its last entry is another one.
+    // A full history does not grow, but its last entry changes.
     else if (
       after.future.length === 0 &&
       after.past.length > 0 &&

@@ -100,7 +100,7 @@ export class HybridSource implements Source {
   }
 }
 
-// Fetches the job's data from the kernel while that lives, so that the page can do without it.
+// Fetches the job's data from the kernel while it runs, so that the page works without it.
 
 /** Delay before data is fetched: the page draws first. */
 const REST_MS = 1000;

@@ -61,7 +61,7 @@ interface RankHeader {
 
 export interface FullHeader extends RankHeader {
   detail: "full";
-  /** Positions in `types` of collectives on the host: communication, but no device's work. */
+  /** Positions in `types` of collectives on the host: communication that is not device work. */
   host_collectives: number[];
   /** Positions in `types` of operators of the host. */
   operators: number[];

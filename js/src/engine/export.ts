@@ -8,7 +8,7 @@ import { Overview } from "./overview";
 import type { Args, Rank } from "./rank";
 import { membersOf, readSelection } from "./search";
 
-/** Hands a file to the user. */
+/** Offers a file to the user. */
 export type Save = (name: string, file: Blob) => void;
 
 /** Answer `export`. */

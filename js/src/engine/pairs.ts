@@ -1,4 +1,4 @@
-/** Answers of a saved comparison. */
+/** Replies of a saved comparison. */
 
 import { CLASSES } from "../facts/event_classes";
 import type {
@@ -241,7 +241,7 @@ function partner(
     status: header?.statuses[pairs.status[row]!] ?? null,
     rank: pairs.rank[other][row]!,
     id: pairs.id[other][row]!,
-    // The nodes of one pair of ranks have other numbers.
+    // Nodes in the tree of one pair of ranks have other numbers.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
   };
 }

@@ -127,7 +127,7 @@ export class Panels {
     return { reply, buffer: values.buffer as ArrayBuffer };
   }
 
-  /** Why a rank's device is idle at an instant; null also for a rank without single events. */
+  /** Causes of a device's idle time at an instant; null also for a rank without single events. */
   async gap({ rank, time }: Requests["gap"]): Promise<GapReply> {
     await this.job.rank(rank);
     const panel = await this.rank(rank, new Pacer());
@@ -239,7 +239,7 @@ function eventsOf(part: Part): Spans {
 function addCalls(part: Part, calls: Set<number>): void {
   const { id, start, dur, call } = part.rank.matched;
   if (part.low === part.high) return;
-  // Sorted by start: all from there on start too late.
+  // Sorted by start: all later ones start after the window.
   const last = countBelow(start, part.high);
   for (let i = 0; i < last; i += 1) {
     if (!isChosen(part, id[i]!)) continue;

@@ -236,7 +236,7 @@ export function membersOf(rank: Rank, selection: SelectionJson, names: Names): I
   if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
   const { start, dur } = rank.events;
   const tests: ((row: number) => boolean)[] = [];
-  // Sorted by start: all from here on start too late.
+  // Sorted by start: all later ones start after the window.
   const last = to === null ? start.length : countBelow(start, to);
   if (from !== null) {
     const begun = countBelow(start, from);

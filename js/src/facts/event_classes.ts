@@ -21,9 +21,9 @@ export function countsOf(all: ClassCounts, pair: unknown): ClassCounts["counts"]
 }
 
 /**
- * Light to dark is less to more in the light theme, and the other way round in the dark one. The
- * nearest two are told apart by CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for
- * deuteranopes and protanopes too (Machado 2009); what has no partner has a form as well.
+ * Darker means more in the light theme, and less in the dark theme. The nearest two differ by
+ * CIEDE2000 10.7 in the light theme and 7.1 in the dark one, for deuteranopes and protanopes too
+ * (Machado 2009); events without a partner also have a shape.
  */
 const COLOURS: Readonly<Record<ThemeName, Readonly<Record<EventClass, string>>>> = data;
 

@@ -122,7 +122,7 @@ export function roomAround(start: number, dur: number, share = 0.2): Span {
   return [Math.floor(start - room), Math.ceil(start + dur + room)];
 }
 
-/** Within one part in a hundred the same window. */
+/** Whether two windows are equal within 1 %. */
 export function nearlySame(a: Span, b: Span): boolean {
   const slack = Math.max(b[1] - b[0], a[1] - a[0], 1) / 100;
   return Math.abs(a[0] - b[0]) <= slack && Math.abs(a[1] - b[1]) <= slack;
@@ -230,7 +230,7 @@ export function conjuncts(query: string): string[] {
   for (const token of tokens(query)) {
     depth += token.step;
     if (depth < 0 || (token.isOther && `'"\`#`.includes(token.text))) return [query];
-    // To pandas the bar is as weak as the word.
+    // pandas gives the bar the precedence of the word.
     if (depth === 0 && (token.text === "|" || token.text === "or")) return [query];
     if (depth === 0 && token.text === "and") {
       parts.push(query.slice(begin, token.start).trim());

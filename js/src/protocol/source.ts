@@ -343,7 +343,7 @@ export function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
-// The answer of op `event`.
+// The reply of op `event`.
 
 /** Arrows of an event, from where they start to where they end. */
 export function arrows(detail: EventDetail): { kind: string; from: Brief; to: Brief }[] {
@@ -362,7 +362,7 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
   return into ? `From (${flow.kind})` : `To (${flow.kind})`;
 }
 
-// The answer of op `totals`, and how its tables are sorted.
+// The reply of op `totals`, and how its tables are sorted.
 
 export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
 

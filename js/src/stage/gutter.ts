@@ -194,7 +194,7 @@ function drawRankNames(pen: Pen, gutter: GutterScene, { row, y }: PlacedRow): vo
           .filter(({ label }) => label !== "")
           .map((band) => ({ label: band.label, at: nameBaseline(band, row.height) }));
     const mark = said.look === "hit" ? drawHit(pen, theme, 16, y + 25) : 0;
-    // In folded rows the words take priority over lane names, which are the same in every row.
+    // In folded rows facts take priority over lane names, which are the same in every row.
     const firm = row.badge !== null || row.why !== "";
     const room = (texts: readonly string[], left: number, baseline: number, font: string) => {
       const all = right - left;

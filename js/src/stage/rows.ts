@@ -294,7 +294,7 @@ export interface PlacedRow {
 }
 
 /**
- * The rows in sight, from back to front: rows that scroll, then the head of the opened rank whose
+ * The visible rows, from back to front: rows that scroll, then the head of the opened rank whose
  * tracks are at the top, then pinned rows.
  */
 export function placeRows(

@@ -144,7 +144,7 @@ class DrawnStage implements Stage {
   }
 
   setView(view: Span, animate = 0): void {
-    // Out of sight no frame would end the movement.
+    // While hidden, no frame would end the movement.
     const jumps = this.calm.matches || this.inSight.isOut;
     this.moved(this.camera.go(view, jumps ? 0 : animate, performance.now()));
   }

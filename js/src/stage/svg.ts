@@ -401,7 +401,7 @@ class SvgRaster implements LaneRaster {
     at: number,
     steps: number,
   ): void {
-    // Lines of a vector picture end where they end; a quarter of a px more is not seen.
+    // Vector pictures may use fractions of a px; quarters are precise enough.
     const top = base - Math.round(size * 4) / 4;
     this.box(x, top, x + 1, base, this.fill(ramp[at + steps]!));
   }

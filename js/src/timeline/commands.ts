@@ -65,7 +65,7 @@ export class Commands {
     ctx.signal.addEventListener("abort", () => this.motion.stop(), { once: true });
   }
 
-  /** A key was pressed. */
+  /** Handle a key press. */
   press(match: Match, id: string): boolean {
     const { command } = match;
     const arrowPans =
@@ -295,7 +295,7 @@ export class Commands {
     else status.flash(["No view saved here. ", { key: `Ctrl+${digit}` }, " saves this one."]);
   }
 
-  /** Escape: one thing at a time, the nearest first. */
+  /** On Escape, leave one thing at a time, the nearest first. */
   private leave(): boolean {
     const { pointer, picking, full, ctx, status } = this.parts;
     if (pointer.cancel()) return true;

@@ -10,9 +10,9 @@ import type { Hover } from "./hover";
 const SETTLE_MS = 120;
 
 export class Navigation {
-  /** Every frame in which the shown view changes. */
+  /** Emitted in every frame in which the shown view changes. */
   readonly moved = new Emitter<Span>();
-  /** The view has come to rest. */
+  /** Emitted when the view has come to rest. */
   readonly settled = new Emitter<Span>();
   /** True while this view itself writes the view. */
   private mine = false;

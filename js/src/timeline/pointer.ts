@@ -31,7 +31,7 @@ interface PointerParts extends DragParts {
   focus(): void;
   /** Whether the pointer counts as on the stage although it is over this element. */
   stays(node: Node | null): boolean;
-  /** A request that a click started has failed. */
+  /** Called when a request that a click started has failed. */
   failed(error: unknown): void;
 }
 

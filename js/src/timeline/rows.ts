@@ -19,7 +19,7 @@ export function pinName(row: Pick<RowInfo, "rank" | "track">): string {
   return row.track === null ? String(row.rank) : `${row.rank}/${row.track.key}`;
 }
 
-/** Why a filter cannot be used, or null. */
+/** Reason that a filter is invalid, or null. */
 export function filterError(text: string): string | null {
   try {
     new Regular(text, { ignoreCase: true });
@@ -378,7 +378,7 @@ export class PinButton {
     this.el.addEventListener("pointerleave", () => this.show(null, null));
   }
 
-  /** At this row, seen from this point of the gutter; nowhere for null. */
+  /** Show the pin at this row, next to this point of the gutter; hide it for null. */
   show(row: RowInfo | null, point: { x: number; y: number } | null): void {
     const { stage, shared } = this.ctx;
     if (row === null || point === null) {

@@ -155,7 +155,7 @@ export class Picking {
     this.load({ rank, table: "events", id }, this.met.get(`${rank}/${id}`) ?? null);
   }
 
-  /** Add an event to the set of selected events, or take it out. */
+  /** Add an event to the set of selected events, or remove it. */
   toggleEvent(brief: Brief): void {
     if (brief.table !== "events") {
       this.pick(brief, brief);
@@ -171,7 +171,7 @@ export class Picking {
     this.showSelection();
   }
 
-  /** All events of the selected event's name, on its rank. */
+  /** Select all events of the selected event's name, on its rank. */
   selectName(): void {
     if (this.brief === null) return;
     this.setSelection({
@@ -217,7 +217,7 @@ export class Picking {
     this.setSelection({ ...selection, query });
   }
 
-  /** The next or previous event of the lane. */
+  /** Step to the next or previous event of the lane. */
   async step(direction: 1 | -1): Promise<boolean> {
     const from = this.key;
     if (from === null) return false;

@@ -186,7 +186,7 @@ export class StatusLine {
     fill(this.aside, text);
   }
 
-  /** Rows of some ranks only, as a linked panel selected them. */
+  /** Set the number of shown ranks, as a linked panel selected them. */
   setRanks(shown: number, all: number): void {
     this.ranks.hidden = shown === all;
     fill(

@@ -437,7 +437,7 @@ export function nameQuery(name: string, category: string | null = null): string 
 
 // Descriptions of a collective.
 
-/** The rank that came last, alone. */
+/** The only rank that came last. */
 export function lastOf(collective: Collective): Member | null {
   if (collective.late <= 0) return null;
   return collective.ranks.find(({ rank }) => rank === collective.last_rank) ?? null;

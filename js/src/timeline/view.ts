@@ -49,9 +49,9 @@ interface AppOptions {
   makeStage: MakeStage;
   /** Fold similar ranks; null or left out: only if there are many. */
   folded?: boolean | null;
-  /** The user has folded or unfolded them. */
+  /** Called when the user has folded or unfolded them. */
   keepFolded?: (folded: boolean) => void;
-  /** The user has dragged the lower edge. */
+  /** Called when the user has dragged the lower edge. */
   keepHeight?: (height: number) => void;
   /** For one of several linked panels: the place of its status line, and what others handle. */
   part?: Part;
@@ -308,7 +308,7 @@ export class TimelineApp {
     this.parts.toolbar.setHistory(canUndo, canRedo);
   }
 
-  /** In a dashboard: only the ranks that another panel selected. */
+  /** In a dashboard, show only the ranks that another panel selected. */
   private showRanks(): void {
     const { isPart, scene, shared } = this.ctx;
     if (!isPart) return;

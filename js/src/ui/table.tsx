@@ -35,12 +35,12 @@ interface TableLook<Row> {
   value: ((row: Row, by: string) => Value) | null;
   /** The order of the given rows; null if it is not the order of a column. */
   order?: Order | null;
-  /** Rows hold this text in one of their names. */
+  /** Text that one of a row's names must contain. */
   filter?: string;
   /** The names of a row: the first is its own, in full. */
   namesOf(row: Row): readonly string[];
   isOn(row: Row): boolean;
-  /** Rows that are not chosen go faint while others are. */
+  /** Whether rows that are not chosen are faint while others are chosen. */
   isFaint?: boolean;
   press(row: Row, add: boolean): void;
   /** Number of rows at first, and of further rows on request. */

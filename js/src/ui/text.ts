@@ -141,7 +141,7 @@ function differences(names: readonly string[]): string[] {
 // Labelled rows, if rows are closer together than lines of text.
 
 /**
- * Every `every`th row, after the late ones and those stated as facts, unless a neighbour has words.
+ * Every `every`th row, after late rows and those stated as facts, unless a neighbour has a label.
  */
 export function labelledRows(
   rows: number,

@@ -81,7 +81,7 @@ export class ExportPanel {
     this.path = h("input", {
       type: "text",
       class: "hta-input hta-path",
-      "aria-label": "File to write; a name without suffix writes a folder of one file a rank",
+      "aria-label": "File to write; without a suffix, a folder with one file per rank",
       spellcheck: "false",
       on: {
         input: () => {

@@ -258,7 +258,7 @@ export class PanelControl {
   }
 }
 
-// The place below the lanes that panels are pushed into, one at a time. If it is out of sight, the
+// The place below the lanes that panels are pushed into, one at a time. If it is not visible, the
 // panel moves up over the lanes.
 
 type PanelId = "event" | "area" | "gap";
