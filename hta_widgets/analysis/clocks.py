@@ -187,7 +187,7 @@ def _from_peer_median(collective: Ints, end: Ints) -> Floats:
 
 
 def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -> tuple[Ints, Ints]:
-    """Solve for each rank's offset; return the offsets and the number of each rank's part."""
+    """Solve for each rank's offset; return the offsets and the part of each rank."""
     left, right, apart, weight = _pairs(collective, trace, end, group)
     part = _parts(count, left, right)
     offset = np.zeros(count)
@@ -265,7 +265,7 @@ def _parts(count: int, left: Ints, right: Ints) -> Ints:
 
 
 def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
-    """Solve ``x[right] - x[left] = apart``; pairs that fit badly lose their weight."""
+    """Solve ``x[right] - x[left] = apart``; pairs that fit badly get no weight."""
     now = weight.copy()
     found = np.zeros(count)
     for _ in range(_ROUNDS):

@@ -237,7 +237,7 @@ def rank_time_heatmap(
             remedy=f"The metrics are {', '.join(HEATMAP_METRICS)}.",
         )
     if not 1 <= bins <= _MAX_BINS:
-        raise TraceError(f"{bins} bins cannot be made", remedy=f"Ask for 1 to {_MAX_BINS}.")
+        raise TraceError(f"invalid number of bins: {bins}", remedy=f"Ask for 1 to {_MAX_BINS}.")
     chosen = narrowed(traces, **scope)
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
@@ -288,7 +288,7 @@ def _metric_times(part: Part, metric: str, waits: RankWaits | None) -> Intervals
 def _in_bins(
     part: Part, metric: str, edges: Ints, waits: RankWaits | None = None
 ) -> tuple[Ints, bool, int]:
-    """Return the time in each bin, whether the device does anything, and its span in the bins."""
+    """Return the time in each bin, whether the device has work, and its span in the bins."""
     pieces = _metric_times(part, metric, waits)
     within: Ints = np.diff(Covered(*pieces)(edges - part.trace.shift_ns))
     first, last = part.span or (0, 0)
@@ -496,7 +496,7 @@ def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Compared:
-    """The compared features in the order of `_NAMES`, without kernels, and allowed differences."""
+    """Compared features in the order of `_NAMES`, without kernels, and allowed differences."""
 
     features: RankFeatures
     low: Floats  # (ranks, names), as shares of the median rank's step; kernels: 0

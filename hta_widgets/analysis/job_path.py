@@ -387,7 +387,7 @@ class _Walk:
                     begin = max(min(arrived, now), span.low)
                     self._add(begin, now, place, COLLECTIVE, edge=edge, event=graph.event(edge))
                     if begin == now and self.segments and self.segments[-1].place == place:
-                        # By the clocks, the rank left before the last one came.
+                        # By the clocks, the rank left before the last one arrived.
                         self.segments[-1] = self.segments[-1]._replace(type=COLLECTIVE)
                     self.overlap_ns += max(arrived - now, 0)
                     self.jumps += 1

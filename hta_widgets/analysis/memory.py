@@ -260,7 +260,7 @@ def _decoded(path: Path) -> Any:
     try:
         with contextlib.suppress(msgspec.ValidationError):
             return _decode_events(data)
-        # Sums, or another file.
+        # A file of sums, or of another kind.
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise TraceError(

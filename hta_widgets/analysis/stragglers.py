@@ -246,7 +246,7 @@ def stragglers_by_step(
 
 
 class RankWaits(NamedTuple):
-    """A rank's waits, in its table's times; `unmatched` are events that lack other ranks."""
+    """A rank's waits, in its table's times; `unmatched` events have no match on other ranks."""
 
     rows: Rows
     begin: Ints
@@ -332,7 +332,7 @@ class ImposedWaits:
     stated_steps: bool
     kept: Bools  # whether the collective counts
     is_charged: Bools
-    is_alone: Bools  # charged, and no other rank came at the same time
+    is_alone: Bools  # charged, and no other rank arrived at the same time
     imposed_ns: Ints  # waits of the others
     raw_ns: Ints  # ... without compute
     lost_ns: Ints  # ... and without the share that the rank inherited

@@ -32,7 +32,7 @@ CUDA_MAX_LAUNCH_QUEUE_PER_STREAM = 1024
 
 
 class YamlVersion(NamedTuple):
-    """Version of HTA's list of args; there is one list here."""
+    """Version of HTA's list of args; this package has one list."""
 
     major: int
     minor: int
@@ -328,7 +328,7 @@ class ParserConfig:
     def infer_attribute_specs(
         cls, args: pd.Series[Any], reference_specs: dict[str, AttributeSpec] | None = None
     ) -> dict[str, AttributeSpec]:
-        """Return a column for each key in events' args, from `reference_specs` if it is there."""
+        """Return a column for each key in events' args, from `reference_specs` if listed there."""
         known = {spec.raw_name: spec for spec in (reference_specs or {}).values()}
         known.pop("name", None)
         specs: dict[str, AttributeSpec] = {}

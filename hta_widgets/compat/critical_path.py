@@ -501,7 +501,7 @@ def overlay_graph(
 
 
 def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
-    """Return a graph that `CPGraph.save` wrote; raise if the trace is another one."""
+    """Return a graph that `CPGraph.save` wrote; raise if it belongs to another trace."""
     try:
         with zipfile.ZipFile(zip_filename) as archive:
             asked = json.loads(archive.read("asked.json"))
@@ -520,7 +520,7 @@ def restore_cpgraph(zip_filename: str, t_full: TraceSet, rank: int) -> CPGraph:
         np.array_equal(edges.source, source) and np.array_equal(edges.target, target)
     ):
         raise TraceError(
-            "the graph is of another trace",
+            "the graph belongs to another trace",
             path=zip_filename,
             remedy="Load the trace that it was made from, as it was then.",
         )

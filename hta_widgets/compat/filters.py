@@ -38,7 +38,7 @@ class Filter:
     [5]
     """
 
-    _column = ""  # that the frame must have
+    _column = ""  # required in the frame
 
     def __call__(
         self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
@@ -295,7 +295,7 @@ class OperatorFilter(Filter):
                 return start >= ended
             case "Before":
                 return end <= began
-        raise TraceError(f"{self.method} is not offered", remedy="Choose Under, After or Before.")
+        raise TraceError(f"unknown method {self.method}", remedy="Choose Under, After or Before.")
 
 
 @dataclass(eq=False)

@@ -202,7 +202,7 @@ class Trace(TraceSet):
         try:
             files = find_files(self._named(), Problems())
         except TraceError:
-            return {}  # parsing raises it
+            return {}  # parsing raises the error
         return create_rank_to_trace_dict([file.path for file in files])[1]
 
     def _source(self) -> Any:
@@ -216,7 +216,7 @@ class Trace(TraceSet):
             return [self._located(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # Patterns that match just these files: a file that is named must be a trace.
+        # Patterns that match just these files: a named file must be a trace.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _located(self, name: str) -> str:
@@ -590,7 +590,7 @@ def _trace_files_in(folder: Path) -> list[str]:
 
 
 def _original(name: str) -> str:
-    """Return the file that HTA made a file from, by its name; else ``""``."""
+    """Return the original of a copy that HTA wrote, by its name; else ``""``."""
     if _COUNTERS in name:
         return name.replace(_COUNTERS, ".json")
     for prefix in _OVERLAYS:

@@ -417,7 +417,7 @@ def _truth(job: _Job) -> dict[str, Any]:
     stride = _IDS // max(job.servers, 1)
     return {
         "keys": [
-            # The wire key as text: 64-bit numbers do not survive every JSON reader.
+            # The wire key as text: some JSON readers round 64-bit numbers.
             {**part._asdict(), "wire_key": str(part.key + part.server * stride)}
             for part in job.partitions
         ],

@@ -545,7 +545,7 @@ class Operators:
     model: Model
     tape: list[Node] = field(default_factory=list)
     ready: int = 0  # parameters whose gradients wait for their bucket
-    #: a reduction that is postponed, and whether one was
+    #: the postponed reduction, and whether there was one
     held: Callable[[], None] | None = None
     has_held: bool = False
 

@@ -273,7 +273,7 @@ def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
         text = f"{_longer(diff, before, after)}{_cause(diff, gap, late)}."
         return [
             Finding("headline", text, float(gap)),
-            # A single kind may be all of the headline.
+            # The headline may name the only kind.
             *(one for one in _kinds(diff, by_kind, before, after) if one.text.lower() not in text),
             *_name(diff, before, after),
             *_steps(by_step, gap),

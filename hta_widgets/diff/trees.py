@@ -48,7 +48,7 @@ _MIX = tuple(
 )
 _MOST_CELLS = 4_000_000  # maximum size of the table of one exact alignment
 #: Scores of a pair with equal names and subtrees, and with equal names only; and the penalty for
-#: different full names, so small that those of a whole table are less than one such score.
+#: different full names, so small that its sum over a whole table is below one such score.
 _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 _TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
 _ROUNDS = 4
@@ -300,7 +300,7 @@ class RankTree:
     lane: Ints
     order: Ints
     outside: int
-    #: start on the host; for device work, of its launch
+    #: start on the host; for device work, start of its launch
     begin_ns: Ints
     end_ns: Ints
     #: data that a collective moves, as a code of the pool; -1 for the rest
@@ -394,7 +394,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     above = below_backward(trace, nested_parents(trace, operator))
     up = nearest(above, operator)
     parent = np.where(work, up[trace.launch_of], up[above])
-    # A node that another step's operator encloses is an outermost one of its own step.
+    # A node inside another step's operator is outermost in its own step.
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(kept)

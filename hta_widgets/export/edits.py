@@ -114,7 +114,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes process and thread of a flow record as its event writes them."""
+    """Writes process and thread of a flow record as in the record of its event."""
 
     def __init__(self, members: Members) -> None:
         trace, fate = members.trace, members.fate
@@ -140,7 +140,7 @@ class FlowThreads:
             self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record with the thread as its event writes it."""
+        """Return the record with the thread as in the record of its event."""
         own = self._own.get(self._track.get(number, -1))
         if own is None:
             return text

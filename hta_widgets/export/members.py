@@ -68,7 +68,7 @@ class Members:
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
-    #: the part of the job that the file is marked as; None: all
+    #: the part of the job that the file states; None: all
     part: ExportPart | None = None
 
     @property
@@ -340,5 +340,5 @@ def records_of(members: Members) -> Iterator[bytes]:
 
 
 def json_text(value: object) -> bytes:
-    """Return a value as JSON, with letters of any alphabet."""
+    """Return a value as JSON that keeps non-ASCII letters."""
     return json.dumps(value, ensure_ascii=False).encode()

@@ -477,7 +477,7 @@ def _calls(writer: ColumnWriter, frame: pd.DataFrame) -> dict[str, Any]:
     header: dict[str, Any] = {}
     place: dict[str, Ints] = {}
     for column, plural in (("name", "names"), ("group", "groups")):
-        # Sorted, as the answers of `Ribbon` name them.
+        # Sorted as in the replies of `Ribbon`.
         codes, texts = pd.factorize(frame[column].astype(str), sort=True)
         place[column] = codes.astype(np.int64)
         writer.ints(f"call_{column}", place[column][row_of_call])

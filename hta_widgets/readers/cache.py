@@ -140,7 +140,7 @@ def keep(path: str, outcome: Outcome, format: str = "kineto") -> Outcome | None:
     try:
         if not copy.exists():
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # for the user alone
+            part = Path(tempfile.mkdtemp(dir=copy.parent, suffix=PART))  # private to the user
             write_files(part, outcome.traces, outcome.problems, None, kept_source)
             size = _size(part)
             part.rename(copy)

@@ -442,7 +442,7 @@ def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
     def fetch(name: str, target: Path) -> None:
         with _reply(base + name if name else url) as reply, target.open("wb") as file:
             shutil.copyfileobj(reply, file, _BLOCK_BYTES)
-            if reply.length:  # else all that the server announced is there
+            if reply.length:  # else all announced bytes have arrived
                 raise OSError(f"the connection ended {reply.length:,} bytes early")
 
     if not urlsplit(url).path.endswith(_FILES):

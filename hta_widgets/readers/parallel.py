@@ -71,7 +71,7 @@ class _Handover(NamedTuple):
 
     kept: Path
     aside: Path
-    #: name of a file in both, which shows workers that they share the folder
+    #: name of a file in both; workers that find it share the folder
     sign: str
 
 

@@ -293,7 +293,7 @@ def _block_ends(rank: StoredRank, values: Column) -> bool:
     return len(values) == len(rank.numbers("records.first"))
 
 
-#: Binary logarithm: zstd repeats a byte 128 K times with a block of 4.
+#: Binary logarithm of zstd's maximum expansion: 128 KiB of one byte take a block of 4 bytes.
 _EXPANSION = 15
 
 

@@ -94,7 +94,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
         for file in written:
             (part / file).replace(path / file)
         _flush(path)
-        # From here on the store is the new one: the old one's files have names of their own.
+        # From here on the store is the new one; files of the old one have different names.
         (part / MANIFEST).replace(path / MANIFEST)
         _flush(path)
         for file in old:

@@ -131,7 +131,7 @@ class Rank:
     lane0: int
     summary: list[SummaryRow]
     tracks: list[TrackRow]
-    steps: npt.NDArray[np.intp]  # at the time of layout: kinds may change later, the scene does not
+    steps: npt.NDArray[np.intp]  # at the time of layout, like `table`
     async_groups: list[AsyncGroup]
     instant_groups: list[npt.NDArray[np.intp]]
     #: By position in the table's tracks: first lane of its events.

@@ -225,7 +225,7 @@ class _Kept:
 
     def note(self, trace: Trace) -> None:
         """Count a rank as used last."""
-        size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many an analysis
+        size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
             self._at_most += size - self._bytes.pop(trace, 0)
             self._bytes[trace] = size

@@ -339,7 +339,7 @@ def scoped_id(raw: bytes, rank: int) -> bytes:
 
 
 def original_id(raw: bytes, rank: int) -> bytes:
-    """Undo `scoped_id`; anything that it did not write is returned as it is."""
+    """Undo `scoped_id`; anything else is returned unchanged."""
     if raw.isdigit() and len(raw) <= 18:
         number = int(raw) - rank * ID_STRIDE
         return str(number).encode() if 0 <= number < ID_STRIDE else raw

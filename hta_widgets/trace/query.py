@@ -163,7 +163,7 @@ def checked_query(query: str) -> str:
     called: set[ast.AST] = set()
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
-            raise ValueError(f"a query has no {type(node).__name__}")  # noqa: TRY004
+            raise ValueError(f"a query cannot contain {type(node).__name__}")  # noqa: TRY004
         if isinstance(node, ast.Constant):
             _check_constant(node.value)
         elif isinstance(node, ast.BinOp):
@@ -171,7 +171,7 @@ def checked_query(query: str) -> str:
         elif isinstance(node, ast.Call):
             called.update(_checked_call(node.func))
         elif isinstance(node, ast.Attribute) and node not in called:
-            raise ValueError(f"a query has no attribute {node.attr!r} that is not called")
+            raise ValueError(f"attribute {node.attr!r} must be called")
     try:
         return ast.unparse(_Regexes().visit(tree))
     except RecursionError:

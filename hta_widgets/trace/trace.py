@@ -558,7 +558,7 @@ class Trace:
         return replace(self, **changes)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process may hold other rules; and frames are cheaper to build than to send.
+        # Another process may use other rules, and frames are cheaper to build than to send.
         rules = 0 if self._rules_version == 0 else -1
         return {**self.__dict__, "_frame": None, "memo": {}, "_rules_version": rules}
 

@@ -84,7 +84,7 @@ def add_device_work(
     call = nodes.trace.launch_of[rows]
     called = np.where(call >= 0, table.start_ns[call], _NEVER)
     if not rules.as_hta:
-        # The launch may have lasted until a call returned that did so before the kernel started.
+        # If the call returned before the kernel started, the launch may have lasted until then.
         returned = np.where(call >= 0, end[call], _NEVER)
         called = np.where(returned <= table.start_ns[rows], returned, called)
     by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
@@ -251,7 +251,7 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the host's last call to wait between each launch and the one before it.
+    """Return the time of the host's last waiting call between each launch and the previous one.
 
     It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
     """

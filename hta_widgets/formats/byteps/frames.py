@@ -149,7 +149,7 @@ def _panel(
     fits: Callable[[set[str], int], bool] | None = None,
     ranks_of: str = "",
 ) -> Panel:
-    """Return a chart panel: the frame of an analysis of the format `needs` in another shape.
+    """Return a chart panel of an analysis of the format `needs`, its frame reshaped by `shape`.
 
     With `ranks_of` its column ``ranks`` lists the ranks of each row's worker or server, as text.
     """

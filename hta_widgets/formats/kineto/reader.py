@@ -475,7 +475,7 @@ def read_file(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause garbage collection: decoded objects form no cycles, and the search doubles the time."""
+    """Pause garbage collection: decoded objects form no cycles, and collection doubles the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -398,7 +398,7 @@ _TRAILING_SHIFT = _trailing_shift()
 
 
 class _Number(str):
-    """The text of a number, apart from strings of the same text."""
+    """Text of a number, as opposed to a string."""
 
     __slots__ = ()
 

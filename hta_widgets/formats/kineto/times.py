@@ -180,7 +180,7 @@ def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
     np.add(ends[:-1], 1, out=starts[1:])
     state = (starts == ends).view(np.uint8)  # an empty value is MISSING, which is 1
 
-    # A value's point is the mark before its comma, unless that is the comma of the value before.
+    # A value's point is the mark before its comma, unless that is the previous comma.
     points = ends.copy()
     before = marks[commas - 1]
     dotted = text[before] == _DOT
@@ -219,7 +219,7 @@ def _varied(text: Bytes, joined: bytes, count: int, *, has_odd: bool) -> Times:
 def _thousandths(text: Bytes, points: Ints, ends: Ints, decimals: Ints, most_decimals: int) -> Ints:
     """Return decimals as thousandths, ties to even: they are added to multiples of 1000."""
     if most_decimals <= 8:
-        # Left-aligned: digits that are not there count as zeros behind the last one.
+        # Left-aligned: missing digits count as trailing zeros.
         words = _words(text)[points + 1] & _FIRST_BYTES[decimals]
         if most_decimals <= 3:
             return _eight_digits(words << np.uint64(40))

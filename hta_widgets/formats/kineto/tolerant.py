@@ -84,7 +84,7 @@ class _UnreadableError(Exception):
 
     def __init__(self, cost: int, *, ran_out: bool = False, unended: bool = False) -> None:
         super().__init__()
-        self.cost = cost  # how much of the text was looked at, about
+        self.cost = cost  # approximate length of the scanned text
         self.ran_out = ran_out  # whether the text ends in it
         self.unended = unended  # whether it ends in a string, which a stray quote can begin
 

@@ -381,7 +381,7 @@ def is_time_line(start: Start) -> bool:
 
 
 def _order_of(text: bytes) -> str | None:
-    """Return the byte order in which nearly all records make sense, None if there is none."""
+    """Return the byte order in which nearly all records are valid, or None."""
     for order in "<>":
         records = np.frombuffer(text, _dtype_of_order(order))
         valid = _looks_valid(records)
@@ -433,7 +433,7 @@ def _suspect_overflow(counts: Array, path: str, problems: Problems) -> None:
     """Report full buffers: the file does not mark dropped events."""
     most = int(counts.max(initial=0))
     full = int((counts == most).sum())
-    # Programs have equal counts too, but seldom round ones.
+    # Complete files have equal counts too, but seldom round ones.
     round_number = most % 100 == 0 or -most * _RECORD_BYTES % 4096 < _RECORD_BYTES
     if most == _DEFAULT_BUFFER or (full > 1 and most > 1 and round_number):
         detail = (

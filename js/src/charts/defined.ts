@@ -102,7 +102,7 @@ interface Part {
 }
 
 interface Stack {
-  /** The whole that parts are shares of. */
+  /** Column of the total of the parts. */
   of?: string;
   parts?: readonly Part[];
   /** Or a column with the part of each item, and the columns of its time and its share. */
@@ -128,7 +128,7 @@ interface MarkLook {
   /** A text in a bar, if it fits. */
   inside?: string;
   tip?: Tooltip;
-  /** The window, and the keys instead of the row's. */
+  /** The selected window; the keys to select instead of the row's. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 

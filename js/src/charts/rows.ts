@@ -275,7 +275,7 @@ export function pitchOf(rows: number, wanted = PITCH): number {
   return Math.max(2, Math.min(wanted, Math.floor(TALLEST / rows)));
 }
 
-/** Title, what it means, and the legend; returns the height that they take. */
+/** Title, definition and legend; returns their height. */
 function head(
   words: Words,
   keys: Plan["keys"],

@@ -182,7 +182,7 @@ export class Charts {
       this.chosen("names"),
       ...["changes", findings, "icicle"].map((name) => this.ofPair(name)),
     ];
-    // One reply, drawn together; of large runs each frame is drawn when it arrives.
+    // One reply, drawn together; for large runs each frame is drawn when it arrives.
     if (about.is_small === true)
       frames.askFor([...first.map((name) => this.ofPair(name)), ...second]);
     else this.askAhead(first.map((name) => this.ofPair(name)));
@@ -275,7 +275,7 @@ export class Charts {
     return { frame: await frames.get(name), of: null };
   }
 
-  /** Text on the ranks of a frame; "" if it is of the requested ones. */
+  /** Text on the ranks of a frame; "" for the requested ranks. */
   private ofWhom(told: number | null): string {
     if (this.pair === null) return "";
     return told === null ? "of all ranks" : `on ${this.whose()}`;

@@ -28,7 +28,7 @@ interface Tile {
   width: number;
 }
 
-/** The node at the top, and the one that is marked; -1 for all, and for none. */
+/** The node at the top (-1 for all nodes) and the marked node (-1 for none). */
 export interface IcicleChoice {
   top: number;
   node: number;

@@ -33,7 +33,7 @@ interface Chooser<Choice> {
   chosen: Choice | null;
 }
 
-/** The sort key of names: sizes without their sign. */
+/** The sort key of a row: its name, or an absolute difference. */
 function sizeOf(row: Row, by: string): Value {
   if (by === "name") return text(row, by);
   if (by === "count") return Math.abs(number(row, "after_count") - number(row, "before_count"));

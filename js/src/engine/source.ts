@@ -119,7 +119,7 @@ export class PageSource implements HeldSource {
     return this.deviceTimes;
   }
 
-  /** All ranks, those with all their events with their device work. */
+  /** All ranks; those with single events have their device work. */
   private works(): Promise<(PanelRank | Overview)[]> {
     return Promise.all(
       this.job.numbers.map(async (number) => {

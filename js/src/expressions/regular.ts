@@ -299,7 +299,7 @@ interface State {
 
 interface Options {
   ignoreCase?: boolean;
-  /** Where in a text it may match, named after the methods of pandas. */
+  /** Required position of a match, named after the methods of pandas. */
   at?: "contains" | "match" | "fullmatch";
 }
 

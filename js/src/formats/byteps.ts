@@ -470,7 +470,7 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
   return found.frame(found.rows === 0 ? { note: "no events match" } : {});
 }
 
-// --- pulls and their waits -------------------------------------------------------------------------
+// --- pulls and their waits --------------------------------------------------------------------------
 
 interface Pull {
   job: string;

@@ -196,7 +196,7 @@ export interface RowInfo {
 export interface Alike {
   /** Ranks of a group, ascending, by the rank that represents them. */
   readonly groups: ReadonlyMap<number, readonly number[]>;
-  /** Groups whose ranks are shown anyway, by the rank that represents them. */
+  /** Groups that are not folded, by the rank that represents them. */
   readonly unfolded: ReadonlySet<number>;
   /** Ranks without a row, with the rank that represents each. */
   readonly hidden: ReadonlyMap<number, number>;
@@ -260,7 +260,7 @@ export interface RowState {
   roomy?: boolean;
 }
 
-/** Words around a picture. */
+/** Texts around a picture. */
 export interface SvgCaption {
   title: string;
   /** Description of the picture's content. */

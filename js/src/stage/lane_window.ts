@@ -15,7 +15,7 @@ const MERGE_LEVELS = 2;
 const leftShare = new Float32Array(TILE_CELLS);
 const leftCount = new Int32Array(TILE_CELLS);
 
-/** Cells of a coarse tile less its slices; finer cells cannot separate the two. */
+/** Subtract a coarse tile's slices from its cells; finer cells cannot separate the two. */
 function leftOf(tile: Tile, firstCell: number, cell: number): void {
   for (let k = 0; k < TILE_CELLS; k += 1) {
     leftShare[k] = tile.busy[k]! / 65535;

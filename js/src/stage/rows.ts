@@ -347,7 +347,7 @@ function stickyHead(
   return { row, height: row.height, shift: Math.min(0, left - row.height) };
 }
 
-/** The first row that ends below `y`; rows before scrolling. */
+/** The first row that ends below `y`, in unscrolled px. */
 function rowAt(layout: Layout, y: number): number {
   const { rows } = layout;
   let low = 0;
@@ -641,7 +641,7 @@ function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>):
       lane,
       top,
       height: isThin ? THIN - 1 : full,
-      // On the ground of a device lane the line can be seen.
+      // The line is visible on the ground of a device lane.
       form: isThin ? "solid" : form,
       label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
       track,

@@ -60,7 +60,7 @@ export class RowsView {
     return true;
   }
 
-  /** The scroll that brings `lane` into sight; null if no row shows it. */
+  /** The scroll that brings `lane` into view; null if no row shows it. */
   scrollFor(lane: number): number | null {
     return scrollTo(this.layout, this.geometry.rowsHeight, this.scroll, lane);
   }
@@ -263,7 +263,7 @@ function holds(row: Row, lane: number): boolean {
   );
 }
 
-/** The scroll that brings `lane` into sight; null if no row shows it. */
+/** The scroll that brings `lane` into view; null if no row shows it. */
 export function scrollTo(
   layout: Layout,
   room: number,

@@ -203,7 +203,7 @@ class DrawnStage implements Stage {
   contentHeight(most?: number): number {
     const { rowsTop } = this.geometry;
     if (most === undefined) return rowsTop + this.rowsView.naturalHeight;
-    // With the line below the last row.
+    // Includes the line below the last row.
     return Math.min(most, rowsTop + this.rowsView.heightIn(most - rowsTop) + 1);
   }
 

@@ -260,7 +260,7 @@ export interface Sight {
   resolution: number;
   /** Visible lanes, from the top. */
   lanes: readonly number[];
-  /** Lanes that scrolling would bring into sight. */
+  /** Lanes that scrolling would bring into view. */
   nearby: readonly number[];
   /** No tiles exist outside of this span. */
   range: Span;

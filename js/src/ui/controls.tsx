@@ -29,7 +29,7 @@ export interface ButtonLook {
   title?: string;
   /** Whether it is switched on; undefined if it is not a switch. */
   on?: boolean;
-  /** Whether it can do nothing now. It keeps the focus, unlike a disabled one, for the next key. */
+  /** Whether it has no effect now. Unlike a disabled button, it keeps the focus. */
   off?: boolean;
   children?: ComponentChildren;
   press: (event: MouseEvent) => void;
@@ -67,7 +67,7 @@ export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): voi
   );
 }
 
-/** Text that acts: a link inside a sentence. */
+/** A button that looks like a link, for use inside a sentence. */
 export function Link({ text, title, press }: { text: string; title?: string; press(): void }) {
   return (
     <button type="button" class="hta-link" title={title} onClick={press}>
@@ -241,7 +241,7 @@ function copySelected(): boolean {
   }
 }
 
-// Pieces that several panels have.
+// Elements common to several panels.
 
 /** Copies a text and shows a message. */
 export type Copy = (text: string, what: string) => void;

@@ -188,7 +188,7 @@ export class Sight {
         }
         changed();
       },
-      // A little beyond the window, so that scrolling finds numbers and not their absence.
+      // A little beyond the window, so that numbers are ready when scrolled into view.
       { rootMargin: "200px" },
     );
     signal.addEventListener("abort", () => this.observer.disconnect(), { once: true });

@@ -30,7 +30,7 @@ export function visibleBox(el: HTMLElement): Box {
     box.bottom = Math.min(box.bottom, by.bottom);
   };
   cut({ left: 0, top: 0, right: window.innerWidth, bottom: window.innerHeight });
-  // Nothing around a widget in the full window cuts it.
+  // No ancestor clips a widget in the full window.
   for (let node: Node | null = el; node !== null; node = parentOf(node)) {
     if (!(node instanceof HTMLElement) || node === document.body) continue;
     if (node !== el && getComputedStyle(node).overflowY !== "visible") {

@@ -4,11 +4,11 @@ import tokens from "../../../hta_widgets/facts/tokens.json";
 import type { ThemeName } from "../protocol/source";
 
 /**
- * The colours of one theme. Each value is checked for contrast; none is chosen by a drawing.
+ * The colours of one theme. Tests check their contrast; drawing code does not choose colours.
  *
  * `onKind` is text on a solid mark of the kind, `nameShades` the kind and two steps of the same
- * hue, for colour by name; calls of the host have `hostHues`. `busy` and `waiting` are ramps from nothing to most, `delta` runs from
- * faster over the same to slower.
+ * hue, for colour by name; calls of the host have `hostHues`. `busy` and `waiting` are ramps from
+ * none to the maximum, `delta` runs from faster over equal to slower.
  */
 export type Theme = Readonly<typeof tokens.light> & { readonly name: ThemeName };
 

@@ -20,7 +20,7 @@ import { GapPanel } from "./gap";
 import { ProblemsPanel } from "./problems";
 import { AreaPanel } from "./selection";
 
-/** A drag of an edge ends in one request, a sequence of clicks in few. */
+/** Delay by which a drag of an edge causes one request, and a sequence of clicks few. */
 const TOTALS_MS = 60;
 const SAY_MS = 100;
 
