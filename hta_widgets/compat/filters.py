@@ -59,7 +59,7 @@ class Filter:
 
 
 class _NumberFilter(Filter):
-    """Events whose column is one of the numbers in the only attribute."""
+    """Events whose column equals one of the numbers in the only attribute."""
 
     def __post_init__(self) -> None:
         ((name, value),) = vars(self).items()

@@ -741,13 +741,11 @@ def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
     """Return the number of the step and track of each outermost node, shared by both sides."""
     lanes = _lanes(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
-    found = []
-    slots = max(tree.outside for tree in trees) + 1
-    for tree, lane in zip(trees, lanes, strict=True):
-        root = np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
-        # The last number occurs on both sides, so that both have equally many.
-        found.append(np.append(root, slots * size))
-    return found[0][:-1], found[1][:-1]
+    first, second = (
+        np.where(tree.parent < 0, tree.slot * size + lane[tree.lane], 0)
+        for tree, lane in zip(trees, lanes, strict=True)
+    )
+    return first, second
 
 
 def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:

@@ -38,7 +38,7 @@ _PAIRS_SHARE = 0.15
 _MOST_STEPS = 200
 _MOST_PAIRS = 64
 _MOST_NAMES = 100
-#: As many parts of a kind as the page draws (`js/src/compare/waterfall.ts`), without the rest.
+#: Number of parts of a kind that the page draws (`js/src/compare/waterfall.ts`).
 _MOST_PARTS = 8
 _SIDES = ("before", "after")
 
