@@ -299,7 +299,6 @@ class RankTree:
     slot: Ints
     lane: Ints
     order: Ints
-    outside: int
     #: start on the host; for device work, start of its launch
     begin_ns: Ints
     end_ns: Ints
@@ -426,7 +425,6 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
         slot[rows],
         table.track[rows].astype(np.int64),
         order,
-        len(side.steps),
         table.start_ns[when],
         table.start_ns[when] + table.dur_ns[when],
         _contents(part, rows, pool),

@@ -171,7 +171,7 @@ def checked_query(query: str) -> str:
         elif isinstance(node, ast.Call):
             called.update(_checked_call(node.func))
         elif isinstance(node, ast.Attribute) and node not in called:
-            raise ValueError(f"attribute {node.attr!r} must be called")
+            raise ValueError(f"a query must call attribute {node.attr!r}")
     try:
         return ast.unparse(_Regexes().visit(tree))
     except RecursionError:

@@ -124,7 +124,7 @@ def test_nothing_is_an_empty_frame_with_a_reason(write):
     ("value", "name", "words"),
     [
         ({"traceEvents": []}, "a.json", r"is a trace .* memory_events"),
-        ({"a": 1}, "a.json", r"no memory timeline .*export_memory_timeline"),
+        ({"a": 1}, "a.json", r"not a memory timeline .*export_memory_timeline"),
         ([[1, 2, 3, 4], [1, 2, "x", 4]], "a.json", r"\$\[1\]\[2\]: is not a memory timeline"),
         ([[1, 2, 3]], "a.json", r"\$\[0\]: is no"),
         ([[1, 2, 3, 8]], "a.json.gz", r"event 0: there is no category 8\. They go from 0 to 7"),
@@ -132,9 +132,9 @@ def test_nothing_is_an_empty_frame_with_a_reason(write):
         ([[1, 2], [[0] * 9]], "a.json", "2 times but 1 rows"),
         ([[1, 2], [[0] * 9, [0] * 4]], "a.json", "row 1: 4 sizes instead of 9"),
         (b"<html><body>", "a.html", "is a picture"),
-        (b"{", "a.json", "no memory timeline"),
-        (b"", "a.json", "no memory timeline"),
-        (b"\xff\xfe", "a.json", "no memory timeline"),
+        (b"{", "a.json", "not a memory timeline"),
+        (b"", "a.json", "not a memory timeline"),
+        (b"\xff\xfe", "a.json", "not a memory timeline"),
         (pickle.dumps({"segments": []}), "a.pickle", r"torch\.cuda\.memory are another format"),
     ],
 )

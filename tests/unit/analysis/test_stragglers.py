@@ -382,5 +382,5 @@ def test_bins_of_no_length_and_what_cannot_be_asked(pair):
     assert analysis.rank_time_heatmap(pair, bins=3, window=(7, 7))["share"].isna().all()
     with pytest.raises(hw.TraceError, match="no metric 'joy'"):
         analysis.rank_time_heatmap(pair, metric="joy")
-    with pytest.raises(hw.TraceError, match="0 bins"):
+    with pytest.raises(hw.TraceError, match="bins: 0"):
         analysis.rank_time_heatmap(pair, bins=0)

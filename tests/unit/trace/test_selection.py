@@ -98,7 +98,7 @@ def test_a_frame_of_events_selects_them(traces):
     assert names(traces.select(frame[:0])) == []
     one = traces.subset([2])
     assert names(one.select(one[2].events[1:2])) == ["2b"]
-    with pytest.raises(TraceError, match=r'does not say which rank.*"rank"'):
+    with pytest.raises(TraceError, match=r'lacks the ranks.*"rank"'):
         traces.select(traces[0].events)
 
 
