@@ -356,7 +356,7 @@ def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Int
 def identified(
     traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
 ) -> tuple[list[list[int]], list[Group]]:
-    """Return for each trace's groups their numbers in one list of groups, and that list.
+    """Return the numbers of each trace's groups in a common list of groups, and that list.
 
     A group is identified by its name and the list of its ranks. If no two ranks use the same name
     for a group of a list, the n-th name of each is the same group.

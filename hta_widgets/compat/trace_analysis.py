@@ -677,7 +677,7 @@ class TraceAnalysis:
 
 
 class MemoryAnalysis:
-    """The file that PyTorch's ``export_memory_timeline`` wrote of one device."""
+    """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = path

@@ -23,7 +23,7 @@ class Clip:
         trace = members.trace
         self._low = 0 if members.start_ns is None else members.start_ns
         self._high = np.iinfo(np.int64).max if members.end_ns is None else members.end_ns
-        #: nanoseconds from a record's own time to one since the trace's first event
+        #: nanoseconds to add to a record's time to count it from the trace's first event
         self._base_ns = members.written_zero_ns
         rows = members.rows
         start_ns, end_ns = trace.table.start_ns[rows], trace.table.end_ns[rows]

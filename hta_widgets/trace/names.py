@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-#: Kernels that only apply a functor, and their addition to its name.
+#: Kernels that only apply a functor, and the suffix to add to its name.
 _WRAPPERS = {
     "vectorized_elementwise_kernel": "",
     "unrolled_elementwise_kernel": "",

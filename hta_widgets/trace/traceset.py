@@ -322,7 +322,7 @@ class TraceSet(Mapping[int, Trace]):
             return self
         offsets, lift = [0] * len(self), 0
         if clock == "fitted":
-            # In a room above; here for convenience.
+            # From a higher package; offered here for convenience.
             from hta_widgets.analysis.clocks import fitted_offsets  # noqa: PLC0415
 
             offsets, lift = fitted_offsets(self)
@@ -432,7 +432,7 @@ class TraceSet(Mapping[int, Trace]):
         >>> hw.load("runs/llama-8b/").save("llama-8b.store")  # doctest: +SKIP
         >>> traces = hw.load("llama-8b.store")  # doctest: +SKIP
         """
-        # In a room above; here for convenience.
+        # From a higher package; offered here for convenience.
         from hta_widgets.store.saving import save_set  # noqa: PLC0415
 
         return save_set(self, path)

@@ -444,7 +444,7 @@ export function lanesOf(frame: Frame | null, words: Record<string, string>): Lan
   }));
   const some = all.filter(({ place }) => there.has(place));
   if (some.length === 0 || some.length === all.length) return all;
-  // The total height is that of all kinds: their labels need it.
+  // These kinds share the height of all kinds, which the labels need.
   const room = heightOf(all) - some.length * GAP;
   const high = some.reduce((sum, { height }) => sum + height, 0);
   return some.map((lane) => ({ ...lane, height: Math.round((lane.height * room) / high) }));

@@ -123,7 +123,7 @@ interface View {
   start: number;
   end: number;
   bins: number;
-  /** Sorted, each once. */
+  /** Sorted, without duplicates. */
   lanes: number[];
 }
 
