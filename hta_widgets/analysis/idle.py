@@ -561,7 +561,7 @@ def _stream_statistics(cell: Ints, cells: int, length: Ints) -> Columns:
 
 
 def _stream_gaps(part: Part, short_ns: int, wanted: list[int] | None) -> tuple[Ints, Ints, Ints]:
-    """Return a rank's streams, and cell (stream and category) and length of each gap."""
+    """Return a rank's streams, and each gap's cell (stream and category) and length."""
     table = part.table
     rows = part.whole.busy_rows()
     on_stream = table.stream[rows] >= 0

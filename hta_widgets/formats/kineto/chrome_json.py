@@ -65,7 +65,7 @@ def read_kineto(
 def read_byteps(
     path: str, *, advance: Callable[[int], object] | None = None, keepalive: Any = None
 ) -> Outcome:
-    """Read a file of a BytePS worker or server, told apart by its records."""
+    """Read a file of a BytePS worker or server, distinguished by its records."""
     contents = read_file(path, advance=advance, keepalive=keepalive)
     return _traces(contents, path, _builder(contents.columns))
 
