@@ -8,11 +8,13 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from hta_widgets import taxonomy
@@ -41,6 +43,7 @@ from hta_widgets.readers.ranks import assign_ranks
 from hta_widgets.readers.streams import decompressed_size, stage
 from hta_widgets.store.rank_file import limit_columns
 from hta_widgets.store.ranks import open_store
+from hta_widgets.text import share
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import as_ranks
 from hta_widgets.trace.trace import Trace
@@ -453,6 +456,8 @@ def _assembled(
             remedy=WHAT_IS_READ,
         )
     kept, traces = _finished(kept, traces, problems)
+    cut = {problem.file for problem in problems if problem.kind == "truncated"}
+    problems = _with_lengths(problems, traces, cut)
     # Ranks of a store are finished, and their numbers are known.
     keys = assign_ranks(
         [file.path for file in kept] + [trace.path for trace in stored],
@@ -460,6 +465,8 @@ def _assembled(
         [trace.stated_rank for trace in traces] + [trace.rank for trace in stored],
         problems,
         [format_named(trace.format).keyed_by_order for trace in traces] + [False] * len(stored),
+        cut,
+        [(trace.format, trace.job, trace.profile is None) for trace in traces + stored],
     )
     traces += stored
     if wanted is not None and not wanted <= set(keys):
@@ -476,6 +483,26 @@ def _assembled(
         if problem.file is None or problem.file in paths:
             relevant.add(problem.kind, problem.count, problem.detail, problem.rank, problem.file)
     return TraceSet((trace for trace in named if trace.rank in wanted), problems=relevant)
+
+
+def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str | None]) -> Problems:
+    """Add to the problems of cut files how much was read, by what whole files hold."""
+    if not cut:
+        return problems
+    events: Counter[str | None] = Counter()
+    for trace in traces:
+        events[trace.path] += len(trace)
+    whole = [number for path, number in events.items() if path not in cut]
+    found = Problems()
+    for problem in problems:
+        detail = problem.detail
+        number = events.pop(problem.file, 0) if problem.kind == "truncated" else 0
+        if number:
+            detail += f"; {number:,} events before that were read"
+            if whole and (most := median(whole)) > 0:
+                detail += f", {share(number / most)} of the median of whole files"
+        found.add(problem.kind, problem.count, detail, problem.rank, problem.file)
+    return found
 
 
 def _finished(

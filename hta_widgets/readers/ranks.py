@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from hta_widgets.trace.problems import ProblemKind, Problems
+from hta_widgets.trace.problems import PERHAPS_A_COPY, ProblemKind, Problems
 
 
 class Notes:
@@ -89,6 +89,8 @@ def assign_ranks(
     stated: Sequence[int | None],
     problems: Problems,
     by_order: Sequence[bool] = (),
+    cut: Collection[str | None] = (),
+    contents: Sequence[object] = (),
 ) -> list[int]:
     """Assign a unique rank to every file.
 
@@ -102,12 +104,18 @@ def assign_ranks(
         Takes guesses and duplicates.
     by_order : sequence of bool, optional
         Files that are numbered after all others if they state no rank.
+    cut : collection of str, optional
+        Paths of files that end early: of two that state one rank the whole one has it.
+    contents : sequence, optional
+        Of two files of one rank with equal contents one may be a copy; a profile and a time line
+        of one rank are both needed.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(given)
     taken = {key for key in given if key is not None}
     duplicates = []
-    for place, rank in enumerate(stated):
+    for place in sorted(range(len(stated)), key=lambda place: paths[place] in cut):
+        rank = stated[place]
         if keys[place] is not None or rank is None:
             continue
         if rank in taken:
@@ -129,13 +137,11 @@ def assign_ranks(
         key = _free(taken)
         keys[place] = key
         taken.add(key)
-        problems.add(
-            "duplicate_rank",
-            1,
-            f"states rank {stated[place]}, as another file does; kept as {key}",
-            key,
-            paths[place],
-        )
+        first = keys.index(stated[place])
+        early = ", and ends early" if paths[place] in cut else ""
+        copy = f": {PERHAPS_A_COPY}" if contents and contents[place] == contents[first] else ""
+        detail = f"states rank {stated[place]}, as {PurePath(paths[first]).name} does{early}{copy}"
+        problems.add("duplicate_rank", 1, f"{detail}; kept as rank {key}", key, paths[place])
     following = max(taken, default=-1) + 1
     for place in ordered:
         if keys[place] is None:

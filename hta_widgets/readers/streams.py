@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from hta_widgets.errors import TraceError
+from hta_widgets.text import share
 from hta_widgets.trace.problems import Problems
 
 _BLANK = b" \t\r\n"
@@ -302,12 +303,13 @@ class _GzipStream(Stream):
                 step //= 2
                 continue
             inflate, data = trial, data[step:]
+        read = share((self._file.tell() - len(data)) / max(self.size_bytes, 1))
         whole = "incorrect data check" in error or "incorrect length check" in error
         self.fault = Fault(
             not whole,
             "the gzip checksum does not match its contents"
             if whole
-            else f"the gzip data are damaged ({error})",
+            else f"the gzip data are damaged ({error}); {read} of the file could be read",
         )
         block = b"".join(blocks)
         self.offset += len(block)

@@ -100,6 +100,7 @@ _WORDS = {
     "unpaired": ("record unpaired", "records unpaired"),
     "overflow": ("value out of range", "values out of range"),
     "stale": ("file changed", "files changed"),
+    "duplicate_rank": ("rank stated twice", "ranks stated twice"),
 }
 
 #: Problems of a whole file, counted once per file.
@@ -115,7 +116,7 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
     missing: Counter[str] = Counter()
     files: dict[str, set[str | None]] = {}
     for problem in found:
-        if not problem.is_harmless:
+        if not problem.is_note:
             missing[problem.kind] += problem.count
             files.setdefault(problem.kind, set()).add(problem.file)
     for kind in _OF_FILES & missing.keys():
@@ -191,7 +192,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
     counts: Counter[int | None] = Counter()
     cut: dict[int | None, str] = {}
     for problem in problems:
-        if not problem.is_harmless:
+        if not problem.is_note:
             counts[problem.rank] += problem.count
         if problem.kind == "truncated":
             cut.setdefault(problem.rank, problem.detail)

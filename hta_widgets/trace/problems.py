@@ -30,6 +30,8 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 #: Problems without loss of events.
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
+PERHAPS_A_COPY = "perhaps a copy"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -45,6 +47,11 @@ class Problem:
     def is_harmless(self) -> bool:
         """Whether all events are there; a flow without an end only loses its arrow."""
         return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
+
+    @property
+    def is_note(self) -> bool:
+        """Whether nothing is to be doubted, as it is of a rank that may be there twice."""
+        return self.is_harmless and PERHAPS_A_COPY not in self.detail
 
 
 class Problems:

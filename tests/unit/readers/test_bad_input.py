@@ -135,6 +135,18 @@ def test_gzip_damaged_in_the_middle(write):
     assert 5000 < len(trace) < 30000
 
 
+def test_gzip_that_cannot_be_expanded_further_says_how_much_was_read(write):
+    packer = zlib.compressobj(wbits=31)
+    head = json.dumps({"traceEvents": [event("op", i) for i in range(500)]})[:-2].encode()
+    whole = packer.compress(head) + packer.flush(zlib.Z_FULL_FLUSH)
+    # A block of the type that there is none of.
+    data = whole + b"\x07" * (3 * len(whole))
+    traces = hw.load(write(data, "trace.json.gz"))
+    assert len(traces[0]) == 500
+    (damaged,) = [text for text in traces.problems["detail"] if "damaged" in text]
+    assert "; 25\u2009% of the file could be read" in damaged
+
+
 def test_gzip_of_several_members_and_padding(write):
     half = len(GOOD) // 2
     data = gzip.compress(GOOD[:half].encode()) + gzip.compress(GOOD[half:].encode()) + b"\0" * 512

@@ -6,6 +6,7 @@ import json
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.live.job import TileEngine
 
 from .conftest import event
 
@@ -107,7 +108,30 @@ def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
     assert traces.summary()["stated_rank"].tolist() == [0, 1, 0]
     duplicate = problems_of(traces, "duplicate_rank")
     assert duplicate["rank"].tolist() == [2]
-    assert "rank 0" in duplicate["detail"].iloc[0]
+    assert (
+        duplicate["detail"].iloc[0]
+        == "states rank 0, as a.json does: perhaps a copy; kept as rank 2"
+    )
+
+
+def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
+    whole = json.dumps(
+        {"distributedInfo": {"rank": 0}, "traceEvents": [event("op", i) for i in range(100)]}
+    )
+    # A name before the other's: it was copied first, and not to its end.
+    write(whole[: len(whole) // 4], "a.json")
+    write(whole, "b.json")
+    traces = hw.load(tmp_path)
+    assert [trace.path.rsplit("/", 1)[1] for trace in traces.values()] == ["b.json", "a.json"]
+    detail = problems_of(traces, "duplicate_rank")["detail"].item()
+    assert detail == "states rank 0, as b.json does, and ends early: perhaps a copy; kept as rank 1"
+    cut = problems_of(traces, "truncated")["detail"].iloc[0]
+    events = len(traces[1])
+    assert cut.endswith(
+        f"; {events} events before that were read, {events}\u2009% of the median of whole files"
+    )
+    assert "1 rank stated twice" in TileEngine(traces).scene()["truth"]["text"]
+    assert TileEngine(traces).scene()["truth"]["level"] == "warn"
 
 
 @pytest.mark.parametrize(
