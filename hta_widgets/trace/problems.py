@@ -8,6 +8,8 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from hta_widgets.trace.overview import Overview
+
 ProblemKind = Literal[
     "skipped",
     "repaired",
@@ -102,12 +104,13 @@ class Problems:
     def frame(self) -> pd.DataFrame:
         """Return one row per problem: ``rank`` (-1 for none), ``file, kind, count, detail``."""
         rows = list(self)
-        return pd.DataFrame(
+        return Overview(
             {
                 "rank": pd.array([-1 if p.rank is None else p.rank for p in rows], dtype="int64"),
                 "file": pd.Series([p.file for p in rows], dtype=object),
                 "kind": pd.Series([p.kind for p in rows], dtype=object),
                 "count": pd.array([p.count for p in rows], dtype="int64"),
                 "detail": pd.Series([p.detail for p in rows], dtype=object),
-            }
+            },
+            if_empty="No problems: nothing was skipped, repaired or guessed.",
         )

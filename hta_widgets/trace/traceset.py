@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.errors import TraceError
-from hta_widgets.text import Time
+from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.event import Event
+from hta_widgets.trace.overview import Overview
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
 from hta_widgets.trace.trace import Trace, events_of
@@ -191,7 +192,10 @@ class TraceSet(Mapping[int, Trace]):
         return copy
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per rank: its file, host and contents."""
+        """Return one row per rank: its file, host and contents.
+
+        Columns about jobs, workers, servers and hosts are displayed if a rank has one.
+        """
         ranks = list(self.values())
 
         def text(values: Iterable[str | None]) -> pd.Series[Any]:
@@ -200,7 +204,7 @@ class TraceSet(Mapping[int, Trace]):
         def numbers(values: Iterable[int]) -> Any:
             return np.array(list(values), dtype=np.int64)
 
-        return pd.DataFrame(
+        return Overview(
             {
                 "rank": numbers(t.rank for t in ranks),
                 "job": text(t.job for t in ranks),
@@ -216,7 +220,8 @@ class TraceSet(Mapping[int, Trace]):
                 "stated_rank": numbers(
                     -1 if t.stated_rank is None else t.stated_rank for t in ranks
                 ),
-            }
+            },
+            optional=("job", "worker", "local_rank", "server", "host", "stated_rank"),
         )
 
     # --- events and parts -------------------------------------------------------------------------
@@ -577,10 +582,10 @@ def _facts(traces: TraceSet, problems: Problems) -> str:
     """Return one line with format, ranks, events, length and problems."""
     events = sum(len(trace) for trace in traces.values())
     notes = len(problems)
-    missing = sum(not problem.is_harmless for problem in problems)
-    amiss = f"{missing} problem{'' if missing == 1 else 's'}" if missing else "complete"
+    missing = sum(not problem.is_note for problem in problems)
+    amiss = plural(missing, "problem") if missing else "complete"
     if notes > missing:
-        amiss += f", {notes - missing} notes in .problems"
+        amiss += f", {plural(notes - missing, 'note')} in .problems"
     start_ns, end_ns = traces.span_ns
     facts = [
         f"{traces.format}",

@@ -40,3 +40,11 @@ def test_frame_has_its_columns_even_when_empty():
     problems = Problems()
     problems.add("empty", 1, "no events", file="a.json")
     assert problems.frame().iloc[0].tolist() == [-1, "a.json", "empty", 1, "no events"]
+    assert "no events" in repr(problems.frame())
+
+
+def test_no_problems_are_shown_as_a_sentence():
+    frame = Problems().frame()
+    sentence = "No problems: nothing was skipped, repaired or guessed."
+    assert repr(frame) == sentence
+    assert frame._repr_html_() == f"<p>{sentence}</p>"

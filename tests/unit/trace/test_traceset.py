@@ -146,6 +146,25 @@ def test_summary_tells_where_ranks_come_from(make):
     assert traces.subset([0]).format == "kineto"
 
 
+def test_a_summary_shows_only_columns_with_values(make):
+    alone = TraceSet([make(op("a", 0, 1), rank=0)]).summary()
+    assert {"job", "worker", "local_rank", "server", "host"} <= set(alone.columns)
+    shown = alone._repr_html_() + repr(alone)
+    assert not any(name in shown for name in ("job", "worker", "server", "host", "None"))
+    mixed = [make(op("a", 0, 1), rank=0), make(op("a", 3, 1), rank=1, worker=0, local_rank=1)]
+    assert "worker" in TraceSet(mixed).summary()._repr_html_()
+
+
+def test_notes_are_counted_in_words(make):
+    problems = Problems()
+    problems.add("repaired", 5, "control characters", 0)
+    assert "complete, 1 note in .problems" in repr(
+        TraceSet([make(op("a", 0, 1))], problems=problems)
+    )
+    problems.add("rounding", 5, "half a ns", 0)
+    assert "2 notes in .problems" in repr(TraceSet([make(op("a", 0, 1))], problems=problems))
+
+
 def test_problems_without_a_rank_get_that_of_their_file(make):
     problems = Problems()
     problems.add("repaired", 2, "control characters", file="rank-1.json")
