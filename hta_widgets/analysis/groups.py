@@ -39,7 +39,7 @@ from hta_widgets.analysis.scope import (
     scoped,
 )
 from hta_widgets.facts import note_for
-from hta_widgets.text import number_runs, run_text
+from hta_widgets.text import number_runs, plural, run_text
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
@@ -128,7 +128,7 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     else:
         missing = match.missing_ranks
         notes = [
-            f"files of {missing} ranks are missing" if missing else "",
+            f"files of {plural(missing, 'rank')} are missing" if missing else "",
             unsized_note(without_size),
         ]
     columns = by_column(

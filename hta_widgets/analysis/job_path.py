@@ -25,7 +25,7 @@ from hta_widgets.analysis.matching import Matching, counted, matching
 from hta_widgets.analysis.scope import Window, categorical, result
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.text import as_window
+from hta_widgets.text import as_window, plural
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
@@ -151,7 +151,9 @@ def _note(traces: TraceSet, match: Matching, span: _JobSpan | None, annotation: 
     if not len(match):
         return "no collective is found on two ranks, so the path is that of the rank that ends last"
     if match.missing_ranks:
-        return f"files of {match.missing_ranks} ranks are missing, which may have come later"
+        return (
+            f"files of {plural(match.missing_ranks, 'rank')} are missing, which may have come later"
+        )
     return ""
 
 

@@ -29,6 +29,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import note_for
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
 from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.memo import memo
@@ -583,8 +584,8 @@ def _straggler_notes(work: ImposedWaits) -> list[str]:
     parts = []
     if work.match.missing_ranks:
         parts.append(
-            f"files of {work.match.missing_ranks} ranks are missing, which may be later than"
-            " those here"
+            f"files of {plural(work.match.missing_ranks, 'rank')} are missing, which may be later"
+            " than those here"
         )
     if work.matched["unmatched"]:
         parts.append(f"{work.matched['unmatched']} events have no partner and do not count")

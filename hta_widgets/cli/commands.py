@@ -160,7 +160,13 @@ def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _load(options: argparse.Namespace) -> TraceSet:
     paths = options.paths
-    return load(paths[0] if len(paths) == 1 else paths, ranks=options.ranks)
+    traces = load(paths[0] if len(paths) == 1 else paths, ranks=options.ranks)
+    empty = {problem.file for problem in traces.found if problem.kind == "empty"}
+    if all(trace.path in empty for trace in traces.values()):
+        raise TraceError(
+            "holds no trace events", path=paths[0], remedy="Was anything recorded while it was on?"
+        )
+    return traces
 
 
 def summary(options: argparse.Namespace) -> None:

@@ -324,5 +324,5 @@ def without_data(traces: TraceSet, scene: Mapping[str, Any]) -> dict[str, list[s
     elif not named("send", "recv", "alltoall", "all_to_all"):
         found["no sends between ranks"] = ["messages"]
     if not named("[memory]"):
-        found["no [memory] events"] = ["memory"]
+        found["no memory events"] = ["memory"]
     return found

@@ -96,7 +96,7 @@ def test_summary_names_no_straggler_where_files_are_missing(job, capsys):
     assert cli.main(["summary", str(job), "--ranks", "0,1"]) == 0
     out = capsys.readouterr().out
     assert "no straggler is named" in out
-    assert "files of 1 ranks are missing" in out
+    assert "files of 1 rank are missing" in out
     assert " is a straggler" not in out
 
 
@@ -118,6 +118,14 @@ def test_summary_tells_problems(tmp_path, capsys):
     assert cli.main(["summary", str(path)]) == 0
     out = capsys.readouterr().out
     assert "truncated: 1" in out
+
+
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}'])
+def test_summary_of_no_events_fails(tmp_path, capsys, text):
+    path = tmp_path / "nothing.json"
+    path.write_text(text)
+    assert cli.main(["summary", str(path)]) == 2
+    assert "nothing.json: holds no trace events." in capsys.readouterr().err
 
 
 def test_export_writes_the_window(job, tmp_path, capsys):

@@ -276,7 +276,7 @@ def test_nobody_is_named_where_files_of_the_group_are_missing(tmp_path, delay):
     found = stragglers(TraceSet([traces[rank] for rank in range(3)]))
     assert not found.is_straggler.any()
     assert set(found.cause) == {""}
-    assert "files of 1 ranks are missing" in found.attrs["note"]
+    assert "files of 1 rank are missing" in found.attrs["note"]
 
 
 def test_ranks_of_complete_groups_are_judged_though_others_are_missing(tmp_path):

@@ -103,7 +103,7 @@ def test_added_panels_are_offered_if_the_job_has_data_and_are_not_shown_at_first
     assert not set(ADDED) & set(dash.panels)
     offered = set(ADDED) & set(dash._about["panels"])
     assert offered == set(ADDED) - {"memory"}
-    assert dash._about["left_out"]["no [memory] events"] == ["memory"]
+    assert dash._about["left_out"]["no memory events"] == ["memory"]
     alone = hw.Dashboard(load(tmp_path, LINEAR))
     assert set(ADDED) & set(alone._about["panels"]) == {
         "call_tree", "call_tree_device", "critical_path", "launch_outliers",
