@@ -145,12 +145,13 @@ def empty_panels(formats: Iterable[str], scene: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def chosen_panels(
-    panels: Sequence[str | Sequence[str]] | None, offered: Sequence[str] | None = None
-) -> Choice:
-    """Return the ids that `panels=` names, by id or analysis; None stands for all offered."""
+def chosen_panels(panels: Sequence[str | Sequence[str]] | None, of_job: Sequence[str]) -> Choice:
+    """Return the ids that `panels=` names, by id or analysis.
+
+    None stands for the panels of the job, without those that users add.
+    """
     if panels is None:
-        return all_panels() if offered is None else list(offered)
+        return [name for name in of_job if name not in ADDED]
     if isinstance(panels, str) or not isinstance(panels, Iterable):
         panels = [str(panels)]
     rows = [row for row in panels if not isinstance(row, str)]
@@ -160,12 +161,12 @@ def chosen_panels(
             remedy="Give names alone, or a list for each row: [['breakdown'], ['timeline']].",
         )
     if rows:
-        ids = iter(_checked(name for row in rows for name in row))
+        ids = iter(_checked((name for row in rows for name in row), of_job))
         return [[next(ids) for _ in row] for row in rows if len(row)]
-    return _checked(name for name in panels if isinstance(name, str))
+    return _checked((name for name in panels if isinstance(name, str)), of_job)
 
 
-def _checked(names: Iterable[str]) -> list[str]:
+def _checked(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
     seen: list[str] = []
     known = all_panels()
     analyses = {one.analysis: id_ for id_, one in reversed(panels().items()) if one.analysis}
@@ -174,9 +175,8 @@ def _checked(names: Iterable[str]) -> list[str]:
         if name not in known:
             near = get_close_matches(str(name), known, 1)
             guess = f" Did you mean {near[0]!r}?" if near else ""
-            raise TraceError(
-                f"no panel {name!r}", remedy=f"The panels are {', '.join(known)}.{guess}"
-            )
+            remedy = f"The panels of this job are {', '.join(of_job)}.{guess}"
+            raise TraceError(f"no panel {name!r}", remedy=remedy)
         if name in seen:
             raise TraceError(f"the panel {name!r} is there twice", remedy="Name each panel once.")
         seen.append(name)

@@ -184,7 +184,7 @@ class Dashboard(LinkedView):
             empty[why] = [*empty.get(why, ()), *ids]
         none = {name for names in empty.values() for name in names}
         self._filled = [name for name in offered if name not in none]
-        choice = chosen_panels(panels, [name for name in self._filled if name not in ADDED])
+        choice = chosen_panels(panels, self._filled)
         self.panel_engine = PanelEngine(drawn)
         names = tuple(name for name in known_panels() if name in {*offered, "summary"})
         self.frames = Following(names, self._analysis, self._panel_id)
@@ -303,7 +303,7 @@ class Dashboard(LinkedView):
 
     @t.validate("panels")
     def _known_panels(self, proposal: Mapping[str, Any]) -> Any:
-        return chosen_panels(proposal["value"])
+        return chosen_panels(proposal["value"], self._filled)
 
     @t.validate("metric")
     def _known_metric(self, proposal: Mapping[str, Any]) -> Any:

@@ -292,8 +292,12 @@ class LinkedView(anywidget.AnyWidget):
         Returns
         -------
         DataFrame
-            The columns of ``Trace.events`` and ``rank``; all events if nothing is selected.
+            The columns of ``Trace.events`` and ``rank``. If nothing is selected: the event that
+            was clicked, else all events.
         """
+        clicked = self.selected_event
+        if clicked is not None and clicked[0] in self.traces and self.selection.is_everything:
+            return self.traces.select(ids={clicked}).events()
         return self.selection.events()
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:

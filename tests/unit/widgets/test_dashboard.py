@@ -186,6 +186,14 @@ def test_panels_that_are_none_are_refused_in_words(traces, panels, said):
         hw.Dashboard(traces, panels=panels)
 
 
+def test_an_unknown_panel_is_answered_with_those_of_the_job(traces):
+    with pytest.raises(hw.TraceError, match="The panels of this job are timeline,") as error:
+        hw.Dashboard(traces, panels=["x"])
+    assert "breakdown" in str(error.value)
+    assert "byteps" not in str(error.value)
+    assert "mpi" not in str(error.value)
+
+
 def test_panels_assigned_later_are_checked_too(dash):
     dash.panels = ["timeline"]
     with pytest.raises((hw.TraceError, traitlets.TraitError), match="no panel"):

@@ -50,6 +50,15 @@ def test_windows_may_be_text(traces, tmp_path):
         timeline.zoom_to("a", 5)
 
 
+def test_a_clicked_event_is_selected_unless_more_is(traces):
+    timeline = hw.Timeline(traces)
+    timeline.state.selected_event = (1, 3)
+    found = timeline.selected_events()
+    assert found[["rank"]].reset_index().values.tolist() == [[3, 1]]
+    timeline.select("dur_ns > 0")
+    assert len(timeline.selected_events()) == len(traces.select("dur_ns > 0").events()) > 1
+
+
 def test_views_load_what_load_takes(tmp_path):
     folder = write_job(tmp_path, 3)
     assert hw.Timeline(folder).traces.ranks == hw.Dashboard(str(folder)).traces.ranks
