@@ -1,5 +1,7 @@
 """The facts that Python and the page share: JSON in `hta_widgets/facts`."""
 
+import itertools
+import math
 import re
 from pathlib import Path
 
@@ -29,6 +31,25 @@ def test_both_themes_have_all_tokens_and_a_colour_for_each_kind():
         for group in ("kind", "onKind", "nameShades"):
             assert list(theme[group]) == list(facts("kinds"))
         assert {name: shades[0] for name, shades in theme["nameShades"].items()} == theme["kind"]
+
+
+def lab(colour):
+    """Return a colour in CIELAB (D65)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
+    x, y, z = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_late_errors_and_synchronisation_are_told_apart(name):
+    theme = facts("tokens")[name]
+    colours = [theme["late"], theme["errorInk"], theme["kind"]["sync"]]
+    for one, other in itertools.combinations(map(lab, colours), 2):
+        assert math.dist(one, other) > 25
 
 
 def test_every_class_of_events_has_colours_and_one_place_in_the_legend():
