@@ -202,7 +202,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "events": events,
         "range": list(whole_range(job, traces)),
         "kinds": list(KINDS),
-        "host_communication": any(map(_communicates_on_host, job.ranks)),
+        "host_kinds": _host_kinds(job.ranks),
         "ranks_of_job": ranks,
         "ranks": [
             _rank(
@@ -220,11 +220,13 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
     }
 
 
-def _communicates_on_host(rank: Rank) -> bool:
-    """Whether a rank without device work has collectives on its host."""
-    if any(row.role in {"gpu", "comm"} for row in rank.summary):
-        return False
-    return bool((rank.table.kind == KINDS.index("communication")).any())
+def _host_kinds(ranks: Iterable[Rank]) -> list[str]:
+    """Return the kinds of events of ranks without device work."""
+    found = np.zeros(len(KINDS), np.bool_)
+    for rank in ranks:
+        if not any(row.role in {"gpu", "comm"} for row in rank.summary):
+            found |= np.bincount(rank.table.kind, minlength=len(KINDS)) > 0
+    return [kind for kind, is_there in zip(KINDS, found, strict=True) if is_there]
 
 
 def whole_range(job: Job, traces: TraceSet) -> tuple[int, int]:

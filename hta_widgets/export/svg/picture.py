@@ -753,14 +753,19 @@ class _Picture(Painter):
         host = "thread" in roles
         there = {
             "compute": "gpu" in summaries,
-            "communication": "comm" in summaries or self.scene["host_communication"],
+            "communication": "comm" in summaries,
             "memory": "gpu" in summaries,
             "cpu": host,
             "sync": host and "gpu" in summaries and any(row.track for row in self.rows),
             "annotation": bool(self.scene["steps"]) or "annotation" in roles,
             "other": bool(roles & {"other", "async", "instant"}),
         }
-        keys = [(kind, self.theme.kind[kind]) for kind, shown in there.items() if shown]
+        without_device = self.scene["host_kinds"]
+        keys = [
+            (kind, self.theme.kind[kind])
+            for kind, shown in there.items()
+            if shown or kind in without_device
+        ]
         if self.classed is not None:
             # The totals on the right are by kind.
             device = ("compute", "communication", "memory") if self.place.margin else ()

@@ -92,8 +92,8 @@ export interface Scene {
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some are missing; else empty. */
   ranks_of_job?: string;
-  /** Whether collectives on the host are the communication of a rank without device work. */
-  host_communication?: boolean;
+  /** Kinds of events of ranks without device work. */
+  host_kinds?: Kind[];
   ranks: SceneRank[];
   lanes: number;
   /** The rank whose steps and phases the strip shows: the one of median length. */

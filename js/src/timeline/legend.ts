@@ -36,14 +36,17 @@ export function kindsOf(scene: Scene): Kind[] {
   const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
   const there: Record<Kind, boolean> = {
     compute: summaries.has("gpu"),
-    communication: summaries.has("comm") || scene.host_communication === true,
+    communication: summaries.has("comm"),
     memory: summaries.has("gpu"),
     cpu: roles.has("thread"),
     sync: roles.has("thread") && summaries.has("gpu"),
     annotation: roles.has("annotation") || scene.steps.length > 0,
     other: roles.has("other") || roles.has("async") || roles.has("instant"),
   };
-  return (Object.keys(there) as Kind[]).filter((kind) => there[kind] && scene.kinds.includes(kind));
+  const { kinds, host_kinds: withoutDevice = [] } = scene;
+  return (Object.keys(there) as Kind[]).filter(
+    (kind) => (there[kind] || withoutDevice.includes(kind)) && kinds.includes(kind),
+  );
 }
 
 function sumOf(

@@ -8,6 +8,7 @@ import {
   clicked,
   type NameSums,
   type Reply,
+  type Scene,
   sorted,
   type Source,
   telling,
@@ -315,8 +316,19 @@ describe("names and values", () => {
       tracks: rank.tracks.filter((track) => track.role === "thread"),
     }));
     expect(kindsOf({ ...scene, steps: [], ranks: cpu })).toEqual(["cpu"]);
-    const gloo = { ...scene, steps: [], ranks: cpu, host_communication: true };
+    const gloo: Scene = { ...scene, steps: [], ranks: cpu, host_kinds: ["communication", "cpu"] };
     expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
+    // BytePS' tracks are of no role that a kind follows from.
+    const byteps: Scene = {
+      ...gloo,
+      host_kinds: ["communication", "memory", "sync", "annotation"],
+    };
+    expect(kindsOf({ ...byteps, ranks: [] })).toEqual([
+      "communication",
+      "memory",
+      "sync",
+      "annotation",
+    ]);
   });
 
   test("an invalid scene is refused with a message", () => {

@@ -208,7 +208,10 @@ export function viewWords(
   const shares = deviceShares(scene, stats);
   if (shares === null) {
     const device = scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu"));
-    if (device.length === 0) words.push(" No GPU events in these files.");
+    // Files of BytePS and MPI are not about GPUs.
+    const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
+    if (device.length === 0 && mayHave) words.push(" No GPU events in these files.");
+    else if (device.length === 0) return words;
     else if (device.every((rank) => rank.truncated !== null))
       words.push(" The files end early: what the GPUs compute later is not known, nor idle time.");
     else if (stats.data.some((ns) => ns > 0))

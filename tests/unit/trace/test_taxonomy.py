@@ -236,7 +236,9 @@ def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
 def test_the_legend_names_communication_on_hosts(tmp_path):
     for kernels, on_host in (([], True), ([small.kernel(10_000, 20_000)], False)):
         traces = small.load(tmp_path, [*HOST, *kernels])
-        assert TileEngine(traces).scene()["host_communication"] is on_host
+        kinds = TileEngine(traces).scene()["host_kinds"]
+        assert ("communication" in kinds) is on_host
+        assert ("cpu" in kinds) is on_host
 
 
 def test_collectives_on_the_host_keep_no_device_busy(tmp_path):
