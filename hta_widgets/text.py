@@ -91,9 +91,13 @@ def point(ns: float) -> str:
     return f"{sign}{_group(whole)}.{fraction[:3]}{GROUP}{fraction[3:]}{THIN}s"
 
 
-def axis_time(ns: float, step: float) -> str:
-    """Label of an axis tick: the unit and the decimals that the step between ticks needs."""
-    unit, scale = _TIME_UNITS[0 if step >= 1e9 else 1 if step >= 1e5 else 2]
+def axis_time(ns: float, step: float, most: float = 0) -> str:
+    """Label of an axis tick: the unit and the decimals that the step between ticks needs.
+
+    `most`: the axis' largest time, for ``95.15 ms`` instead of ``95 150 µs``.
+    """
+    in_s, in_ms = step >= 1e9 or most >= 1e9, step >= 1e5 or most >= 1e6
+    unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
     decimals = max(0, math.ceil(-math.log10(step / scale) - 1e-9))
     text = fixed(abs(ns) / scale, decimals)
     sign = MINUS if ns < 0 and float(text) != 0 else ""

@@ -52,7 +52,8 @@ def ticks(place: Place) -> tuple[list[float], float]:
     """Return round times, nine at most and fewer if labels would touch, and their step."""
     step = max(nice_step(place.span / 9), 1e-3)
     for _ in range(6):
-        label = axis_time(max(abs(place.start), abs(place.end)), step)
+        most = max(abs(place.start), abs(place.end))
+        label = axis_time(most, step, most)
         if step / place.span * place.across >= text_width(label) + 20:
             break
         step = nice_step(step * 1.5)
@@ -144,7 +145,7 @@ class Head(Painter):
             x = round(place.x(time))
             found.append(x)
             drawing.vertical(x, y - 4, y, theme.rule_strong)
-            label = axis_time(time, step)
+            label = axis_time(time, step, max(abs(place.start), abs(place.end)))
             if x + 4 + text_width(label) <= place.right:
                 drawing.text(x + 4, y - 7, label, theme.ink2)
         return found

@@ -482,7 +482,7 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   let free = -Infinity;
   for (let at = Math.ceil(content.start / step) * step; at <= content.end; at += step) {
     const x = Math.round(left + ((at - content.start) / span_ns) * across);
-    const text = formatAxis(at, step);
+    const text = formatAxis(at, step, content.end);
     const half = textWidth(text) / 2;
     const from = Math.max(left - half, Math.min(x - half, width - 2 * half));
     words.line(x, bottom, x, bottom + 4, theme.ruleStrong);

@@ -130,7 +130,7 @@ export function drawAxis(pen: Pen, head: HeadScene): number[] {
   for (const time of times) {
     const x = xAtTime(geometry, view, time);
     pen.vertical(x, bottom - 4, bottom, theme.ruleStrong);
-    const label = formatAxis(time, step);
+    const label = formatAxis(time, step, largest(...view));
     if (x + 4 + pen.width(label, FONT.label) > end) continue;
     pen.text(label, x + 4, bottom - 7, FONT.label, theme.ink2);
   }
@@ -242,6 +242,10 @@ export function mixed(a: string, b: string, share: number): string {
   return `rgb(${r} ${g} ${blue})`;
 }
 
+function largest(start: number, end: number): number {
+  return Math.max(Math.abs(start), Math.abs(end));
+}
+
 interface Ticks {
   step: number;
   times: number[];
@@ -270,7 +274,7 @@ export function timeTicks(
   if (!(span > 0) || width <= 0) return { step: 1, times: [] };
   let step = Math.max(niceStep(span / 9), 1e-3);
   for (let tries = 0; tries < 6; tries += 1) {
-    const label = formatAxis(Math.max(Math.abs(start), Math.abs(end)), step);
+    const label = formatAxis(largest(start, end), step, largest(start, end));
     if ((step / span) * width >= widthOf(label) + 20) break;
     step = niceStep(step * 1.5);
   }

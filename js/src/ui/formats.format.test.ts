@@ -87,6 +87,16 @@ describe("the axis has the decimals that its step needs", () => {
   ])("%d at steps of %d is %s", (ns, step, expected) => {
     expect(plain(formatAxis(ns, step))).toBe(expected);
   });
+
+  test.each([
+    [95_150_000, 50_000, 95_450_000, "95.15 ms"],
+    [900_000, 50_000, 1_200_000, "0.90 ms"],
+    [900_000, 50_000, 950_000, "900 µs"],
+    [451_975_120, 10, 451_975_200, "451.97512 ms"],
+    [1e9, 5e8, 2.5e9, "1.0 s"],
+  ])("%d at steps of %d of an axis up to %d is %s", (ns, step, most, expected) => {
+    expect(plain(formatAxis(ns, step, most))).toBe(expected);
+  });
 });
 
 test("shares", () => {

@@ -60,10 +60,17 @@ export function formatExact(ns: number): string {
   return `${ns < 0 ? MINUS : ""}${group(String(Math.abs(Math.round(ns))))}${THIN}ns`;
 }
 
-/** Label of an axis tick: the unit and the decimals that the step between ticks needs. */
-export function formatAxis(ns: number, step: number): string {
+/**
+ * Label of an axis tick: the unit and the decimals that the step between ticks needs. `most`: the
+ * axis' largest time, for `95.15 ms` instead of `95 150 µs`.
+ */
+export function formatAxis(ns: number, step: number, most = 0): string {
   const [unit, scale] =
-    step >= 1e9 ? TIME_UNITS[0]! : step >= 1e5 ? TIME_UNITS[1]! : TIME_UNITS[2]!;
+    step >= 1e9 || most >= 1e9
+      ? TIME_UNITS[0]!
+      : step >= 1e5 || most >= 1e6
+        ? TIME_UNITS[1]!
+        : TIME_UNITS[2]!;
   const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
   const text = (Math.abs(ns) / scale).toFixed(decimals);
   return `${ns < 0 && Number(text) !== 0 ? MINUS : ""}${group(text)}${THIN}${unit}`;

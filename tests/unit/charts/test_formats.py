@@ -72,6 +72,8 @@ def test_sizes_and_rates_are_decimal():
 def test_ticks_have_the_decimals_of_their_step():
     assert plain(formats.axis_time(200_000_000, 100_000_000)) == "200 ms"
     assert plain(formats.axis_time(500_000, 500_000)) == "0.5 ms"
+    assert plain(formats.axis_time(95_150_000, 50_000, 95_450_000)) == "95.15 ms"
+    assert plain(formats.axis_time(900_000, 50_000, 950_000)) == "900 µs"
     assert plain(formats.axis_time(1_500_000_000, 500_000_000)) == "1 500 ms"
     assert plain(formats.axis_time(-50_000_000, 50_000_000)) == "−50 ms"
 
