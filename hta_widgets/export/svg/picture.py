@@ -347,6 +347,8 @@ class Sides(Painter):
     def __init__(self, drawing: Drawing, place: Place, colours: Colours, figures: Figures) -> None:
         super().__init__(drawing, place, colours)
         self.figures = figures
+        #: whether the title of the totals names the two numbers below each
+        self._is_named = False
 
     # --- names ------------------------------------------------------------------------------------
 
@@ -416,6 +418,10 @@ class Sides(Painter):
     def _fact(self, row: Row) -> _Fact:
         own = self._own_fact(row.rank)
         reason = row.why.partition(";")[0]
+        if len(row.like) > 1:
+            who = f"rank {row.rank['rank']} "
+            texts = (who + text if re.search(r"\d", text) else text for text in own.texts)
+            own = _Fact(tuple(texts), own.look)
         if not reason or own.look == "warn":
             return own
         return _Fact((reason, *own.texts), own.look)
@@ -424,7 +430,7 @@ class Sides(Painter):
         number = rank["rank"]
         if rank["truncated"] is not None:
             at = f"{rank['range'][1] / 1e6:.3f}\u2009ms"
-            return _Fact((f"ends at {at}", at), "warn")
+            return _Fact((f"ends at {at}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _Fact((rank["host"] or "CPU only",))
         if self.figures.lateness is not None:
@@ -439,7 +445,7 @@ class Sides(Painter):
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
                 # The margin has the exposed part.
-                return _Fact((f"waits {time} in all", f"waits {time}", time))
+                return _Fact((f"waits {time} in all", f"waits {time}"))
         stats = self.figures.stats.get(number)
         if stats is None:
             return _Fact(())
@@ -458,12 +464,16 @@ class Sides(Painter):
         device = any(part["role"] != "cpu" for row in rows for part in row.rank["summary"])
         if not self.place.margin or not lines or not device:
             return
+        self._is_named = lines > 1
         x = self.place.right + _PAD
         room = self.place.margin - _PAD - 4
         mpi = all(_is_mpi(row.rank) for row in rows)
         said = f"{'MPI' if mpi else 'GPU'} time in view"
         self.drawing.text(x, y + 11, fitted(said, room), self.theme.ink3)
-        if lines > 1:
+        has_comm = any(part["role"] == "comm" for row in rows for part in row.rank["summary"])
+        if lines > 1 and not has_comm:
+            self.drawing.text(x, y + 27, "idle", self.theme.ink3)
+        elif lines > 1:
             word = "comm" if self.figures.lateness is None else "wait"
             keys = [f"exposed {word} · idle", f"exp. {word} · idle"]
             if mpi:
@@ -522,12 +532,14 @@ class Sides(Painter):
             self._pair(left, baseline, width, *numbers)
 
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
-        """Write the exposed share left, the rest right; only numbers if too narrow."""
-        bare = exposed.partition(" ")[2]
-        for left, right in ((exposed, f"{rest} {idle}"), (bare, f"{rest} {idle}"), (bare, idle)):
+        """Write the exposed share left, the rest right; if too narrow, only named numbers."""
+        bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
+        forms = [(bare, both), (bare, idle)] if self._is_named else [(exposed, "")]
+        for left, right in ((exposed, both), *forms):
             if text_width(left) + text_width(right) + 8 <= width:
                 self.drawing.text(x, y, left, self.theme.ink2)
-                self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
+                if right:
+                    self.drawing.text(x + width, y, right, self.theme.ink3, anchor="end")
                 return
 
 
@@ -538,7 +550,7 @@ def _is_mpi(rank: Mapping[str, Any]) -> bool:
 
 
 def _fact(word: str, number: str) -> _Fact:
-    return _Fact((f"{word} {number}", number))
+    return _Fact((f"{word} {number}",))
 
 
 def _name_baseline(band: Band, row_height: float) -> float:

@@ -27,8 +27,9 @@ interface Fact {
   look: "plain" | "warn" | "late" | "hit";
 }
 
-function fact(word: string, number: string, look: Fact["look"] = "plain"): Fact {
-  return { texts: [`${word} ${number}`, number], look };
+/** A number is never drawn without its word, which differs by rank. */
+function fact(word: string, number: string): Fact {
+  return { texts: [`${word} ${number}`], look: "plain" };
 }
 
 /** Min number of collectives for which the share of last arrivals is shown. */
@@ -50,7 +51,7 @@ function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   if (waited <= 0) return null;
   const time = formatDuration(waited);
   // The margin shows the exposed part of the wait.
-  return { texts: [`waits ${time} in all`, `waits ${time}`, time], look: "plain" };
+  return { texts: [`waits ${time} in all`, `waits ${time}`], look: "plain" };
 }
 
 /** The most important fact of a rank in this view. */
@@ -60,7 +61,8 @@ export function factOf(
   hasMargin: boolean,
   lateness: LatenessByRank | null = null,
 ): Fact {
-  if (rank.truncated !== null) return fact("ends at", formatTime(rank.range[1]), "warn");
+  if (rank.truncated !== null)
+    return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], look: "warn" };
   const device = rank.summary.some(({ role }) => role !== "cpu");
   if (!device) return { texts: [rank.host ?? "CPU only"], look: "plain" };
   const late = lateFact(rank, lateness);
@@ -110,6 +112,10 @@ function factOfRow(row: Row, gutter: GutterScene): Fact {
     return { texts: [`${count} in the others`, `${count} folded`, count], look: "hit" };
   }
   const reason = reasonOf(row.why);
+  // Of folded ranks one is drawn, and figures are its own.
+  const named = (text: string): string =>
+    /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
+  if (row.like.length > 1) own.texts = own.texts.map(named);
   if (reason === null || own.look === "warn") return own;
   return { texts: [...reason, ...own.texts], look: own.look };
 }

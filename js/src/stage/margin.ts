@@ -42,7 +42,10 @@ function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   const y = geometry.stripTop + 11;
   const mpi = placed.every(({ row }) => isMpi(row.rank));
   pen.fitted(`${mpi ? "MPI" : "GPU"} time in view`, x + PAD, y, room, FONT.label, theme.ink3);
-  if (geometry.stripRows > 1) {
+  const has = placed.some(({ row }) => row.rank.summary.some(({ role }) => role === "comm"));
+  if (geometry.stripRows > 1 && !has) {
+    pen.firstFit(["idle"], x + PAD, y + 16, room, FONT.label, theme.ink3);
+  } else if (geometry.stripRows > 1) {
     const comm = scene.lateness === null ? "comm" : "wait";
     // The bar excludes waits hidden by compute; the row's name shows the total wait.
     const keys = mpi ? [`${comm} · other`] : [`exposed ${comm} · idle`, `exp. ${comm} · idle`];
@@ -103,7 +106,8 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
       } else {
         const idleWords = formatShare((idle[index] ?? 0) / whole);
         const rest = isMpi(row.rank) ? "other" : "idle";
-        drawPair(pen, theme, left, baseline, width, words, [rest, idleWords]);
+        const isNamed = geometry.stripRows > 1;
+        drawPair(pen, theme, left, baseline, width, words, [rest, idleWords], isNamed);
       }
     } else {
       const words = (stats.stats.data[index] ?? 0) > 0 ? "no GPU work" : "no data";
@@ -118,7 +122,10 @@ function exposedWait({ lateness }: MarginScene, rank: number): number {
   return index === undefined ? 0 : (lateness?.lateness.exposed_wait[index] ?? 0);
 }
 
-/** The exposed share on the left, the idle one on the right; without room only the numbers. */
+/**
+ * The exposed share on the left, the idle one on the right; without room only the numbers, where
+ * `isNamed` above the column, else the first.
+ */
 function drawPair(
   pen: Pen,
   theme: Theme,
@@ -127,12 +134,12 @@ function drawPair(
   width: number,
   exposed: string,
   [rest, share]: readonly [string, string],
+  isNamed: boolean,
 ): void {
-  const forms = [
-    [exposed, `${rest} ${share}`],
-    [exposed.replace(/^\w+ /, ""), `${rest} ${share}`],
-    [exposed.replace(/^\w+ /, ""), share],
-  ] as const;
+  const bare = exposed.replace(/^\w+ /, "");
+  const forms: [string, string][] = [[exposed, `${rest} ${share}`]];
+  if (isNamed) forms.push([bare, `${rest} ${share}`], [bare, share]);
+  else forms.push([exposed, ""]);
   const fits = forms.find(
     ([a, b]) => pen.width(a, FONT.label) + pen.width(b, FONT.label) + 8 <= width,
   );
