@@ -199,6 +199,14 @@ describe("the filter", () => {
     ]);
   });
 
+  test("may name a rank and a track together", () => {
+    const { rows } = layoutRows(sceneOf(12), state({ filter: "rank 1 stream 20$" }), 400);
+    expect(rows.map(({ rank, track }) => [rank.rank, track?.label ?? null])).toEqual([
+      [1, null],
+      [1, "stream 20"],
+    ]);
+  });
+
   test("treats a broken expression as text", () => {
     expect(rowTest("stream (")?.("stream (7)")).toBe(true);
     expect(rowTest("stream (")?.("stream 7")).toBe(false);

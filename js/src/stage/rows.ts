@@ -108,7 +108,11 @@ function shownRanks(scene: Scene, state: RowState): Shown[] {
       shown.push({ rank, tracks: open ? tracks : null });
       continue;
     }
-    const matching = tracks.filter((track) => test(track.process) || test(track.label));
+    const matching = tracks.filter(({ process, label }) =>
+      [process, label, `rank ${rank.rank} ${label}`, `rank ${rank.rank} ${process} ${label}`].some(
+        test,
+      ),
+    );
     if (matching.length > 0) shown.push({ rank, tracks: matching });
   }
   return shown;

@@ -142,7 +142,7 @@ export class FilterBox {
     this.input = h("input", {
       type: "text",
       class: "hta-input",
-      placeholder: "rank [0-3]|stream 7",
+      placeholder: "rank [0-3] stream 7",
       "aria-label": "Show only tracks that match this regular expression",
       spellcheck: "false",
       autocomplete: "off",
@@ -189,7 +189,10 @@ export class FilterBox {
     if (error !== null) {
       fill(this.note, error);
     } else if (this.rows.filter === "") {
-      fill(this.note, "A regular expression over rank, process, track and host. Ignores case.");
+      fill(
+        this.note,
+        "A regular expression over rank, process, track, host, and rank with track (“rank 5 stream 7”). Ignores case.",
+      );
     } else {
       const rows = this.ctx.stage.rows();
       const ranks = new Set(rows.map((row) => row.rank)).size;
