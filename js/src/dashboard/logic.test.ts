@@ -6,7 +6,7 @@ import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/sele
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
 import { layoutOf, leftOutWords, withPanel } from "./layout";
 import { PanelData } from "./pane";
-import { csvOf } from "./tables";
+import { csvOf } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
 /** Those of a job with devices. */

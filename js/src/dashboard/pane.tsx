@@ -300,7 +300,7 @@ export function Pane({ id, el, state, chosen, headline, scene, draw, retry, menu
   );
 }
 
-/** Add the ranks to mark, and kinds that the job has none of; the same object while unchanged. */
+/** Add the ranks to mark, and facts of the job; the same object while unchanged. */
 function useMarks(
   of: PanelFrame | null,
   by: HeadlineFacts | null,
@@ -311,7 +311,8 @@ function useMarks(
     const { late_ranks = [], fact_ranks = [] } = by ?? {};
     const roles = ranks.flatMap(({ summary }) => summary.map(({ role }) => role));
     const absent_kinds = roles.includes("comm") ? [] : ["communication"];
-    return { ...of, attrs: { ...of.attrs, late_ranks, fact_ranks, absent_kinds } };
+    const job_ranks = ranks.length;
+    return { ...of, attrs: { ...of.attrs, late_ranks, fact_ranks, absent_kinds, job_ranks } };
   }, [of, by, ranks]);
 }
 

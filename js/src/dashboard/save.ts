@@ -4,7 +4,7 @@ import { download } from "../engine/export";
 import { isChart, isCounted, panelKind } from "../facts/panels";
 import type { ChartPanel, PanelFrame, Source } from "../protocol/source";
 import type { MenuItem } from "../ui/menu";
-import { csvOf } from "./tables";
+import { csvOf } from "../ui/table";
 import type { SaveLook } from "./toolbar";
 
 /** A panel as far as it can be taken away. */

@@ -212,7 +212,7 @@ const KERNELS: TableLook = {
   title: "Top kernels",
   about: (frame, ranks) => {
     const waits = isAny(frame, "wait_ns") ? "; hatched: waiting" : "";
-    return `GPU time by name, ${ofRanks(ranks)}${waits}${oddWords(frame)}`;
+    return `GPU time by name${ofRanks(", ", frame, ranks)}${waits}${oddWords(frame)}`;
   },
   columns: (frame) => [
     {
@@ -246,8 +246,8 @@ const KERNELS: TableLook = {
 
 const OPERATORS: TableLook = {
   title: "Operators",
-  about: (_frame, ranks) =>
-    `time of the kernels that an operator launched, and of its own CPU work; ${ofRanks(ranks)}`,
+  about: (frame, ranks) =>
+    `time of the kernels that an operator launched, and of its own CPU work${ofRanks("; ", frame, ranks)}`,
   columns: (frame) => [
     {
       by: "name",
@@ -284,10 +284,11 @@ const OPERATORS: TableLook = {
   },
 };
 
-/** Of which ranks the numbers are. */
-function ofRanks(ranks: readonly number[] | null): string {
-  if (ranks === null) return "all ranks together";
-  return `${listed(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
+/** Of which ranks the numbers are; "" if the job has one. */
+function ofRanks(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
+  if (frame.attrs.job_ranks === 1) return "";
+  if (ranks === null) return `${before}all ranks together`;
+  return `${before}${listed(ranks)} ${ranks.length === 1 ? "alone" : "together"}`;
 }
 
 function oddWords(frame: PanelFrame): string {
@@ -296,23 +297,6 @@ function oddWords(frame: PanelFrame): string {
   const rank = oddRank(frame);
   const which = rank === null ? "the rank farthest from" : `rank ${rank} against`;
   return ` · last column: ${which} the median rank`;
-}
-
-/** A frame as CSV, in its own names and units. */
-export function csvOf(frame: PanelFrame): string {
-  const names = Object.keys(frame.columns);
-  const lines = [names.map(quoted).join(",")];
-  for (let row = 0; row < frame.rows; row += 1) {
-    lines.push(names.map((name) => quoted(frame.columns[name]?.[row] ?? "")).join(","));
-  }
-  return `${lines.join("\r\n")}\r\n`;
-}
-
-function quoted(value: Value): string {
-  // Programs for tables take such a cell for a formula; an apostrophe marks text.
-  const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
-  const text = isFormula ? `'${value}` : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
 // The tables of BytePS's requests and of MPI's routines, message sizes and hosts.

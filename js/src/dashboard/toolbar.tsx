@@ -4,7 +4,7 @@ import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { PANELS } from "../facts/panels";
 import { asError, isAbort, type Requests, type Scene, type Source } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
-import { Button, Icon, UndoRedo } from "../ui/controls";
+import { Button, CutName, Icon, UndoRedo } from "../ui/controls";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Opener, Toolbar } from "../ui/menu";
 import { FullButton, type FullWindow } from "../ui/placing";
@@ -64,7 +64,7 @@ export function DashToolbar(look: DashToolbarLook) {
     <Toolbar class="hta-dash-toolbar" name="Dashboard">
       <div class="hta-name hta-grow">
         <b class="hta-title" title={title}>
-          {title}
+          <CutName text={title} />
         </b>
         <span class="hta-facts" title={[...before, ranks, ...after].join(" · ")}>
           {before.map((one) => `${one} · `)}

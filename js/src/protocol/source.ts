@@ -366,8 +366,11 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 
 export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
 
+/** Work before what is around it, as steps are around operators; the longest first. */
+export const BY_WORK = "work";
+
 export interface Order {
-  column: Column;
+  column: Column | typeof BY_WORK;
   descending: boolean;
 }
 
@@ -385,13 +388,23 @@ export function sorted<T extends Sums>(
   const sign = order.descending ? -1 : 1;
   return [...rows].sort((a, b) => {
     const { column } = order;
-    const way = column === "name" ? label(a).localeCompare(label(b)) : a[column] - b[column];
+    const way =
+      column === "name"
+        ? label(a).localeCompare(label(b))
+        : column === BY_WORK
+          ? placeOf(b.kind) - placeOf(a.kind) || a.sum - b.sum
+          : a[column] - b[column];
     // Equal rows keep one order at every click.
     return sign * way || label(a).localeCompare(label(b));
   });
 }
 
 const DEVICE: readonly Kind[] = ["compute", "communication", "memory"];
+const AROUND: readonly Kind[] = ["annotation", "other"];
+
+function placeOf(kind: Kind): number {
+  return DEVICE.includes(kind) ? 0 : AROUND.includes(kind) ? 2 : 1;
+}
 
 /**
  * Kinds that sum up a selection: device kinds, which do not nest, or host kinds if there is no

@@ -1,7 +1,7 @@
 /** Toolbar of a timeline and its filter box. */
 
 import type { Scene } from "../protocol/source";
-import { button, redoButton, undoButton } from "../ui/controls";
+import { button, cutName, redoButton, undoButton } from "../ui/controls";
 import { aria, fill, h, toggle } from "../ui/dom";
 import { formatCount, plural } from "../ui/formats";
 import { NARROW_PX } from "../ui/host";
@@ -91,7 +91,7 @@ export class Toolbar {
   }
 
   setScene(scene: Scene, title = scene.title): void {
-    fill(this.title, title);
+    fill(this.title, cutName(title));
     this.title.title = title;
     fill(
       this.facts,

@@ -150,6 +150,40 @@ describe("failures", () => {
   });
 });
 
+test("the table of a selection begins with work, can be filtered and copied", async () => {
+  const view = mount();
+  await ready(view);
+  view.state.set("selection", {
+    start_ns: 0,
+    end_ns: view.scene.range[1],
+    ranks: null,
+    tracks: null,
+    query: null,
+    ids: null,
+  });
+  const rows = (): HTMLElement[] => [
+    ...view.root.querySelectorAll<HTMLElement>(".hta-table-names tbody tr"),
+  ];
+  await expect.poll(() => rows().length).toBeGreaterThan(10);
+  const kinds = rows().map((row) => row.querySelector<HTMLElement>(".hta-swatch")?.dataset.kind);
+  const places = kinds.map((kind) =>
+    ["compute", "communication", "memory"].includes(kind!) ? 0 : kind === "annotation" ? 2 : 1,
+  );
+  expect(places).toEqual([...places].sort());
+  expect(new Set(places)).toEqual(new Set([0, 1, 2]));
+  const filter = view.find(".hta-table-filter") as HTMLInputElement;
+  filter.focus();
+  filter.value = "allreduce";
+  filter.dispatchEvent(new Event("input"));
+  expect(rows().every((row) => /allreduce/i.test(row.textContent ?? ""))).toBe(true);
+  expect(rows().length).toBeGreaterThan(0);
+  expect(document.activeElement).toBe(filter);
+  filter.value = "no such name";
+  filter.dispatchEvent(new Event("input"));
+  expect(view.text(".hta-table-names tbody")).toBe("No name matches this filter.");
+  view.by("button", "Copy the table as CSV");
+});
+
 test("no name in a trace becomes markup", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
   const view = mount((page) => {

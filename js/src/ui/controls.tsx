@@ -67,6 +67,21 @@ export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): voi
   );
 }
 
+/** Letters kept at the end of a cut name: names of kernels differ there. */
+const END = 12;
+
+/** A name that is cut before its end if it is too long. */
+export function CutName({ text }: { text: string }) {
+  const letters = Array.from(text);
+  const end = letters.length > 2 * END ? letters.slice(-END).join("") : "";
+  return (
+    <span class="hta-cut-name">
+      <span>{text.slice(0, text.length - end.length)}</span>
+      {end !== "" && <span>{end}</span>}
+    </span>
+  );
+}
+
 /** A button that looks like a link, for use inside a sentence. */
 export function Link({ text, title, press }: { text: string; title?: string; press(): void }) {
   return (
@@ -135,6 +150,8 @@ export function redoButton(press: () => void): HTMLButtonElement {
 
 export const link = (text: string, press: () => void, title?: string): HTMLButtonElement =>
   made(<Link text={text} press={press} title={title} />) as HTMLButtonElement;
+
+export const cutName = (text: string): HTMLElement => made(<CutName text={text} />);
 
 export const swatch = (kind: Kind): HTMLElement => made(<Swatch kind={kind} />);
 

@@ -3,8 +3,8 @@
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { useSignal } from "@preact/signals";
-import type { Value } from "../protocol/source";
-import { Button } from "./controls";
+import type { PanelFrame, Value } from "../protocol/source";
+import { Button, CutName } from "./controls";
 import { formatCount, formatDuration, plural } from "./formats";
 
 export interface Column<Row> {
@@ -185,7 +185,7 @@ export function Filter({ name, set }: { name: string; set(text: string): void })
 export function NameButton(look: { text: string; title: string; on: boolean }) {
   return (
     <button type="button" class="hta-name-button" title={look.title} aria-pressed={look.on}>
-      {look.text}
+      <CutName text={look.text} />
     </button>
   );
 }
@@ -245,4 +245,21 @@ export function BarCell(look: {
       <span>{text}</span>
     </>
   );
+}
+
+/** A frame as CSV, in its own names and units. */
+export function csvOf(frame: PanelFrame): string {
+  const names = Object.keys(frame.columns);
+  const lines = [names.map(quoted).join(",")];
+  for (let row = 0; row < frame.rows; row += 1) {
+    lines.push(names.map((name) => quoted(frame.columns[name]?.[row] ?? "")).join(","));
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+function quoted(value: Value): string {
+  // Programs for tables take such a cell for a formula; an apostrophe marks text.
+  const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
+  const text = isFormula ? `'${value}` : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -1,6 +1,7 @@
 /** A selected window or set of events: totals by kind and by name. */
 
 import {
+  BY_WORK,
   clicked,
   type Column,
   type NameSums,
@@ -15,6 +16,8 @@ import {
   button,
   closeButton,
   type Copy,
+  copyButton,
+  cutName,
   failure,
   kindName,
   link,
@@ -23,6 +26,7 @@ import {
 } from "../../ui/controls";
 import { aria, type Child, fill, h } from "../../ui/dom";
 import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
+import { csvOf } from "../../ui/table";
 import { rowsWords, selectionCode, selectionHead } from "../text";
 
 interface AreaActions {
@@ -58,9 +62,22 @@ export class AreaPanel {
   readonly el: HTMLElement;
   private state: AreaState | null = null;
   private readonly orders: Record<"kinds" | "names", Order> = {
-    kinds: { column: "sum", descending: true },
-    names: { column: "sum", descending: true },
+    kinds: { column: BY_WORK, descending: true },
+    names: { column: BY_WORK, descending: true },
   };
+  private readonly filter = h("input", {
+    type: "search",
+    class: "hta-input hta-table-filter",
+    placeholder: "Filter",
+    "aria-label": "Filter names",
+    spellcheck: "false",
+    on: { input: () => this.printNames() },
+  });
+  private readonly copyNames = copyButton(
+    (text, what) => this.actions.copy(text, what),
+    () => this.csv(),
+    "the table as CSV",
+  );
 
   constructor(private readonly actions: AreaActions) {
     this.el = h("div", { class: "hta-panel hta-area" });
@@ -144,25 +161,66 @@ export class AreaPanel {
   private kinds(totals: Totals): HTMLElement {
     const label = (row: Sums): string => kindName(row.kind);
     const rows = sorted(totals.kinds, this.orders.kinds, label);
-    const most = Math.max(...rows.map((row) => row.sum), 1);
-    return this.table("kinds", "kind", rows, most, (row) => [swatch(row.kind), ` ${label(row)}`]);
+    const cell = (row: Sums): Child[] => [swatch(row.kind), ` ${label(row)}`];
+    return this.table("kinds", "kind", rows, mostOf(rows), cell);
   }
 
   private names(totals: Totals): HTMLElement {
-    const rows = sorted(totals.names, this.orders.names, (row) => row.short);
-    const most = Math.max(...rows.map((row) => row.sum), 1);
-    const cell = (row: NameSums): Child[] => [
-      swatch(row.kind),
-      " ",
-      link(row.short, () => this.actions.search(row.name), `${row.name}\nSearch this name`),
-    ];
-    const head = totals.names_total > rows.length ? "name, the longest" : "name";
-    const table = this.table("names", head, rows, most, cell);
-    if (totals.names_total > rows.length) {
-      const left = `${formatCount(rows.length)} of ${plural(totals.names_total, "name")}: those with most time.`;
+    const rows = this.namesShown(totals);
+    const head = totals.names_total > totals.names.length ? "name, the longest" : "name";
+    const table = this.table("names", head, rows, mostOf(totals.names), (row) => this.named(row));
+    if (totals.names_total > totals.names.length) {
+      const left = `${formatCount(totals.names.length)} of ${plural(totals.names_total, "name")}: those with most time.`;
       table.append(h("p", { class: "hta-note hta-pad" }, left));
     }
     return table;
+  }
+
+  private named(row: NameSums): Child[] {
+    const search = (): void => this.actions.search(row.name);
+    const name = link("", search, `${row.name}\nSearch this name`);
+    name.append(cutName(row.short));
+    return [swatch(row.kind), " ", name];
+  }
+
+  /** The names that the filter leaves, in order. */
+  private namesShown({ names }: Totals): NameSums[] {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const found = names.filter(({ name, short }) =>
+      [name, short].some((one) => one.toLowerCase().includes(wanted)),
+    );
+    return sorted(found, this.orders.names, (row) => row.short);
+  }
+
+  /** Only the rows: who types keeps the focus. */
+  private printNames(): void {
+    const totals = this.state?.totals ?? null;
+    const body = this.el.querySelector(".hta-table-names tbody");
+    if (totals === null || body === null) return;
+    const most = mostOf(totals.names);
+    const rows = this.namesShown(totals);
+    const none = h(
+      "tr",
+      {},
+      h("td", { colspan: HEADS.length + 1 }, "No name matches this filter."),
+    );
+    fill(body, ...rows.map((row) => bodyRow(row, this.named(row), row.sum / most)));
+    if (rows.length === 0) body.append(none);
+  }
+
+  private csv(): string {
+    const totals = this.state?.totals ?? null;
+    const rows = totals === null ? [] : this.namesShown(totals);
+    const columns = {
+      name: rows.map((row) => row.name),
+      kind: rows.map((row) => row.kind),
+      count: rows.map((row) => row.count),
+      sum_ns: rows.map((row) => row.sum),
+      mean_ns: rows.map((row) => row.mean),
+      min_ns: rows.map((row) => row.min),
+      max_ns: rows.map((row) => row.max),
+    };
+    return csvOf({ rows: rows.length, columns, attrs: {} });
   }
 
   private table<T extends Sums>(
@@ -238,10 +296,15 @@ export class AreaPanel {
           active ? (order.descending ? " ↓" : " ↑") : "",
         ),
       ),
+      ...(which === "names" && column === "name" ? [this.filter, this.copyNames] : []),
     );
     if (active) aria(head, "sort", order.descending ? "descending" : "ascending");
     return head;
   }
+}
+
+function mostOf(rows: readonly Sums[]): number {
+  return Math.max(...rows.map((row) => row.sum), 1);
 }
 
 function bodyRow(row: Sums, label: Child[], share: number): HTMLElement {
