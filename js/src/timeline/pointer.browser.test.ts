@@ -46,6 +46,17 @@ describe("the pointer", () => {
     expect(view.state.get("selection")).toBeNull();
   });
 
+  test("a click on the overview keeps the view inside the job", async () => {
+    const view = mount();
+    await ready(view);
+    const [first, last] = view.scene.range;
+    view.state.set("view", [last - 20e6, last]);
+    await expect.poll(() => view.text(".hta-said")).toContain("(20.0 ms)");
+    pointer(view, "pointerdown", 166, 18);
+    pointer(view, "pointerup", 166, 18);
+    await expect.poll(() => viewOf(view)).toEqual([first, first + 20e6]);
+  });
+
   test("a click on a rank's name opens it, a click on nothing clears", async () => {
     const view = mount();
     await ready(view);
@@ -105,6 +116,15 @@ describe("the pointer", () => {
     pin.click();
     expect(view.state.get("pinned")).toEqual(["0"]);
     pointer(view, "pointerleave", -5, -5);
+    expect(view.find(".hta-tooltip").hidden).toBe(true);
+  });
+
+  test("the tooltip does not stay where the page was scrolled away below it", async () => {
+    const view = mount();
+    await ready(view);
+    pointer(view, "pointermove", 30, 110);
+    await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(false);
+    document.dispatchEvent(new Event("scroll"));
     expect(view.find(".hta-tooltip").hidden).toBe(true);
   });
 });

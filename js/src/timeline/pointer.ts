@@ -274,8 +274,10 @@ export class Pointer {
     if (hit.region === "minimap") {
       const [start, end] = ctx.stage.view();
       if (this.framePart(this.point(event)) === null) {
-        const half = (end - start) / 2;
-        nav.zoomTo([hit.time - half, hit.time + half]);
+        const [first, last] = ctx.scene.range;
+        const length = end - start;
+        const from = Math.max(Math.min(hit.time - length / 2, last - length), first);
+        nav.zoomTo([from, from + length]);
       }
       return;
     }

@@ -151,6 +151,7 @@ export class StatusLine {
 
   setKernel(status: Source["status"]): void {
     this.kernel.hidden = status === "live";
+    this.truth.hidden = false;
     if (status === "live") {
       fill(this.kernel);
       this.say("kernel", null);
@@ -160,6 +161,8 @@ export class StatusLine {
     fill(this.kernel, status === "busy" ? "● " : "", badge);
     toggle(this.kernel, "hta-warn", isWarning);
     this.kernel.title = plain(words);
+    // What is drawn may not be all there is.
+    this.truth.hidden = status === "none" && isWarning;
     // The badge of a saved view shows that it is saved, so the line is free for other texts.
     this.say("kernel", status === "busy" ? words : null);
   }

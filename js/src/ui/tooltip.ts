@@ -14,7 +14,7 @@ export class Tooltip {
     mark: { top: number; bottom: number } | null,
     lines: readonly Child[][],
   ): void {
-    fill(this.el, ...lines.map((line) => h("div", {}, ...line)));
+    fill(this.el, ...lines.map((line) => h("div", {}, ...line.map(unbroken))));
     this.el.hidden = false;
     const tip = { width: this.el.offsetWidth, height: this.el.offsetHeight };
     const frame = { width: this.frame.clientWidth, height: this.frame.clientHeight };
@@ -25,6 +25,11 @@ export class Tooltip {
   hide(): void {
     this.el.hidden = true;
   }
+}
+
+/** A number stays with its unit. */
+function unbroken(child: Child): Child {
+  return typeof child === "string" ? child.replaceAll("\u2009", "\u202f") : child;
 }
 
 /**

@@ -21,7 +21,7 @@ export class ProblemsPanel {
       h(
         "div",
         { class: "hta-head" },
-        h("h3", {}, "Problems of this data"),
+        h("h3", {}, "Problems"),
         h("span", { class: "hta-note hta-grow" }, truth.text),
         closeButton(this.close, ""),
       ),
