@@ -227,6 +227,41 @@ test("the headline's ranks and findings select", async () => {
   expect(selection(view)).toEqual(found);
 });
 
+test("the headline states that it is of the whole job while the panels are not", async () => {
+  const view = mountDash({ _headline: { headline: ["Ranks wait."], more: [] } });
+  await ready(view);
+  expect(view.text(".hta-headline")).toBe("Ranks wait.");
+  view.chart("breakdown").brush({ ranks: [1] });
+  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait.of the whole job");
+  view.state.set("selection", null);
+  view.state.set("scope", "view");
+  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait.of the whole job");
+});
+
+test("a saved page does not offer to save itself", async () => {
+  const view = mountDash();
+  await ready(view);
+  const texts = view.all(".hta-dash-toolbar button").map((node) => node.textContent);
+  expect(texts).toContain("Export…");
+  expect(texts).not.toContain("Save HTML");
+});
+
+test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
+  const view = mountDash();
+  await ready(view);
+  const waiting = (): number =>
+    view.all(".hta-pane-said").filter((node) => node.textContent === "Adding up…").length;
+  expect(waiting()).toBeGreaterThan(0);
+  await expect.poll(waiting).toBe(0);
+  view.find("[data-panel=kernels] .hta-name-row").click();
+  const asked = (): string[] =>
+    view.source.asked
+      .map(({ request }) => request as { panels?: string[]; selection?: { query: string | null } })
+      .filter(({ selection }) => typeof selection?.query === "string")
+      .flatMap(({ panels = [] }) => panels);
+  await expect.poll(asked).toContain("queue");
+});
+
 test("a rank that is a fact is in ink, ranks that are missing are in amber", async () => {
   const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
   const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];

@@ -70,11 +70,11 @@ const PAIRS = [
   ["byteps_gradients", "byteps_stages"],
   ["mpi_routine_table", "mpi_messages"],
   ["selection", "problems"],
-  ["byteps_requests", "byteps_servers"],
+  ["byteps_requests"],
+  ["byteps_servers", "byteps_clock"],
   ["mpi_routines", "mpi_hosts"],
-  ["byteps_clock"],
-  ["steps", "kernels"],
-  ["kernel_durations", "kernel_types"],
+  ["kernels", "kernel_durations"],
+  ["steps", "kernel_types"],
   ["idle", "queue"],
   ["operators"],
 ];
@@ -98,8 +98,7 @@ const BELOW = [
   ["byteps_requests"],
   ["operators"],
   ["kernel_durations", "kernel_types"],
-  ["idle"],
-  ["queue"],
+  ["idle", "queue"],
 ];
 
 /** Panels that need more room than their neighbours. */

@@ -8,6 +8,7 @@ import { pitchOf } from "../charts/rows";
 import { isCounted, METRICS, panelKind } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
 import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
+import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import { Button } from "../ui/controls";
 import { h, mount } from "../ui/dom";
@@ -40,9 +41,13 @@ interface PaneParts {
   /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
+  /** Panels out of sight are asked for too, where that costs no kernel. */
+  followsAll: boolean;
   /** Panels that draw what they have themselves. */
   own: Readonly<Record<string, () => VNode>>;
 }
+
+const REST_MS = 500;
 
 /** A panel that draws its own content has no frame to wait for. */
 const SELF = signal<PanelState>({
@@ -57,6 +62,9 @@ export class Panes {
   private readonly heatmap: HeatmapData;
   private readonly sight: Sight;
   private readonly metric: ReadonlySignal<string>;
+  /** Once nothing changes, panels out of sight follow: a page is printed whole. */
+  private readonly followLater: () => void;
+  private follows = false;
   private refreshing = false;
 
   constructor(private readonly parts: PaneParts) {
@@ -67,6 +75,7 @@ export class Panes {
       );
     this.metric = computed(() => metric.value || (has("wait") ? "waiting" : "busy"));
     this.data = new PanelData(source, ended);
+    this.followLater = debounce(REST_MS, ended, () => this.followAll());
     this.sight = new Sight(() => this.refresh(), ended);
     this.heatmap = new HeatmapData({
       source,
@@ -75,7 +84,8 @@ export class Panes {
       view,
       width: () => {
         const el = this.all.get("heatmap");
-        return el !== undefined && this.sight.isSeen(el) ? el.clientWidth : 0;
+        const isWanted = el !== undefined && (this.follows || this.sight.isSeen(el));
+        return isWanted ? el.clientWidth : 0;
       },
       metric: () => this.metric.value,
       hasDevices: () => has("device"),
@@ -145,13 +155,21 @@ export class Panes {
       if (seen.length > 0) {
         this.data.want(["summary", ...seen.filter(isCounted)], choosing.effective);
       }
+      if (this.parts.followsAll) this.followLater();
     });
+  }
+
+  private followAll(): void {
+    this.follows = true;
+    this.heatmap.refresh();
+    this.follows = false;
+    const ids = [...this.all].filter(([, el]) => el.isConnected).map(([id]) => id);
+    this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
   }
 
   /** The window in view is another one. */
   viewMoved(): void {
-    if (this.parts.choosing.scope.value === "view") this.refresh();
-    else this.heatmap.refresh();
+    this.refresh();
   }
 
   /** Ask again for what has failed. */
@@ -268,9 +286,12 @@ const rankText = ({ rank, text = `rank ${rank}` }: { rank: number; text?: string
 
 export function Headline({
   facts,
+  scope,
   chooseRank,
 }: {
   facts: HeadlineFacts | null;
+  /** What it is of, if the panels are of something else; "" if they are not. */
+  scope: string;
   chooseRank(rank: number, add: boolean): void;
 }) {
   if (facts === null || facts.headline.length === 0) return null;
@@ -293,7 +314,10 @@ export function Headline({
     );
   return (
     <div class="hta-headline">
-      <h2>{pieces(facts.headline)}</h2>
+      <h2>
+        {pieces(facts.headline)}
+        {scope !== "" && <span class="hta-headline-scope">{scope}</span>}
+      </h2>
       {facts.more.length > 0 && (
         <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
       )}

@@ -46,7 +46,7 @@ export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook
   return (
     <div class="hta-selection">
       <header class="hta-pane-head">
-        <h3>Selection, in words</h3>
+        <h3>Selection</h3>
       </header>
       <p class="hta-sel-words">
         {phrases.length === 0 ? (

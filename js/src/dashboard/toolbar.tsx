@@ -20,7 +20,8 @@ interface DashToolbarLook {
   full: FullWindow;
   showPanel(id: string, on: boolean): void;
   exports(): MenuItem[];
-  form: SaveLook;
+  /** Null in saved pages, which cannot write themselves. */
+  form: SaveLook | null;
   help(anchor: HTMLElement): void;
   openProblems(anchor: HTMLElement): void;
 }
@@ -99,11 +100,13 @@ export function DashToolbar(look: DashToolbarLook) {
         class="hta-exporting"
         items={look.exports}
       />
-      <Opener
-        text="Save HTML"
-        name="Save all this as one page that needs no kernel"
-        content={() => <SaveForm {...look.form} />}
-      />
+      {look.form !== null && (
+        <Opener
+          text="Save HTML"
+          name="Save all this as one page that needs no kernel"
+          content={() => <SaveForm {...look.form!} />}
+        />
+      )}
       <FullButton full={look.full} />
       <Button
         text="?"

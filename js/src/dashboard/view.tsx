@@ -21,7 +21,7 @@ import { kernelSays, progressWords } from "../timeline/status";
 import { type MakeStage, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { h, isTextEntry, mount, toggle } from "../ui/dom";
-import { plural } from "../ui/formats";
+import { plural, wholeName } from "../ui/formats";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
 import type { MenuItem } from "../ui/menu";
 import { FullWindow } from "../ui/placing";
@@ -192,12 +192,17 @@ export class DashApp {
           full={this.full}
           showPanel={showPanel}
           exports={() => takeAway.all(this.shown.value)}
-          form={takeAway.saveForm()}
+          form={options.live === null ? null : takeAway.saveForm()}
           help={help}
           openProblems={openProblems}
         />
         <Headline
           facts={traits.headline.value}
+          scope={
+            choosing.selection.value !== null || choosing.scope.value === "view"
+              ? `of the ${wholeName(this.scene.value)}`
+              : ""
+          }
           chooseRank={(rank, add) => choosing.chooseRank(rank, add)}
         />
       </>
@@ -236,6 +241,7 @@ export class DashApp {
       headline: traits.headline,
       metric: traits.metric,
       setMetric: (metric) => traits.keep("metric", metric),
+      followsAll: options.live === null,
       own: {
         timeline: () => <Held el={timeline} />,
         selection: () => <Selected />,
