@@ -472,7 +472,8 @@ function inBars(
   for (const { row, left, right, text: full, color, plate, atEnd, cut } of content.inside?.() ??
     []) {
     const size = (right - left) * perUnit;
-    const text = cut === true ? shortened(full, size - 8) : full;
+    // Names are cut, shares never: `4.…` would be another number.
+    const text = cut === true && !full.endsWith("%") ? shortened(full, size - 8) : full;
     const wide = textWidth(text);
     if (size < Math.max(LEAST_INSIDE, wide + 8)) continue;
     const y = middle(plan, row);

@@ -77,6 +77,15 @@ def test_waits_are_hatched_and_the_last_rank_is_outlined(tmp_path):
     assert any(said_.startswith("waiting ") for said_ in said)
 
 
+def test_the_figure_of_folded_ranks_names_whose_it_is(tmp_path):
+    same = [kernel(at * 1000, at * 1000 + 500) for at in range(20)]
+    root, _ = draw(load(tmp_path, *[same] * 4), folded=True)
+    said = words(root)
+    assert "ranks 0\u20133" in said
+    [fact] = [text for text in said if text is not None and "busy" in text]
+    assert re.fullmatch("rank [0-3] busy 10.0\u2009µs", fact)
+
+
 def test_names_are_escaped_and_never_markup(tmp_path):
     name = "</text><script>alert(1)</script>&amp; \x00\x1b <ns::f<int>>"
     events = [kernel(0, 1000, name=name), event("cpu_op", name, 0, 1000, pid=10, tid=1)]
