@@ -248,6 +248,8 @@ def _head(rank: RankScene, fold: _Fold, alike: _Alike, *, is_open: bool) -> Row:
     like = alike.like.get(rank["rank"], (rank["rank"],))
     own = rank["label"] or f"rank {rank['rank']}"
     names = _group_names(rank["rank"], like) if len(like) > 1 else (own,)
+    if own.startswith("worker ") and len(like) == 1:
+        names = (own, own.replace("worker ", "w"))
     bands = _folded_bands(rank, fold)
     over = next((band for band in bands if band.wait >= 0), None)
     ribbon = None

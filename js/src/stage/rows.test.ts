@@ -179,6 +179,13 @@ describe("pinned rows", () => {
   });
 });
 
+test("a GPU of a worker has a brief name, which differs from that of its neighbour", () => {
+  const scene = sceneOf(2);
+  scene.ranks.forEach((rank, at) => Object.assign(rank, { label: `worker 0 · GPU ${at}` }));
+  const { rows } = layoutRows(scene, state(), 400);
+  expect(rows.map(({ briefly }) => briefly)).toEqual([["w0 · GPU 0"], ["w0 · GPU 1"]]);
+});
+
 describe("the filter", () => {
   test("is a regular expression that ignores case", () => {
     const ranks = (filter: string) =>

@@ -10,7 +10,7 @@ export interface Row {
   track: SceneTrack | null;
   /** Name in the gutter. */
   name: string;
-  /** Shorter names, used if there is less room; only for rows that stand for several ranks. */
+  /** Shorter names, used if there is less room: of several ranks, of workers' GPUs. */
   briefly: readonly string[];
   /** The ranks that the row represents, its own included. */
   like: readonly number[];
@@ -160,7 +160,8 @@ function headRow(
   like: readonly number[],
 ): Row {
   const own = rank.label === "" ? `rank ${rank.rank}` : rank.label;
-  const [name = own, ...briefly] = like.length > 1 ? groupNames(rank.rank, like) : [];
+  const brief = own.startsWith("worker ") ? [own.replace("worker ", "w")] : [];
+  const [name = own, ...briefly] = like.length > 1 ? groupNames(rank.rank, like) : [own, ...brief];
   const bands = memo(() => foldedBands(rank, fold));
   const unfolded = alike?.unfolded.has(rank.rank) === true;
   return {
