@@ -14,6 +14,7 @@ from hta_widgets.charts.data import Draw, draws, draws_only, require_measure, re
 from hta_widgets.charts.defined import draw
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import blank, sentences, unmatched
+from hta_widgets.charts.folding import draw_folded
 from hta_widgets.charts.language import column, fill, is_rows
 from hta_widgets.charts.rows import Column, Tooltip, rows_chart, time_ticks
 from hta_widgets.charts.theme import Theme, theme_of
@@ -30,6 +31,16 @@ _SHARED = """width : int, optional
 theme : {"light", "dark"} or Theme, default "light"
 title : str, optional
 """
+_FOLDS = """clusters : DataFrame, optional
+    Of `hta_widgets.analysis.rank_clusters`: the ranks of a cluster are drawn together, as their
+    mean, with a line from the least to the most of them. By default each rank is drawn.
+"""
+_CLUSTERS = inspect.Parameter(
+    "clusters",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation="DataFrame | None",
+)
 _RETURNS = """
 Returns
 -------
@@ -46,6 +57,7 @@ def chart(
     title: Title,
     *needs: str,
     of: str = "",
+    folds: bool = False,
     takes: Callable[[Draw], Draw] | None = None,
 ) -> Callable[[Draw], Draw]:
     """Make a chart of a function that returns the content for a frame and a theme.
@@ -57,11 +69,12 @@ def chart(
     (``{sum_ns:duration}``, as in definitions). A content that is a text is the reason why there
     is nothing to draw; one of a name and a frame is drawn by the definition of this name.
 
-    The chart takes `width`, `theme` and `title` too, draws a note if the frame is empty, and
-    refuses a frame that lacks one of the columns `needs`. A mapping of titles is by the chart's
-    argument ``measure``, which is checked; a function of titles takes the chart's arguments. `of`
-    is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or panel (``panel.NAME``) whose
-    frame it draws, by default the analysis of the same name; `takes` is for what `draws` cannot.
+    The chart takes `width`, `theme` and `title` too, and `clusters` if it `folds` ranks; it draws a
+    note if the frame is empty, and refuses a frame that lacks one of the columns `needs`. A mapping
+    of titles is by the chart's argument ``measure``, which is checked; a function of titles takes
+    the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
+    panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name; `takes`
+    is for what `draws` cannot.
     """
     default = title if isinstance(title, str) else "" if isinstance(title, Mapping) else None
 
@@ -88,11 +101,13 @@ def chart(
             title: str | None = default,
             **options: Any,
         ) -> Any:
+            clusters = options.pop("clusters", None) if folds else None
             colors, known = theme_of(theme), titled(options)
             title = title or known
             if frame.empty:
                 return blank(frame, title, colors, width)
             require_of(source, frame, *needs)
+            frame = draw_folded(frame, clusters)
             given_theme = {"theme": colors} if "theme" in own else {}
             content = define(frame, **given_theme, **options)
             if isinstance(content, str):
@@ -104,11 +119,12 @@ def chart(
 
         shared = inspect.signature(draws_frame, follow_wrapped=False).parameters
         kept = [one for key, one in own.items() if key != "theme"]
+        kept += [_CLUSTERS] * folds
         kept += [shared["width"], shared["theme"]]
         kept += [shared["title"].replace(annotation="str | None" if default is None else "str")]
         signature = inspect.Signature(kept, return_annotation="Any")
         vars(draws_frame)["__signature__"] = signature
-        draws_frame.__doc__ = _doc(define, source)
+        draws_frame.__doc__ = _doc(define, source, folds=folds)
         if takes is not None:
             return takes(draws_frame)
         if source.startswith("diff."):
@@ -133,7 +149,8 @@ def defines(
             return name, define(*given, **options)
 
         title = look["title"]
-        return chart(title, *(needs or look["needs"]), of=of, takes=takes)(content)
+        folds = "fold" in look
+        return chart(title, *(needs or look["needs"]), of=of, folds=folds, takes=takes)(content)
 
     return decorate
 
@@ -212,7 +229,7 @@ def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
     return Tooltip(place(tooltip.heading, "tip_heading"), lines)
 
 
-def _doc(define: Draw, source: str) -> str:
+def _doc(define: Draw, source: str, *, folds: bool) -> str:
     name = define.__name__
     doc, _, returns = inspect.cleandoc(define.__doc__ or "").partition(_RETURNS[:-1])
     doc, _, described = doc.partition(_PARAMETERS)
@@ -224,5 +241,5 @@ def _doc(define: Draw, source: str) -> str:
     if not examples:
         call = f"{source}(traces)" if traces else f"{source}(both)"
         examples = f">>> charts.{name}({call})  # doctest: +SKIP"
-    described += _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
+    described += _FOLDS * folds + _SHARED + (_RETURNS + returns.removeprefix("\n")).rstrip()
     return f"{doc.rstrip()}\n{_PARAMETERS}{described}\n\n{_EXAMPLES}{examples.rstrip()}\n"

@@ -17,6 +17,13 @@ import pandas as pd
 from hta_widgets.charts.data import ramp, require, require_of
 from hta_widgets.charts.definition import Definition, definition, style_of
 from hta_widgets.charts.figure import blank, mixed, sentences, text_on, unmatched
+from hta_widgets.charts.folding import (
+    Groups,
+    fold_items,
+    folded_words,
+    groups_of,
+    set_members,
+)
 from hta_widgets.charts.language import CELLS, Scope, codes, column, evaluate, fill, is_rows
 from hta_widgets.charts.rows import (
     Bars,
@@ -52,12 +59,21 @@ def draw(
     plain = title or look["title"]
     if frame.empty:
         return blank(frame, plain, colors, width)
-    scope, frame = scope_of(look, frame)
+    given = frame
+    # Words and scale are of all ranks, be they folded or not.
+    whole, frame = scope_of(look, frame)
     if frame.empty:
         return blank(frame, plain, colors, width)
-    for each in _shown([look["empty"]] if "empty" in look else [], scope):
+    for each in _shown([look["empty"]] if "empty" in look else [], whole):
         note = str(frame.attrs.get("note", "")) or each["text"]
         return blank(frame, plain, colors, width, note=note)
+    groups = groups_of(frame) if "fold" in look else {}
+    scope = folded_scope(look, given, whole, groups) if groups else whole
+    if groups:
+        _stack(look, whole, {}, colors)
+    said = spoken(look, frame, whole) if groups else None
+    if groups:
+        frame = _folded_frame(scope, frame)
     if "parts" in look.get("stack", {}):
         # A bar is of a row, which stands for several items if they are grouped.
         frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
@@ -65,40 +81,84 @@ def draw(
     data: dict[str, Any] = {"row": scope["row"]}
     marks, parts = _stack(look, scope, data, colors)
     marks += [_mark(mark, scope, data, colors) for mark in look.get("marks", [])]
-    said = spoken(look, frame, scope)
+    if groups:
+        # Over bars, below dots.
+        at = len(marks) if _rows_are_ranks(look) else 0
+        marks.insert(at, _spread(look, scope, data, colors))
+    said = said or spoken(look, frame, scope)
+    if groups:
+        said["subtitle"] = sentences(said["subtitle"], folded_words(look["fold"]))
     scale, rows = look["scale"], look["rows"]
     columns = [
         Column(each.get("head", ""), _texts(each["text"], scope), each.get("from", 0))
         for each in (*_shown(look.get("columns", []), scope), rows.get("ends"), rows.get("second"))
         if each is not None
     ]
-    tooltip = _tooltip(look, scope, data, parts)
+    tooltip = _tooltip(look, scope, data, parts, is_folded=bool(groups))
     if "place" in look:
         data["row"] = evaluate(look["place"], scope)
-    whole = frame.reset_index(drop=True).assign(**data)
+    source = frame.reset_index(drop=True).assign(**data)
     if "order" in look:
-        whole = whole.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
+        source = source.iloc[np.argsort(evaluate(look["order"], scope), kind="stable")]
     return rows_chart(
-        whole.reset_index(drop=True),
+        source.reset_index(drop=True),
         list(scope["names"]),
         marks,
-        x_start=float(evaluate(scale.get("from", 0), scope)),
-        x_end=float(evaluate(scale["to"], scope)) or 1.0,
+        x_start=float(evaluate(scale.get("from", 0), whole)),
+        x_end=float(evaluate(scale["to"], whole)) or 1.0,
         title=title or said["title"],
         subtitle=said["subtitle"],
         theme=colors,
         width=width,
         head=rows.get("head", ""),
-        ticks=_ticks(scale, scope),
-        zero_line=bool(evaluate(scale.get("zero_line", 0), scope)),
+        ticks=_ticks(scale, whole),
+        zero_line=bool(evaluate(scale.get("zero_line", 0), whole)),
         pitch=evaluate(rows["pitch"], scope) if "pitch" in rows else None,
         columns=columns,
         tooltip=tooltip,
     )
 
 
-def scope_of(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame]:
-    """Return the values that texts and marks may name, and the rows that are drawn."""
+def _rows_are_ranks(look: Definition) -> bool:
+    return "rank" in look["rows"] and look["rows"]["selects"] == "ranks"
+
+
+def folded_scope(look: Definition, frame: pd.DataFrame, whole: Scope, groups: Groups) -> Scope:
+    """Return the scope in which `groups` of ranks are drawn together."""
+    if _rows_are_ranks(look):
+        return scope_of(look, frame, groups)[0]
+    scope = dict(whole)
+    fold_items(scope, look["fold"], groups, [whole["row"]])
+    return scope
+
+
+def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the folded items: the frame's columns that the definition names, and ``ranks``."""
+    items = len(scope["who"])
+    columns = {name: scope[name] for name in frame if name in scope}
+    found = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))
+    found.attrs = frame.attrs
+    return found
+
+
+def _spread(look: Definition, scope: Scope, data: dict[str, Any], colors: Theme) -> Whiskers:
+    """Add the columns of the line from the least to the most of ranks that are drawn together."""
+    first = np.ones(len(scope["who"]), bool)
+    if _rows_are_ranks(look):
+        # A row of several items has one line.
+        first = ~pd.Series(scope["row"]).duplicated().to_numpy()
+    for name in ("fold_low", "fold_high"):
+        data[name] = np.where(first, scope[name], np.nan)
+    return Whiskers("fold_low", "fold_high", colors.ink)
+
+
+def scope_of(
+    look: Definition, frame: pd.DataFrame, groups: Groups | None = None
+) -> tuple[Scope, pd.DataFrame]:
+    """Return the values that texts and marks may name, and the rows that are drawn.
+
+    `groups` of ranks are folded into an item each.
+    """
     scope: Scope = {"nan": np.nan}
     for name, least in look.get("attrs", {}).items():
         scope[name] = frame.attrs.get(name, least)
@@ -122,8 +182,13 @@ def scope_of(look: Definition, frame: pd.DataFrame) -> tuple[Scope, pd.DataFrame
         scope = {name: value[order] if is_rows(value) else value for name, value in scope.items()}
     if frame.empty:
         return scope, frame
-    group = [np.broadcast_to(scope[name], len(frame)) for name in look.get("group", ())]
-    scope["row"] = codes(group) if group else np.arange(len(frame))
+    if groups:
+        fold_items(scope, look["fold"], groups)
+    elif "fold" in look:
+        set_members(scope, [[int(rank)] for rank in scope["rank"]])
+    items = len(scope[look["needs"][0]])
+    group = [np.broadcast_to(scope[name], items) for name in look.get("group", ())]
+    scope["row"] = codes(group) if group else np.arange(items)
     for name, code in look.get("let", {}).items():
         scope[name] = evaluate(code, scope)
     scope["names"] = fill(look["rows"]["name"], scope)
@@ -352,7 +417,12 @@ def _tick(how: str, at: float, step: float) -> str:
 
 
 def _tooltip(
-    look: Definition, scope: Scope, data: dict[str, Any], parts: list[tuple[str, str]]
+    look: Definition,
+    scope: Scope,
+    data: dict[str, Any],
+    parts: list[tuple[str, str]],
+    *,
+    is_folded: bool,
 ) -> Tooltip:
     """Return the tooltip, and add the columns with its texts."""
     of_item = next((mark["tip"] for mark in look.get("marks", []) if "tip" in mark), None)
@@ -373,4 +443,7 @@ def _tooltip(
             lines += parts
         else:
             lines.append((place(what, f"tip_name_{at}"), place(template, f"tip_{at}")))
+    if is_folded:
+        data["tip_of"], data["tip_spread"] = scope["mean_of"], scope["spread_text"]
+        lines += [("mean of", "@{tip_of}"), (look["fold"]["spread"]["name"], "@{tip_spread}")]
     return Tooltip(place(tip["heading"], "tip_heading"), lines)

@@ -139,6 +139,22 @@ class _Mark(_Node):
     selects: _Selects | None = None
 
 
+class _Spread(_Node):
+    name: str
+    of: Code
+    as_: Literal["duration", "duration_delta", "share", "delta", "size", "length"] = msgspec.field(
+        name="as"
+    )
+    at: Code = ""
+
+
+class _Fold(_Node):
+    spread: _Spread
+    each: list[str] = []
+    by: dict[str, Literal["min", "max", "sum", "same"]] = {}
+    keep: Code = 0
+
+
 class _Common(_Node):
     subtitle: list[Template | _Said]
     finding: list[Template | _Said]
@@ -153,6 +169,7 @@ class _Common(_Node):
     from_: _From | None = msgspec.field(default=None, name="from")
     group: list[str] = []
     let: dict[str, Code] = {}
+    fold: _Fold | None = None
     empty: _Said | None = None
     unmatched: list[str] | None = None
     columns: list[_Column] = []

@@ -154,7 +154,7 @@ def _durations_title(name: str | None, **_: Any) -> str:
     return str(look["title"]) if name is None else short_name(name)
 
 
-@chart(_durations_title, *definition("kernel_durations")["needs"])
+@chart(_durations_title, *definition("kernel_durations")["needs"], folds=True)
 def kernel_duration_by_rank(
     frame: pd.DataFrame,
     theme: Theme,

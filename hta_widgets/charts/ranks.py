@@ -11,7 +11,7 @@ import pandas as pd
 
 from hta_widgets.charts.chart import chart
 from hta_widgets.charts.data import KIND_ORDER, listed, placed, ramp, require
-from hta_widgets.charts.defined import scope_of, spoken
+from hta_widgets.charts.defined import folded_scope, scope_of, spoken
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
@@ -22,6 +22,7 @@ from hta_widgets.charts.figure import (
     new_figure,
     plain_axis,
 )
+from hta_widgets.charts.folding import TOGETHER, groups_of
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
     NAMED_ROWS,
@@ -526,7 +527,7 @@ _SHADES = 128
 _HEATMAP = definition("heatmap")
 
 
-@chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns")
+@chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns", folds=True)
 def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     """Draw what each rank's device does over time.
 
@@ -534,8 +535,9 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     -------
     bokeh.plotting.figure
         A row a rank and a cell a bin, above them the mean of ranks, at the right each rank's
-        total. The picture's source has columns ``share`` and ``value_ns``, each one array of ranks
-        and bins; another has a row a rank, with ``rank`` and ``total_ns``.
+        total. The picture's source has columns ``share`` and ``value_ns``, each one array of rows
+        and bins; another has a row a rank or cluster, with ``rank``, the
+        first of a cluster, ``ranks`` (text) and ``total_ns``.
 
     Examples
     --------
@@ -555,25 +557,42 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     part = np.divide(value, size, out=np.zeros_like(value), where=size > 0)
     start, end = float(edges[0, 0]), float(edges[-1, 1])
     rows = pd.DataFrame({"rank": ranks, "total_ns": value.sum(axis=1)})
-    rows.attrs = {"label": known["label"], "about": known["note"], "cell_ns": (end - start) / bins}
+    rows.attrs = {
+        **frame.attrs,
+        "label": known["label"],
+        "about": known["note"],
+        "cell_ns": (end - start) / bins,
+    }
     scope, _ = scope_of(_HEATMAP, rows)
-    said = spoken({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)
+    said = [spoken({**_HEATMAP, "unmatched": known["kinds"]}, frame, scope)["subtitle"]]
+    mean = part.mean(axis=0)
+    if groups := groups_of(rows):
+        scope = folded_scope(_HEATMAP, rows, scope, groups)
+        own = [np.isin(ranks, members) for members in scope["members"]]
+        part, value = (
+            np.stack([all_of[one].mean(axis=0) for one in own]) for all_of in (part, value)
+        )
+        said.append(TOGETHER)
     return {
         "by": _image,
-        "ranks": ranks,
+        "names": list(scope["names"]),
+        "ranks": scope["rank"],
         "part": part,
         "value": value,
+        "mean": mean,
         "window": (start, end),
         "shades": known["ramp"],
-        "subtitle": [said["subtitle"]],
+        "subtitle": said,
         "note": "",
     }
 
 
 def _image(
+    names: list[str],
     ranks: Any,
     part: Floats,
     value: Floats,
+    mean: Floats,
     window: tuple[float, float],
     shades: str,
     *,
@@ -584,7 +603,7 @@ def _image(
 ) -> Any:
     total = value.sum(axis=1)
     palette = ramp(theme.busy if shades == "busy" else theme.waiting, _SHADES)
-    rows, (start, end) = len(ranks), window
+    rows, (start, end) = len(names), window
     pitch = 16 if rows <= 32 else max(1, 512 // rows)
     strip = _STRIP / pitch
     figure = new_figure(
@@ -608,7 +627,7 @@ def _image(
             {
                 "share": [part],
                 "value_ns": [value],
-                "of_rank": [np.repeat(np.asarray(ranks)[:, None], part.shape[1], axis=1)],
+                "of_rank": [np.repeat(np.array(names)[:, None], part.shape[1], axis=1)],
             }
         ),
         color_mapper=models.LinearColorMapper(palette=palette, low=0, high=1),
@@ -618,7 +637,7 @@ def _image(
     figure.quad(
         left=edges[:-1],
         right=edges[1:],
-        top=base - part.mean(axis=0) * (strip - 4 / pitch),
+        top=base - mean * (strip - 4 / pitch),
         bottom=np.full(part.shape[1], base),
         fill_color=palette[_SHADES * 2 // 3],
         line_color=None,
@@ -629,7 +648,7 @@ def _image(
         right=end,
         height=0.9,
         source=models.ColumnDataSource(
-            {"row": np.arange(rows), "rank": np.asarray(ranks), "total_ns": total}
+            {"row": np.arange(rows), "rank": ranks, "ranks": names, "total_ns": total}
         ),
         fill_alpha=0,
         line_alpha=0,
@@ -638,21 +657,21 @@ def _image(
         nonselection_fill_alpha=0,
         nonselection_line_alpha=0,
     )
-    add_tooltip(figure, [picture], theme, "rank @{of_rank}", [("share", "@{share}{0 %}")])
+    add_tooltip(figure, [picture], theme, "@{of_rank}", [("share", "@{share}{0 %}")])
     every = next(each for each in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024) if each * pitch >= 14)
     shown = list(range(0, rows, every))
     middle = -0.5 - strip / 2
     ticks = [middle, *shown]
     figure.yaxis.ticker = models.FixedTicker(ticks=ticks)
     numbers: dict[float, str] = {row: duration(float(total[row])) for row in shown}
-    numbers[middle] = f"mean {share(float(part.mean()))}"
+    numbers[middle] = f"mean {share(float(mean.mean()))}"
     side = models.LinearAxis(ticker=models.FixedTicker(ticks=ticks), major_label_overrides=numbers)
     plain_axis(side, theme)
     figure.add_layout(side, "right")
     keep_fitting(
         figure,
         width=width,
-        names=[(middle, "mean of ranks"), *((row, f"rank {ranks[row]}") for row in shown)],
+        names=[(middle, "mean of ranks"), *((row, names[row]) for row in shown)],
         columns=[(side, 0)],
         timed=True,
     )

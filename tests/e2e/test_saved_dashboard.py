@@ -261,3 +261,45 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     dash.has_numbers_of(dash.selection, added)
+
+
+def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, screenshot):
+    """A row of seven ranks and one of rank 5; the button, `U` and undo act on all of the page."""
+    others = [rank for rank in job.ranks if rank != 5]
+    view = hw.Dashboard(job, folded=True)
+    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.goto(f"file://{view.save_html(tmp_path / 'folded.html')}")
+    dash = Dash(page, job)
+    names = {}
+    for panel in ("breakdown", "overlap", "idle", "queue"):
+        dash.chart(panel)
+        pane = dash.panel(panel)
+        pane.get_by_role("button", name="Show table").click()
+        names[panel] = pane.locator(".hta-chart-table tbody tr td:first-child")
+        folded = ["rank 5", "7 ranks: 0–4, 6, 7"]
+        causes = len(facts("causes")) if panel == "idle" else 1
+        expect(names[panel]).to_have_text([name for name in folded for _ in range(causes)])
+    screenshot(page, "dashboard_folded")
+
+    plot = dash.panel("breakdown").locator(".hta-chart-plot")
+    plot.focus()
+    for key in ("End", "Enter"):
+        page.keyboard.press(key)
+    expect(dash.panel("selection")).to_contain_text("ranks 0–4 and 6–7")
+    assert dash.selection == job.select(ranks=others)
+    expect(names["breakdown"]).to_have_count(2)
+    page.keyboard.press("Escape")
+    page.keyboard.press("u")
+    # In its own row, each rank has its own numbers.
+    expect(names["breakdown"]).to_have_count(8)
+    dash.shows_ranks(7)
+    dash.undo()
+    assert dash.selection == job.select()
+    expect(names["breakdown"]).to_have_count(8)
+    dash.shows_ranks(8)
+    fold = dash.root.locator(".hta-dash-toolbar").get_by_role("button", name="Fold similar ranks")
+    expect(fold).to_have_attribute("aria-pressed", "false")
+    fold.click()
+    expect(fold).to_have_attribute("aria-pressed", "true")
+    expect(names["breakdown"]).to_have_count(2)
+    expect(dash.root.locator(".hta-said")).to_contain_text("2 of 8 ranks shown, the others folded")

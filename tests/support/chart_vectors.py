@@ -21,6 +21,7 @@ from support import panel_frames  # noqa: E402
 
 from hta_widgets import charts  # noqa: E402
 from hta_widgets.charts import defined, ranks as of_ranks  # noqa: E402
+from hta_widgets.charts.definition import definition  # noqa: E402
 from hta_widgets.charts.rows import Bars, Whiskers, plain_columns  # noqa: E402
 from hta_widgets.text import duration  # noqa: E402
 
@@ -33,15 +34,15 @@ def content_of(panel: str, frame: pd.DataFrame) -> dict[str, Any]:
         with mock.patch.object(of_ranks, "_image") as laid_out:
             charts.rank_time_heatmap(frame)
         more = laid_out.call_args.kwargs
-        ranks, share, (start, end) = more["ranks"], more["part"], more["window"]
+        share, (start, end) = more["part"], more["window"]
         return {
             "title": more["title"],
             "subtitle": more["subtitle"],
-            "names": [f"rank {rank}" for rank in ranks],
+            "names": more["names"],
             "x_start": start,
             "x_end": end,
             "share": share,
-            "mean": share.mean(axis=0),
+            "mean": more["mean"],
             "totals": [duration(each) for each in more["value"].sum(axis=1)],
         }
     with mock.patch.object(defined, "rows_chart") as laid_out:
@@ -93,7 +94,14 @@ def cases() -> list[tuple[str, str, pd.DataFrame]]:
         fact = panel_frames.made(5)[panel]
         fact.attrs = {"late_ranks": [], "fact_ranks": [1]}
         found.append((f"{panel} with a rank stated as a fact", panel, fact))
-    found += [(f"{panel}, added", panel, frame) for panel, frame in panel_frames.added().items()]
+    added = panel_frames.added()
+    found += [(f"{panel}, added", panel, frame) for panel, frame in added.items()]
+    for panel, frame in {**panel_frames.made(5, bins=6), **added}.items():
+        if "fold" in definition(panel):
+            folded = frame.copy(deep=False)
+            attrs = {"folded": [[0, 1]]} if panel in added else {"folded": [[0, 2, 3, 4]]}
+            folded.attrs = {**frame.attrs, **attrs, "late_ranks": [2]}
+            found.append((f"{panel} folded", panel, folded))
     return found
 
 

@@ -96,7 +96,7 @@ export class ChartFrame implements ChartPanel {
     this.chosen = chosen;
     if (same) this.paint();
     else this.redraw();
-    if (!this.table.hidden) fillTable(this.table, frame);
+    if (!this.table.hidden) this.tabulate();
   }
 
   setTheme(theme: ThemeName): void {
@@ -236,7 +236,12 @@ export class ChartFrame implements ChartPanel {
     this.table.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
     this.button.textContent = open ? "Hide table" : "Show table";
-    if (open && this.frame !== null) fillTable(this.table, this.frame);
+    if (open) this.tabulate();
+  }
+
+  private tabulate(): void {
+    const frame = this.drawing?.table ?? this.frame;
+    if (frame !== null) fillTable(this.table, frame);
   }
 }
 

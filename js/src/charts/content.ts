@@ -96,6 +96,8 @@ export interface RowsContent {
   within?(x0: number, x1: number, y0: number, y1: number): Key[];
   /** Chosen marks of the source; null if all are. Default: those of chosen rows. */
   chosenMarks?(chosen: Chosen): number[] | null;
+  /** The numbers for the chart's table, if they are not the frame's. */
+  table?: PanelFrame;
 }
 
 export interface Hit {
@@ -160,6 +162,8 @@ export interface Spot {
 export interface Drawing {
   readonly title: string;
   readonly finding: string;
+  /** The numbers for its table, if they are not the frame's. */
+  readonly table?: PanelFrame | undefined;
   /** Lays out for a width; returns the height. */
   layout(width: number): number;
   /** Paints the chart; items that are not chosen are faint. */

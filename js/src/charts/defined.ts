@@ -74,6 +74,16 @@ import {
   taken,
   type Value,
 } from "./language";
+import {
+  type Fold,
+  foldedFrame,
+  foldedLines,
+  foldedWords,
+  foldItems,
+  type Groups,
+  groupsOf,
+  setMembers,
+} from "./folding";
 import type { Style } from "./paint";
 
 /** An expression, or a number. */
@@ -165,6 +175,8 @@ interface Definition {
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;
+  /** How similar ranks share a row, or a mark. */
+  fold?: Fold;
   empty?: { when: string; text: string };
   subtitle: readonly (string | Sentence)[];
   unmatched?: readonly string[] | null;
@@ -248,13 +260,17 @@ export function causeWords(name: string): string {
 
 /** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
-  const scope = scopeOf(look, frame);
-  const rowOf = scope.get("row") as Float64Array | undefined;
-  if (rowOf === undefined) return noteOf(frame) || noteFor("nothing");
-  if (look.empty !== undefined && evaluate(look.empty.when, scope)) {
+  // Words and scale are of all ranks, be they folded or not.
+  const whole = scopeOf(look, frame);
+  if (!whole.has("row")) return noteOf(frame) || noteFor("nothing");
+  if (look.empty !== undefined && evaluate(look.empty.when, whole)) {
     return noteOf(frame) || look.empty.text;
   }
-  const { rows, scale, marks = [] } = look;
+  const { ends, said } = stacked(look, whole, {}, theme);
+  whole.set("ends", ends).set("parts", said);
+  const { rows, scale, marks = [], fold } = look;
+  const scope = foldedScope(look, frame, whole);
+  const rowOf = scope.get("row") as Float64Array;
   const names = scope.get("names") as string[];
   const data: Record<string, Rows> = { row: rowOf };
   const stack = stacked(look, scope, data, theme);
@@ -263,29 +279,38 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     mark.name === undefined ? [] : [[styleOf(mark.ink, theme), mark.name]],
   );
   const inMarks = marks.map((mark) => addMark(mark, scope, data, theme));
+  const isFolded = scope !== whole && fold !== undefined;
+  if (isFolded) addSpread(look, scope, data);
   if (look.place !== undefined) data.row = numbersOf(evaluate(look.place, scope));
   const order = look.order === undefined ? null : ordered([evaluate(look.order, scope) as Rows]);
   if (order !== null) {
     for (const [name, values] of Object.entries(data)) data[name] = taken(values, order);
   }
-  const one = (code: Code): number => number(evaluate(code, scope));
+  const one = (code: Code): number => number(evaluate(code, whole));
   const each = (code: string): Rows => rowsOf(evaluate(code, scope), names.length);
   const texts = (template: string): readonly string[] =>
     rowsOf(fill(template, scope), names.length) as string[];
   const keys = rows.keys.map(each);
   const ranks = rows.rank === undefined ? null : numbersOf(evaluate(rows.rank, scope));
+  const tip = tipsOf(look.tip, scope, stack.lines);
+  const drawn = [...stack.marks, ...marks.map((mark) => markOf(mark, data, theme))];
+  const spread = isFolded ? [markOf(SPREAD, data, theme)] : [];
+  const more = isFolded && rowsAreRanks(look) ? firstItems(rowOf) : null;
+  const words = spoken(look, frame, whole);
   return {
-    ...spoken(look, frame, scope),
+    ...words,
+    ...(isFolded ? { subtitle: sentences(words.subtitle, foldedWords(fold)) } : {}),
     names,
     keys: names.map((_, row) => keys.flatMap((column) => column[row] as Key | Key[])),
     ...(ranks === null ? {} : markedRows(frame, ranks)),
     ...(rows.late === undefined ? {} : { late: new Set(rowsWhere(each(rows.late))) }),
     data,
-    marks: [...stack.marks, ...marks.map((mark) => markOf(mark, data, theme))],
+    // Over bars, below dots.
+    marks: rowsAreRanks(look) ? [...drawn, ...spread] : [...spread, ...drawn],
     xStart: one(scale.from ?? 0),
     xEnd: one(scale.to) || 1,
-    ticks: ticksOf(scale.ticks ?? [], scope),
-    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, scope)),
+    ticks: ticksOf(scale.ticks ?? [], whole),
+    zeroLine: Boolean(evaluate(scale.zero_line ?? 0, whole)),
     ruled: rows.ruled === true,
     head: rows.head ?? "",
     ...(rows.pitch === undefined ? {} : { pitch: one(rows.pitch) }),
@@ -300,9 +325,34 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     ...(rows.ends === undefined ? {} : { ends: endsOf(rows.ends, texts(rows.ends.text), scope) }),
     inside: () => [...stack.inside(), ...inMarks.flatMap((each) => each())],
     legend: [...stack.legend, ...legend],
-    tip: tipsOf(look.tip, scope, stack.lines),
+    tip: (row) => {
+      const { heading, lines } = tip(row);
+      const ofGroup = more === null ? [] : foldedLines(scope, fold!, more[row]!);
+      return { heading, lines: [...lines, ...ofGroup] };
+    },
+    ...(isFolded ? { table: foldedFrame(scope, fold, frame) } : {}),
     ...selecting(look, scope, data, order),
   };
+}
+
+/** The line from the least to the most of ranks that are drawn together. */
+const SPREAD: MarkLook = { line: ["fold_low", "fold_high"], ink: "ink" };
+
+/** The first item of each row. */
+function firstItems(row: Float64Array): number[] {
+  const found: number[] = [];
+  row.forEach((of, item) => (found[of] ??= item));
+  return found;
+}
+
+/** Add the columns of `SPREAD`; a row of several items has one line. */
+function addSpread(look: Definition, scope: Scope, data: Record<string, Rows>): void {
+  const row = scope.get("row") as Float64Array;
+  const first = rowsAreRanks(look) ? new Set(firstItems(row)) : null;
+  for (const name of ["fold_low", "fold_high"]) {
+    const ends = scope.get(name) as Float64Array;
+    data[name] = ends.map((end, item) => (first?.has(item) === false ? NaN : end));
+  }
 }
 
 /** Texts above a chart; the subtitle may repeat the finding. */
@@ -360,8 +410,24 @@ export function tipsOf(
   });
 }
 
+const NONE: Groups = new Map();
+
+/** Does a row stand for a rank? Otherwise ranks have marks in it. */
+const rowsAreRanks = ({ rows }: Definition): boolean =>
+  rows.rank !== undefined && rows.selects === "ranks";
+
+/** The scope of what is drawn where the frame's attribute `folded` has groups of similar ranks. */
+export function foldedScope(look: Definition, frame: PanelFrame, whole: Scope): Scope {
+  const groups = look.fold === undefined ? NONE : groupsOf(frame);
+  if (groups.size === 0) return whole;
+  if (rowsAreRanks(look)) return scopeOf(look, frame, groups);
+  const scope = new Map(whole);
+  foldItems(scope, look.fold!, groups, [whole.get("row") as Rows]);
+  return scope;
+}
+
 /** The values that texts and marks may name. */
-export function scopeOf(look: Definition, frame: PanelFrame): Scope {
+export function scopeOf(look: Definition, frame: PanelFrame, groups: Groups = NONE): Scope {
   const scope: Scope = new Map<string, Value>([
     ["nan", NaN],
     ["late_ranks", new Set(lateRanks(frame))],
@@ -386,8 +452,19 @@ export function scopeOf(look: Definition, frame: PanelFrame): Scope {
     for (const [name, value] of scope) if (isRows(value)) scope.set(name, taken(value, rows));
   }
   if (rows.length === 0) return scope;
-  const group = look.group?.map((name) => rowsOf(scope.get(name)!, rows.length));
-  scope.set("row", group === undefined ? Float64Array.from(rows.keys()) : codes(group));
+  if (groups.size > 0) foldItems(scope, look.fold!, groups);
+  else if (look.fold !== undefined) {
+    setMembers(
+      scope,
+      Array.from(scope.get("rank") as Float64Array, (rank) => [rank]),
+    );
+  }
+  const items = (scope.get(look.needs[0]!) as Rows).length;
+  const group = look.group?.map((name) => rowsOf(scope.get(name)!, items));
+  scope.set(
+    "row",
+    group === undefined ? Float64Array.from(new Float64Array(items).keys()) : codes(group),
+  );
   for (const [name, code] of Object.entries(look.let ?? {})) scope.set(name, evaluate(code, scope));
   return scope.set("names", fill(look.rows.name, scope));
 }
@@ -622,7 +699,9 @@ function endsOf(
   scope: Scope,
 ): NonNullable<RowsContent["ends"]> {
   const ends = numbersOf(evaluate(at, scope));
-  return texts.map((text, row) => ({ row, at: ends[row]!, text }));
+  const high = scope.get("fold_high") as Float64Array | undefined;
+  // After the line of ranks that are drawn together.
+  return texts.map((text, row) => ({ row, at: Math.max(ends[row]!, high?.[row] || 0), text }));
 }
 
 /** Tooltips and selections of marks that differ from their row's. */
@@ -643,14 +722,17 @@ function selecting(
   ];
   const tipOf = tipsOf(mark.tip, scope);
   const { keys, window } = mark.selects ?? {};
-  const key = keys === undefined ? null : (rowsOf(evaluate(keys, scope), row.length) as Key[]);
+  const key =
+    keys === undefined
+      ? null
+      : Array.from(rowsOf(evaluate(keys, scope), row.length), (own) => [own].flat() as Key[]);
   const [start, end] = (window ?? []).map((code) => numbersOf(evaluate(code, scope)));
   const hitOf = (at: number): Hit | null => {
     const item = items[at];
     if (item === undefined) return null;
     return {
       tip: tipOf(item),
-      keys: key === null ? null : [key[item]!],
+      keys: key === null ? null : key[item]!,
       window: start === undefined ? null : [start[item]!, end![item]!],
     };
   };
@@ -675,7 +757,7 @@ function selecting(
             const met = items.filter(
               (_, at) => from[at]! >= x0 && from[at]! <= x1 && row[at]! >= y0 && row[at]! <= y1,
             );
-            const found = [...new Set(Array.from(met, (item) => key[item]!))];
+            const found = [...new Set(Array.from(met).flatMap((item) => key[item]!))];
             return found.every((one) => typeof one === "number")
               ? found.sort((a, b) => a - b)
               : found;
@@ -692,7 +774,7 @@ function selecting(
     return Array.from(items.keys()).filter((at) => {
       const item = items[at]!;
       const inside = within === null || (start![item]! < high && end![item]! > low);
-      return inside && wanted?.has(key![item]!) !== false;
+      return inside && (wanted === null || key![item]!.every((own) => wanted.has(own)));
     });
   }
 }

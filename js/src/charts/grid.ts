@@ -4,8 +4,8 @@ import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
-import { formatAxis, formatDuration } from "../ui/formats";
-import { fitted, labelledRows, noteOf, textWidth, wrapped } from "../ui/text";
+import { formatAxis, formatDuration, formatShare } from "../ui/formats";
+import { fitted, labelledRows, noteOf, sentences, textWidth, wrapped } from "../ui/text";
 import { shade, SIZE, type Theme } from "../ui/theme";
 import {
   type Box,
@@ -16,7 +16,8 @@ import {
   type Spot,
   type Tip,
 } from "./content";
-import { HEATMAP, scopeOf, spoken, tipsOf } from "./defined";
+import { foldedScope, HEATMAP, scopeOf, spoken, tipsOf } from "./defined";
+import { foldedLines, TOGETHER } from "./folding";
 import { stillOnly, toggled } from "./gestures";
 import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
 
@@ -46,7 +47,8 @@ interface HeatmapContent {
   title: string;
   subtitle: string;
   finding: string;
-  ranks: number[];
+  /** The ranks of each row. */
+  ranks: readonly (readonly number[])[];
   names: string[];
   start: number;
   end: number;
@@ -60,6 +62,7 @@ interface HeatmapContent {
   tip(
     row: number,
     cell: { start_ns: number; end_ns: number; share: number; value_ns: number },
+    bin: number,
   ): Tip;
   late: Set<number>;
   facts: Set<number>;
@@ -101,23 +104,59 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
   const columns = { rank: ranks, total_ns: total };
   const own = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
   const scope = scopeOf(HEATMAP, own);
+  const words = spoken({ ...HEATMAP, unmatched: kinds }, frame, scope);
+  const drawn = foldedScope(HEATMAP, own, scope);
+  const isFolded = drawn !== scope;
+  const rows = drawn.get("members") as number[][];
+  const at = new Map(ranks.map((rank, row) => [rank, row]));
+  const of = rows.map((members) => members.map((rank) => at.get(rank)!));
   return {
-    ...spoken({ ...HEATMAP, unmatched: kinds }, frame, scope),
-    ranks,
-    names: scope.get("names") as string[],
+    ...words,
+    subtitle: isFolded ? sentences(words.subtitle, TOGETHER) : words.subtitle,
+    ranks: rows,
+    names: drawn.get("names") as string[],
     start,
     end,
     bins,
     ramp: ramp as "busy" | "waiting",
-    share,
-    value,
+    share: isFolded ? meanRows(share, of, bins) : share,
+    value: isFolded ? meanRows(value, of, bins) : value,
     mean: sums.map((each) => each / ranks.length),
-    total,
-    tip: (row, cell) => {
-      return tipsOf(HEATMAP.tip, new Map([...scope, ...Object.entries(cell)]))(row);
+    total: Array.from(drawn.get("total_ns") as Float64Array),
+    tip: (row, cell, bin) => {
+      const { heading, lines } = tipsOf(
+        HEATMAP.tip,
+        new Map([...drawn, ...Object.entries(cell)]),
+      )(row);
+      if (!isFolded || of[row]!.length === 1) return { heading, lines };
+      const shares = of[row]!.map((one) => share[one * bins + bin]!);
+      const [low, high] = [Math.min(...shares), Math.max(...shares)].map(formatShare);
+      const cells = ["share, least to most", `${low} – ${high}`] as const;
+      return { heading, lines: [...lines, cells, ...foldedLines(drawn, FOLD, row)] };
     },
-    ...markedRows(frame, ranks),
+    ...markedRows(
+      frame,
+      rows.map((members) => members[0]!),
+    ),
   };
+}
+
+const FOLD = HEATMAP.fold!;
+
+/** The means of some rows each, bin by bin. */
+function meanRows(
+  values: ArrayLike<number>,
+  rows: readonly (readonly number[])[],
+  bins: number,
+): Float64Array {
+  const found = new Float64Array(rows.length * bins);
+  rows.forEach((members, row) => {
+    for (let bin = 0; bin < bins; bin += 1) {
+      const all = members.reduce((total, one) => total + values[one * bins + bin]!, 0);
+      found[row * bins + bin] = all / members.length;
+    }
+  });
+  return found;
 }
 
 /** Start of a bin. */
@@ -170,7 +209,9 @@ export class HeatmapDrawing implements Drawing {
     const framed: Box4[] = [];
     const veiled: Box4[] = [];
     if (chosen.window !== null || chosen.ranks !== null) {
-      const runs = runsOf(content.ranks.map((rank) => chosen.ranks?.includes(rank) ?? true));
+      const runs = runsOf(
+        content.ranks.map((own) => own.every((rank) => chosen.ranks?.includes(rank) ?? true)),
+      );
       let y = plan.top;
       for (const [first, last] of runs) {
         const [top, end] = [plan.top + first * plan.pitch, plan.top + last * plan.pitch];
@@ -256,7 +297,7 @@ export class HeatmapDrawing implements Drawing {
     if (row === null || plan === null) return this.nothing();
     // Names and totals are of the rank alone.
     if (x < plan.left || x > plan.left + plan.across) {
-      const ranks = [this.content.ranks[row]!];
+      const ranks = [...this.content.ranks[row]!];
       if (more) return { ranks: toggled(chosen.ranks, ranks) };
       return chosen.window === null && stillOnly(chosen.ranks, ranks)
         ? this.nothing()
@@ -270,7 +311,7 @@ export class HeatmapDrawing implements Drawing {
     const { bins, ranks, start, end } = this.content;
     const [row, bin] = [Math.floor(index / bins), index % bins];
     const window: [number, number] = [edge(start, end, bins, bin), edge(start, end, bins, bin + 1)];
-    const one = [ranks[row]!];
+    const one = [...ranks[row]!];
     if (more) return { ranks: toggled(chosen.ranks, one) };
     const same = chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1];
     return same && stillOnly(chosen.ranks, one) ? this.nothing() : { ranks: one, window };
@@ -280,12 +321,12 @@ export class HeatmapDrawing implements Drawing {
     const met = this.met(from, to);
     if (met === null) return null;
     const { ranks, start, end, bins } = this.content;
-    const inside = ranks.slice(met.first, met.last + 1);
+    const inside = ranks.slice(met.first, met.last + 1).flat();
     const window: [number, number] = [
       edge(start, end, bins, met.low),
       edge(start, end, bins, met.high + 1),
     ];
-    const all = inside.length === ranks.length;
+    const all = met.last - met.first + 1 === ranks.length;
     if (more && chosen.ranks !== null) {
       return { ranks: [...new Set([...chosen.ranks, ...inside])].sort((a, b) => a - b), window };
     }
@@ -312,12 +353,13 @@ export class HeatmapDrawing implements Drawing {
   private tip(row: number, bin: number): Tip {
     const { start, end, bins, share, value } = this.content;
     const at = row * bins + bin;
-    return this.content.tip(row, {
+    const cell = {
       start_ns: edge(start, end, bins, bin),
       end_ns: edge(start, end, bins, bin + 1),
       share: share[at]!,
       value_ns: value[at]!,
-    });
+    };
+    return this.content.tip(row, cell, bin);
   }
 
   private rowAt(y: number): number | null {

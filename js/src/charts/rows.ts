@@ -1,6 +1,6 @@
 /** Lay out and draw charts that have one row per rank, name or step. */
 
-import type { Brush, Chosen } from "../protocol/source";
+import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { fitted, labelledRows, shortened, textWidth, wrapped } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import type {
@@ -37,6 +37,10 @@ export class RowsDrawing implements Drawing {
 
   get finding(): string {
     return this.content.finding;
+  }
+
+  get table(): PanelFrame | undefined {
+    return this.content.table;
   }
 
   layout(width: number): number {

@@ -18,6 +18,7 @@ import {
   type Source,
   type Span,
 } from "../protocol/source";
+import type { FoldingNow } from "../timeline/view";
 import { Failure } from "../ui/controls";
 import { toggle } from "../ui/dom";
 import { MenuButton, type MenuItem } from "../ui/menu";
@@ -252,6 +253,7 @@ interface PaneLook {
   chosen: ReadonlySignal<Chosen>;
   /** Names the ranks to mark. */
   headline: ReadonlySignal<HeadlineFacts | null>;
+  folding: ReadonlySignal<FoldingNow>;
   scene: ReadonlySignal<Scene>;
   /** Shows the numbers. */
   draw(numbers: Numbers): VNode;
@@ -259,10 +261,11 @@ interface PaneLook {
   menu(): MenuItem[];
 }
 
-export function Pane({ id, el, state, chosen, headline, scene, draw, retry, menu }: PaneLook) {
+export function Pane(look: PaneLook) {
+  const { id, el, state, chosen, headline, folding, scene, draw, retry, menu } = look;
   const { title } = panelKind(id);
   const { frame, isStale, error } = state.value;
-  const marked = useMarks(frame, headline.value, scene.value);
+  const marked = useMarks(frame, headline.value, folding.value.groups, scene.value);
   useLayoutEffect(() => {
     toggle(el, "hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
@@ -300,10 +303,11 @@ export function Pane({ id, el, state, chosen, headline, scene, draw, retry, menu
   );
 }
 
-/** Add the ranks to mark, and facts of the job; the same object while unchanged. */
+/** Add the ranks to mark and to fold, and facts of the job; the same object while unchanged. */
 function useMarks(
   of: PanelFrame | null,
   by: HeadlineFacts | null,
+  folded: FoldingNow["groups"],
   { ranks }: Scene,
 ): PanelFrame | null {
   return useMemo(() => {
@@ -312,8 +316,9 @@ function useMarks(
     const roles = ranks.flatMap(({ summary }) => summary.map(({ role }) => role));
     const absent_kinds = roles.includes("comm") ? [] : ["communication"];
     const job_ranks = ranks.length;
-    return { ...of, attrs: { ...of.attrs, late_ranks, fact_ranks, absent_kinds, job_ranks } };
-  }, [of, by, ranks]);
+    const facts = { late_ranks, fact_ranks, folded, absent_kinds, job_ranks };
+    return { ...of, attrs: { ...of.attrs, ...facts } };
+  }, [of, by, folded, ranks]);
 }
 
 function sentence(note: unknown): string {

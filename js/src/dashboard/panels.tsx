@@ -10,6 +10,7 @@ import { MEASURES } from "../formats/mpi";
 import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
+import type { FoldingNow } from "../timeline/view";
 import { Button } from "../ui/controls";
 import { h, mount } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
@@ -38,6 +39,8 @@ interface PaneParts {
   menu(id: string): MenuItem[];
   /** The headline, which names the ranks to mark. */
   headline: ReadonlySignal<HeadlineFacts | null>;
+  /** Which ranks charts draw together. */
+  folding: ReadonlySignal<FoldingNow>;
   /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
@@ -96,7 +99,7 @@ export class Panes {
   pane(id: string): HTMLElement {
     const known = this.all.get(id);
     if (known !== undefined) return known;
-    const { signal: ended, menu, headline, scene, choosing, own } = this.parts;
+    const { signal: ended, menu, headline, folding, scene, choosing, own } = this.parts;
     const { look, title } = panelKind(id);
     const el = h("section", {
       class: `hta-pane hta-pane-${look}`,
@@ -105,7 +108,7 @@ export class Panes {
     });
     this.all.set(id, el);
     this.sight.watch(el);
-    const height = expectedHeight(id, scene.value);
+    const height = expectedHeight(id, scene.value, folding.value.isOn);
     if (height !== null) el.style.minHeight = `${height}px`;
     const pane = (
       <Pane
@@ -114,6 +117,7 @@ export class Panes {
         state={own[id] ? SELF : id === "heatmap" ? this.heatmap.state : this.data.state(id)}
         chosen={choosing.chosen}
         headline={headline}
+        folding={folding}
         scene={scene}
         draw={own[id] ?? ((numbers) => this.draw(id, numbers))}
         retry={() => this.retry()}
@@ -335,11 +339,14 @@ const AROUND: Readonly<Record<string, number>> = {
   queue: 122,
 };
 
+/** So many rows are left of similar ranks. */
+const FOLDED_ROWS = 4;
+
 /** Height of a panel with one row per rank; null if unknown in advance. */
-function expectedHeight(id: string, scene: Scene): number | null {
+function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
   const around = AROUND[id];
   const hasDevices = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
   if (around === undefined || !hasDevices) return null;
-  const rows = scene.ranks.length;
+  const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);
   return around + rows * pitchOf(rows);
 }

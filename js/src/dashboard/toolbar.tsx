@@ -4,6 +4,7 @@ import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { PANELS } from "../facts/panels";
 import { asError, isAbort, type Requests, type Scene, type Source } from "../protocol/source";
 import { problemLines } from "../timeline/panels/problems";
+import type { FoldingNow } from "../timeline/view";
 import { Button, CutName, Icon, UndoRedo } from "../ui/controls";
 import { formatBytes, formatDuration, plural } from "../ui/formats";
 import { MenuButton, type MenuItem, Opener, Toolbar } from "../ui/menu";
@@ -18,6 +19,8 @@ interface DashToolbarLook {
   shown: ReadonlySignal<readonly string[]>;
   offered: readonly string[] | null;
   full: FullWindow;
+  folding: ReadonlySignal<FoldingNow>;
+  fold(): void;
   showPanel(id: string, on: boolean): void;
   exports(): MenuItem[];
   /** Null in saved pages, which cannot write themselves. */
@@ -27,7 +30,7 @@ interface DashToolbarLook {
 }
 
 export function DashToolbar(look: DashToolbarLook) {
-  const { scene, choosing, shown, offered } = look;
+  const { scene, choosing, shown, offered, folding } = look;
   const { title, range, events, steps, truth } = scene;
   const kinds = problemLines(scene).length;
   const warn = truth.level !== "ok";
@@ -90,6 +93,16 @@ export function DashToolbar(look: DashToolbarLook) {
         undo={() => choosing.undo()}
         redo={() => choosing.redo()}
       />
+      {folding.value.isOffered && (
+        <Button
+          icon="fold"
+          name="Fold similar ranks"
+          keys="U"
+          class="hta-fold"
+          on={folding.value.isOn}
+          press={() => look.fold()}
+        />
+      )}
       <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
         {" ▾"}
       </MenuButton>

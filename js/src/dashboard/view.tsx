@@ -18,7 +18,7 @@ import type { Scene, Source, Span, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
 import { kernelSays, progressWords } from "../timeline/status";
-import { type MakeStage, TimelineApp } from "../timeline/view";
+import { type FoldingNow, type MakeStage, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { h, isTextEntry, mount, toggle } from "../ui/dom";
 import { plural, wholeName } from "../ui/formats";
@@ -66,6 +66,7 @@ export class DashApp {
   private readonly traits: Traits;
   private readonly scene: Signal<Scene>;
   private readonly shown: ReadonlySignal<readonly string[]>;
+  private readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
   /** What the timeline shows now, be it on its way. */
   private view: Span;
   private theme: ThemeName;
@@ -149,6 +150,15 @@ export class DashApp {
       heightOf: (id) => this.panes.pane(id).offsetHeight,
       isCalm: () => this.choosing.selection.value === null,
     });
+    this.timeline.onFolding((now) => {
+      // While the same ranks share rows, no chart is drawn again.
+      if (!same(now, this.folding.peek())) this.folding.value = now;
+    });
+    // A timeline that is not shown asks for nothing of its own.
+    options.source.onReply((op) => {
+      if (op === "panels" && !this.shown.peek().includes("timeline"))
+        this.timeline.prepareFolding();
+    });
     const moved = throttle(VIEW_MS, ended, () => this.panes.viewMoved());
     this.timeline.onView((view) => {
       this.view = view;
@@ -190,6 +200,8 @@ export class DashApp {
           shown={this.shown}
           offered={traits.offered}
           full={this.full}
+          folding={this.folding}
+          fold={() => this.timeline.toggleFolding()}
           showPanel={showPanel}
           exports={() => takeAway.all(this.shown.value)}
           form={options.live === null ? null : takeAway.saveForm()}
@@ -239,6 +251,7 @@ export class DashApp {
       view: () => this.view,
       menu: (id) => this.paneMenu(id),
       headline: traits.headline,
+      folding: this.folding,
       metric: traits.metric,
       setMetric: (metric) => traits.keep("metric", metric),
       followsAll: options.live === null,
@@ -279,6 +292,7 @@ export class DashApp {
       clear: () => this.choosing.select(null),
       isEmpty: () => this.choosing.isEmpty,
       help: () => this.timeline.openHelp(this.button("help-button")),
+      fold: () => this.timeline.toggleFolding(),
       full: this.full,
     };
     listenToDashKeys(root, ended, keys, options.live === null);
@@ -456,6 +470,7 @@ interface DashKeys {
   clear(): void;
   isEmpty(): boolean;
   help(): void;
+  fold(): void;
   full: FullWindow;
 }
 
@@ -479,6 +494,7 @@ function listenToDashKeys(
     if (command === "undo" && (event.ctrlKey || event.metaKey)) keys.undo();
     else if (command === "redo") keys.redo();
     else if (command === "help") keys.help();
+    else if (command === "fold") keys.fold();
     else if (command === "full-window") keys.full.toggle();
     else return false;
     return true;

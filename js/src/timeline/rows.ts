@@ -83,6 +83,17 @@ export class Rows {
     this.changed.emit();
   }
 
+  /** Ranks that share a row, for charts beside the timeline. */
+  get folded(): readonly (readonly number[])[] {
+    const rows = new Map<number, number[]>();
+    for (const [rank, stands] of this.alike?.hidden ?? []) {
+      const own = rows.get(stands);
+      if (own === undefined) rows.set(stands, [stands, rank]);
+      else own.push(rank);
+    }
+    return [...rows.values()];
+  }
+
   fold(alike: Alike | null): void {
     if (alike === null && this.alike === null) return;
     this.alike = alike;
@@ -318,7 +329,8 @@ export class Folding {
     return group === undefined || group.ranks.length < 2 ? null : group.representative;
   }
 
-  private ready(): void {
+  /** The first requests are answered: find similar ranks, if they are to be folded. */
+  ready(): void {
     // Without a kernel, folding is offered only if the page has the reply.
     if (this.on || this.ctx.source.status === "none") this.ask();
   }

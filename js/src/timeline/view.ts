@@ -57,6 +57,13 @@ interface AppOptions {
   part?: Part;
 }
 
+export interface FoldingNow {
+  isOffered: boolean;
+  isOn: boolean;
+  /** The ranks that share a row. */
+  groups: readonly (readonly number[])[];
+}
+
 interface Part {
   /** Name of its toolbar; default "Timeline". */
   title?: string;
@@ -169,6 +176,25 @@ export class TimelineApp {
   /** Fold similar ranks, or show all, as set by Python. */
   setFolded(folded: boolean): void {
     this.parts.folding.set(folded, false);
+  }
+
+  /** Called when other ranks share a row, also with those that do now. */
+  onFolding(listener: (now: FoldingNow) => void): void {
+    const { folding, rows } = this.parts;
+    const tell = (): void =>
+      listener({ isOffered: folding.offered, isOn: folding.on, groups: rows.folded });
+    folding.changed.on(tell);
+    tell();
+  }
+
+  /** As a press of its button. */
+  toggleFolding(): void {
+    this.parts.commands.run("fold");
+  }
+
+  /** Find similar ranks now, without waiting for the first picture. */
+  prepareFolding(): void {
+    this.parts.folding.ready();
   }
 
   /** Show a window with a margin. */

@@ -282,18 +282,29 @@ export function ranksIn(frame: PanelFrame, attribute: string): number[] {
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
 }
 
-/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
-export function listed(ranks: readonly number[], most = 3): string {
+/** Runs of neighbours: from the first to the last of each. */
+function runsOf(ranks: readonly number[]): [number, number][] {
   const runs: [number, number][] = [];
   for (const rank of [...ranks].sort((a, b) => a - b)) {
     const open = runs.at(-1);
     if (open !== undefined && rank === open[1] + 1) open[1] = rank;
     else runs.push([rank, rank]);
   }
-  const shown = runs.slice(0, most);
-  const words = shown.map(([low, high]) =>
-    low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`,
-  );
+  return runs;
+}
+
+const runText = ([low, high]: [number, number]): string =>
+  low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
+
+/** `0–4`, `6, 7`, `9`. */
+export function rankRuns(ranks: readonly number[]): string[] {
+  return runsOf(ranks).map(runText);
+}
+
+/** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
+export function listed(ranks: readonly number[], most = 3): string {
+  const shown = runsOf(ranks).slice(0, most);
+  const words = shown.map(runText);
   const left = ranks.length - shown.reduce((sum, [low, high]) => sum + high - low + 1, 0);
   const more = left > 0 ? ` and ${formatCount(left)} more` : "";
   return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;

@@ -112,10 +112,20 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     for code in (*before.get("sort", ()), before.get("keep", "nan")):
         assert names_in(code, known) == []
     assert set(look.get("group", ())) <= known
+    items = {*known}
     known.add("row")
+    fold = look.get("fold")
+    known |= {"who", "members"} if fold else set()
     for one, code in look.get("let", {}).items():
         assert names_in(code, known) == [], one
         known.add(one)
+    if fold is not None:
+        # Items of ranks are folded before names are given to expressions.
+        by_rank = "rank" in look["rows"] and look["rows"]["selects"] == "ranks"
+        of = items if by_rank else known
+        codes = fold.get("keep", "nan"), fold["spread"]["of"], fold["spread"].get("at", "nan")
+        assert [names_in(code, of) for code in codes] == [[], [], []]
+        assert {"rank", *fold.get("each", ()), *fold.get("by", ())} <= of
     known |= {"names", "parts", "ends", "finding"}
 
     def check(value, key=""):

@@ -1,0 +1,110 @@
+/** Similar ranks share a row: the cases are worked by hand, and Python has the same ones. */
+
+import { describe, expect, test } from "vitest";
+import vectors from "../../../tests/vectors/folding.json";
+import type { PanelFrame } from "../protocol/source";
+import { THEMES } from "../ui/theme";
+import type { RowsContent } from "./content";
+import { contentOf, DEFINITIONS } from "./defined";
+import { rowName } from "./folding";
+import { heatmapContent, HeatmapDrawing } from "./grid";
+import { RowsDrawing } from "./rows";
+
+interface Case {
+  name: string;
+  panel: string;
+  frame: PanelFrame;
+  names: string[];
+  keys: (number | string)[][];
+  data: Record<string, (number | null)[]>;
+  columns: Record<string, string[]>;
+  headings?: string[];
+  tips?: [string, string][][];
+  said: string;
+}
+
+const CASES = vectors.cases as unknown as Case[];
+const CHOSEN_NONE = { ranks: null, names: null, kinds: null, window: null };
+
+function drawn(panel: string, frame: PanelFrame): RowsContent {
+  const found = contentOf(DEFINITIONS[panel]!, frame, THEMES.light);
+  if (typeof found === "string") throw new Error(found);
+  return found;
+}
+
+function near(values: Iterable<unknown>, wanted: readonly (number | null)[]): void {
+  const found = Array.from(values);
+  expect(found.length).toBe(wanted.length);
+  wanted.forEach((each, at) => {
+    if (each === null) expect(found[at]).toBeNaN();
+    else expect(found[at]).toBeCloseTo(each, 9);
+  });
+}
+
+test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings, tips, said }) => {
+  const found = drawn(panel, frame);
+  expect(found.names).toEqual(names);
+  expect(found.keys).toEqual(keys);
+  for (const [name, values] of Object.entries(data)) near(found.data[name]!, values);
+  for (const [head, texts] of Object.entries(columns)) {
+    expect(
+      found.columns
+        .concat({ head: "total", texts: found.ends?.map((end) => end.text) ?? [] })
+        .find((each) => each.head === head)?.texts,
+    ).toEqual(texts);
+  }
+  headings?.forEach((text, row) => expect(found.tip(row).heading).toBe(text));
+  tips?.forEach((lines, row) => {
+    const own = found.tip(row).lines;
+    expect(own.slice(own.length - lines.length)).toEqual(lines);
+    if (lines.length === 0) expect(own.map(([what]) => what)).not.toContain("mean of");
+  });
+  expect(found.subtitle).toContain(`similar ranks together: mean, line: ${said}`);
+});
+
+describe("what is of all ranks stays so", () => {
+  test.each(CASES)("in $panel", ({ panel, frame }) => {
+    const whole = drawn(panel, { ...frame, attrs: { ...frame.attrs, folded: [] } });
+    const folded = drawn(panel, frame);
+    expect(folded.finding).toBe(whole.finding);
+    expect(folded.ticks).toEqual(whole.ticks);
+    expect([folded.xStart, folded.xEnd]).toEqual([whole.xStart, whole.xEnd]);
+    expect(folded.subtitle.startsWith(whole.subtitle)).toBe(true);
+  });
+});
+
+test("a click on a row of several ranks selects all of them, and a second one none", () => {
+  const drawing = new RowsDrawing(drawn("breakdown", CASES[0]!.frame), "ranks", THEMES.light);
+  drawing.layout(600);
+  expect(drawing.press(1, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1, 3] });
+  expect(drawing.press(1, false, { ...CHOSEN_NONE, ranks: [3, 1, 0] })).toEqual({ ranks: null });
+});
+
+test("a table has a line for each row of the chart", () => {
+  const { rows, columns } = drawn("breakdown", CASES[0]!.frame).table!;
+  expect(rows).toBe(2);
+  expect(columns.ranks).toEqual(["rank 2", "3 ranks: 0, 1, 3"]);
+  near(columns.compute_ns as number[], [900, 800]);
+});
+
+test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
+  const { frame, names, share, mean, total, ranks } = vectors.heatmap;
+  const found = heatmapContent(frame);
+  if (typeof found === "string") throw new Error(found);
+  expect([found.names, found.ranks]).toEqual([names, ranks]);
+  near(found.share, share);
+  near(found.mean, mean);
+  near(found.total, total);
+  const drawing = new HeatmapDrawing(found, THEMES.light);
+  drawing.layout(600);
+  expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });
+  expect(drawing.spotOf(2)!.tip.lines).toContainEqual([
+    "share, least to most",
+    "50\u2009% – 100\u2009%",
+  ]);
+});
+
+test("long lists of ranks are cut in names", () => {
+  expect(rowName([7])).toBe("rank 7");
+  expect(rowName([0, 1, 2, 3, 4, 6, 7, 9, 12])).toBe("9 ranks: 0–4, 6, 7 …");
+});
