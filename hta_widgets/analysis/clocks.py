@@ -29,7 +29,7 @@ _COLUMNS = (
     "offset_ns", "residual_ns", "recorded_residual_ns", "collectives", "part", "drift_ppm",
 )  # fmt: skip
 _ROUNDS = 12
-_MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
+MIN_COLLECTIVES = 3  # with fewer, a clock is not called skewed
 _FLOOR_NS = 100.0  # minimum uncertainty of a pair of clocks
 _MIN_SPAN_NS = 1_000_000_000  # minimum length of a trace for which drift is estimated
 _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimated
@@ -51,7 +51,7 @@ class ClockFit:
     def is_needed(self) -> bool:
         """Whether a recorded clock is off by clearly more than the fit's residual."""
         # The residual of a fit to few collectives is always small.
-        enough = self.collectives >= _MIN_COLLECTIVES
+        enough = self.collectives >= MIN_COLLECTIVES
         return bool((enough & (self.recorded_residual_ns > 2 * self.residual_ns + 1_000)).any())
 
 

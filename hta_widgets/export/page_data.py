@@ -410,7 +410,7 @@ class Collectives(Part):
             # Arguments are read from the files, which may be gone by now.
             self.header["note"] = str(error) or type(error).__name__
             return
-        self.header["note"] = found.note
+        self.header |= {"note": found.note, "clock": found.clock}
         frame = found.frame
         if not len(frame):
             return

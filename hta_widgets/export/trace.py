@@ -174,6 +174,9 @@ def export_trace(
         traces = TraceSet([traces])
     if not isinstance(selection, Selection):
         selection = Selection() if selection is None else traces.select(selection)
+    elif selection.traces is not None and len(traces) > 1:
+        # Its window is on the clock of the set that it was made on, such as that of a view.
+        traces = traces.with_clock(selection.traces.clock)
     if counters not in (False, True, "own"):
         raise TraceError(f"counters are False, True or 'own', not {counters!r}")
     if counters is True:

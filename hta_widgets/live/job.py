@@ -13,7 +13,7 @@ import pandas as pd
 
 from hta_widgets import analysis, taxonomy
 from hta_widgets.analysis.busy import totals
-from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.analysis.clocks import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
 from hta_widgets.analysis.stragglers import judgement
@@ -29,7 +29,7 @@ from hta_widgets.tiles.details import cell, checked_row, details, launches, neig
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
-from hta_widgets.tiles.replies import Clusters
+from hta_widgets.tiles.replies import ClockFacts, Clusters
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
@@ -57,6 +57,21 @@ def _matched(traces: TraceSet) -> Work[None]:
         clock_fit(traces)
 
     return memo(traces, "matched", lambda: Work(match))
+
+
+def _clock_facts(traces: TraceSet) -> ClockFacts | None:
+    """Return what a page says of the clock that it draws; None if collectives compare no clocks."""
+    fit = clock_fit(traces)
+    known = fit.collectives >= MIN_COLLECTIVES
+    if known.sum() < 2:
+        return None
+    offsets = pd.Series(fit.offset_ns[known]).groupby(fit.part[known])
+    return {
+        "is_fitted": traces.clock == "fitted",
+        "apart_ns": int((offsets.max() - offsets.min()).max()),
+        "residual_ns": int(fit.residual_ns[known].max()),
+        "is_off": fit.is_needed,
+    }
 
 
 class PanelEngine:
@@ -370,7 +385,8 @@ class TileEngine:
             compute[index.rank.rank] = compute_of(index)
             stop_if_cancelled()
         late = judgement(self.traces).stragglers
-        return Lateness(self.traces, collectives(self.traces, clock="fitted"), compute, late)
+        frame = collectives(self.traces, clock="fitted")
+        return Lateness(self.traces, frame, compute, late, _clock_facts(self.traces))
 
     def _cluster(self) -> Clusters:
         from hta_widgets.analysis import rank_clusters  # noqa: PLC0415 - slow to import

@@ -121,8 +121,9 @@ class Lateness:
         frame: pd.DataFrame,
         compute: Mapping[int, Intervals],
         late: Sequence[int] = (),
+        clock: replies.ClockFacts | None = None,
     ) -> None:
-        self.late = list(late)
+        self.late, self.clock = list(late), clock
         self.note = str(frame.attrs.get("note", ""))
         # pandas copies the attrs (every rank of every group) with every column.
         frame = frame.copy(deep=False)
@@ -205,6 +206,7 @@ class Lateness:
             "wait_for_late": self.waited_for(late, start, end),
             "late": late,
             "note": self.note,
+            "clock": self.clock,
         }
 
     def waited_for(self, late: Sequence[int], start: int, end: int) -> list[int]:

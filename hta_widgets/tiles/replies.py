@@ -254,6 +254,20 @@ class Stats(TypedDict):
     approximate: NotRequired[list[int]]
 
 
+class ClockFacts(TypedDict):
+    """The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
+
+    `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
+    `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
+    of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+    """
+
+    is_fitted: bool
+    apart_ns: int
+    residual_ns: int
+    is_off: bool
+
+
 class Lateness(TypedDict):
     """The reply to ``lateness``: sums over the matched collectives of a window, by rank.
 
@@ -273,6 +287,7 @@ class Lateness(TypedDict):
     wait_for_late: list[int]
     late: list[int]
     note: str
+    clock: ClockFacts | None
     approximate: NotRequired[list[int]]
 
 

@@ -42,6 +42,7 @@ from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
     LinkedView,
     as_traces,
+    on_clock,
     page_target,
 )
 
@@ -120,6 +121,8 @@ class Dashboard(LinkedView):
         As in `Timeline`.
     folded : bool, optional
         As in `Timeline`.
+    clock : {"recorded", "fitted", "auto"}, optional
+        As in `Timeline`.
 
     Attributes
     ----------
@@ -139,7 +142,7 @@ class Dashboard(LinkedView):
         selection changes.
     charts : mapping of str to bokeh.plotting.figure
         The charts of the current selection, by panel, each usable alone.
-    selected_event, search, color, pinned, folded
+    selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 
     Raises
@@ -171,9 +174,10 @@ class Dashboard(LinkedView):
         height: int | None = None,
         color: str = "kind",
         folded: bool | None = None,
+        clock: str | None = None,
     ) -> None:
         self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
-        drawn = as_traces(traces, "Dashboard")
+        drawn = on_clock(as_traces(traces, "Dashboard"), clock)
         workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
         labels = {one.name: one.label for one in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))
@@ -207,6 +211,16 @@ class Dashboard(LinkedView):
             _scene=scene,
         )
         self.observe(self._forget, names=["selection", "scope", "view"])
+
+    def _redraw(self) -> None:
+        self.panel_engine.stop()
+        self.panel_engine = PanelEngine(self.traces)
+        self._forget({"name": "clock"})
+        self.__dict__.pop("_offline", None)
+        # Its findings select windows.
+        self.set_trait("_headline", None)
+        self._tables = base_tables(self.traces)
+        super()._redraw()
 
     # --- views and numbers ------------------------------------------------------------------------
 

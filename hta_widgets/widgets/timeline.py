@@ -18,7 +18,7 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.view import MOST_UNFOLDED, LinkedView, State, as_traces
+from hta_widgets.widgets.view import MOST_UNFOLDED, LinkedView, State, as_traces, on_clock
 
 
 class Timeline(LinkedView):
@@ -42,6 +42,11 @@ class Timeline(LinkedView):
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
         outliers have rows; numbers remain those of all ranks. Default: above 16 ranks.
+    clock : {"recorded", "fitted", "auto"}, optional
+        The clock to draw on: as recorded, or fitted so that ranks leave collectives together
+        (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly
+        more (by twice the residual and 1 µs); it matches all collectives first. Default: the
+        clock of the traces, which is the recorded one unless changed.
 
     Attributes
     ----------
@@ -59,6 +64,11 @@ class Timeline(LinkedView):
         ``"5"`` pins rank 5 to the top, ``"5/GPU 0 · stream 7"`` one of its tracks.
     folded : bool
         Whether similar ranks are folded; linked views do not share it, and undo ignores it.
+    clock : {"recorded", "fitted"}
+        The clock that is drawn; assign it, or press its badge in the page. All times of `view`,
+        `selection` and frames are on it, as in ``traces`` of this view: give that to analyses and
+        `export_trace`. Windows stay where they are on the lowest rank. Linked views share it, and
+        undo ignores it.
 
     Examples
     --------
@@ -80,12 +90,14 @@ class Timeline(LinkedView):
         height: int = 480,
         color: str = "kind",
         folded: bool | None = None,
+        clock: str | None = None,
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:
         self._esm, self._css = asset("timeline.js"), asset("timeline.css")
-        drawn = as_traces(traces)
+        drawn = on_clock(as_traces(traces), clock)
         engine = _engine or TileEngine(drawn)
+        self._tracks = tracks
         super().__init__(
             drawn,
             engine=engine,
@@ -95,6 +107,9 @@ class Timeline(LinkedView):
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             _scene=_only_tracks(engine.scene(), tracks),
         )
+
+    def _redraw(self) -> None:
+        self._scene = _only_tracks(self.engine.scene(), self._tracks)
 
     def to_svg(
         self,

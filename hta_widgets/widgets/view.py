@@ -13,6 +13,7 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import options
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import save_html
 from hta_widgets.export.page_format import asset
@@ -25,13 +26,17 @@ from hta_widgets.readers.load import is_profiler, load
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import ClockName, TraceSet
 
 #: The traits that linked views share; together one entry of the history.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
-_PLAIN = ("selected_event", "search", "color", "pinned", "scope")
+_PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
+#: Names of clocks in views, and those of `TraceSet.with_clock`.
+_CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
+_TIMES = ("start_ns", "end_ns")
+_HISTORY = ("past", "future")
 HISTORY_LENGTH = 100
 MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
 
@@ -73,6 +78,8 @@ class State(anywidget.AnyWidget):
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
     scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
+    #: shared, but no entry of the history
+    clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
@@ -101,20 +108,40 @@ class State(anywidget.AnyWidget):
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Apply what the page sent; the page keeps the history of its own gestures."""
-        with self._unrecorded():
+        with self.unrecorded():
             super().set_state(sync_data)
+
+    def move(self, by_ns: int) -> None:
+        """Move all windows, also those of the history."""
+
+        def moved(values: Mapping[str, Any]) -> dict[str, Any]:
+            found = {**values}
+            if found["view"] is not None:
+                found["view"] = [time + by_ns for time in found["view"]]
+            if found["selection"] is not None:
+                found["selection"] = {
+                    key: value + by_ns if key in _TIMES and value is not None else value
+                    for key, value in found["selection"].items()
+                }
+            return found
+
+        now = moved(self.snapshot())
+        with self.unrecorded(), self.hold_sync():
+            self.view, self.selection = now["view"], now["selection"]
+            self._history = {key: [moved(each) for each in self._history[key]] for key in _HISTORY}
 
     @contextmanager
     def one_change(self) -> Iterator[None]:
         """Group several assignments into one entry of the history."""
         before = self.snapshot()
-        with self._unrecorded(), self.hold_sync():
+        with self.unrecorded(), self.hold_sync():
             yield
         if self.snapshot() != before:
             self._push(before)
 
     @contextmanager
-    def _unrecorded(self) -> Iterator[None]:
+    def unrecorded(self) -> Iterator[None]:
+        """Keep assignments out of the history."""
         recording, self._recording = self._recording, False
         try:
             yield
@@ -140,7 +167,7 @@ class State(anywidget.AnyWidget):
             return False
         there = entries.pop()
         history = {source: entries, target: [*self._history[target], self.snapshot()]}
-        with self._unrecorded(), self.hold_sync():
+        with self.unrecorded(), self.hold_sync():
             for name in SHARED:
                 setattr(self, name, there.get(name, self.trait_defaults()[name]))
             self._history = {"past": history["past"], "future": history["future"]}
@@ -191,6 +218,8 @@ class LinkedView(anywidget.AnyWidget):
         The state to follow; by default a new one.
     color : {"kind", "name"}
         How events are coloured at first.
+    clock : {"recorded", "fitted", "auto"}, optional
+        The clock to draw on; by default that of the traces.
     **traits
         The view's own traits.
     """
@@ -205,6 +234,7 @@ class LinkedView(anywidget.AnyWidget):
     color = t.Enum(("kind", "name"), default_value="kind")
     pinned = t.List(t.Unicode())
     scope = t.Enum(("selection", "view"), default_value="selection")
+    clock = t.Enum(tuple(_CLOCKS), default_value="recorded").tag(sync=True)
 
     def __init__(
         self,
@@ -213,20 +243,23 @@ class LinkedView(anywidget.AnyWidget):
         engine: TileEngine | None = None,
         state: State | None = None,
         color: str = "kind",
+        clock: str | None = None,
         **traits: Any,
     ) -> None:
-        self.traces = as_traces(traces, type(self).__name__)
+        self.traces = on_clock(as_traces(traces, type(self).__name__), clock)
         self.engine = engine or TileEngine(self.traces)
-        start_ns, end_ns = self.traces.span_ns
-        self._whole = (int(start_ns), max(int(end_ns), 1))
+        self._engines = {self.traces.clock: (self.traces, self.engine)}
         self._mirroring = False
+        drawn = clock_of(self.traces)
         super().__init__(
-            state=state or State(view=self._whole, color=color),
+            state=state or State(view=self._whole, color=color, clock=drawn),
             view=self._whole,
             selection=Selection(traces=self.traces),
             color=color,
+            clock=drawn,
             **traits,
         )
+        self.observe(self._switch, names="clock")
         self._follow(self.state)
         self.observe(self._to_state, names=["view", "selection", *_PLAIN])
         serve(self, self.answer)
@@ -236,6 +269,38 @@ class LinkedView(anywidget.AnyWidget):
         """The drawn parts that do not depend on the window."""
         found: dict[str, Any] = self._scene
         return found
+
+    @property
+    def _whole(self) -> tuple[int, int]:
+        start_ns, end_ns = self.traces.span_ns
+        return int(start_ns), max(int(end_ns), 1)
+
+    def _switch(self, _change: object) -> None:
+        """Draw on the other clock; windows stay where they are on the rank that does not move."""
+        # First, as each change below mirrors the whole state into this view.
+        is_first = self.state.clock != self.clock
+        self.state.clock = self.clock
+        name = _CLOCKS[self.clock]
+        if name == self.traces.clock:
+            return
+        if name not in self._engines:
+            traces = self.traces.with_clock(name)
+            self._engines[name] = traces, TileEngine(traces)
+        self.engine.stop()
+        whole, lift_ns = self._whole, self.traces.lift_ns
+        self.traces, self.engine = self._engines[name]
+        with self.hold_sync(), self.state.unrecorded():
+            self._redraw()
+            self.selection = self.selection.of(self.traces)
+            if is_first:
+                is_whole = self.view == whole
+                self.state.move(self.traces.lift_ns - lift_ns)
+                if is_whole:
+                    self.view = self._whole
+
+    def _redraw(self) -> None:
+        """Replace what was derived of the traces; they are on another clock."""
+        self._scene = self.engine.scene()
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -417,6 +482,25 @@ class LinkedView(anywidget.AnyWidget):
             "bytes": report.bytes,
         }
         return reply, None
+
+
+def clock_of(traces: TraceSet) -> str:
+    """Return a view's name for the clock of its traces."""
+    return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
+
+
+def on_clock(traces: TraceSet, clock: str | None) -> TraceSet:
+    """Return the traces on a clock: None for their own, ``"auto"`` for the better one."""
+    if clock is None:
+        return traces
+    if clock == "auto":
+        clock = "fitted" if clock_fit(traces).is_needed else clock_of(traces)
+    if clock not in _CLOCKS:
+        raise TraceError(
+            f"no view has a clock {clock!r}",
+            remedy=f"The clocks are {', '.join(map(repr, _CLOCKS))} and 'auto'.",
+        )
+    return traces.with_clock(_CLOCKS[clock])
 
 
 def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:

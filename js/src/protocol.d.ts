@@ -470,6 +470,20 @@ export type Stats = {
 };
 
 /**
+ * The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
+ *
+ * `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
+ * `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
+ * of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+ */
+export type ClockFacts = {
+  is_fitted: boolean;
+  apart_ns: number;
+  residual_ns: number;
+  is_off: boolean;
+};
+
+/**
  * The reply to `lateness`: sums over the matched collectives of a window, by rank.
  *
  * `last` counts collectives at which the rank alone came last. `wait` is the union of its waits,
@@ -488,6 +502,7 @@ export type Lateness = {
   wait_for_late: readonly number[];
   late: readonly number[];
   note: string;
+  clock: ClockFacts | null;
   approximate?: readonly number[];
 };
 

@@ -301,3 +301,44 @@ def test_a_file_that_leads_in(view, folder, context, page, screenshot):
     dash = Dash(page, hw.load(folder, progress=False))
     dash.ready("breakdown")
     screenshot(page, "view_job_dark")
+
+
+def test_a_badge_switches_between_recorded_and_fitted_clocks(
+    view, folder, job, tmp_path, screenshot
+):
+    """All of the page follows: its own copy of the job, the headline's findings, the timeline."""
+    _, page = view(folder)
+    dash = Dash(page, job)
+    dash.has_numbers_of(job.select(), ("breakdown",))
+    holds_data(page)
+    badge = dash.root.locator(".hta-clock")
+    offsets = hw.analysis.clock_offsets(job)["offset_ns"]
+    apart = round((offsets.max() - offsets.min()) / 1000)
+    expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u2009µs apart")
+    middle = (job.start_ns + job.end_ns) // 2
+    dash.drag_window(middle, middle + 10_000_000)
+    expect(dash.panel("selection")).to_contain_text("start_ns=")
+    chosen = dash.selection
+    dash.has_numbers_of(chosen, ("breakdown", "idle"))
+    badge.click()
+    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
+    expect(badge).to_have_attribute("aria-pressed", "true")
+    fitted = job.with_clock("fitted")
+    window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
+    window = {key: time + fitted.lift_ns for key, time in window.items()}
+    expect(dash.panel("selection")).to_contain_text(f"start_ns={window['start_ns']:_}")
+    chosen = fitted.select(ranks=chosen.ranks, **window)
+    on_fitted = Dash(page, fitted)
+    on_fitted.has_numbers_of(chosen, ("breakdown", "idle"))
+    holds_data(page)
+    assert on_fitted.selection == chosen
+    while on_fitted.selection != fitted.select():
+        on_fitted.undo()
+    on_fitted.has_numbers_of(fitted.select(), ("breakdown",))
+    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
+    screenshot(page, "view_fitted_clock")
+
+    saved = hw.Dashboard(job, clock="fitted").save_html(tmp_path / "fitted.html")
+    page.goto(f"file://{saved}")
+    badge = page.locator(".hta-clock")
+    expect(badge).to_have_attribute("title", re.compile("This page has the fitted clock alone"))

@@ -48,6 +48,8 @@ export class PanelData {
   private readonly kept = new Map<string, PanelFrame>();
   private wanted: { selection: SelectionJson; panels: readonly string[] } | null = null;
   private inFlight = false;
+  /** Answers to what was asked before another job came are not of it. */
+  private round = 0;
   private readonly aborter = new AbortController();
 
   constructor(
@@ -98,8 +100,9 @@ export class PanelData {
     this.ask();
   }
 
-  /** The kernel is back, or another one: what failed may be known there. */
+  /** After another scene: all numbers are asked for again. */
   forget(): void {
+    this.round += 1;
     this.kept.clear();
     for (const entry of this.entries.values()) entry.key = entry.shownKey = "";
     if (this.wanted !== null) this.want(this.wanted.panels, this.wanted.selection);
@@ -111,12 +114,14 @@ export class PanelData {
     const open = panels.filter((id) => this.entry(id).state.peek().isStale);
     if (open.length === 0) return;
     this.inFlight = true;
+    const { round } = this;
     const keys = open.map((id) => keyOf(id, selection));
     this.source
       // The rest is requested next, for the selection at that time.
       .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
+          if (round !== this.round) return;
           const left = new Set(reply.left ?? []);
           open.forEach((id, at) => {
             if (left.has(id)) return;
@@ -127,7 +132,7 @@ export class PanelData {
           });
         },
         (error: unknown) => {
-          if (isAbort(error)) return;
+          if (isAbort(error) || round !== this.round) return;
           open.forEach((id, at) => this.fail(id, keys[at]!, asError(error)));
         },
       )
@@ -178,8 +183,16 @@ export class HeatmapData {
   private shownKey = "";
   private wantedKey = "";
   private inFlight = false;
+  private round = 0;
 
   constructor(private readonly ways: HeatmapWays) {}
+
+  /** After another scene. */
+  forget(): void {
+    this.round += 1;
+    this.wantedKey = this.shownKey = "";
+    this.refresh();
+  }
 
   retry(): void {
     if (this.state.peek().error === null) return;
@@ -211,10 +224,12 @@ export class HeatmapData {
   private ask(request: Requests["heatmap"], key: string): void {
     const { source, signal: ended, hasDevices } = this.ways;
     this.inFlight = true;
+    const { round } = this;
     source
       .ask("heatmap", request, ended)
       .then(
         ({ reply, buffer }) => {
+          if (round !== this.round) return;
           const values = new Float64Array(buffer ?? new ArrayBuffer(0));
           this.shownKey = key;
           const frame = heatmapFrame(reply, values, request.metric);
@@ -223,7 +238,7 @@ export class HeatmapData {
           this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
         },
         (error: unknown) => {
-          if (!isAbort(error)) this.set({ error: asError(error) });
+          if (!isAbort(error) && round === this.round) this.set({ error: asError(error) });
         },
       )
       .finally(() => {
@@ -231,7 +246,7 @@ export class HeatmapData {
         if (ended.aborted) return;
         const { error } = this.state.peek();
         this.set({ isStale: this.shownKey !== this.wantedKey && error === null });
-        if (key !== this.wantedKey) {
+        if (key !== this.wantedKey || round !== this.round) {
           this.wantedKey = "";
           this.refresh();
         }

@@ -185,6 +185,7 @@ export class Panes {
   /** After another scene. */
   forget(): void {
     this.data.forget();
+    this.heatmap.forget();
   }
 
   private draw(id: string, numbers: Numbers): VNode {

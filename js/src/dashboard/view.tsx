@@ -137,6 +137,7 @@ export class DashApp {
       folded: traits.folded.value,
       keepFolded: (on) => traits.keep("folded", on),
       keepHeight: (height) => traits.keep("height", height),
+      setClock: options.live === null ? undefined : (clock) => traits.keep("clock", clock),
       part: {
         status,
         theme: this.theme,
@@ -177,9 +178,12 @@ export class DashApp {
   }
 
   setScene(scene: Scene): void {
+    // The page held the data of the job as it was.
+    if (this.fetches) this.options.live?.offline.start();
     this.timeline.setScene(scene);
     this.scene.value = scene;
     this.panes.forget();
+    requestAnimationFrame(() => this.askLater());
   }
 
   /** Put toolbar and headline above the board, and below it which panels are left out. */

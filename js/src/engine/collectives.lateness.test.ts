@@ -72,12 +72,13 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
   });
 
   test.each(windows)("$start … $end", ({ start, end, ...wanted }) => {
-    expect(lateness(figures, start, end, { late, note: "a note" })).toEqual({
+    expect(lateness(figures, start, end, { late, note: "a note", clock: null })).toEqual({
       start,
       end,
       ranks: ranks.map(({ rank }) => rank),
       ...wanted,
       note: "a note",
+      clock: null,
     });
   });
 });
@@ -85,14 +86,16 @@ describe.each(cases)("$name", ({ late, ranks, windows }) => {
 test("ranks whose exposed waits are means are named, and speak in whole nanoseconds", () => {
   const part = partOf(cases[0]!.ranks[0]!);
   const coarse = new RankLateness(4, part, (from, to) => (to - from) / 3, true);
-  expect(lateness([coarse], 0, 100, { late: [], note: "" })).toMatchObject({
+  expect(lateness([coarse], 0, 100, { late: [], note: "", clock: null })).toMatchObject({
     exposed_wait: [33],
     approximate: [4],
   });
 });
 
 test("a window must have a length", () => {
-  expect(() => lateness([], 5, 5, { late: [], note: "" })).toThrow("must end after it starts");
+  expect(() => lateness([], 5, 5, { late: [], note: "", clock: null })).toThrow(
+    "must end after it starts",
+  );
 });
 
 describe("the part of one cover beyond another", () => {

@@ -1,6 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
-import type { Reply, Requests, Collective, Lateness } from "../protocol/source";
+import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { Lane, type SliceOut } from "./cells";
 import {
   type Blocks,
@@ -91,6 +91,10 @@ export class Collectives {
     const any = Object.keys(header.columns).length > 0;
     const bytes = any ? await readBlock(blocks, BLOCK) : new Uint8Array(0);
     return new Collectives(header, new Columns(bytes, header.columns), ranks, names);
+  }
+
+  get clock(): ClockFacts | null {
+    return this.header.clock ?? null;
   }
 
   get note(): string {
@@ -390,6 +394,7 @@ interface OfJob {
   /** The ranks that the others wait for. */
   late: readonly number[];
   note: string;
+  clock: ClockFacts | null;
 }
 
 /** Reply to `lateness`: totals per rank of the collectives that overlap a window. */
@@ -397,7 +402,7 @@ export function lateness(
   ranks: readonly RankLateness[],
   start: number,
   end: number,
-  { late: ofJob, note }: OfJob,
+  { late: ofJob, note, clock }: OfJob,
 ): Lateness {
   if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
   const figures = ranks.map((one) => one.between(start, end));
@@ -417,6 +422,7 @@ export function lateness(
     wait_for_late: ranks.map((one) => one.waitFor(late, start, end)),
     late,
     note,
+    clock,
   };
   const approximate = ranks.filter((one) => one.approximate).map(({ rank }) => rank);
   if (approximate.length > 0) reply.approximate = approximate;

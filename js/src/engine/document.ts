@@ -1,6 +1,6 @@
 /** Types of a saved page's document, as `hta_widgets/export/page_format.py` writes it. */
 
-import type { Scene, SharedState, Clusters } from "../protocol/source";
+import type { ClockFacts, Scene, SharedState, Clusters } from "../protocol/source";
 
 /** Positions in `names`, in `categories`, and the code of the kind. */
 export type EventType = readonly [name: number, category: number, kind: number];
@@ -100,6 +100,8 @@ export interface OverviewHeader extends RankHeader {
 export interface CollectivesHeader {
   /** Reason that there are none, or a note on them. */
   note: string;
+  /** The clock that the page has. */
+  clock?: ClockFacts | null;
   /** Empty if no collectives are matched. */
   columns: Record<string, ColumnSpec>;
   /** The ranks that the others wait for, in the whole job; absent if no collectives are matched. */

@@ -222,8 +222,8 @@ export class PageSource implements HeldSource {
 
   private async late({ start, end }: Requests["lateness"]): Promise<Answer<"lateness">> {
     this.lateRanks ??= this.ranksLate();
-    const { late, note } = await this.job.collectives();
-    return json(lateness(await this.lateRanks, start, end, { late, note }));
+    const { late, note, clock } = await this.job.collectives();
+    return json(lateness(await this.lateRanks, start, end, { late, note, clock }));
   }
 
   private async ranksLate(): Promise<RankLateness[]> {

@@ -16,23 +16,23 @@ interface Traits extends FollowedTraits {
 
 async function render(props: RenderProps<Traits>): Promise<void> {
   const { model, el, signal } = props;
+  const keep = <Name extends keyof Traits>(name: Name, value: Traits[Name]): void => {
+    model.set(name, value);
+    model.save_changes();
+  };
   await showFollowing(props, "The timeline cannot be shown", (scene, state) => {
+    const page = findPageSource(model);
     const app = new TimelineApp(el, {
       scene,
       state,
-      source: findPageSource(model) ?? new AskingAgain(new KernelSource(model, signal)),
+      source: page ?? new AskingAgain(new KernelSource(model, signal)),
+      setClock: page === null ? (clock) => keep("clock", clock) : undefined,
       height: model.get("height"),
       signal,
       makeStage: createStage,
       folded: model.get("folded") ?? null,
-      keepFolded: (folded) => {
-        model.set("folded", folded);
-        model.save_changes();
-      },
-      keepHeight: (height) => {
-        model.set("height", height);
-        model.save_changes();
-      },
+      keepFolded: (folded) => keep("folded", folded),
+      keepHeight: (height) => keep("height", height),
     });
     const fold = (): void => app.setFolded(model.get("folded") === true);
     const resize = (): void => {

@@ -55,6 +55,7 @@ describe("the one fact of a rank", () => {
       wait_for_late: [0],
       late: [],
       note: "",
+      clock: null,
       ...changes,
     });
   test("the wait of a rank has priority over its exposed communication", () => {

@@ -2,10 +2,25 @@
 
 import { type HybridSource, type Progress, wholeSpan } from "../connection/answering";
 import { same } from "../connection/store";
-import { isAbort, type Scene, type Source, type Lateness, type Stats } from "../protocol/source";
+import {
+  type ClockFacts,
+  isAbort,
+  type Scene,
+  type Source,
+  type Lateness,
+  type Stats,
+} from "../protocol/source";
 import { icon, kbd, sentence } from "../ui/controls";
-import { fill, h, put, toggle } from "../ui/dom";
-import { formatBytes, formatCount, formatTime, plural, rangesText, wholeName } from "../ui/formats";
+import { aria, fill, h, put, toggle } from "../ui/dom";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatTime,
+  plural,
+  rangesText,
+  wholeName,
+} from "../ui/formats";
 import type { Words } from "../ui/text";
 import { Card, type Context, throttle } from "./context";
 import type { Legend } from "./legend";
@@ -61,12 +76,36 @@ const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
   },
 };
 
+/** Words on the clock that is drawn. */
+export function clockWords(
+  { is_fitted, apart_ns, residual_ns }: ClockFacts,
+  canSwitch: boolean,
+): { badge: string; title: string } {
+  const [apart, residual] = [formatDuration(apart_ns), formatDuration(residual_ns)];
+  const facts =
+    `recorded clocks of ranks differ by up to ${apart}; ` +
+    `on the fitted clock their collectives end within ${residual}`;
+  const name = is_fitted ? "fitted" : "recorded";
+  const other = is_fitted ? "recorded" : "fitted";
+  const more = canSwitch
+    ? `Press to draw the ${other} clock.`
+    : `This page has the ${name} clock alone.`;
+  return {
+    badge: is_fitted ? `clock: fitted ±${residual}` : `clock: recorded, ${apart} apart`,
+    title: `Drawn on the ${name} clock: ${facts}. ${more}`,
+  };
+}
+
 interface StatusWays {
   openProblems(anchor: HTMLElement): void;
+  /** Draw on this clock from now on; null where nothing can. */
+  setClock: ((clock: Clock) => void) | null;
   showAllRanks(): void;
   /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
 }
+
+export type Clock = "recorded" | "fitted";
 
 export class StatusLine {
   readonly el: HTMLElement;
@@ -76,7 +115,9 @@ export class StatusLine {
   private readonly live: HTMLElement;
   private readonly kernel: HTMLButtonElement;
   private readonly truth: HTMLButtonElement;
+  private readonly clock: HTMLButtonElement;
   private readonly ranks: HTMLButtonElement;
+  private clocks: ClockFacts | null = null;
   private readonly aside = h("span", { class: "hta-note", hidden: true });
   private readonly said = new Map<Layer, Words>();
   private readonly speak: () => void;
@@ -105,6 +146,12 @@ export class StatusLine {
       class: "hta-badge",
       on: { click: () => ways.openProblems(this.truth) },
     });
+    this.clock = h("button", {
+      type: "button",
+      class: "hta-badge hta-clock",
+      hidden: true,
+      on: { click: () => this.switchClock() },
+    });
     this.ranks = h("button", {
       type: "button",
       class: "hta-ranks-shown",
@@ -120,6 +167,7 @@ export class StatusLine {
       this.live,
       this.aside,
       this.ranks,
+      this.clock,
       this.truth,
     );
     this.speak = throttle(SPOKEN_MS, ctx.signal, () => fill(this.live, plain(this.shown)));
@@ -197,6 +245,32 @@ export class StatusLine {
       `${formatCount(shown)} of ${plural(all, "rank")} shown · `,
       h("b", {}, "Show all"),
     );
+  }
+
+  /** Say which clock is drawn, where recorded clocks disagree; null while that is not known. */
+  setClock(clocks: ClockFacts | null): void {
+    this.clocks = clocks;
+    this.clock.hidden = clocks === null || !(clocks.is_off || clocks.is_fitted);
+    if (clocks === null) return;
+    const { badge, title } = clockWords(clocks, this.ways.setClock !== null);
+    fill(
+      this.clock,
+      h("span", { class: "hta-if-wide" }, badge),
+      h("span", { class: "hta-if-tight" }, badge.split(",")[0]),
+    );
+    this.clock.title = title;
+    aria(this.clock, "pressed", clocks.is_fitted);
+  }
+
+  private switchClock(): void {
+    const { clocks, ways } = this;
+    if (clocks === null) return;
+    if (ways.setClock === null || this.source.status === "none") {
+      this.flash([clockWords(clocks, false).title], 5000);
+      return;
+    }
+    ways.setClock(clocks.is_fitted ? "recorded" : "fitted");
+    this.flash([`Laying out the ${clocks.is_fitted ? "recorded" : "fitted"} clock …`]);
   }
 
   setTruth(truth: Scene["truth"]): void {
@@ -289,6 +363,7 @@ export class ViewFacts {
     ctx.source.onReply((op, _request, reply) => {
       if (op !== "lateness") return;
       this.lateness = reply.reply as Lateness;
+      this.parts.status.setClock(this.lateness.clock);
       this.printWaits();
       this.say();
     });
@@ -304,6 +379,7 @@ export class ViewFacts {
   renew(): void {
     this.stats = null;
     this.lateness = null;
+    this.parts.status.setClock(null);
     this.parts.legend.setStats(null);
     this.say();
     this.printCard();

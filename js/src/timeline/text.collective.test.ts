@@ -91,6 +91,7 @@ describe("the status line of a view", () => {
     wait_for_late: [150e6, 130e6, 0],
     late: [2],
     note: "",
+    clock: null,
     ...changes,
   });
 

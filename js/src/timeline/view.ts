@@ -34,7 +34,7 @@ import { Pointer } from "./pointer";
 import { Folding, PinButton, Rows } from "./rows";
 import { Search, SearchBox } from "./search";
 import { Picking } from "./selected_event";
-import { type KernelSays, StatusLine, ViewFacts } from "./status";
+import { type Clock, type KernelSays, StatusLine, ViewFacts } from "./status";
 import { searchWords } from "./text";
 import { FilterBox, Toolbar } from "./toolbar";
 
@@ -51,6 +51,8 @@ interface AppOptions {
   folded?: boolean | null;
   /** Called when the user has folded or unfolded them. */
   keepFolded?: (folded: boolean) => void;
+  /** Called when the user chooses a clock; left out if no kernel can draw another one. */
+  setClock?: ((clock: Clock) => void) | undefined;
   /** Called when the user has dragged the lower edge. */
   keepHeight?: (height: number) => void;
   /** For one of several linked panels: the place of its status line, and what others handle. */
@@ -129,6 +131,7 @@ export class TimelineApp {
       keepFolded,
       kernelSays: () => part?.kernelSays() ?? null,
       showAllRanks: () => this.showAllRanks(),
+      setClock: options.setClock ?? null,
       fail: (title, error) => this.fail(title, error),
     });
     this.led = this.parts.led;
@@ -410,6 +413,7 @@ interface AssemblyWays {
   /** Describe the source's status; null for the default text. */
   kernelSays(): KernelSays | null;
   showAllRanks(): void;
+  setClock: ((clock: Clock) => void) | null;
   fail(title: string, error: unknown): void;
 }
 
@@ -433,6 +437,7 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
   const status: StatusLine = new StatusLine(ctx, {
     openProblems: (anchor) => panels.openProblems(anchor),
     showAllRanks: ways.showAllRanks,
+    setClock: ways.setClock,
     kernelSays: ways.kernelSays,
   });
   const panels: PanelControl = new PanelControl(

@@ -301,5 +301,6 @@ def test_windows(case, lateness_of_case):
         found = lateness_of_case.within(window["start"], window["end"])
         assert found.pop("ranks") == [rank["rank"] for rank in case["ranks"]]
         assert found.pop("note") == ""
+        assert found.pop("clock") is None
         for name, values in found.items():
             assert values == window[name], (name, window["start"], window["end"])

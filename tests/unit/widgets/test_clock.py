@@ -1,0 +1,113 @@
+"""The clock that views draw: recorded or fitted, shared by linked views, not in the history."""
+
+import pandas as pd
+import pytest
+from support.collective_job import collective
+from support.small import kernel, load
+
+import hta_widgets as hw
+from hta_widgets import TraceError, analysis
+
+#: Rank 1's clock is ahead by this.
+AHEAD = 300_000
+
+
+def job_of(folder, ahead):
+    """Five collectives of two ranks: each ends at the same time on both, by a true clock."""
+    ranks = []
+    for rank in (0, 1):
+        own = ahead * rank
+        records = [kernel(own + 100_000, own + 900_000)]
+        for turn in range(1, 6):
+            begin = own + 2_000_000 * turn + 400_000 * rank
+            records.append(collective(begin, own + 2_000_000 * turn + 1_000_000, seq=turn))
+        ranks.append(records)
+    return load(folder, *ranks)
+
+
+@pytest.fixture
+def job(tmp_path):
+    return job_of(tmp_path, AHEAD)
+
+
+def facts(view):
+    reply, _ = view.answer({"op": "lateness", "start": 0, "end": 10**9})
+    return reply["clock"]
+
+
+def test_pages_are_told_how_far_recorded_clocks_are_apart(job):
+    wanted = {"apart_ns": 300_000, "residual_ns": 0, "is_off": True}
+    assert facts(hw.Timeline(job)) == {"is_fitted": False, **wanted}
+    assert facts(hw.Timeline(job, clock="fitted")) == {"is_fitted": True, **wanted}
+
+
+def test_clocks_that_agree_are_not_called_off(tmp_path):
+    view = hw.Timeline(job_of(tmp_path, 0), clock="auto")
+    assert view.clock == "recorded"
+    assert facts(view) == {"is_fitted": False, "apart_ns": 0, "residual_ns": 0, "is_off": False}
+
+
+def test_the_clock_is_that_of_the_traces_unless_chosen(job):
+    assert hw.Timeline(job).clock == "recorded"
+    assert hw.Timeline(job.with_clock("fitted")).clock == "fitted"
+    assert hw.Dashboard(job, clock="auto").traces.clock == "fitted"
+    assert hw.Dashboard(job.with_clock("fitted"), clock="recorded").traces.clock == "host"
+    with pytest.raises(TraceError, match="no view has a clock 'atomic'"):
+        hw.Timeline(job, clock="atomic")
+
+
+def test_frames_selection_and_scene_follow_the_clock_and_windows_stay_on_the_lowest_rank(job):
+    dash = hw.Dashboard(job)
+    dash.select(start_ns=2_000_000, end_ns=2_500_000)
+    past = len(dash.state._history["past"])
+    # Rank 1 arrives 400 µs after rank 0: recorded at 2.7 ms, fitted at 2.4 ms.
+    assert dash.frames["breakdown"]["communication_ns"].tolist() == [500_000, 0]
+    dash.clock = "fitted"
+    fitted = job.with_clock("fitted")
+    # Rank 1 would begin before 0, so all times are 300 µs later.
+    wanted = analysis.temporal_breakdown(fitted, window=(2_300_000, 2_800_000))
+    pd.testing.assert_frame_equal(dash.frames["breakdown"], wanted)
+    assert wanted["communication_ns"].tolist() == [500_000, 100_000]
+    assert (dash.selection.start_ns, dash.selection.end_ns) == (2_300_000, 2_800_000)
+    assert dash.selection.owner.clock == dash.traces.clock == "fitted"
+    assert dash.scene["range"] == [int(fitted.start_ns), int(fitted.end_ns)]
+    assert len(dash.state._history["past"]) == past
+    dash.undo()
+    assert dash.clock == "fitted"
+    dash.redo()
+    dash.clock = "recorded"
+    assert dash.traces is job
+    assert (dash.selection.start_ns, dash.selection.end_ns) == (2_000_000, 2_500_000)
+    dash.undo()
+    dash.redo()
+    assert (dash.selection.start_ns, dash.selection.end_ns) == (2_000_000, 2_500_000)
+
+
+def test_linked_views_share_the_clock(job):
+    dash = hw.Dashboard(job)
+    timeline, other = dash.timeline, hw.Timeline(job, tracks="device 0")
+    dash.link(other)
+    tracks = [len(rank["tracks"]) for rank in other.scene["ranks"]]
+    timeline.clock = "fitted"
+    assert {view.traces.clock for view in (dash, timeline, other)} == {"fitted"}
+    assert [len(rank["tracks"]) for rank in other.scene["ranks"]] == tracks
+    assert facts(dash)["is_fitted"]
+
+
+def test_a_view_of_the_whole_job_still_shows_it(job):
+    view = hw.Timeline(job)
+    view.clock = "fitted"
+    assert view.view == view.whole == tuple(view.scene["range"])
+
+
+def test_the_events_that_a_view_shows_are_exported_with_recorded_times(job, tmp_path):
+    view = hw.Timeline(job, clock="fitted")
+    # On the fitted clock: the first collective of both ranks. As recorded it holds none of rank 1.
+    ends = view.traces.events().query("kind == 'communication'").eval("start_ns + dur_ns")
+    end = int(ends.min())
+    view.select(start_ns=end - 100, end_ns=end)
+    report = hw.export_trace(job, tmp_path / "window.json.gz", view.selection)
+    assert report.events == len(view.selected_events()) == 2
+    back = hw.load(report.path, cache=False, progress=False).events()
+    ends = (back["start_ns"] + back["dur_ns"]).tolist()
+    assert abs(ends[1] - ends[0]) == AHEAD
