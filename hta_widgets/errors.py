@@ -50,5 +50,12 @@ class TraceError(ValueError):
         return (_rebuild, (self.message, self.path, self.place, self.remedy))
 
 
+class UnknownNameError(TraceError, KeyError):
+    """Raised for an unknown key of a mapping: a `TraceError` that is also a `KeyError`."""
+
+    # A KeyError shows its message in quotes.
+    __str__ = Exception.__str__
+
+
 def _rebuild(message: str, path: str | None, place: str | None, remedy: str | None) -> TraceError:
     return TraceError(message, path=path, place=place, remedy=remedy)

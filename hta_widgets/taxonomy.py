@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
@@ -219,6 +220,7 @@ def version() -> int:
     return _versions.setdefault(tuple(_added), len(_versions))
 
 
+@checked
 def add(
     kind: str,
     pattern: str,
@@ -311,6 +313,7 @@ def is_device_category(category: str) -> bool:
     return _DEVICE_CATEGORY.fullmatch(category) is not None
 
 
+@checked
 def kind_of(category: str, name: str) -> str:
     """Return the kind of an event of a rank that has device work.
 

@@ -213,10 +213,11 @@ def as_ns(time: Any) -> int:
     if isinstance(time, str):
         found = _TIME.fullmatch(time.strip())
         if found is not None:
-            return round(Decimal(found[1].replace(MINUS, "-")) * _UNITS_NS[found[2]])
-    elif not isinstance(time, bool):
+            time = round(Decimal(found[1].replace(MINUS, "-")) * _UNITS_NS[found[2]])
+    if not isinstance(time, (bool, str)):
         try:
-            return int(time)
+            if abs(ns := int(time)) < 1 << 63:
+                return ns
         except (TypeError, ValueError, OverflowError):
             pass
     raise TraceError(

@@ -18,7 +18,6 @@ from hta_widgets.analysis.scope import (
     statistics_by_name,
     used_texts,
 )
-from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.host_stack import below_backward, nearest, nested_parents, of_category
@@ -118,8 +117,6 @@ def kernels_by_annotation(
         empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
         annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
     """
-    if source not in ("auto", "device", "host"):
-        raise TraceError(f"unknown source {source!r}", remedy="Choose 'auto', 'device' or 'host'.")
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _annotated, source))
     names = "rank id start_ns dur_ns name:c stream:i annotation:c"

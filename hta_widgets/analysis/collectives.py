@@ -20,7 +20,6 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
 )
-from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
 from hta_widgets.trace.intervals import Covered, union
@@ -154,10 +153,6 @@ class Arrivals:
 
 def arrivals(traces: TraceSet, match: Matching, clock: Clock) -> Arrivals:
     """Return the times at which ranks arrive and leave, on a clock."""
-    if clock not in {"host", "fitted"}:
-        raise TraceError(
-            f"there is no clock {clock!r}", remedy='The clocks are "host" and "fitted".'
-        )
     shifts = np.array([trace.shift_ns for trace in match.traces], dtype=np.int64)
     if clock != traces.clock:
         shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)

@@ -31,7 +31,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
-from hta_widgets.errors import TraceError
+from hta_widgets.arguments import checked
 from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.columns import CounterTable, Pool
 from hta_widgets.trace.event_args import event_args, numbers_of
@@ -273,9 +273,10 @@ def _columns_and_counts(
 _Series = tuple[tuple[str, str, str], Ints, Floats]
 
 
+@checked
 def with_counters(
     traces: TraceSet,
-    kinds: CounterKind | Iterable[CounterKind] = COUNTER_KINDS,
+    kinds: Iterable[CounterKind] = COUNTER_KINDS,
     *,
     ranks: Iterable[int] | None = None,
 ) -> TraceSet:
@@ -300,13 +301,7 @@ def with_counters(
     TraceSet
         The same ranks and events, with counters.
     """
-    chosen: list[str] = [kinds] if isinstance(kinds, str) else list(kinds)
-    unknown = [kind for kind in chosen if kind not in COUNTER_KINDS]
-    if unknown:
-        raise TraceError(
-            f"unknown counter {unknown[0]!r}", remedy=f"Choose from {', '.join(COUNTER_KINDS)}."
-        )
-    counted = {part.rank: _counted(part, chosen) for part in parts(traces, ranks=ranks)}
+    counted = {part.rank: _counted(part, kinds) for part in parts(traces, ranks=ranks)}
     return TraceSet(
         [
             trace.replace(counter_table=counted.get(trace.rank, trace.counter_table))
@@ -317,7 +312,7 @@ def with_counters(
     )
 
 
-def _counted(part: Part, kinds: list[str]) -> CounterTable:
+def _counted(part: Part, kinds: Iterable[CounterKind]) -> CounterTable:
     """Return the rank's counters, followed by the derived ones."""
     own = part.trace.counter_table
     known = set(own.series)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part, Window, narrowed, result
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
@@ -25,6 +26,7 @@ Side = TraceSet | Trace | Selection
 CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
 
 
+@checked
 def diff_ops(
     before: Side,
     after: Side,
@@ -85,8 +87,6 @@ def diff_ops(
     except that it counts the device's copies of annotations as CPU, and finds no step for events
     on stream 0, so it calls all kernels of AMD runs deleted.
     """
-    if device not in {"all", "cpu", "gpu"}:
-        raise TraceError(f"no device {device!r}", remedy='Give "all", "cpu" or "gpu".')
     sides = []
     for source, own_ranks, steps in (
         (before, before_ranks, before_steps),
@@ -122,11 +122,6 @@ def parts_of(
 ) -> list[Part]:
     """Return the events of one side, rank by rank."""
     traces, own = (source.owner, source) if isinstance(source, Selection) else (source, None)
-    if not isinstance(traces, (TraceSet, Trace)):
-        raise TraceError(
-            f"a {type(source).__name__} cannot be compared",
-            remedy="Give what hw.load returns, one of its ranks, or a selection.",
-        )
     narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
     asked = [narrow] if own is None else [own, narrow]
     found = []

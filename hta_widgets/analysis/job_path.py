@@ -23,6 +23,7 @@ from hta_widgets.analysis.critical.path import CriticalPath, build, critical_pat
 from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
 from hta_widgets.analysis.matching import Matching, counted, matching
 from hta_widgets.analysis.scope import Window, categorical, result
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import as_window, plural
@@ -42,6 +43,7 @@ _NEVER = np.iinfo(np.int64).max
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 
+@checked
 def job_critical_path(
     traces: TraceSet,
     *,
@@ -119,6 +121,7 @@ def job_critical_path(
     )
 
 
+@checked
 def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return how much of a job's critical path is on each rank, by cause.
 

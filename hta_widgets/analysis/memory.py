@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import numbers_of, record_args
@@ -60,6 +61,7 @@ _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
 _REMEDY = f"Write it with {_EXPORT}."
 
 
+@checked
 def memory_events(
     traces: TraceSet, *, window: Window | None = None, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
@@ -199,6 +201,7 @@ def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
     return found
 
 
+@checked
 def memory_timeline(path: str | Path) -> pd.DataFrame:
     """Return the memory in use over time, by category.
 
@@ -240,9 +243,11 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 def _decoded(path: Path) -> Any:
     try:
         data = path.read_bytes()
-    except OSError as cause:
+    except (OSError, ValueError) as cause:
         raise TraceError(
-            f"cannot be read ({cause.strerror or cause})", path=path, remedy="Check the path."
+            f"cannot be read ({getattr(cause, 'strerror', cause)})",
+            path=path,
+            remedy="Check the path.",
         ) from None
     if data[:2] == b"\x1f\x8b":
         try:

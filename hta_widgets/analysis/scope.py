@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import taxonomy
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
@@ -75,6 +76,8 @@ _SHARED = {
 def scoped(function: Function) -> Function:
     """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
+    Its arguments are `checked`.
+
     Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
     own text.
     """
@@ -99,7 +102,7 @@ def scoped(function: Function) -> Function:
     described = missing.pop("traces", "") + described + "".join(missing.values())
     title = title or "\nParameters\n----------\n"
     function.__doc__ = head.rstrip() + "\n" + title + described + returns + after
-    return function
+    return checked(function)
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,16 +312,6 @@ def narrowed(
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
     """Return the intersection of all three; a text is a query over event columns."""
-    if isinstance(traces, Trace):
-        raise TraceError(
-            "analyses work on sets of traces, not on one rank of a set",
-            remedy=f"Give the set, and ranks=[{traces.rank}].",
-        )
-    if not isinstance(traces, TraceSet):
-        raise TraceError(
-            f"analyses work on a TraceSet, not on {type(traces).__name__}",
-            remedy="Load it first: traces = hw.load(path).",
-        )
     if isinstance(selection, str):
         selection = traces.select(selection)
     chosen = Selection() if selection is None else selection
@@ -344,6 +337,16 @@ def narrowed(
         if chosen.ranks is not None:
             ranks &= set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
+
+
+def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
+    """Raise a `TraceError` where columns are missing, which names them."""
+    missing = [name for name in columns if name not in frame]
+    if missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise TraceError(
+            f"the frame has no column{'s' if len(missing) > 1 else ''} {named}", remedy=remedy
+        )
 
 
 def parts(

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import Draw, draws, draws_only, require_measure, require_of
+from hta_widgets.arguments import Positive, checked
+from hta_widgets.charts.data import Draw, draws, draws_only, require_of
 from hta_widgets.charts.defined import draw
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import blank, sentences, unmatched
 from hta_widgets.charts.folding import draw_folded
 from hta_widgets.charts.language import column, fill, is_rows
 from hta_widgets.charts.rows import Column, Tooltip, rows_chart, time_ticks
-from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 
 _PARAMETERS = """
 Parameters
@@ -71,7 +72,7 @@ def chart(
 
     The chart takes `width`, `theme` and `title` too, and `clusters` if it `folds` ranks; it draws a
     note if the frame is empty, and refuses a frame that lacks one of the columns `needs`. A mapping
-    of titles is by the chart's argument ``measure``, which is checked; a function of titles takes
+    of titles is by the chart's argument ``measure``; a function of titles takes
     the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
     panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name; `takes`
     is for what `draws` cannot.
@@ -88,16 +89,14 @@ def chart(
                 return title
             if callable(title):
                 return title(**{**given, **options})
-            measure = options.get("measure", given["measure"])
-            require_measure(measure, title)
-            return title[measure]
+            return title[options.get("measure", given["measure"])]
 
         @wraps(define, assigned=("__module__", "__name__", "__qualname__"))
         def draws_frame(
             frame: pd.DataFrame,
             *,
-            width: int | None = None,
-            theme: str | Theme = "light",
+            width: Positive | None = None,
+            theme: ThemeName | Theme = "light",
             title: str | None = default,
             **options: Any,
         ) -> Any:
@@ -125,6 +124,7 @@ def chart(
         signature = inspect.Signature(kept, return_annotation="Any")
         vars(draws_frame)["__signature__"] = signature
         draws_frame.__doc__ = _doc(define, source, folds=folds)
+        draws_frame = checked(draws_frame)
         if takes is not None:
             return takes(draws_frame)
         if source.startswith("diff."):

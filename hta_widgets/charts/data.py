@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.scope import require_columns
 from hta_widgets.errors import TraceError
 from hta_widgets.panels.catalog import panels, without_own
 from hta_widgets.panels.frames import MAKERS, MARKED
@@ -216,7 +217,7 @@ def _taking(
             if not isinstance(frame, pd.DataFrame):
                 others = ", or runs it on a TraceSet, a Trace or a Selection" if frame_of else ""
                 load = " Load files first: traces = hw.load(path)." if frame_of else ""
-                raise TypeError(
+                raise TraceError(
                     f"charts.{draw.__name__} draws the DataFrame of {what}{others}; it was given"
                     f" a {type(frame).__name__}.{load}"
                 )
@@ -229,32 +230,16 @@ def _taking(
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
     """Raise a `TraceError` where columns are missing: it names them and the frame's analysis."""
-    _require(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
+    require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 
 def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
     """As `require`, of what ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME`` returns."""
     room, _, name = source.partition(".")
     shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
-    _require(
+    require_columns(
         frame, shown if room == "panel" else f"Give the frame of hta_widgets.{source}.", columns
     )
-
-
-def require_measure(measure: str, known: Collection[str]) -> None:
-    """Raise a `ValueError` for a measure that is not one of the `known`."""
-    if measure not in known:
-        raise ValueError(f"no measure {measure!r}: there are {', '.join(known)}")
-
-
-def _require(frame: pd.DataFrame, remedy: str, columns: tuple[str, ...]) -> None:
-    missing = [name for name in columns if name not in frame]
-    if missing:
-        named = ", ".join(f"'{name}'" for name in missing)
-        raise TraceError(
-            f"the frame to draw has no column{'s' if len(missing) > 1 else ''} {named}",
-            remedy=remedy,
-        )
 
 
 #: Longer parts of names say nothing at a glance; such rows are numbered.

@@ -34,7 +34,7 @@ from hta_widgets.charts.rows import (
     nice_ticks,
     rows_chart,
 )
-from hta_widgets.charts.theme import Theme, theme_of
+from hta_widgets.charts.theme import Theme, ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.text import axis_time, count, duration, share, share_delta
@@ -47,7 +47,7 @@ def draw(
     frame: pd.DataFrame,
     *,
     width: int | None = None,
-    theme: str | Theme = "light",
+    theme: ThemeName | Theme = "light",
     title: str = "",
 ) -> Any:
     """Draw a frame by the definition of this name."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart
 from hta_widgets.charts.data import require_of, told_apart
 from hta_widgets.charts.defined import idle_words
@@ -89,7 +90,7 @@ _LETTERS = 120  # that fit into the whole; the page leaves out what its width ha
     *("diff_self_ns", "before_count", "after_count", "path"),
     of="diff.icicle",
 )
-def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: int = 14) -> dict[str, Any] | str:
+def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> dict[str, Any] | str:
     """Draw the operator tree of both runs: callers above those that they call.
 
     Parameters

@@ -13,8 +13,10 @@ from typing import Any
 
 import pandas as pd
 
+from hta_widgets.arguments import checked
 from hta_widgets.charts.data import listed
-from hta_widgets.charts.theme import FONT, LIGHT, Theme, theme_of
+from hta_widgets.charts.theme import FONT, LIGHT, Theme, ThemeName, theme_of
+from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_for
 from hta_widgets.files import write_text
 from hta_widgets.text import count
@@ -134,8 +136,17 @@ def column(*charts: Any) -> Any:
 
 
 def _shown(layout: Any, charts: tuple[Any, ...]) -> Any:
+    _require_models(charts)
     children = list(charts)
     return shows_itself(layout(children=children, spacing=_SPACING_PX, sizing_mode="stretch_width"))
+
+
+def _require_models(charts: tuple[Any, ...]) -> None:
+    for one in charts:
+        if not isinstance(one, models.LayoutDOM):
+            raise TraceError(
+                f"a {type(one).__name__} is no chart", remedy="Give what hta_widgets.charts makes."
+            )
 
 
 #: Width of the first layout if the page decides; the browser lays out again for the true one.
@@ -539,8 +550,9 @@ def blank(
     return figure
 
 
+@checked
 def to_html(
-    chart: Any, path: str | PathLike[str], *, title: str = "", theme: str | Theme = "light"
+    chart: Any, path: str | PathLike[str], *, title: str = "", theme: ThemeName | Theme = "light"
 ) -> Path:
     """Write a chart, or a layout of charts, as one file that needs no network.
 
@@ -563,6 +575,7 @@ def to_html(
     >>> charts.to_html(charts.operators(frame), "operators.html")  # doctest: +SKIP
     """
     colors = theme_of(theme)
+    _require_models((chart,))
     page = embed.file_html(chart, resources.INLINE, html.escape(title or "Chart"))
     ground = f"<style>html,body{{background:{colors.bg};margin:0;padding:8px}}</style>"
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))

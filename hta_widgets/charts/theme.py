@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -59,10 +59,9 @@ DARK = _theme("dark")
 THEMES: Mapping[str, Theme] = {"light": LIGHT, "dark": DARK}
 
 
-def theme_of(theme: str | Theme) -> Theme:
+ThemeName = Literal["light", "dark"]
+
+
+def theme_of(theme: ThemeName | Theme) -> Theme:
     """Return a theme by its name."""
-    if isinstance(theme, Theme):
-        return theme
-    if theme not in THEMES:
-        raise ValueError(f"no theme {theme!r}: there are {', '.join(THEMES)}")
-    return THEMES[theme]
+    return theme if isinstance(theme, Theme) else THEMES[theme]

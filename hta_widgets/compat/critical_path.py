@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import trace_of
 from hta_widgets.analysis.critical.path import CriticalPath, longest_path, path_of
 from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
 from hta_widgets.compat.config import logger
@@ -465,7 +464,7 @@ def graph_of(
             ", ".join(ignored),
         )
     path = path_of(
-        trace_of(kept_of(t), rank),
+        kept_of(t)[rank],
         annotation,
         instance_id,
         data_load_events=data_load_events,

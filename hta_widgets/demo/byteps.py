@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from hta_widgets.arguments import Count, Size, checked
 from hta_widgets.errors import TraceError
-from hta_widgets.files import new_folder, write_text
+from hta_widgets.files import new_folder, target_path, write_text
 
 _STAGES = (
     "COORDINATE_REDUCE",
@@ -33,18 +34,19 @@ _FLUSHED_BYTES = 8191  # buffer of a file stream: a killed server has written mu
 _IDS = (1 << 64) - 1  # servers divide these keys among them
 
 
+@checked
 def write_byteps_job(
     path: str | Path,
-    workers: int = 2,
-    local_ranks: int = 2,
-    servers: int = 2,
-    steps: int = 5,
+    workers: Size = 2,
+    local_ranks: Size = 2,
+    servers: Annotated[int, range(1 << 16)] = 2,
+    steps: Size = 5,
     slow_worker: int | None = 1,
-    seed: int = 0,
+    seed: Count = 0,
     *,
-    gradients: int = 12,
-    first_step: int = 3,
-    skew_us: int = 200,
+    gradients: Size = 12,
+    first_step: Size = 3,
+    skew_us: Count = 200,
     category: bool = True,
     killed: bool = False,
     truth_path: str | Path | None = None,
@@ -90,8 +92,6 @@ def write_byteps_job(
         queue_us``, ``total_us`` per GPU, ``requests`` per server, ``lag_us`` and ``last`` per node
         over all (key, iteration), and ``pull_waits_us`` per node.
     """
-    if min(workers, local_ranks, steps, gradients, first_step) < 1 or servers < 0:
-        raise TraceError("a job has at least one worker, GPU, step and gradient")
     if workers > 1 and not servers:
         raise TraceError("several workers need a server", remedy="Give servers=1 or more.")
     rng = random.Random(f"byteps {seed}")  # noqa: S311 - noise, not secrets
@@ -112,7 +112,7 @@ def write_byteps_job(
     for step in range(1, first_step + steps):
         begin = job.run_step(begin, traced=step >= first_step)
     job.requests.sort(key=lambda request: request.start)
-    folder = Path(path)
+    folder = target_path(path).resolve()
     for worker in range(workers):
         for gpu in range(local_ranks):
             text = _worker_file(job, worker, gpu, clocks["worker"][worker], cat=category)

@@ -201,20 +201,17 @@ class Plan:
         if tensor_ranks is None:
             tensor_ranks = 2 if ranks >= 4 and ranks % 2 == 0 else 1
         written = tuple(rank for rank in range(ranks) if rank not in set(missing))
-        if ranks < 1 or steps < 1:
-            raise TraceError(
-                f"a job needs ranks and steps, not {ranks} and {steps}",
-                remedy="Give at least 1 of each.",
-            )
-        if tensor_ranks < 1 or ranks % tensor_ranks:
+        if ranks % tensor_ranks:
             raise TraceError(
                 f"{ranks} ranks cannot be split into groups of {tensor_ranks}",
                 remedy="Choose tensor_ranks that divides ranks, or 1.",
             )
-        if factor <= 0:
+        if not 0 < factor < 1e6:
             raise TraceError(
                 f"factor is {factor}, expected a number above 0", remedy="1.25 is 25 % slower."
             )
+        if not (0 <= skew_us < 1e9 and 0 <= uneven_us < 1e9):
+            raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
         if not written:
             raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
         outside = [rank for rank in missing if not 0 <= rank < ranks]

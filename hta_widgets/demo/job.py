@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -13,6 +13,7 @@ from typing import IO, Any, Literal, cast
 
 import numpy as np
 
+from hta_widgets.arguments import Count, Size, checked
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import Plan, StepTemplate, step_template
 from hta_widgets.demo.program import (
@@ -23,7 +24,6 @@ from hta_widgets.demo.program import (
     training_step,
     truth_of_changes,
 )
-from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_text, written_whole
 from hta_widgets.trace.arrays import Floats, Ints
 
@@ -36,20 +36,21 @@ _MARGIN_NS = 400_000  # the profiler's span exceeds the steps by this much on bo
 _FILES_AT_ONCE = 200  # below the usual limit of open files
 
 
+@checked
 def write_demo(
     directory: str | Path,
     *,
-    ranks: int = 8,
-    steps: int = 5,
-    seed: int = 0,
+    ranks: Size = 8,
+    steps: Size = 5,
+    seed: Count = 0,
     straggler: int | None = 5,
     factor: float = 1.25,
     skew_us: float = 200.0,
-    tensor_ranks: int | None = None,
+    tensor_ranks: Size | None = None,
     strided: bool = False,
-    missing: Sequence[int] = (),
+    missing: Iterable[int] = (),
     uneven_us: float = 0.0,
-    events_per_step: int | None = None,
+    events_per_step: Size | None = None,
     changes: Iterable[ChangeName] = (),
     format: Literal["json.gz", "json"] = "json.gz",  # noqa: A002 - the name that a caller expects
     truth_path: str | Path | None = None,
@@ -117,10 +118,6 @@ def write_demo(
     >>> truth["straggler"]
     5
     """
-    if format not in {"json.gz", "json"}:
-        raise TraceError(
-            f"a demo cannot be written as {format!r}", remedy='Use "json.gz" or "json".'
-        )
     plan = Plan.draw(
         ranks,
         steps,
@@ -130,7 +127,7 @@ def write_demo(
         skew_us=skew_us,
         tensor_ranks=tensor_ranks,
         strided=strided,
-        missing=missing,
+        missing=tuple(missing),
         uneven_us=uneven_us,
     )
     injected = checked_changes(changes, ranks=ranks)

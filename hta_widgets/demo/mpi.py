@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.arguments import Count, Size, checked
 from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_text, written_whole
 from hta_widgets.formats.mpi.model import (
@@ -55,15 +56,16 @@ _HISTOGRAM_FROM, _HISTOGRAM_BINS = 33, 15
 _WIDE, _NARROW = "-" * 71, "-" * 65
 
 
+@checked
 def write_mpi_job(
     directory: str | Path,
     *,
-    ranks: int = 8,
-    steps: int = 30,
+    ranks: Size = 8,
+    steps: Size = 30,
     slow_rank: int | None = 3,
     factor: float = 2.5,
-    hosts: int = 2,
-    seed: int = 0,
+    hosts: Size = 2,
+    seed: Count = 0,
     traces: bool = True,
     files: Literal["all", "default"] = "all",
     gpu: bool = False,
@@ -114,12 +116,10 @@ def write_mpi_job(
         the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
         ``files`` and ``truth_path``.
     """
-    possible = min(ranks, steps, hosts) >= 1 and hosts <= ranks and factor > 0
-    if not possible or files not in ("all", "default"):
+    if hosts > ranks or not 0 < factor < 1e6:
         raise TraceError(
             "invalid size of the job",
-            remedy="Give at least one rank, step and host, no more hosts than ranks, "
-            'a positive factor, and files="all" or "default".',
+            remedy="Give no more hosts than ranks, and a positive factor.",
         )
     slow = None if slow_rank is None else min(slow_rank, ranks - 1)
     rng = np.random.default_rng(seed)
@@ -150,7 +150,7 @@ def write_mpi_job(
     rows = [RankRow(rank, host[rank], *row) for rank, row in enumerate(values)]
     profiles = _profiles(calls, spent_s, rows, str(job))
 
-    folder = new_folder(directory)
+    folder = new_folder(directory).resolve()
     old = {*folder.glob(f"mpi_profile.{job}.*"), folder / f"{job}.trc"}
     names = []
     for profile in profiles:

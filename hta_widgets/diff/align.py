@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,11 @@ import pandas as pd
 
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import result
+from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, RunSide, step_at
 from hta_widgets.diff.pairs import KIND_OF, moments
 from hta_widgets.diff.statistics import either_test, mean_parts
 from hta_widgets.diff.trees import aligned_places
-from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, union
@@ -23,7 +23,7 @@ from hta_widgets.trace.intervals import Covered, union
 Base = Literal["absolute", "first_step", "steps", "collectives", "scaled"]
 
 #: The time bases, as `align` takes them.
-BASES: tuple[Base, ...] = ("absolute", "first_step", "steps", "collectives", "scaled")
+BASES: tuple[Base, ...] = get_args(Base)
 #: The kinds that have a lane each, in the order in which they are drawn.
 LANES = ("compute", "communication", "memory")
 #: The kinds of time in a step.
@@ -134,6 +134,7 @@ class Alignment:
         return pd.concat(frames, ignore_index=True)
 
 
+@checked
 def align(diff: Comparison, base: Base = "steps") -> Alignment:
     """Align two runs on one time axis.
 
@@ -154,8 +155,6 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     Alignment
         A step of several ranks runs from its earliest start to its latest end.
     """
-    if base not in BASES:
-        raise TraceError(f"no time base {base!r}", remedy=f"Use {', '.join(BASES)}.")
     labels = [
         [f"ProfilerStep#{step}" for step in side.steps.tolist()] if side.has_steps else ["all"]
         for side in diff.sides
@@ -322,6 +321,7 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
     )
 
 
+@checked
 def steps(diff: Comparison) -> pd.DataFrame:
     """Return the difference in length of each pair of steps, in total and by kind of time.
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from hta_widgets.analysis.idle import waiting_calls
 from hta_widgets.analysis.scope import joined, result
+from hta_widgets.arguments import checked
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import Matches, match, splits_communication
@@ -235,6 +236,7 @@ class _Change(NamedTuple):
     p_value: float = np.nan
 
 
+@checked
 def changes(diff: Comparison) -> pd.DataFrame:
     """Return the changes between the runs that exceed noise, each once.
 

@@ -17,6 +17,7 @@ from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import clipped_steps, host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.readers.formats import all_formats, provided
 from hta_widgets.taxonomy import KINDS
@@ -169,6 +170,7 @@ class Comparison:
         return _cautions(self)
 
 
+@checked
 def compare(
     before: Side,
     after: Side,
@@ -228,8 +230,6 @@ def compare(
         for k, parts in enumerate(lines)
     ]
     names = labels or _labels(*kept)
-    if isinstance(names, str) or len(names) != 2:
-        raise TraceError(f"labels={labels!r} are not two", remedy='Give ("before", "after").')
     every = list(zip(names, owners, kept, strict=True))
     sides = [_side(*one) for one in every]
     if sides[0].has_steps != sides[1].has_steps:
@@ -360,11 +360,6 @@ def _rank_pairs(
             for owner, side in zip(owners, (before, after), strict=True)
         ]
         return list(zip(*chosen, strict=False)), False
-    if ranks not in {"auto", "number"}:
-        raise TraceError(
-            f"ranks cannot be paired by {ranks!r}",
-            remedy='Give "auto", "number", "representative" or {before_rank: after_rank}.',
-        )
     numbers = [_own_numbers(side) for side in (before, after)]
     theirs = {number: rank for rank, number in numbers[1].items()}
     common = [(rank, theirs[number]) for rank, number in numbers[0].items() if number in theirs]
@@ -467,8 +462,6 @@ def _step_pairs(before: RunSide, after: RunSide, how: Mapping[int, int] | str) -
         if not places or any(b[1] <= a[1] for a, b in itertools.pairwise(places)):
             raise TraceError(f"{how!r} crosses steps", remedy="Keep their order on both sides.")
         return "number", np.array(places, dtype=np.int64)
-    if how not in {"auto", "number", "order"}:
-        raise TraceError(f"steps cannot be matched by {how!r}", remedy='Give "number" or "order".')
     common = np.isin(before.steps, after.steps)
     if how == "number" and not common.any():
         raise TraceError("no step has the same number on both sides", remedy='Give steps="order".')

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.stragglers import stragglers
+from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, libraries, shifted_kinds
 from hta_widgets.diff.compare import CONDITIONS, Comparison, conditions, is_host_only
@@ -182,6 +183,7 @@ class Finding(NamedTuple):
     diff_ns: float
 
 
+@checked
 def findings(diff: Comparison) -> list[Finding]:
     """Return the changes as sentences with numbers, most important first.
 

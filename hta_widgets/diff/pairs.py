@@ -10,6 +10,7 @@ import pandas as pd
 
 from hta_widgets.analysis.idle import IDLE_CATEGORIES, gap_pieces, launched_first
 from hta_widgets.analysis.scope import Part, categorical, joined, result, stacked
+from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_host_only
 from hta_widgets.diff.trees import STATUSES, Matched, NamePool, RankTree, TreeMatcher, rank_tree
 from hta_widgets.readers.formats import provided
@@ -372,6 +373,7 @@ def _ending_call(part: Part, end: Ints) -> Ints:
     return call
 
 
+@checked
 def pairs(diff: Comparison) -> pd.DataFrame:
     """Return every operator, call and piece of device work of the paired ranks with its partner.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import result
+from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
@@ -111,6 +112,7 @@ def rows_of(frame: pd.DataFrame) -> Iterator[Any]:
     yield from frame.itertuples(index=False)
 
 
+@checked
 def names(
     diff: Comparison,
     *,
@@ -150,8 +152,6 @@ def names(
         - ``replaced_by`` (str): of replaced names, the partner with most time
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
-    if device not in {"auto", "all", "cpu", "gpu"}:
-        raise TraceError(f"no device {device!r}", remedy='Give "auto", "all", "cpu" or "gpu".')
     if device == "auto":
         device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
     pool = NamePool()
@@ -201,6 +201,7 @@ def names(
     )
 
 
+@checked
 def operators_diff(diff: Comparison) -> pd.DataFrame:
     """Return the time of each operator in both runs, on the host and on the device.
 
@@ -320,6 +321,7 @@ def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, 
     return {name: other for (name, other), _ in ordered if name != other and name in known}
 
 
+@checked
 def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None) -> None:
     """Add a table to `tables`.
 
@@ -341,6 +343,7 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     _ADDED[name] = formats, table
 
 
+@checked
 def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
     """Return the tables of the formats of both sides.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import result
+from hta_widgets.arguments import checked
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import (
@@ -36,6 +37,7 @@ _STATUSES = ("same", "changed", "added", "removed")
 _KIND_OF_WORK = ("compute", "communication", "memory")
 
 
+@checked
 def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> pd.DataFrame:
     """Return the operator tree of both runs, calls of one path added up.
 
@@ -64,8 +66,6 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         ``.attrs["without_waiting"]``: whether collectives count without waiting for other ranks,
         which needs the waits of both sides.
     """
-    if measure not in {"device", "host"}:
-        raise TraceError(f"no measure {measure!r}", remedy='Give "device" or "host".')
     matches = match(diff)
     parent, kind, depth = matches.path_parent, matches.path_kind, matches.path_depth
     taken = kind != CALL if measure == "device" else kind == OPERATOR
@@ -147,6 +147,7 @@ def _kinds(matches: Matches, paths: Ints) -> Ints:
     return kind[paths]
 
 
+@checked
 def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) -> pd.DataFrame:
     """Split the difference of the step times by kind, cause, operator or kernel.
 
@@ -188,11 +189,6 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
         ``.attrs``: ``before_ns, after_ns`` (the totals), ``steps``, ``before_ranks, after_ranks``,
         ``communication_split``.
     """
-    if by not in {"kind", "cause", "operator", "kernel"}:
-        raise TraceError(
-            f"invalid by={by!r}",
-            remedy='Give "kind", "cause", "operator" or "kernel".',
-        )
     if step is not None and not 0 <= step < diff.step_count:
         raise TraceError(
             f"no pair of steps {step}", remedy=f"They are counted from 0 to {diff.step_count - 1}."

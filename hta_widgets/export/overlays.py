@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from hta_widgets.analysis.copies import COUNTER_KINDS, CounterKind, with_counters
-from hta_widgets.analysis.critical.nodes import trace_of
 from hta_widgets.analysis.critical.path import CriticalPath, path_of
 from hta_widgets.analysis.critical.rules import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
 from hta_widgets.analysis.operator_kernels import Patterns, find_patterns
@@ -32,7 +31,7 @@ def add_counters(
     traces: TraceSet | Trace,
     path: str | Path,
     *,
-    kinds: CounterKind | Iterable[CounterKind] = COUNTER_KINDS,
+    kinds: Iterable[CounterKind] = COUNTER_KINDS,
     ranks: Iterable[int] | None = None,
     selection: Selection | None = None,
     scrub: bool = False,
@@ -102,7 +101,7 @@ def export_critical_path(
     lead along its edges, with ``weight`` (µs), ``critical`` and ``type`` in their args. All other
     records are copied unchanged.
     """
-    graph = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
+    graph = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if graph is None:
         raise TraceError(
             f"no event of rank {rank} has {annotation!r} in its name",

@@ -20,6 +20,7 @@ from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.copies import with_counters
 from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.analysis.scope import part_of
+from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
 from hta_widgets.export.edits import Clip, FlowThreads
@@ -98,6 +99,7 @@ class ExportReport:
     clock: Literal["recorded", "fitted"] = "recorded"
 
 
+@checked
 def export_trace(
     traces: TraceSet | Trace,
     path: str | Path,
@@ -164,11 +166,6 @@ def export_trace(
     >>> hw.export_trace(traces.with_clock("fitted"), "one-clock.json.gz", clock="set").clock
     'fitted'
     """
-    if not isinstance(traces, (TraceSet, Trace)):
-        raise TraceError(
-            f"export_trace writes a TraceSet or a Trace, not a {type(traces).__name__}",
-            remedy="Load it first: traces = hw.load(path).",
-        )
     moves_ns = _clock_moves(traces, clock)
     if isinstance(traces, Trace):
         traces = TraceSet([traces])
@@ -177,8 +174,6 @@ def export_trace(
     elif selection.traces is not None and len(traces) > 1:
         # Its window is on the clock of the set that it was made on, such as that of a view.
         traces = traces.with_clock(selection.traces.clock)
-    if counters not in (False, True, "own"):
-        raise TraceError(f"counters are False, True or 'own', not {counters!r}")
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
     target = Target.of(path)
@@ -217,6 +212,7 @@ def export_trace(
     return _report(target, ranks, "fitted" if moves_ns else "recorded")
 
 
+@checked
 def export_pair(
     before: Side,
     after: Side,
@@ -238,8 +234,6 @@ def export_pair(
         raise TraceError(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
-    if base not in {"first_step", "absolute"}:
-        raise TraceError(f"unknown base {base!r}", remedy='Give "first_step" or "absolute".')
     # Labels come from the names of folders.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
@@ -284,11 +278,6 @@ def _report(
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
     """Return the ns to add to the times of each rank's records; empty: as recorded."""
-    if clock not in ("recorded", "set"):
-        raise TraceError(
-            f"there is no clock {clock!r} to export",
-            remedy='The clocks are "recorded", and "set": the one that the traces are on.',
-        )
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace):

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any
 
 from hta_widgets import taxonomy
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.files import scratch
 from hta_widgets.readers import cache as columnar
@@ -159,6 +160,7 @@ _GIVEN_BACK_BYTES = 50_000_000
 _COPIED_SHARE = 0.3
 
 
+@checked
 def load(
     source: Any,
     *,

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import taxonomy
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
@@ -20,10 +21,16 @@ from hta_widgets.trace.grouping import group_order
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.query import Clauses, read_clauses
-from hta_widgets.trace.trace import EVENT_COLUMNS, columns_in, event_frame, events_of, run_query
+from hta_widgets.trace.trace import (
+    EVENT_COLUMNS,
+    Trace,
+    columns_in,
+    event_frame,
+    events_of,
+    run_query,
+)
 
 if TYPE_CHECKING:
-    from hta_widgets.trace.trace import Trace
     from hta_widgets.trace.traceset import TraceSet
 
 #: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
@@ -78,6 +85,8 @@ class Selection:
             put("tracks", frozenset(_track(item) for item in tracks))
         if self.ids is not None:
             put("ids", _ids(self.ids))
+        if self.traces is not None and not hasattr(self.traces, "span_ns"):
+            raise TraceError(f"a {type(self.traces).__name__} is no set of traces")
 
     @property
     def is_everything(self) -> bool:
@@ -86,10 +95,12 @@ class Selection:
 
     # --- members ----------------------------------------------------------------------------------
 
+    @checked
     def rows(self, trace: Trace) -> Rows:
         """Return the ids of the events of `trace` that are members, ascending."""
         return member_rows(self, trace)
 
+    @checked
     def mask(self, trace: Trace) -> Bools:
         """Return which events of `trace` are members, by id."""
         member = np.zeros(len(trace), dtype=bool)
@@ -110,11 +121,13 @@ class Selection:
             rows.setdefault(rank, []).append(row)
         return {rank: np.array(values, dtype=np.int64) for rank, values in rows.items()}
 
+    @checked
     def events(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """Return the member events, whole, with their ``rank``; the index is ``id``."""
         members = self.owner.values()
         return events_of(list(members), columns, self.rows)
 
+    @checked
     def export(self, path: str | Path, **options: Any) -> Any:
         """Write the member events as a trace file; options as `hta_widgets.export_trace`."""
         if exporter is None:
@@ -131,12 +144,14 @@ class Selection:
             )
         return self.traces
 
+    @checked
     def of(self, traces: TraceSet) -> Selection:
         """Return the same selection of other `traces`."""
         return replace(self, traces=traces)
 
     # --- as text ----------------------------------------------------------------------------------
 
+    @checked
     def to_code(self, name: str = "traces") -> str:
         """Return the Python expression that makes this selection of the set called `name`."""
         parts = [] if self.query is None else [repr(self.query)]
@@ -168,6 +183,7 @@ class Selection:
         }
 
     @classmethod
+    @checked
     def from_json(
         cls, value: Mapping[str, Any] | None, traces: TraceSet | None = None
     ) -> Selection:
@@ -190,7 +206,10 @@ def as_ranks(ranks: Any) -> list[int]:
         return [int(ranks)]
     if isinstance(ranks, Iterable) and not isinstance(ranks, (str, bytes)):
         listed = list(ranks)
-        if all(isinstance(rank, (int, float, np.number)) and rank == int(rank) for rank in listed):
+        if all(
+            isinstance(rank, (int, float, np.integer, np.floating)) and rank % 1 == 0
+            for rank in listed
+        ):
             return sorted({int(rank) for rank in listed})
     raise TraceError(
         f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."

@@ -14,6 +14,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype
 
 from hta_widgets import taxonomy
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -135,6 +136,8 @@ def dtype_of(values: Sequence[str]) -> pd.CategoricalDtype:
 def _checked(columns: Iterable[str] | None, extra: Collection[str] = ()) -> list[str]:
     if columns is None:
         return list(EVENT_COLUMNS)
+    if not isinstance(columns, Iterable):
+        raise TraceError(f"columns= takes a list of texts, not {columns!r}")
     asked = [columns] if isinstance(columns, str) else list(columns)
     known = (*extra, *EVENT_COLUMNS, *_ON_DEMAND)
     unknown = [name for name in asked if name not in known]
@@ -427,11 +430,17 @@ class Trace:
             self._frame = event_frame(self)
         return self._frame.copy(deep=_COPY_FRAMES)
 
+    @checked
     def frame(
         self, rows: _Picked | None = None, columns: Iterable[str] | None = None
     ) -> pd.DataFrame:
         """Return some `rows` and `columns` of `events` without building the rest."""
-        return event_frame(self, rows, columns)
+        try:
+            return event_frame(self, rows, columns)
+        except (IndexError, TypeError, ValueError, OverflowError) as cause:
+            if isinstance(cause, TraceError):
+                raise
+            raise TraceError(f"rows= are not rows of rank {self.rank} ({cause})") from None
 
     @property
     def instants(self) -> pd.DataFrame:
@@ -494,6 +503,7 @@ class Trace:
 
     # --- one event --------------------------------------------------------------------------------
 
+    @checked
     def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
         """Return the event's own args, as the file has them.
 

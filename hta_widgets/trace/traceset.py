@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pandas as pd
 
-from hta_widgets.errors import TraceError
+from hta_widgets.arguments import checked
+from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
@@ -51,6 +52,9 @@ class TraceSet(Mapping[int, Trace]):
         A set whose time axis these traces share.
     """
 
+    HOW_TO_GET = "Give what hw.load returns; an analysis of one rank also takes ranks=[number]."
+
+    @checked
     def __init__(
         self,
         traces: Iterable[Trace],
@@ -61,7 +65,7 @@ class TraceSet(Mapping[int, Trace]):
         ordered = sorted(traces, key=lambda trace: trace.rank)
         ranks = [trace.rank for trace in ordered]
         if len(set(ranks)) != len(ranks):
-            raise ValueError(f"ranks must differ: {ranks}")
+            raise TraceError(f"ranks must differ: {ranks}")
         found = Problems()
         by_file = {trace.path: trace.rank for trace in ordered}
         for problem in problems or ():
@@ -112,8 +116,9 @@ class TraceSet(Mapping[int, Trace]):
     def __getitem__(self, rank: int) -> Trace:
         try:
             return self._traces[rank]
-        except KeyError:
-            raise KeyError(f"no rank {rank!r}; the ranks are {listed(self.ranks)}") from None
+        except (KeyError, TypeError):
+            remedy = f"The ranks are {listed(self.ranks)}."
+            raise UnknownNameError(f"no rank {rank!r}", remedy=remedy) from None
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._traces)
@@ -243,12 +248,13 @@ class TraceSet(Mapping[int, Trace]):
             Rank by rank, by start within a rank; the index ``id`` is unique within a rank.
         """
         if isinstance(ranks, Selection | str):
-            raise TypeError(
+            raise TraceError(
                 "events() takes ranks; a selection has its own: selection.events(), or"
                 " traces.select(query).events()"
             )
         return events_of([self[rank] for rank in chosen_ranks(self, ranks)], columns)
 
+    @checked
     def event(self, id: int, rank: int | None = None) -> Event:  # noqa: A002 - the index is called id
         """Return one event, with its operator and the device work that it launched.
 
@@ -271,6 +277,7 @@ class TraceSet(Mapping[int, Trace]):
             raise TraceError(f"rank {trace.rank} has events 0 to {len(trace) - 1}, not {id}")
         return Event(trace, int(id))
 
+    @checked
     def subset(
         self,
         ranks: Iterable[int] | None = None,
@@ -295,6 +302,7 @@ class TraceSet(Mapping[int, Trace]):
                 )
         return TraceSet(chosen, problems=problems, like=self)
 
+    @checked
     def with_clock(self, clock: ClockName) -> TraceSet:
         """Return the same ranks on another clock.
 
@@ -319,10 +327,6 @@ class TraceSet(Mapping[int, Trace]):
         TraceError
             For an unknown clock.
         """
-        if clock not in {"host", "fitted"}:
-            raise TraceError(
-                f"there is no clock {clock!r}", remedy='The clocks are "host" and "fitted".'
-            )
         if clock == self._clock:
             return self
         offsets, lift = [0] * len(self), 0
@@ -379,6 +383,7 @@ class TraceSet(Mapping[int, Trace]):
         other.__dict__.update(self.__dict__, executor=executor)
         return other
 
+    @checked
     def select(
         self,
         query: str | pd.DataFrame | Selection | None = None,
@@ -410,6 +415,7 @@ class TraceSet(Mapping[int, Trace]):
 
     # --- keeping ----------------------------------------------------------------------------------
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
 

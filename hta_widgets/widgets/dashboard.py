@@ -13,8 +13,9 @@ import traitlets as t
 
 from hta_widgets import charts
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
+from hta_widgets.arguments import checked
 from hta_widgets.charts.defined import draw
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.export.page_format import asset
 from hta_widgets.files import table_bytes, write_table
@@ -40,6 +41,8 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
+    Color,
+    Height,
     LinkedView,
     as_traces,
     on_clock,
@@ -51,13 +54,6 @@ _SAVED = ("height", "folded", "panels", "metric", "_headline", "_about", "_table
 
 
 T = TypeVar("T")
-
-
-class UnknownNameError(TraceError, KeyError):
-    """Raised for an unknown name: a `TraceError` that is also a `KeyError`."""
-
-    # A KeyError shows its message in quotes.
-    __str__ = Exception.__str__
 
 
 class Following(Mapping[str, T], Generic[T]):
@@ -166,13 +162,14 @@ class Dashboard(LinkedView):
     _tables = t.Dict().tag(sync=True)
     _headline = t.Dict(allow_none=True, default_value=None).tag(sync=True)
 
+    @checked
     def __init__(
         self,
         traces: TraceSet | Trace | Selection | Any,
         *,
         panels: Sequence[str | Sequence[str]] | None = None,
-        height: int | None = None,
-        color: str = "kind",
+        height: Height | None = None,
+        color: Color = "kind",
         folded: bool | None = None,
         clock: str | None = None,
     ) -> None:
@@ -229,6 +226,7 @@ class Dashboard(LinkedView):
         """The timeline as a separate view, linked with this dashboard."""
         return Timeline(self.traces, color=self.color, _engine=self.engine, _state=self.state)
 
+    @checked
     def panel_frame(self, panel: str) -> pd.DataFrame:
         """Return the numbers that a panel draws for the current selection.
 
@@ -239,6 +237,7 @@ class Dashboard(LinkedView):
         """
         return self._panel_frames[panel]
 
+    @checked
     def export_table(self, name: str, path: str | os.PathLike[str]) -> str:
         """Write one of `frames` as a table.
 

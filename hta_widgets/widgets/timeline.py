@@ -9,6 +9,8 @@ from typing import Any
 
 import traitlets as t
 
+from hta_widgets.arguments import checked
+from hta_widgets.charts.theme import ThemeName
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.picture import timeline_svg
@@ -18,7 +20,15 @@ from hta_widgets.text import Time, as_window
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
-from hta_widgets.widgets.view import MOST_UNFOLDED, LinkedView, State, as_traces, on_clock
+from hta_widgets.widgets.view import (
+    MOST_UNFOLDED,
+    Color,
+    Height,
+    LinkedView,
+    State,
+    as_traces,
+    on_clock,
+)
 
 
 class Timeline(LinkedView):
@@ -82,13 +92,14 @@ class Timeline(LinkedView):
     height = t.Int(480, min=120).tag(sync=True)
     folded = t.Bool(False).tag(sync=True)
 
+    @checked
     def __init__(
         self,
         traces: TraceSet | Trace | Selection | Any,
         *,
         tracks: str | Sequence[str] | None = None,
-        height: int = 480,
-        color: str = "kind",
+        height: Height = 480,
+        color: Color = "kind",
         folded: bool | None = None,
         clock: str | None = None,
         _engine: TileEngine | None = None,
@@ -111,13 +122,14 @@ class Timeline(LinkedView):
     def _redraw(self) -> None:
         self._scene = _only_tracks(self.engine.scene(), self._tracks)
 
+    @checked
     def to_svg(
         self,
         path: str | os.PathLike[str],
         *,
         width: float = 1200,
         view: tuple[Time, Time] | None = None,
-        theme: str = "light",
+        theme: ThemeName = "light",
     ) -> str:
         """Write what is shown as a vector picture: all rows, with a legend and a scale bar.
 

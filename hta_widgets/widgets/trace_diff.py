@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import anywidget
 import pandas as pd
@@ -15,10 +15,13 @@ import traitlets as t
 
 from hta_widgets import diff
 from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.arguments import checked
+from hta_widgets.charts.theme import ThemeName
+from hta_widgets.diff.align import Base
 from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import makers
-from hta_widgets.errors import TraceError
+from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.export.page import OfflineData
 from hta_widgets.export.page_diff import held, save_diff
 from hta_widgets.export.page_format import asset
@@ -35,15 +38,10 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.view import LinkedView, known_or_loaded, page_target, shown_window
+from hta_widgets.widgets.view import Height, LinkedView, known_or_loaded, page_target, shown_window
 
 SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
-
-
-def _check(kind: str, word: str, known: Sequence[str]) -> None:
-    if word not in known:
-        raise TraceError(f"no {kind} {word!r}", remedy=f"Use {' or '.join(known)}.")
 
 
 class SideTimeline(Timeline):
@@ -210,7 +208,7 @@ _FRAMES = ("waterfall", "waterfall_cause", "waterfall_operator", "waterfall_kern
            "changes", "names", "operators", "pairs", "icicle", "slots")  # fmt: skip
 #: The traits that a saved page shows unchanged.
 _SAVED = ("align", "arrange", "swapped", "coupled", "height", "color", "pair", "_about")
-_ARRANGEMENTS = ("stacked", "beside")
+Arrangement = Literal["stacked", "beside"]
 
 
 class TraceDiff(anywidget.AnyWidget):
@@ -273,7 +271,7 @@ class TraceDiff(anywidget.AnyWidget):
     left_state = anywidget.WidgetTrait().tag(sync=True)
     right_state = anywidget.WidgetTrait().tag(sync=True)
     align = t.Enum(diff.BASES, default_value="steps").tag(sync=True)
-    arrange = t.Enum(_ARRANGEMENTS, default_value="stacked").tag(sync=True)
+    arrange = t.Enum(get_args(Arrangement), default_value="stacked").tag(sync=True)
     coupled = t.Bool(True).tag(sync=True)
     swapped = t.Bool(False).tag(sync=True)
     height = t.Int(230, min=120).tag(sync=True)
@@ -282,6 +280,7 @@ class TraceDiff(anywidget.AnyWidget):
     _about = t.Dict().tag(sync=True)
     _scenes: t.List[Any] = t.List().tag(sync=True)
 
+    @checked
     def __init__(
         self,
         before: Side | Any,
@@ -290,13 +289,11 @@ class TraceDiff(anywidget.AnyWidget):
         ranks: Pairing | None = None,
         steps: Any = "auto",
         labels: tuple[str, str] | None = None,
-        align: str = "steps",
-        arrange: str = "stacked",
-        height: int = 230,
-        color: str = "change",
+        align: Base = "steps",
+        arrange: Arrangement = "stacked",
+        height: Height = 230,
+        color: Literal["change", "kind", "name"] = "change",
     ) -> None:
-        _check("time base", align, diff.BASES)
-        _check("arrangement", arrange, _ARRANGEMENTS)
         self._esm, self._css = asset("diff.js"), asset("diff.css")
         self.sources = whole_selection(before), whole_selection(after)
         self.comparison: Comparison = diff.compare(
@@ -359,7 +356,9 @@ class TraceDiff(anywidget.AnyWidget):
     def _known_frame(self, name: str) -> str:
         known = (*_FRAMES, *self._answers.tables)
         if name not in known:
-            raise KeyError(f"no frame {name!r}; the frames are {', '.join(known)}")
+            raise UnknownNameError(
+                f"no frame {name!r}", remedy=f"The frames are {', '.join(known)}."
+            )
         return name
 
     def _frame(self, name: str) -> pd.DataFrame:
@@ -383,6 +382,7 @@ class TraceDiff(anywidget.AnyWidget):
         """The selection before and after."""
         return self.left.selection, self.right.selection
 
+    @checked
     def select(self, what: str | tuple[Any, Any] | None) -> tuple[Selection, Selection]:
         """Select events on both sides.
 
@@ -402,6 +402,7 @@ class TraceDiff(anywidget.AnyWidget):
                 view.select(one)
         return self.selection
 
+    @checked
     def zoom_to(self, start_ns: Time, end_ns: Time, *, side: SideName = "before") -> None:
         """Show a window of one side, and the corresponding one of the other.
 
@@ -418,7 +419,6 @@ class TraceDiff(anywidget.AnyWidget):
         TraceError
             If the window has no length, or the side is unknown.
         """
-        _check("side", side, SIDES)
         lead = SIDES.index(side)
         window = shown_window(start_ns, end_ns)
         with self._history.one_change():
@@ -428,6 +428,7 @@ class TraceDiff(anywidget.AnyWidget):
             # The page follows the side that moved last.
             self.sides[lead].zoom_to(*window)
 
+    @checked
     def link(self, other: LinkedView, *, side: SideName = "after") -> None:
         """Share window and selection of one side with a timeline or dashboard of that run.
 
@@ -437,7 +438,6 @@ class TraceDiff(anywidget.AnyWidget):
             Takes over the state of that side's timeline.
         side : {"before", "after"}, default "after"
         """
-        _check("side", side, SIDES)
         self.sides[SIDES.index(side)].link(other)
 
     def selected_events(self) -> pd.DataFrame:
@@ -455,6 +455,7 @@ class TraceDiff(anywidget.AnyWidget):
             parts.append(events)
         return pd.concat(parts, ignore_index=True)
 
+    @checked
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
 
@@ -476,8 +477,13 @@ class TraceDiff(anywidget.AnyWidget):
         """Take back one `undo`; False if there is none."""
         return self._history.redo()
 
+    @checked
     def to_svg(
-        self, path: str | os.PathLike[str], *, width: float = 1200, theme: str = "light"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        width: float = 1200,
+        theme: ThemeName = "light",
     ) -> str:
         """Write both timelines as one vector picture, arranged and coloured as shown.
 
@@ -519,6 +525,7 @@ class TraceDiff(anywidget.AnyWidget):
         ]
         return write_text(path, stacked_svg(drawn, beside=is_beside))
 
+    @checked
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this comparison as one page that needs no kernel and no network.
 
@@ -562,7 +569,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
         """Answer one request of docs/protocol.md."""
-        if "side" in request:
+        if isinstance(request, Mapping) and "side" in request:
             side = request["side"]
             if side not in (0, 1):
                 raise TraceError(f"no side {side!r}", remedy="The sides are 0 and 1.")

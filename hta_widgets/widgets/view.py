@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import anywidget
 import pandas as pd
@@ -14,6 +14,7 @@ import traitlets as t
 
 from hta_widgets import options
 from hta_widgets.analysis.clocks import clock_fit
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page import save_html
 from hta_widgets.export.page_format import asset
@@ -38,6 +39,8 @@ _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
 HISTORY_LENGTH = 100
+Color = Literal["kind", "name"]
+Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
 MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
 
 
@@ -74,7 +77,7 @@ class State(anywidget.AnyWidget):
     selection = t.Dict(allow_none=True, default_value=None).tag(sync=True)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None).tag(sync=True)
     search = t.Unicode("").tag(sync=True)
-    color = t.Enum(("kind", "name"), default_value="kind").tag(sync=True)
+    color = t.Enum(get_args(Color), default_value="kind").tag(sync=True)
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
     scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
@@ -231,7 +234,7 @@ class LinkedView(anywidget.AnyWidget):
     selection: t.Instance[Selection] = Selected(Selection)
     selected_event = t.Tuple(t.Int(), t.Int(), allow_none=True, default_value=None)
     search = t.Unicode("")
-    color = t.Enum(("kind", "name"), default_value="kind")
+    color = t.Enum(get_args(Color), default_value="kind")
     pinned = t.List(t.Unicode())
     scope = t.Enum(("selection", "view"), default_value="selection")
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded").tag(sync=True)
@@ -242,7 +245,7 @@ class LinkedView(anywidget.AnyWidget):
         *,
         engine: TileEngine | None = None,
         state: State | None = None,
-        color: str = "kind",
+        color: Color = "kind",
         clock: str | None = None,
         **traits: Any,
     ) -> None:
@@ -326,6 +329,7 @@ class LinkedView(anywidget.AnyWidget):
         """
         self.view = shown_window(start_ns, end_ns)
 
+    @checked
     def select(
         self, what: str | pd.DataFrame | Selection | None = None, **conditions: Any
     ) -> Selection:
@@ -365,10 +369,12 @@ class LinkedView(anywidget.AnyWidget):
             return self.traces.select(ids={clicked}).events()
         return self.selection.events()
 
+    @checked
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write the selection as a new trace file; see `hta_widgets.export_trace`."""
         return export_trace(self.traces, target_path(path), self.selection, **options)
 
+    @checked
     def save_html(self, path: str | os.PathLike[str], *, max_mb: float = 25) -> str:
         """Write this view as one self-contained page that needs no kernel and no network.
 
@@ -400,6 +406,7 @@ class LinkedView(anywidget.AnyWidget):
         """Take back one `undo`; False if there is none."""
         return bool(self.state.redo())
 
+    @checked
     def link(self, other: LinkedView) -> None:
         """Let two views share window, selection, search, colours and pins from now on.
 
@@ -408,10 +415,6 @@ class LinkedView(anywidget.AnyWidget):
         other : Timeline or Dashboard
             Takes over this view's state.
         """
-        if not isinstance(other, LinkedView):
-            raise TypeError(
-                f"a Timeline or Dashboard links with another, not a {type(other).__name__}"
-            )
         if other.state is not self.state:
             other._follow(self.state)
 
@@ -519,7 +522,7 @@ def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:
         return source
     if isinstance(source, (str, os.PathLike, list, tuple, Mapping)) or is_profiler(source):
         return load(source)
-    raise TypeError(
+    raise TraceError(
         f"{viewer} takes a TraceSet, a Trace, a Selection, or what hw.load takes, such as a path;"
         f" not a {type(source).__name__}"
     )

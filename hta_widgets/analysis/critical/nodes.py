@@ -17,7 +17,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
 
 Tracks = npt.NDArray[np.int32] | Ints
 
@@ -50,20 +49,6 @@ class AnalysisRange:
         if self.closed or self.end_ns is None:
             return time
         return np.minimum(time, self.end_ns)
-
-
-def trace_of(traces: TraceSet, rank: int) -> Trace:
-    """Return one rank of a set; raise a TraceError if it is missing."""
-    if isinstance(traces, Trace):
-        raise TraceError(
-            "analyses work on sets of traces, not on one rank of a set",
-            remedy=f"Give the set, and rank={traces.rank}.",
-        )
-    if rank not in traces:
-        raise TraceError(
-            f"there is no rank {rank!r}", remedy=f"The ranks are {', '.join(map(str, traces))}."
-        )
-    return traces[rank]
 
 
 def analysis_range(

@@ -22,7 +22,6 @@ from hta_widgets.analysis.critical.nodes import (
     Nodes,
     analysis_range,
     find_nodes,
-    trace_of,
 )
 from hta_widgets.analysis.critical.rules import (
     BLOCKING_IN_HTA,
@@ -38,7 +37,8 @@ from hta_widgets.analysis.critical.rules import (
     named,
     patterns_of,
 )
-from hta_widgets.analysis.scope import categorical, result
+from hta_widgets.analysis.scope import categorical, require_columns, result
+from hta_widgets.arguments import checked
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import FlowTable
@@ -224,6 +224,7 @@ def path_of(
     return None if within is None else build(trace, within, rules)
 
 
+@checked
 def with_critical_path(
     traces: TraceSet,
     rank: int,
@@ -250,7 +251,7 @@ def with_critical_path(
     TraceSet
         Of the same ranks and events; unchanged if the rank has no such range.
     """
-    path = path_of(trace_of(traces, rank), annotation, instance, data_load_events=data_load_events)
+    path = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
         return traces
     edges, flows = path.edges, path.trace.flow_table
@@ -276,6 +277,7 @@ def with_critical_path(
     )
 
 
+@checked
 def critical_path(
     traces: TraceSet,
     rank: int,
@@ -356,7 +358,7 @@ def critical_path(
     its launch whichever call launched it; no edge goes back in time; events without duration and
     the calls of all vendors take part. `hw.TraceAnalysis.critical_path_analysis` keeps HTA's rules.
     """
-    trace = trace_of(traces, rank)
+    trace = traces[rank]
     path = path_of(trace, annotation, instance, data_load_events=data_load_events)
     if path is None:
         return _frame(None, traces, rank, f"no event of rank {rank} has {annotation!r} in its name")
@@ -364,6 +366,10 @@ def critical_path(
     return _frame(path, traces, rank, note)
 
 
+_FROM = "Give the frame of hta_widgets.analysis.critical_path."
+
+
+@checked
 def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     """Return how much of a critical path each cause bounds.
 
@@ -378,6 +384,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
         One row per rank and cause that occurs, the most time first: ``rank, bound_by, count``
         (segments), ``dur_ns``, ``share`` (0..1 of the span).
     """
+    require_columns(frame, _FROM, ("rank", "bound_by", "dur_ns"))
     times = frame.groupby(["rank", "bound_by"], observed=True, sort=False)["dur_ns"]
     table = times.agg(count="size", dur_ns="sum").reset_index()
     table = table.astype({"count": np.int64, "dur_ns": np.int64, "rank": np.int64})
@@ -389,6 +396,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+@checked
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
@@ -401,6 +409,7 @@ def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     traces : TraceSet
         The set that it was made from.
     """
+    require_columns(frame, _FROM, ("id", "rank", "type"))
     known = frame[frame["id"] >= 0]
     pairs = set(zip(known["rank"].tolist(), known["id"].tolist(), strict=True))
     launched = known[known["type"] == "kernel_launch_delay"]

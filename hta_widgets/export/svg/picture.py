@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hta_widgets.charts.theme import theme_of
+from hta_widgets.charts.theme import ThemeName, theme_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.svg.drawing import (
     Classed,
@@ -583,7 +583,7 @@ def timeline_svg(
     *,
     width: float = 1200,
     height: float = 480,
-    theme: str = "light",
+    theme: ThemeName = "light",
     headline: str = "",
     folded: bool = False,
     opened: Collection[int] | None = None,
@@ -600,10 +600,7 @@ def timeline_svg(
             f"a picture must be at least {_LEAST_WIDTH} px wide, not {width}",
             remedy="Names and numbers need the room.",
         )
-    try:
-        colours = Colours(theme_of(theme), scene["kinds"], classed)
-    except ValueError as error:
-        raise TraceError(str(error), remedy='Use theme="light" or theme="dark".') from None
+    colours = Colours(theme_of(theme), scene["kinds"], classed)
     start, end = (int(time) for time in state.get("view") or scene["range"])
     if end <= start:
         raise TraceError(

@@ -19,6 +19,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
+from hta_widgets.arguments import checked
 from hta_widgets.facts import note_for
 from hta_widgets.formats.byteps.rows import (
     Requests,
@@ -335,6 +336,7 @@ _Fits = dict[int, dict[_Place, _Fit]]
 _Tables = tuple[dict[int, int], dict[int, tuple[Ints, Ints]]]
 
 
+@checked
 def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
     """Return the clock offset between each worker and server, with its error.
 

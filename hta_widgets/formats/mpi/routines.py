@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import Part, Scope, by_column, parts, result, scoped
+from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_for
 from hta_widgets.formats.mpi.model import (
@@ -410,6 +411,7 @@ def mpi_negotiation(
     )
 
 
+@checked
 def mpi_call_stacks(
     traces: TraceSet, *, stale: bool = False, ranks: Iterable[int] | None = None
 ) -> pd.DataFrame:
@@ -475,6 +477,7 @@ def _frame(frame: StackFrame) -> str:
 _Key = tuple[str, int, int]
 
 
+@checked
 def mpi_compare(
     before: TraceSet,
     after: TraceSet,

@@ -7,8 +7,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.scope import require_columns
+from hta_widgets.arguments import Positive
 from hta_widgets.charts.chart import chart, defines
-from hta_widgets.charts.data import draws_panel, require_measure
+from hta_widgets.charts.data import draws_panel
 from hta_widgets.charts.rows import Bars, Column, Tooltip, time_ticks
 from hta_widgets.charts.theme import Theme
 from hta_widgets.formats.mpi.frames import by_routine, by_size
@@ -41,8 +43,10 @@ def mpi_message_sizes(
         One row per routine and one column per size, shaded by the share of all. Raises a
         ``ValueError`` for an unknown measure.
     """
-    require_measure(measure, ("calls", "time", "bytes"))
     plain = frame[["job", "routine"]].iloc[:0].assign(calls=0, time_s=0.0, bytes=0.0)
+    if routines is not None:
+        needs = ("job", "routine", "calls", "time_s", "bytes")
+        require_columns(routines, "Give the frame of hta_widgets.analysis.mpi_routines.", needs)
     data = by_size(frame, plain if routines is None else routines)
     data.attrs = {**frame.attrs, "measure": measure}
     return data
@@ -52,7 +56,7 @@ def mpi_message_sizes(
     "mpi_routines",
     *("job", "routine", "rank", "calls", "time_s", "bytes", "is_io"),
 )
-def mpi_routines(frame: pd.DataFrame, *, top: int = _TOP) -> pd.DataFrame:
+def mpi_routines(frame: pd.DataFrame, *, top: Positive = _TOP) -> pd.DataFrame:
     """Draw the mean time of each routine over the ranks, with the minimum and the maximum.
 
     Parameters
@@ -69,7 +73,7 @@ def mpi_routines(frame: pd.DataFrame, *, top: int = _TOP) -> pd.DataFrame:
     "Two runs: time in MPI per rank",
     *("routine", "before_time_s", "after_time_s", "diff_time_s", "before_calls", "after_calls"),
 )
-def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: int = _TOP) -> dict[str, Any]:
+def mpi_compare(frame: pd.DataFrame, theme: Theme, *, top: Positive = _TOP) -> dict[str, Any]:
     """Draw the difference in time of each routine and size between two runs.
 
     Parameters

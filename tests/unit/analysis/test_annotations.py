@@ -110,7 +110,7 @@ def test_ranges_of_the_host_by_the_launch(tmp_path):
     none = kernels_by_annotation(load(tmp_path, HOST), source="device")
     assert none["annotation"].tolist() == [""] * 4
     assert none.attrs["note"] == "no ranges"
-    with pytest.raises(hw.TraceError, match="unknown source 'gpu'"):
+    with pytest.raises(hw.TraceError, match="source= takes 'auto', 'device' or 'host', not 'gpu'"):
         kernels_by_annotation(load(tmp_path, HOST), source="gpu")
 
 

@@ -158,7 +158,7 @@ def test_exports_hold_the_recorded_times(tmp_path):
 
 
 def test_an_unknown_clock_is_refused(tmp_path):
-    with pytest.raises(hw.TraceError, match="no clock 'utc'"):
+    with pytest.raises(hw.TraceError, match="clock= takes 'host' or 'fitted', not 'utc'"):
         job(tmp_path, [[0, 1]], [0, 250]).with_clock("utc")
 
 

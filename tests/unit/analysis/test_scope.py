@@ -278,8 +278,8 @@ def test_a_rank_that_is_not_there_is_refused(traces):
 
 
 def test_one_rank_is_no_set(traces):
-    with pytest.raises(hw.TraceError, match=r"ranks=\[0\]"):
-        parts(traces[0])
+    with pytest.raises(hw.TraceError, match=r"a TraceSet, not <Trace rank 0.*ranks="):
+        analysis.temporal_breakdown(traces[0])
 
 
 def test_a_window_narrows_a_selection(traces):
@@ -309,7 +309,7 @@ def test_a_text_is_a_query(traces):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"traces": "/runs/job"}, "not on str"),
+        ({"traces": "/runs/job"}, r"a TraceSet, not '/runs/job'\. Give what hw\.load returns"),
         ({"selection": 5}, "5 is not a selection"),
         ({"window": "1ms"}, r"not a window.*\(start_ns, end_ns\)"),
         ({"window": ("1ms", "later")}, "'later' is not a time"),
@@ -320,7 +320,7 @@ def test_a_text_is_a_query(traces):
 )
 def test_what_makes_no_sense_is_refused_in_words(traces, arguments, words):
     with pytest.raises(hw.TraceError, match=words):
-        parts(**{"traces": traces, **arguments})
+        analysis.temporal_breakdown(**{"traces": traces, **arguments})
 
 
 def test_what_hides_communication_need_not_be_selected(traces):

@@ -150,7 +150,7 @@ def test_every_chart_says_what_it_draws():
     assert len(drawing) > 40
     for draw in drawing:
         with pytest.raises(
-            TypeError, match=rf"charts\.{draw.__name__} draws the DataFrame of .* a str"
+            hw.TraceError, match=rf"charts\.{draw.__name__} draws the DataFrame of .* a str"
         ):
             draw("demo-job")
 
@@ -160,7 +160,7 @@ def test_a_chart_of_traces_says_what_is_missing(job):
         charts.frequent_kernel_sequences(job)
     with pytest.raises(TypeError, match=r"'topp' of analysis\.kernel_breakdown"):
         charts.kernel_breakdown(job, topp=3)
-    with pytest.raises(TypeError, match=r"diff\.steps\(diff\.compare\(before, after\)\)"):
+    with pytest.raises(hw.TraceError, match=r"diff\.steps\(diff\.compare\(before, after\)\)"):
         charts.diff_steps(job)
 
 
@@ -588,8 +588,8 @@ def test_names_that_differ_only_where_they_are_cut_are_numbered():
 
 
 def test_an_unknown_theme_is_named():
-    with pytest.raises(ValueError, match="no theme 'sepia': there are light, dark"):
-        theme_of("sepia")
+    with pytest.raises(TraceError, match="theme= takes 'light', 'dark' or a Theme, not 'sepia'"):
+        charts.operators(pd.DataFrame(), theme="sepia")
     assert theme_of(DARK) is DARK
 
 

@@ -130,7 +130,7 @@ def test_lateness_counts_who_is_early_as_nothing():
     data = data["shown_ns"].sort_index()
     assert data[:, 2].tolist() == [3, 30, 300, 3000, 0]
     assert "after the median" in words_of(figure)
-    with pytest.raises(ValueError, match="wait, lateness"):
+    with pytest.raises(ValueError, match="'wait' or 'lateness', not 'else'"):
         charts.collectives(matched(LATE), measure="else")
 
 
@@ -204,7 +204,7 @@ def test_whole_steps_hide_who_is_slow_and_the_chart_says_that_waits_count():
     figure = charts.step_times(frames.step_times(), measure="dur")
     assert "no rank stands out" in words_of(figure)
     assert "waits included" in words_of(figure)
-    with pytest.raises(ValueError, match="own, dur"):
+    with pytest.raises(ValueError, match="'own' or 'dur', not 'else'"):
         charts.step_times(frames.step_times(), measure="else")
 
 
@@ -526,7 +526,7 @@ def test_waits_may_be_drawn_instead():
     data = data_of(figure, "rank", "step", "shown").set_index(["rank", "step"])["shown"]
     assert data[2, 7] == 1000
     assert "wait in collectives" in words_of(figure)
-    with pytest.raises(ValueError, match="lost_share, imposed_wait"):
+    with pytest.raises(ValueError, match="'lost_share' or 'imposed_wait', not"):
         charts.stragglers_by_step(frames.stragglers_by_step(), measure="else")
 
 
@@ -654,5 +654,5 @@ def test_sizes_are_shaded_by_the_measure(measure, darkest):
 
 
 def test_an_unknown_measure_is_an_error():
-    with pytest.raises(ValueError, match="calls, time, bytes"):
+    with pytest.raises(ValueError, match="'calls', 'time' or 'bytes', not 'joules'"):
         charts.mpi_message_sizes(frames.mpi_message_sizes(), measure="joules")

@@ -322,8 +322,8 @@ def test_one_rank_trains_alone(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ranks": 0}, "at least 1"),
-        ({"steps": 0}, "at least 1"),
+        ({"ranks": 0}, "from 1 to 65,535, not 0"),
+        ({"steps": 0}, "from 1 to 65,535, not 0"),
         ({"ranks": 6, "tensor_ranks": 4}, "groups of 4"),
         ({"ranks": 2, "missing": [0, 1]}, "every rank is missing"),
         ({"factor": 0}, "above 0"),

@@ -152,7 +152,7 @@ def test_truth_and_bytes_of_a_changed_job(jobs, tmp_path):
     truth = jobs(1, CHANGES)[1]
     assert [one["injected"] for one in truth["changes"]] == list(CHANGES)
     assert jobs(0)[1]["changes"] == []
-    with pytest.raises(hw.TraceError, match="no change 'faster'"):
+    with pytest.raises(hw.TraceError, match="changes= takes a list of 'slow_operator'"):
         write_demo(tmp_path / "job", ranks=2, steps=1, changes=["faster"])
     with pytest.raises(hw.TraceError, match="no collective to move"):
         write_demo(tmp_path / "job", ranks=1, steps=1, changes=["moved_collective"])

@@ -41,7 +41,10 @@ def test_ranks_pair_by_number_by_hand_or_as_the_only_ones(tmp_path):
         hd.compare(four, four, ranks={0: 7})
     with pytest.raises(hw.TraceError, match="no rank has the same number"):
         hd.compare(four[0], four[3], ranks="number")
-    with pytest.raises(hw.TraceError, match="cannot be paired by 'size'"):
+    with pytest.raises(
+        hw.TraceError,
+        match="'representative' or a mapping of whole numbers to whole numbers, not 'size'",
+    ):
         hd.compare(four, four, ranks="size")
 
 

@@ -131,7 +131,5 @@ def test_impossible_pictures_are_refused_in_words(tmp_path):
     traces = load(tmp_path, [kernel(0, 1000)])
     with pytest.raises(hw.TraceError, match="320 px"):
         draw(traces, width=100)
-    with pytest.raises(hw.TraceError, match="theme"):
-        draw(traces, theme="sepia")
     with pytest.raises(hw.TraceError, match="window"):
         draw(traces, view=[5, 5])

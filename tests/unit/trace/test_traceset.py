@@ -87,7 +87,7 @@ def test_it_is_a_mapping_by_rank(make):
     assert 3 in traces
     assert len(traces) == 2
     assert [trace.rank for trace in traces.values()] == [1, 3]
-    with pytest.raises(KeyError, match=r"no rank 2; the ranks are 1, 3"):
+    with pytest.raises(KeyError, match=r"no rank 2\. The ranks are 1, 3"):
         traces[2]
     with pytest.raises(ValueError, match="must differ"):
         TraceSet([make(*[], rank=1), make(*[], rank=1)])
@@ -119,7 +119,7 @@ def test_events_of_several_ranks_share_their_categories(make):
     with pytest.raises(TraceError, match="no column 'duration'"):
         traces.events(columns=["duration"])
     for wrong in (traces.select(ranks=[1]), "dur_ns > 1"):
-        with pytest.raises(TypeError, match=r"selection\.events\(\)"):
+        with pytest.raises(TraceError, match=r"selection\.events\(\)"):
             traces.events(wrong)
     assert TraceSet([]).events().empty
 

@@ -1,0 +1,170 @@
+"""Check arguments of public calls by the annotations of the parameters."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from numbers import Real
+from pathlib import Path
+from reprlib import Repr
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from hta_widgets.errors import TraceError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_MOST = (1 << 63) - 1  # what columns hold
+#: A number of things, which may be 0; and one that may not.
+Count = Annotated[int, range(_MOST)]
+Positive = Annotated[int, range(1, _MOST)]
+#: Of a job that is made up: more would take days.
+Size = Annotated[int, range(1, 1 << 16)]
+
+#: Parameters that are checked where events are chosen.
+_ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
+_WORDS: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("True or False", "True or False"),
+    str: ("text", "texts"),
+    os.PathLike: ("a path", "paths"),
+    Path: ("a path", "paths"),
+    Callable: ("a function", "functions"),
+}
+_short = Repr()
+_short.maxstring = _short.maxother = 60
+
+
+class _Names(dict[str, Any]):
+    """The names of a module; those that it imports for type checkers only are anything."""
+
+    def __missing__(self, _name: str) -> Any:
+        return Any
+
+
+class _MisfitError(Exception):
+    """A value is not of a type."""
+
+
+def checked(function: Function) -> Function:
+    """Raise a `TraceError` for arguments that are not what the parameters' annotations say.
+
+    Whole numbers may be of any type, and a single item may stand for a list of one. Iterables are
+    passed on as tuples. Types that no rule is known for, such as arrays, are not checked.
+    """
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(function, follow_wrapped=False).parameters.items()
+    places = [name for name, one in parameters if one.kind in by_place]
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        kinds = _kinds_of(function)
+        given = [_fitted(*one, kinds) for one in zip(places, args, strict=False)]
+        named = {name: _fitted(name, value, kinds) for name, value in options.items()}
+        return function(*given, *args[len(places) :], **named)
+
+    return call  # type: ignore[return-value]
+
+
+@cache
+def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of all parameters, also of functions that this one wraps."""
+    kinds: dict[str, Any] = {}
+    inner: Any = function
+    while inner is not None:
+        wrapped = vars(inner).get("__wrapped__")
+        if wrapped is None or wrapped.__annotations__ is not inner.__annotations__:
+            names = _Names(vars(builtins) | inner.__globals__)
+            kinds = get_type_hints(inner, None, names, include_extras=True) | kinds
+        inner = wrapped
+    return {name: kind for name, kind in kinds.items() if name not in _ELSEWHERE}
+
+
+def _fitted(name: str, value: Any, kinds: Mapping[str, Any]) -> Any:
+    kind = kinds.get(name, Any)
+    try:
+        return _as(kind, value)
+    except _MisfitError:
+        shown = _short.repr(value)
+        if "\n" in shown:
+            shown = f"a {type(value).__name__}"
+        remedy = getattr(next(iter(get_args(kind)), kind), "HOW_TO_GET", None)
+        message = f"{name}= takes {_in_words(kind)}, not {shown}"
+        raise TraceError(message, remedy=remedy) from None
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """Return a value as one of a type; raise `_MisfitError` if it is not one."""
+    origin: Any = get_origin(kind) or kind
+    inner: tuple[Any, ...] = get_args(kind)
+    if origin is Any:
+        return value
+    if origin in (Union, UnionType):
+        for one in inner:
+            try:
+                return _as(one, value)
+            except _MisfitError:
+                continue
+        raise _MisfitError
+    if origin is Annotated:
+        if (found := _as(inner[0], value)) in inner[1]:
+            return found
+    elif origin is Literal:
+        if any(type(one) is type(value) and one == value for one in inner):
+            return value
+    elif origin in (int, float):
+        # No comparison with nan is true.
+        if isinstance(value, Real):
+            number: Any = value
+            most = _MOST if origin is int else sys.float_info.max
+            if abs(number) <= most and (origin is float or number % 1 == 0):
+                return number if origin is float else int(number)
+    elif origin is bool:
+        if isinstance(value, (int, np.bool_)):
+            return bool(value)
+    elif origin in (Iterable, Sequence):
+        if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+            return (_as(inner[0], value),)
+        return tuple(_as(inner[0], one) for one in value)
+    elif origin is Mapping:
+        if isinstance(value, Mapping):
+            return {_as(inner[0], key): _as(inner[1], one) for key, one in value.items()}
+    elif origin is tuple:
+        if isinstance(value, (tuple, list)) and len(value) == len(inner):
+            return tuple(map(_as, inner, value))
+    elif (
+        not isinstance(origin, type) or issubclass(origin, np.ndarray) or isinstance(value, origin)
+    ):
+        return value
+    raise _MisfitError
+
+
+def _in_words(kind: Any, *, many: bool = False) -> str:
+    """Return what a type is: ``"a whole number or a list of texts"``."""
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (Union, UnionType, Literal):
+        *rest, last = [
+            repr(one) if origin is Literal else _in_words(one, many=many)
+            for one in inner
+            if one is not NoneType
+        ]
+        return f"{', '.join(rest)} or {last}" if rest else last
+    if origin is Annotated:
+        low, high = inner[1][0], inner[1][-1]
+        to = "" if high >= _MOST - 1 else f" to {high:,}"
+        return f"{_in_words(inner[0], many=many)} from {low:,}{to}"
+    if origin in (Iterable, Sequence):
+        return f"a list of {_in_words(*inner, many=True)}"
+    if origin is Mapping:
+        return f"a mapping of {' to '.join(_in_words(one, many=True) for one in inner)}"
+    if origin is tuple:
+        return f"({', '.join(map(_in_words, inner))})"
+    words = _WORDS.get(origin, (f"a {origin.__name__}", f"{origin.__name__}s"))
+    return words[many]

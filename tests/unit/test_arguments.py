@@ -1,0 +1,194 @@
+"""Whatever the arguments of a public call are, it succeeds or raises a `TraceError`."""
+
+import inspect
+import math
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType, SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import chart_frames
+from support.small import ORIGIN, call, copy, event, kernel, nccl, read, write
+
+import hta_widgets as hw
+from hta_widgets import analysis, cache, charts, demo, diff, taxonomy
+from hta_widgets.demo import write_byteps_job, write_mpi_job
+
+NASTY = [
+    *(None, True, -1, 0, 10**12, 2**63, 10**400, 0.5, -1e308, math.nan, math.inf),
+    *("a", "", "\0", "(", b"a", Path("a"), [], {}, (1,), ("a", "b"), [[]], [None], [2**70]),
+    *([math.nan], {"a": "b"}, {1}, object(), int, pd.DataFrame(), pd.Series([None])),
+]
+FACES = (analysis, charts, diff, taxonomy, cache, demo)
+VIEWS = (hw.Timeline, hw.Dashboard, hw.TraceDiff)
+CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, *VIEWS)
+#: For stores and formats; and what would end the views that all tests share.
+INTERNAL = {
+    "TraceSet.restored",
+    "Trace.replace",
+    "Trace.let_go",
+    "Timeline.close",
+    "Dashboard.close",
+    "TraceDiff.close",
+}
+#: What a function of the caller's raises is the caller's.
+CALLBACKS = {("load", "progress"), ("diff.add_table", "table")}
+
+
+def _public():
+    for face in FACES:
+        for name in dir(face):
+            if callable(one := getattr(face, name)) and not inspect.isclass(one):
+                yield f"{face.__name__.rpartition('.')[2]}.{name}"
+    yield from ("load", "export_trace", "TraceSet", "Selection", "Timeline", "Dashboard")
+    yield "TraceDiff"
+    for kind in CLASSES:
+        own = [one for one in kind.__mro__ if one.__module__.startswith("hta_widgets")]
+        for name in sorted({name for one in own for name in vars(one) if name[0] != "_"}):
+            is_call = isinstance(inspect.getattr_static(kind, name), (FunctionType, classmethod))
+            if is_call and f"{kind.__name__}.{name}" not in INTERNAL:
+                yield f"{kind.__name__}.{name}"
+
+
+def _rank(late):
+    return [
+        *(ORIGIN, event("user_annotation", "ProfilerStep#1", 0, 900, pid=10)),
+        *(event("cpu_op", "aten::mm", 10, 200, pid=10), call(20, 40, 1), kernel(60, 200, launch=1)),
+        *(call(50, 60, 2), kernel(210, 300, launch=2, name="add")),
+        *(call(100, 120, 3, name="cudaMemcpyAsync"), copy(310, 350, launch=3, bytes=100)),
+        nccl(400 + late, 500, **{"Process Group Name": "0", "In msg nelems": 8, "dtype": "Float"}),
+        *(event("user_annotation", "ProfilerStep#2", 900, 1800, pid=10), call(920, 940, 4)),
+        kernel(960, 1200, launch=4),
+    ]
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory, built):
+    """What calls work on: a small job of each format, and everything that is made of it."""
+    folder = tmp_path_factory.mktemp("jobs")
+    for name in ("kineto", "byteps", "mpi"):
+        (folder / name).mkdir()
+    write(folder / "kineto", _rank(0), _rank(20))
+    (folder / "memory.json").write_text("[[-1, 1, 1000, 0], [1700000000000000000, 2, 64, 2]]")
+    write_byteps_job(folder / "byteps", steps=1, gradients=2)
+    write_mpi_job(folder / "mpi", ranks=2, steps=1)
+    traces, byteps, mpi = (read(folder / name) for name in ("kineto", "byteps", "mpi"))
+    return SimpleNamespace(
+        folder=folder,
+        jobs={"byteps": byteps, "mpi": mpi},
+        traces=traces,
+        both=diff.compare(traces, traces),
+        owners={
+            "TraceSet": traces,
+            "Trace": traces[0],
+            "Selection": traces.select(ranks=[0]),
+            **{view.__name__: view(traces, *[traces] * (view is hw.TraceDiff)) for view in VIEWS},
+        },
+    )
+
+
+def _parameters(function):
+    every = inspect.signature(function).parameters.values()
+    return [one for one in every if one.name[0] != "_" and one.kind is not one.VAR_KEYWORD]
+
+
+def _is_tried(name, parameter):
+    """Charts have these from one decorator; they are slow where they succeed."""
+    is_shared = name.startswith("charts.") and parameter in {"width", "theme", "title"}
+    return not is_shared or name in {"charts.operators", "charts.stragglers", "charts.to_html"}
+
+
+def _frame(name, given):
+    traces, both = given.traces, given.both
+    job = given.jobs.get(name.partition("_")[0], traces)
+    others = {
+        "arrivals": lambda: analysis.collectives(traces),
+        "critical_path": lambda: analysis.critical_path(traces, 0),
+        "critical_path_summary": lambda: analysis.critical_path(traces, 0),
+        "job_path_summary": lambda: analysis.job_path_summary(analysis.job_critical_path(traces)),
+        "path_selection": lambda: analysis.critical_path(traces, 0),
+        "diff_ops": lambda: analysis.diff_ops(traces, traces),
+        "frequent_kernel_sequences": chart_frames.sequences,
+        "memory_timeline": chart_frames.memory,
+        "mpi_compare": lambda: analysis.mpi_compare(job, job),
+        "step_phases": lambda: analysis.phase_times(traces),
+    }
+    if name in others:
+        return others[name]()
+    if name.startswith("diff_"):
+        return getattr(diff, name.removeprefix("diff_"))(both)
+    return getattr(analysis, name)(job)
+
+
+def _arguments(name, function, given, folder):
+    """Return arguments with which a call succeeds."""
+    own = name.rpartition(".")[2]
+    job = given.jobs.get(own.partition("_")[0], given.traces)
+    known = {
+        **dict.fromkeys(("traces", "before", "after"), lambda: [] if name == "TraceSet" else job),
+        "source": lambda: given.folder / "kineto",
+        "path": lambda: folder / ("a.csv" if own == "export_table" else "a.json"),
+        "problems": lambda: None,
+        "directory": lambda: folder / "demo",
+        "diff": lambda: given.both,
+        "frame": lambda: _frame(own, given),
+        "chart": lambda: charts.operators(analysis.operators(given.traces)),
+        "table": lambda: lambda _: None,
+        "trace": lambda: given.traces[0],
+        "rows": lambda: np.arange(1),
+        "other": lambda: hw.Timeline(given.traces),
+        "start_ns": lambda: 0,
+        "end_ns": lambda: 1000,
+    }
+    plain = {
+        "rank": 0, "operator_name": "aten::mm", "sizes": {0: 4}, "panel": "kernels",
+        "name": "kernels", "id": 0, "kind": "compute", "pattern": "x", "category": "kernel",
+        "clock": "host", "executor": None, "what": None, "value": {}, "request": {"op": "totals"},
+    }  # fmt: skip
+    small = dict.fromkeys(("ranks", "steps", "workers", "gradients", "local_ranks"), 1)
+    small |= {"hosts": 1, "events_per_step": 100}
+    arguments = {}
+    for one in _parameters(function):
+        if one.default is one.empty and one.kind is not one.VAR_POSITIONAL:
+            arguments[one.name] = known[one.name]() if one.name in known else plain[one.name]
+        elif name.startswith("demo.") and one.name in small:
+            arguments[one.name] = small[one.name]
+    own_arguments = {
+        "TraceSet.event": {"rank": 0},
+        "TraceDiff.answer": {"request": {"op": "classes"}},
+        "analysis.memory_timeline": {"path": given.folder / "memory.json"},
+    }
+    return arguments | own_arguments.get(name, {})
+
+
+@pytest.mark.parametrize("name", list(_public()))
+@pytest.mark.filterwarnings("ignore")
+def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(import_module("hta_widgets.diff.tables"), "_ADDED", {})
+    where, _, own = name.rpartition(".")
+    owner = given.owners.get(where) or (getattr(hw, where, demo) if where else hw)
+    function = getattr(owner, own)
+    arguments = _arguments(name, function, given, tmp_path)
+    wrong = []
+    try:
+        if not any(one.kind is one.VAR_POSITIONAL for one in _parameters(function)):
+            function(**arguments)
+        for one in [one for one in _parameters(function) if _is_tried(name, one.name)]:
+            for nasty in NASTY:
+                if (name, one.name) in CALLBACKS and callable(nasty):
+                    continue
+                try:
+                    if one.kind is one.VAR_POSITIONAL:
+                        function(nasty)
+                    else:
+                        function(**{**arguments, one.name: nasty})
+                except hw.TraceError:
+                    pass
+                except Exception as error:  # noqa: BLE001 - to be found
+                    wrong.append(f"{one.name}={nasty!r:.30}: {type(error).__name__} {error!s:.90}")
+    finally:
+        taxonomy.reset()
+    assert wrong == []
