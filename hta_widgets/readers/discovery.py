@@ -408,7 +408,7 @@ def _path_of(name: str) -> str:
 
 def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
     """Download files into a folder, which is renamed when all are complete."""
-    part = None
+    part = target = None
     try:
         tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = Path(tempfile.mkdtemp(dir=tree.parent, suffix=cache.PART))
@@ -422,8 +422,12 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         raise
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         if not tree.is_dir():  # else another process has written it first
+            is_begun = target is not None and target.is_file()
             raise TraceError(
-                f"cannot be copied here ({cause})", path=url, remedy="Check disk and network."
+                f"cannot be copied here ({cause})",
+                path=url,
+                place=f"{target.name}, byte {target.stat().st_size:,}" if is_begun else None,
+                remedy="Check disk and network.",
             ) from None
     finally:
         if part is not None:

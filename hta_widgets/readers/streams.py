@@ -200,7 +200,7 @@ class Stream:
             raise TraceError(
                 f"cannot be read: {cause.strerror or cause}",
                 path=self.path,
-                place=f"byte {self.offset:,}",
+                place=f"byte {self.read_bytes:,}",
                 remedy="Check the disk, or copy the file again.",
             ) from None
 

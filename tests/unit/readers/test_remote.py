@@ -1,8 +1,11 @@
 """Traces that lie elsewhere: behind fsspec, and on a web server on loopback."""
 
 import builtins
+import errno
 import functools
+import http.client
 import http.server
+import os
 import threading
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from support.random_job import write_job
 from support.same_sets import assert_same
 
 import hta_widgets as hw
-from hta_widgets.readers import cache
+from hta_widgets.readers import cache, discovery
 
 from .conftest import event
 
@@ -139,6 +142,26 @@ def test_a_download_that_ends_early_is_refused(web, write, monkeypatch):
     with pytest.raises(hw.TraceError, match=r"rank-3\.json: .*ended [\d,]+ bytes early"):
         hw.load(f"{url}/rank-3.json")
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "copyfile", copied)
+    assert len(hw.load(f"{url}/rank-3.json")[3]) == 3000
+
+
+def test_a_download_that_fails_in_the_middle(web, write):
+    url, _ = web
+    write([event("over the net")] * 3000, "rank-3.json")
+    read, sizes = http.client.HTTPResponse.read, []
+
+    def failing(reply, size=None):
+        sizes.append(size)
+        if len(sizes) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(reply, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(discovery, "_BLOCK_BYTES", 1000)
+        patch.setattr(http.client.HTTPResponse, "read", failing)
+        at = rf"{url}/rank-3\.json: rank-3\.json, byte 1,000: .*Input/output error"
+        with pytest.raises(hw.TraceError, match=at):
+            hw.load(f"{url}/rank-3.json")
     assert len(hw.load(f"{url}/rank-3.json")[3]) == 3000
 
 
