@@ -121,7 +121,7 @@ def _as(kind: Any, value: Any) -> Any:
             return value
     elif origin in (int, float):
         # No comparison with nan is true.
-        if isinstance(value, Real):
+        if isinstance(value, Real) and not isinstance(value, bool):
             number: Any = value
             most = _MOST if origin is int else sys.float_info.max
             if abs(number) <= most and (origin is float or number % 1 == 0):

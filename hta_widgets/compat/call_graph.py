@@ -15,7 +15,7 @@ import pandas as pd
 
 from hta_widgets import taxonomy
 from hta_widgets.compat.config import logger
-from hta_widgets.compat.frames import TraceSymbolTable
+from hta_widgets.compat.frames import TraceSymbolTable, compiled
 from hta_widgets.compat.trace import Trace, get_cpu_gpu_correlation
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -76,11 +76,7 @@ def to_grouping_pattern(
         pattern = "|".join(f"({one})" for one in pattern)
     if not isinstance(pattern, (str, re.Pattern)):
         raise TraceError(f"expected a pattern, got a {type(pattern).__name__}", remedy="Give text.")
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as cause:
-        raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
-    return GroupingPattern(compiled, bool(inverse_match), group_name or "")
+    return GroupingPattern(compiled(pattern), bool(inverse_match), group_name or "")
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:

@@ -12,7 +12,12 @@ import pandas as pd
 import pyarrow as pa
 
 from hta_widgets.compat.config import logger
-from hta_widgets.compat.frames import TraceSymbolTable, find_op_occurrence, get_symbol_column_names
+from hta_widgets.compat.frames import (
+    TraceSymbolTable,
+    compiled,
+    find_op_occurrence,
+    get_symbol_column_names,
+)
 from hta_widgets.errors import TraceError
 
 #: Waits for the whole device, which are on no stream.
@@ -136,7 +141,7 @@ class NameStringColumnFilter(Filter):
         if not column:
             logger.warning("the frame has no names as text")
             return df
-        is_match: pd.Series[bool] = df[column].str.match(self.name_pattern)
+        is_match: pd.Series[bool] = df[column].str.match(compiled(self.name_pattern).pattern)
         return df[is_match]
 
 
@@ -151,7 +156,9 @@ class NameIdColumnFilter(Filter):
             logger.warning("names as numbers need a symbol table")
             return df
         numbers = symbols.get_sym_index_series()
-        return df[df["name"].isin(numbers[numbers.index.str.match(self.name_pattern)])]
+        return df[
+            df["name"].isin(numbers[numbers.index.str.match(compiled(self.name_pattern).pattern)])
+        ]
 
 
 @dataclass(eq=False)

@@ -41,6 +41,15 @@ _LAUNCHES = (
     "hipMemcpyWithStream",
 )
 
+
+def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    """Return a regular expression; raise a `TraceError` for a text that is none."""
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, TypeError) as cause:
+        raise TraceError(f"{pattern!r} is not a regular expression ({cause})") from None
+
+
 # --- names as numbers -----------------------------------------------------------------------------
 
 
@@ -106,16 +115,16 @@ class TraceSymbolTable:
         Patterns are regular expressions, as HTA documents (its code searches plain text); an
         invalid expression is searched as text.
         """
-        compiled = []
+        wanted = []
         for pattern in patterns:
             try:
-                compiled.append(re.compile(pattern))
-            except re.error:
-                compiled.append(re.compile(re.escape(pattern)))
+                wanted.append(compiled(pattern))
+            except TraceError:
+                wanted.append(re.compile(re.escape(pattern)))
         return [
             number
             for number, symbol in enumerate(self.sym_table)
-            if any(pattern.search(symbol) for pattern in compiled)
+            if any(pattern.search(symbol) for pattern in wanted)
         ]
 
     def find_matched_symbols(self, patterns: Sequence[str]) -> list[str]:
@@ -397,7 +406,7 @@ def find_events_by_name_patterns_using_symbol_table(
 ) -> pd.Series[Any]:
     """Return the ``index`` of events whose names start with a match of any pattern."""
     numbers = symbol_table.get_sym_index_series()
-    matched = numbers[numbers.index.str.match(_any_of(list_name_patterns))]
+    matched = numbers[numbers.index.str.match(compiled(_any_of(list_name_patterns)).pattern)]
     indices: pd.Series[Any] = df.loc[df["name"].isin(matched), "index"]
     return indices
 
@@ -406,7 +415,7 @@ def find_events_by_name_patterns_using_decoded_names(
     df: pd.DataFrame, list_name_patterns: Iterable[str], name_column: str = "s_name"
 ) -> pd.Series[Any]:
     """Return the ``index`` of events whose names start with a match of any pattern."""
-    matched = df[name_column].str.match(_any_of(list_name_patterns))
+    matched = df[name_column].str.match(compiled(_any_of(list_name_patterns)).pattern)
     indices: pd.Series[Any] = df.loc[matched, "index"]
     return indices
 

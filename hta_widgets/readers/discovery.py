@@ -422,11 +422,13 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         raise
     except Exception as cause:  # noqa: BLE001 - each driver has exceptions of its own
         if not tree.is_dir():  # else another process has written it first
-            is_begun = target is not None and target.is_file()
+            place = None
+            if target is not None and target.is_file():
+                place = f"{target.name}, byte {target.stat().st_size:,}"
             raise TraceError(
                 f"cannot be copied here ({cause})",
                 path=url,
-                place=f"{target.name}, byte {target.stat().st_size:,}" if is_begun else None,
+                place=place,
                 remedy="Check disk and network.",
             ) from None
     finally:

@@ -127,6 +127,18 @@ def test_wrong_arguments_raise():
         CompositeFilter(["no filter"])
 
 
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 5000 + ")" * 5000, "*"])
+def test_a_pattern_that_is_no_expression_is_refused(pattern, df, symbols):
+    for call in (
+        lambda: NameFilter(pattern)(df),
+        lambda: NameFilter(pattern, symbols)(df.assign(name=range(len(df)))),
+        lambda: find_events_by_name_patterns_using_symbol_table(df, [pattern], symbols),
+        lambda: find_events_by_name_patterns_using_decoded_names(df, [pattern]),
+    ):
+        with pytest.raises(TraceError, match="is not a regular expression"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("chosen", "expected"),
     [
