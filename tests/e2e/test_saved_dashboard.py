@@ -302,4 +302,4 @@ def test_charts_fold_and_unfold_with_the_timeline(page, job, tmp_path, built, sc
     fold.click()
     expect(fold).to_have_attribute("aria-pressed", "true")
     expect(names["breakdown"]).to_have_count(2)
-    expect(dash.root.locator(".hta-said")).to_contain_text("2 of 8 ranks shown, the others folded")
+    expect(dash.root.locator(".hta-said")).to_contain_text("2 of 8 ranks shown; similar ranks")

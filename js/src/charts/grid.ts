@@ -16,7 +16,8 @@ import {
   type Spot,
   type Tip,
 } from "./content";
-import { foldedScope, HEATMAP, scopeOf, spoken, tipsOf } from "./defined";
+import { foldedScope, scopeOf, spoken, tipsOf } from "./defined";
+import { HEATMAP } from "./definition";
 import { foldedLines, TOGETHER } from "./folding";
 import { stillOnly, toggled } from "./gestures";
 import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";

@@ -6,7 +6,8 @@ import type { PanelFrame } from "../protocol/source";
 import { unmatched } from "../ui/text";
 import { THEMES } from "../ui/theme";
 import { fillTable } from "./chart";
-import { contentOf, DEFINITIONS } from "./defined";
+import { contentOf } from "./defined";
+import { DEFINITIONS } from "./definition";
 import { heatmapContent } from "./grid";
 
 interface Expected {

@@ -1,7 +1,8 @@
 /** Which chart draws which panel. */
 
 import { ChartFrame, type Make, type MakeChart } from "../charts/chart";
-import { contentOf, DEFINITIONS, HEATMAP } from "../charts/defined";
+import { contentOf } from "../charts/defined";
+import { DEFINITIONS, HEATMAP } from "../charts/definition";
 import { heatmapContent, HeatmapDrawing } from "../charts/grid";
 import { RowsDrawing, WindowDrawing } from "../charts/rows";
 import { recorded } from "../stage/svg";
