@@ -91,7 +91,7 @@ def _span(rank: Rank, row: int) -> dict[str, Any]:
     }
 
 
-#: Texts about missing records by kind of problem, singular and plural.
+#: Texts about missing or doubtful records by kind of problem, singular and plural.
 _WORDS = {
     "skipped": ("record skipped", "records skipped"),
     "truncated": ("file ends early", "files end early"),
