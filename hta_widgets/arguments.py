@@ -73,6 +73,15 @@ def checked(function: Function) -> Function:
     return call  # type: ignore[return-value]
 
 
+def stack_level() -> int:
+    """Return the level of `warnings.warn` that points to the call of this package."""
+    level, frame = 1, inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("hta_widgets"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 @cache
 def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of all parameters, also of functions that this one wraps."""

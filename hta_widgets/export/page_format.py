@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
 from hta_widgets.files import target_path, written_whole
 from hta_widgets.live.job import TileEngine
@@ -233,7 +234,7 @@ def save_page(
         warnings.warn(
             f"{target} takes {written / 1e6:.1f} MB, more than max_mb={max_mb}: "
             "a page holds at least an overview of every rank",
-            stacklevel=3,
+            stacklevel=stack_level(),
         )
     return str(target)
 

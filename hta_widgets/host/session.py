@@ -1,4 +1,7 @@
-"""The main thread of a host: it does what pages ask, one thing after another, as a kernel does."""
+"""The main thread of a host: it does what pages ask, one thing after another, as a kernel does.
+
+While it reads a trace for one page, it answers what others ask of views that are open.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 #: Paths as pages name them, and what `hta_widgets.load` takes; None: they are not on offer.
 Sources = Callable[[str], Any]
+#: A method, and its arguments, of which the first is the page.
+_Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Cancelled(KeyboardInterrupt):
@@ -66,9 +71,7 @@ class Session:
         self.hub = Hub(offer)
         self._sources = sources
         self._hello = hello or {}
-        self._tasks: queue.SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
         #: the one used last at the end
@@ -101,7 +104,7 @@ class Session:
                 waiting = {} if load is None else dict(load.waiting)
             if load is not None and page in waiting and waiting[page] == message.get("id"):
                 self._cancel(load)
-        elif kind != "open" or not self._waits(page, message):
+        elif not _is_open(message) or not self._waits(page, message):
             self._tasks.put((self._handle, (page, message, buffers)))
 
     def stop(self) -> None:
@@ -145,14 +148,37 @@ class Session:
         before = {number: signal.signal(number, one) for number, one in handlers.items()}
         try:
             while not self._is_ending and (task := self._tasks.get()) is not None:
-                function, arguments = task
-                try:
-                    function(*arguments)
-                except Exception:  # noqa: BLE001 - a bad message must not end the host
-                    traceback.print_exc(file=sys.stderr)
+                self._do(*task)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _do(self, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            function(*arguments)
+        except Exception:  # noqa: BLE001 - a bad message must not end the host
+            traceback.print_exc(file=sys.stderr)
+
+    def _answer_others(self, load: _Load) -> None:
+        """Do what came during a load, except further loads and what their pages ask after them."""
+        load.is_exposed = False
+        later: list[_Task | None] = []
+        held: set[str] = set()
+        while not self._tasks.empty():
+            task = self._tasks.get()
+            is_open = task is not None and task[0] == self._handle and _is_open(task[1][1])
+            if task is None or is_open or task[1][0] in held:
+                later.append(task)
+                held |= set() if task is None else {task[1][0]}
+            else:
+                self._do(*task)
+        for task in later:
+            self._tasks.put(task)
+        if self._is_ending:
+            raise KeyboardInterrupt
+        load.is_exposed = not load.is_cancelled
+        if load.is_cancelled:
+            raise Cancelled
 
     def _end(self, *_signal: object) -> None:
         # Answering a request goes on after a KeyboardInterrupt, as in a notebook.
@@ -234,12 +260,17 @@ class Session:
     def _report(self, load: _Load, **at: Any) -> None:
         for page, number in list(load.waiting.items()):
             self.hub.send({"type": "progress", "id": number, **at}, to=page)
+        self._answer_others(load)
 
     def _close_unused(self) -> None:
         unused = [one for one in self._widgets if one not in self._shown.values()]
         for request in unused[: max(len(unused) - _MOST_KEPT, 0)]:
             for widget in models_of(self._widgets.pop(request)):
                 widget.close()
+
+
+def _is_open(message: dict[str, Any]) -> bool:
+    return message.get("type") == "open"
 
 
 def _interrupt_main(number: signal.Signals) -> None:

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hta_widgets.arguments import stack_level
 from hta_widgets.errors import TraceError
 from hta_widgets.files import scratch
 from hta_widgets.readers import cache as columnar
@@ -144,7 +145,7 @@ def _warn_of_transfers(found: list[_Read], keep: bool, handover: _Handover) -> N
         f"Columns of {count} of {len(found)} files came over the network, and are analysed here: "
         f"the workers on {names} cannot leave them in {folder}. {remedy}",
         RuntimeWarning,
-        stacklevel=5,
+        stacklevel=stack_level(),
     )
 
 
@@ -237,7 +238,7 @@ def plan_load(
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, RuntimeWarning, stacklevel=5)
+    warnings.warn(text, RuntimeWarning, stacklevel=stack_level())
 
 
 def _gb(size_bytes: float) -> str:

@@ -105,6 +105,48 @@ def test_a_timeline_follows_a_page(hosted, job):
     assert [10, 20] in [update.get("view") for update in page.updates("update")]
 
 
+def test_other_pages_are_answered_during_a_load(hosted, job, tmp_path, monkeypatch):
+    host, page, model = opened(hosted, job)
+    (tmp_path / "other").mkdir()
+    paths = [str(write_job(tmp_path / "other", 1))]
+    other, third = host.page(), host.page()
+    real, seen = load.load, []
+
+    def slow(source, progress):
+        page.ask(model, "stats", start=0, end=10)
+        third.put(type="open", id=3, view="dashboard", paths=[job])
+        progress(1, 2)
+        seen.append((len(page.replies()), third.kinds()[-1]))
+        return real(source, progress=progress)
+
+    monkeypatch.setattr(load, "load", slow)
+    other.put(type="open", id=2, view="dashboard", paths=paths)
+    host.run()
+    # A further load waits for the first.
+    assert seen == [(1, "comm_open")]
+    assert other.last("opened")["id"] == 2
+    host.run()
+    assert third.last("opened") == {"type": "opened", "model": model, "id": 3}
+
+
+def test_a_load_is_cancelled_while_another_page_is_answered(hosted, job, tmp_path, monkeypatch):
+    host, page, model = opened(hosted, job)
+    other = host.page()
+
+    def slow(source, progress):
+        page.ask(model, "stats", start=0, end=10)
+        other.put(type="cancel", id=2)
+        progress(1, 2)
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(load, "load", slow)
+    monkeypatch.setattr(module, "_interrupt_main", lambda _signal: None)
+    other.put(type="open", id=2, view="dashboard", paths=[str(tmp_path)])
+    host.run()
+    assert other.last("failed")["cancelled"]
+    assert len(page.replies()) == 1
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -212,7 +254,7 @@ def test_a_cancel_ends_the_load_and_nothing_else(hosted, endless, in_background)
 
     in_background(lambda: endless, cancel)
     host.run()
-    assert page.kinds() == ["hello", "progress", "failed", "text"]
+    assert page.kinds() == ["hello", "progress", "text", "failed"]
     failed = page.last("failed")
     assert (failed["id"], failed["cancelled"]) == (3, True)
 
