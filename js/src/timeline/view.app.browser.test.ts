@@ -210,7 +210,7 @@ test("no name in a trace becomes markup", async () => {
   await expect.poll(() => view.text(".hta-said")).toContain(evil);
   drag(view, [300, 110], [600, 200]);
   await expect.poll(() => view.text(".hta-table-names")).toContain(evil);
-  view.find(".hta-badge:not(.hta-kernel)").click();
+  view.find(".hta-status > .hta-badge:last-child").click();
   expect(view.text(".hta-problems")).toContain(evil);
   view.root.focus();
   view.press("x");
