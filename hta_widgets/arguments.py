@@ -158,12 +158,16 @@ def _as(kind: Any, value: Any) -> Any:
 def _in_words(kind: Any, *, many: bool = False) -> str:
     """Return what a type is: ``"a whole number or a list of texts"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin is Literal:
+        inner = (kind,)
     if origin in (Union, UnionType, Literal):
-        *rest, last = [
-            repr(one) if origin is Literal else _in_words(one, many=many)
-            for one in inner
-            if one is not NoneType
-        ]
+        words: list[str] = []
+        for one in inner:
+            if get_origin(one) is Literal:
+                words += map(repr, get_args(one))
+            elif one is not NoneType:
+                words.append(_in_words(one, many=many))
+        *rest, last = words
         return f"{', '.join(rest)} or {last}" if rest else last
     if origin is Annotated:
         low, high = inner[1][0], inner[1][-1]
@@ -175,5 +179,4 @@ def _in_words(kind: Any, *, many: bool = False) -> str:
         return f"a mapping of {' to '.join(_in_words(one, many=True) for one in inner)}"
     if origin is tuple:
         return f"({', '.join(map(_in_words, inner))})"
-    words = _WORDS.get(origin, (f"a {origin.__name__}", f"{origin.__name__}s"))
-    return words[many]
+    return _WORDS.get(origin, (f"a {origin.__name__}", f"{origin.__name__}s"))[many]

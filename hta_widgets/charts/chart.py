@@ -124,6 +124,8 @@ def chart(
         signature = inspect.Signature(kept, return_annotation="Any")
         vars(draws_frame)["__signature__"] = signature
         draws_frame.__doc__ = _doc(define, source, folds=folds)
+        if folds:
+            draws_frame.__annotations__["clusters"] = "pd.DataFrame | None"
         draws_frame = checked(draws_frame)
         if takes is not None:
             return takes(draws_frame)

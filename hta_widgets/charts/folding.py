@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.data import listed
+from hta_widgets.charts.data import listed, require_of
 from hta_widgets.charts.language import Scope, codes, evaluate, fill, is_rows
 from hta_widgets.text import count, number_runs, run_text
 
@@ -120,6 +120,7 @@ def draw_folded(frame: pd.DataFrame, clusters: pd.DataFrame | None) -> pd.DataFr
     """Return the frame with the groups of `analysis.rank_clusters`, to be drawn folded."""
     if clusters is None:
         return frame
+    require_of("analysis.rank_clusters", clusters, "cluster", "rank")
     found = frame.copy(deep=False)
     groups = clusters.groupby("cluster")["rank"].agg(list).tolist()
     found.attrs = {**frame.attrs, "folded": [ranks for ranks in groups if len(ranks) > 1]}

@@ -302,7 +302,7 @@ class OperatorFilter(Filter):
                 return start >= ended
             case "Before":
                 return end <= began
-        raise TraceError(f"unknown method {self.method}", remedy="Choose Under, After or Before.")
+        raise TraceError(f"{self.method} is not offered", remedy="Choose Under, After or Before.")
 
 
 @dataclass(eq=False)
