@@ -26,7 +26,11 @@ test("a timeline and open panels share the window, and nobody else hears of it",
   const manager = { kernel: { status: "idle" as const } };
   const model = new RemoteModel({ height: 480 }, (data) => sent.push(data), manager);
   const view = document.createElement("div");
-  view.style.height = "600px"; // of it 480 px the timeline
+  const frame = document.createElement("div");
+  frame.className = "hta-stage-frame";
+  frame.style.height = "400px"; // rows need less than the 480 px that are requested
+  view.style.height = "520px";
+  view.append(frame);
   document.body.append(view);
   const ended = new AbortController();
   fitToWindow(view, model, () => 40, ended.signal);

@@ -178,7 +178,9 @@ export function fitToWindow(
   const fit = (): void => {
     // Its lower edge was dragged: that height stays.
     if (own !== null && timeline.get("height") !== own) return;
-    const panels = Math.max(view.offsetHeight - Number(timeline.get("height")), 0);
+    // Rows that need less than requested are drawn lower.
+    const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;
+    const panels = view.offsetHeight - (drawn ?? view.offsetHeight);
     const height = window.innerHeight - otherPx() - panels;
     own = Math.max(LEAST_PX, height);
     timeline.setLocally("height", own);
