@@ -232,10 +232,10 @@ test("the headline states that it is of the whole job while the panels are not",
   await ready(view);
   expect(view.text(".hta-headline")).toBe("Ranks wait.");
   view.chart("breakdown").brush({ ranks: [1] });
-  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait.of the whole job");
+  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait. of the whole job");
   view.state.set("selection", null);
   view.state.set("scope", "view");
-  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait.of the whole job");
+  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait. of the whole job");
 });
 
 test("a saved page does not offer to save itself", async () => {

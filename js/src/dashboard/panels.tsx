@@ -321,7 +321,7 @@ export function Headline({
     <div class="hta-headline">
       <h2>
         {pieces(facts.headline)}
-        {scope !== "" && <span class="hta-headline-scope">{scope}</span>}
+        {scope !== "" && <span class="hta-headline-scope"> {scope}</span>}
       </h2>
       {facts.more.length > 0 && (
         <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>
