@@ -101,7 +101,9 @@ def test_pictures_say_what_the_product_says_today(pictures, tmp_path):
         said = headline(traces)
         more = " ".join(text_of(parts) for parts in said.sentences)
         for name in names:
-            assert texts[name][:2] == [said.text, more], name
+            selected = name in ("dashboard_rank_5", "dashboard_window")
+            scope = " of the whole job" if selected else ""
+            assert texts[name][:2] == [f"{said.text}{scope}", more], name
     assert texts["diff"][0] == hw.TraceDiff(job, slower).findings[0].text
     for name, chart in made.drawn_charts(job).items():
         assert texts[name] == [words_of(chart)], name
