@@ -145,7 +145,8 @@ def _require_models(charts: tuple[Any, ...]) -> None:
     for one in charts:
         if not isinstance(one, models.LayoutDOM):
             raise TraceError(
-                f"a {type(one).__name__} is no chart", remedy="Give what hta_widgets.charts makes."
+                f"a {type(one).__name__} is not a chart",
+                remedy="Give a chart of hta_widgets.charts.",
             )
 
 

@@ -60,7 +60,7 @@ def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path):
             page.set_viewport_size({"width": width, "height": 600})
             if width == 360:
                 shown(page, draw(make()), tmp_path / f"{name}.html")
-            # The chart fills the page but for its margins; its texts follow.
+            # The chart fills the page except its margins; its texts follow.
             page.wait_for_function(
                 "Math.abs([...Bokeh.index][0].bbox.width - innerWidth) < 40"
                 " && Bokeh.documents[0].is_idle"

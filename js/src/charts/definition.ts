@@ -123,7 +123,7 @@ export interface Definition {
   from?: { let?: Readonly<Record<string, string>>; keep?: string; sort?: readonly string[] };
   group?: readonly string[];
   let?: Readonly<Record<string, string>>;
-  /** How similar ranks share a row, or a mark. */
+  /** The rule by which similar ranks share a row, or a mark. */
   fold?: Fold;
   empty?: { when: string; text: string };
   subtitle: readonly (string | Sentence)[];

@@ -17,7 +17,7 @@ import {
   taken,
 } from "./language";
 
-/** How a definition folds; columns without a rule have their mean, texts the first one. */
+/** The rule of a definition for similar ranks: columns without one have their mean, texts the first. */
 export interface Fold {
   /** Columns besides the rank that keep items apart. */
   each?: readonly string[];

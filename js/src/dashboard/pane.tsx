@@ -48,7 +48,7 @@ export class PanelData {
   private readonly kept = new Map<string, PanelFrame>();
   private wanted: { selection: SelectionJson; panels: readonly string[] } | null = null;
   private inFlight = false;
-  /** Answers to what was asked before another job came are not of it. */
+  /** Answers to requests from before a change of the job are discarded. */
   private round = 0;
   private readonly aborter = new AbortController();
 
@@ -100,7 +100,7 @@ export class PanelData {
     this.ask();
   }
 
-  /** After another scene: all numbers are asked for again. */
+  /** After a change of the scene: request all numbers again. */
   forget(): void {
     this.round += 1;
     this.kept.clear();
