@@ -29,10 +29,11 @@ sys.path.insert(0, str(REPO / "tests"))
 from support import browser as hands
 from support.servers import jupyterlab
 
-#: Nothing is drawn, computed or fetched.
+#: Nothing is drawn, computed or fetched; panels below the window wait until they are seen.
 REST = """() => {
   const dash = document.querySelector(".hta-dash");
-  return dash !== null && dash.querySelector("[aria-busy=true]") === null
+  return dash !== null && [...dash.querySelectorAll("[aria-busy=true]")]
+    .every((panel) => panel.getBoundingClientRect().top >= innerHeight)
     && !/fetching page data|preparing page data/.test(dash.innerText);
 }"""
 OPEN = "path => void jupyterapp.commands.execute('hta-widgets:open', { paths: [path] })"
