@@ -39,7 +39,7 @@ def row_name(ranks: Sequence[int]) -> str:
     return f"{count(len(ranks))} ranks: {', '.join(runs[:2])}{' …' if len(runs) > 2 else ''}"
 
 
-#: What a subtitle adds where ranks share rows.
+#: Addition to a subtitle if ranks share rows.
 TOGETHER = "similar ranks together: mean"
 
 

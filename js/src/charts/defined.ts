@@ -233,7 +233,7 @@ const NONE: Groups = new Map();
 const rowsAreRanks = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 
-/** The scope of what is drawn where the frame's attribute `folded` has groups of similar ranks. */
+/** The drawn scope: ranks of a group in the frame's attribute `folded` are combined. */
 export function foldedScope(look: Definition, frame: PanelFrame, whole: Scope): Scope {
   const groups = look.fold === undefined ? NONE : groupsOf(frame);
   if (groups.size === 0) return whole;

@@ -54,7 +54,7 @@ export function rowName(ranks: readonly number[]): string {
   return `${formatCount(ranks.length)} ranks: ${runs.slice(0, 2).join(", ")}${runs.length > 2 ? " …" : ""}`;
 }
 
-/** What a subtitle adds where ranks share rows. */
+/** Addition to a subtitle if ranks share rows. */
 export const TOGETHER = "similar ranks together: mean";
 
 /** The same, of charts that draw the spread. */

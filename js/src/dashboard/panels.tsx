@@ -39,12 +39,12 @@ interface PaneParts {
   menu(id: string): MenuItem[];
   /** The headline, which names the ranks to mark. */
   headline: ReadonlySignal<HeadlineFacts | null>;
-  /** Which ranks charts draw together. */
+  /** The groups of ranks that charts draw together. */
   folding: ReadonlySignal<FoldingNow>;
   /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
-  /** Panels out of sight are asked for too, where that costs no kernel. */
+  /** Request panels out of sight as well: no kernel has to compute them. */
   followsAll: boolean;
   /** Panels that draw what they have themselves. */
   own: Readonly<Record<string, () => VNode>>;
