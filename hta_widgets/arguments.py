@@ -11,7 +11,7 @@ from functools import cache, wraps
 from numbers import Real
 from pathlib import Path
 from reprlib import Repr
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -57,8 +57,14 @@ def checked(function: Function) -> Function:
     """Raise a `TraceError` for arguments that are not what the parameters' annotations say.
 
     Whole numbers may be of any type, and a single item may stand for a list of one. Iterables are
-    passed on as tuples. Types that no rule is known for, such as arrays, are not checked.
+    passed on as tuples. Types that no rule is known for, such as arrays, are not checked. A class
+    gets its public methods checked.
     """
+    if isinstance(function, type):
+        for name, one in list(vars(function).items()):
+            if isinstance(one, FunctionType) and (name == "__init__" or name[0] != "_"):
+                setattr(function, name, checked(one))
+        return function
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(function, follow_wrapped=False).parameters.items()
     places = [name for name, one in parameters if one.kind in by_place]

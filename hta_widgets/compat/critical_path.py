@@ -36,7 +36,7 @@ from hta_widgets.compat.frames import (
 from hta_widgets.compat.trace import kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import write_overlay
-from hta_widgets.files import target_path, write_errors, written_whole
+from hta_widgets.files import new_folder, target_path, written_whole
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.traceset import TraceSet
 
@@ -435,8 +435,7 @@ class CPGraph(_Base):  # type: ignore[misc]
         It contains the request, the edges and their weights; the events stay in the trace.
         """
         target = target_path(f"{out_dir}.zip")
-        with write_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+        new_folder(target.parent)
         edges, arrays = self.path.edges, io.BytesIO()
         np.savez_compressed(
             arrays, source=edges.source, target=edges.target, weight_ns=edges.weight_ns
@@ -485,12 +484,12 @@ def overlay_graph(
     rank: int, graph: CPGraph, output_dir: str, *, only_path: bool, all_edges: bool
 ) -> str:
     """Write the trace with the graph; see `TraceAnalysis.overlay_critical_path_analysis`."""
+    if not isinstance(graph, CPGraph):
+        remedy = "Pass the first item that critical_path_analysis returns."
+        raise TraceError(f"critical_path_graph= takes a CPGraph, not {graph!r:.60}", remedy=remedy)
     if rank != graph.rank:
         raise TraceError(f"the graph is of rank {graph.rank}, not {rank}")
-    folder = Path(output_dir).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise TraceError("is not a folder", path=folder, remedy="Choose another output_dir.")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = new_folder(output_dir)
     name = Path(graph.path.trace.path).name or f"rank-{rank}.json.gz"
     if not name.endswith((".json", ".gz")):
         name += ".json"

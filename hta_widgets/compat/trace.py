@@ -28,7 +28,7 @@ from hta_widgets.compat.frames import (
 )
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import base_time
-from hta_widgets.files import target_path, write_errors, written_whole
+from hta_widgets.files import new_folder, target_path, written_whole
 from hta_widgets.formats.kineto.reader import peek_rank
 from hta_widgets.readers.discovery import find_files, natural_key
 from hta_widgets.readers.load import load
@@ -566,8 +566,7 @@ def write_trace(trace_data: dict[str, Any], file_path: str) -> None:
     """Write a JSON value to a file, compressed if its name ends in ``.gz``."""
     path = target_path(file_path)
     text = json.dumps(trace_data).encode("utf-8")
-    with write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    new_folder(path.parent)
     with written_whole(path) as file:
         file.write(gzip.compress(text, 6) if path.suffix == ".gz" else text)
 

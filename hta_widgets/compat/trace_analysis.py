@@ -10,6 +10,7 @@ import inspect
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Flag, auto
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +22,7 @@ from hta_widgets.analysis.copies import bandwidth_steps
 from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
 from hta_widgets.analysis.launches import describe, queue_steps
 from hta_widgets.analysis.scope import parts
+from hta_widgets.arguments import checked
 from hta_widgets.compat.config import (
     CUDA_MAX_LAUNCH_QUEUE_PER_STREAM,
     DEFAULT_TRACE_DIR,
@@ -51,6 +53,7 @@ from hta_widgets.compat.results import (
 from hta_widgets.compat.trace import Trace, kept_of
 from hta_widgets.errors import TraceError
 from hta_widgets.export.overlays import add_counters, export_patterns
+from hta_widgets.files import new_folder
 from hta_widgets.trace.traceset import TraceSet
 
 if TYPE_CHECKING:  # it imports networkx if installed, which takes a while
@@ -95,6 +98,7 @@ _COUNTERS: dict[TimeSeriesTypes, Literal["queue_length", "memory_bandwidth"]] = 
 }
 
 
+@checked
 class TraceAnalysis:
     """The analyses of Holistic Trace Analysis, over `hta_widgets.analysis`.
 
@@ -131,14 +135,14 @@ class TraceAnalysis:
 
     def __init__(
         self,
-        trace_files: Mapping[int, str] | Sequence[str] | None = None,
+        trace_files: Mapping[int, str | Path] | Sequence[str | Path] | None = None,
         trace_dir: str | Path | None = None,
         include_last_profiler_step: bool | None = False,
     ) -> None:
         files: Any = trace_files
         if isinstance(trace_files, Mapping):
             files = {int(rank): str(name) for rank, name in trace_files.items()}
-        elif trace_files is not None and not isinstance(trace_files, str):
+        elif trace_files is not None:
             files = [str(name) for name in trace_files]
         self.t = Trace(files, DEFAULT_TRACE_DIR if trace_dir is None else str(trace_dir))
         self.t.load_traces(include_last_profiler_step)
@@ -193,7 +197,7 @@ class TraceAnalysis:
         """
         options: dict[str, Any] = {
             "streams": None if streams is None else list(streams) or None,
-            "consecutive_kernel_delay_ns": round(consecutive_kernel_delay * 1000),
+            "consecutive_kernel_delay_ns": round(Fraction(consecutive_kernel_delay) * 1000),
         }
         figure: dict[str, Any] | None = {} if visualize else None
         idle = self._by_rank("idle_time_breakdown", ranks, figure, **options)
@@ -334,6 +338,10 @@ class TraceAnalysis:
         """
         by = list(sort_by or ["occurrence_count"])
         frames = self._by_rank("operator_launch_delays", ranks)
+        for frame in frames.values():
+            if unknown := [name for name in by if name not in frame]:
+                remedy = f"The columns are {', '.join(frame)}."
+                raise TraceError(f"no columns {unknown} to sort by", remedy=remedy)
         return {
             rank: frame.sort_values(by, ascending=False, kind="stable")
             for rank, frame in frames.items()
@@ -367,7 +375,7 @@ class TraceAnalysis:
         export_patterns(
             kept,
             operator_name,
-            _folder(output_dir),
+            new_folder(output_dir),
             rank=rank,
             min_pattern_len=min_pattern_len,
             top_k=top_k,
@@ -503,7 +511,7 @@ class TraceAnalysis:
             inputs = {Path(trace.path).resolve().parent for trace in self.t.values()}
             here = Path.cwd()
             output_dir = tempfile.mkdtemp(prefix="hta-widgets-") if here in inputs else here
-        kept, folder, written = self.kept, _folder(output_dir), []
+        kept, folder, written = self.kept, new_folder(output_dir), []
         for rank in self._ranks(ranks):
             name = Path(self.t[rank].path).name
             ending = ".json.gz" if name.endswith(".gz") else ".json"
@@ -583,7 +591,7 @@ class TraceAnalysis:
         num_candidates: int = 2,
         visualize: bool = False,
         straggler_identification_impl: Callable[
-            ..., pd.Series[Any]
+            ..., Any
         ] = find_stragglers_with_late_start_comm_kernels,
     ) -> list[int]:
         """Return at most `num_candidates` ranks that most often start late into a collective.
@@ -676,6 +684,7 @@ class TraceAnalysis:
         return frame.assign(rank=rank)
 
 
+@checked
 class MemoryAnalysis:
     """The file that PyTorch's ``export_memory_timeline`` wrote for one device."""
 
@@ -694,13 +703,7 @@ class MemoryAnalysis:
             return
         from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
 
-        charts.to_html(charts.memory_timeline(frame), _folder("images") / "memory_plot.html")
-
-
-def _folder(path: str | Path) -> Path:
-    folder = Path(path).expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        charts.to_html(charts.memory_timeline(frame), new_folder("images") / "memory_plot.html")
 
 
 def _stem(name: str) -> str:

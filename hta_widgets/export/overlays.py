@@ -18,7 +18,7 @@ from hta_widgets.analysis.scope import parts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import Members, base_time, json_text, records_of
 from hta_widgets.export.trace import ExportReport, export_trace, own_keys, write_file
-from hta_widgets.files import Target
+from hta_widgets.files import Target, target_path
 from hta_widgets.formats.kineto.times import micros
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import RecordSource, decode_fields, encode_fields
@@ -47,7 +47,7 @@ def add_counters(
         traces = TraceSet([traces])
     chosen = traces.select(selection, ranks=ranks)
     written = traces.ranks if chosen.ranks is None else list(chosen.ranks)
-    _refuse_inputs(traces, Path(path).expanduser(), written)
+    _refuse_inputs(traces, target_path(path), written)
     return export_trace(
         with_counters(traces, kinds, ranks=written), path, chosen, counters="own", scrub=scrub
     )

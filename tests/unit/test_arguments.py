@@ -13,7 +13,7 @@ from support import chart_frames
 from support.small import ORIGIN, call, copy, event, kernel, nccl, read, write
 
 import hta_widgets as hw
-from hta_widgets import analysis, cache, charts, demo, diff, taxonomy
+from hta_widgets import analysis, cache, charts, compat, demo, diff, taxonomy
 from hta_widgets.demo import write_byteps_job, write_mpi_job
 
 NASTY = [
@@ -23,7 +23,7 @@ NASTY = [
 ]
 FACES = (analysis, charts, diff, taxonomy, cache, demo)
 VIEWS = (hw.Timeline, hw.Dashboard, hw.TraceDiff)
-CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, *VIEWS)
+CLASSES = (hw.TraceSet, hw.Trace, hw.Selection, compat.TraceAnalysis, *VIEWS)
 #: For stores and formats; and what would end the views that all tests share.
 INTERNAL = {
     "TraceSet.restored",
@@ -34,7 +34,11 @@ INTERNAL = {
     "TraceDiff.close",
 }
 #: What a function of the caller's raises is the caller's.
-CALLBACKS = {("load", "progress"), ("diff.add_table", "table")}
+CALLBACKS = {
+    ("load", "progress"),
+    ("diff.add_table", "table"),
+    ("TraceAnalysis.get_potential_stragglers", "straggler_identification_impl"),
+}
 
 
 def _public():
@@ -43,7 +47,7 @@ def _public():
             if callable(one := getattr(face, name)) and not inspect.isclass(one):
                 yield f"{face.__name__.rpartition('.')[2]}.{name}"
     yield from ("load", "export_trace", "TraceSet", "Selection", "Timeline", "Dashboard")
-    yield "TraceDiff"
+    yield from ("TraceDiff", "TraceAnalysis", "MemoryAnalysis")
     for kind in CLASSES:
         own = [one for one in kind.__mro__ if one.__module__.startswith("hta_widgets")]
         for name in sorted({name for one in own for name in vars(one) if name[0] != "_"}):
@@ -84,6 +88,7 @@ def given(tmp_path_factory, built):
             "TraceSet": traces,
             "Trace": traces[0],
             "Selection": traces.select(ranks=[0]),
+            "TraceAnalysis": compat.TraceAnalysis(trace_dir=str(folder / "kineto")),
             **{view.__name__: view(traces, *[traces] * (view is hw.TraceDiff)) for view in VIEWS},
         },
     )
@@ -129,6 +134,10 @@ def _arguments(name, function, given, folder):
     known = {
         **dict.fromkeys(("traces", "before", "after"), lambda: [] if name == "TraceSet" else job),
         "source": lambda: given.folder / "kineto",
+        "output_dir": lambda: str(folder),
+        "critical_path_graph": lambda: given.owners["TraceAnalysis"].critical_path_analysis(
+            0, "ProfilerStep", 0
+        )[0],
         "path": lambda: folder / ("a.csv" if own == "export_table" else "a.json"),
         "problems": lambda: None,
         "directory": lambda: folder / "demo",
@@ -145,6 +154,7 @@ def _arguments(name, function, given, folder):
     plain = {
         "rank": 0, "operator_name": "aten::mm", "sizes": {0: 4}, "panel": "kernels",
         "name": "kernels", "id": 0, "kind": "compute", "pattern": "x", "category": "kernel",
+        "annotation": "ProfilerStep", "instance_id": 0, "queue_length_dict": {},
         "clock": "host", "executor": None, "what": None, "value": {}, "request": {"op": "totals"},
     }  # fmt: skip
     small = dict.fromkeys(("ranks", "steps", "workers", "gradients", "local_ranks"), 1)
@@ -157,6 +167,7 @@ def _arguments(name, function, given, folder):
             arguments[one.name] = small[one.name]
     own_arguments = {
         "TraceSet.event": {"rank": 0},
+        "TraceAnalysis": {"trace_dir": str(given.folder / "kineto")},
         "TraceDiff.answer": {"request": {"op": "classes"}},
         "analysis.memory_timeline": {"path": given.folder / "memory.json"},
     }
@@ -169,7 +180,10 @@ def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(import_module("hta_widgets.diff.tables"), "_ADDED", {})
     where, _, own = name.rpartition(".")
-    owner = given.owners.get(where) or (getattr(hw, where, demo) if where else hw)
+    owner = given.owners.get(where) or (
+        getattr(hw, where, None) or getattr(demo, where, None) if where else hw
+    )
+    owner = compat if own in vars(compat) else owner
     function = getattr(owner, own)
     arguments = _arguments(name, function, given, tmp_path)
     wrong = []

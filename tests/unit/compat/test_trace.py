@@ -283,8 +283,7 @@ def test_files_by_rank_and_as_a_list(tmp_path):
         hw.TraceAnalysis({0: "rank-9.json"}, folder)
     with pytest.raises(TraceError):
         hw.TraceAnalysis(trace_dir=tmp_path / "nowhere")
-    with pytest.raises(TraceError, match="trace_files is a str"):
-        hw.TraceAnalysis("rank-0.json", folder)
+    assert hw.TraceAnalysis("rank-0.json", folder).t.ranks == [0]
 
 
 def test_copies_by_hta_and_other_files_are_not_ranks(tmp_path):
