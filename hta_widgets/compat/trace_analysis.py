@@ -340,7 +340,7 @@ class TraceAnalysis:
         frames = self._by_rank("operator_launch_delays", ranks)
         for frame in frames.values():
             if unknown := [name for name in by if name not in frame]:
-                remedy = f"The columns are {', '.join(frame)}."
+                remedy = f"The columns are {', '.join(map(str, frame))}."
                 raise TraceError(f"no columns {unknown} to sort by", remedy=remedy)
         return {
             rank: frame.sort_values(by, ascending=False, kind="stable")

@@ -41,7 +41,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
         return TraceDiff(before, after)
     traces = load(sources[0] if len(sources) == 1 else list(sources), progress=progress)
     report(stage="draw")
-    return Dashboard(traces)
+    return Dashboard(traces, clock="auto")
 
 
 def models_of(widget: Any) -> Sequence[Any]:

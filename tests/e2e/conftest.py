@@ -64,6 +64,12 @@ def job(folder):
     return hw.load(folder, progress=False, cache=False)
 
 
+@pytest.fixture(scope="session")
+def fitted(job):
+    """The job as hosts draw it: its clocks disagree."""
+    return job.with_clock("fitted")
+
+
 def _runner(lab, page, app):
     def run(*cells: str):
         name = f"{app}-{next(_numbers)}.ipynb"

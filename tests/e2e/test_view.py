@@ -109,8 +109,10 @@ def test_one_file_has_the_numbers_of_python(view, folder, screenshot):
     screenshot(page, "view_file")
 
 
-def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp_path, screenshot):
-    host, page = view(folder)
+def test_a_job_of_eight_ranks_brushed_exported_and_undone(
+    view, folder, fitted, tmp_path, screenshot
+):
+    host, page, job = *view(folder), fitted
     dash = Dash(page, job)
     whole = job.select()
     dash.has_numbers_of(whole, ("breakdown", "kernels"))
@@ -303,40 +305,39 @@ def test_a_file_that_leads_in(view, folder, context, page, screenshot):
     screenshot(page, "view_job_dark")
 
 
-def test_a_badge_switches_between_recorded_and_fitted_clocks(
-    view, folder, job, tmp_path, screenshot
+def test_a_badge_switches_between_fitted_and_recorded_clocks(
+    view, folder, job, fitted, tmp_path, screenshot
 ):
     """All of the page follows: its own copy of the job, the headline's findings, the timeline."""
     _, page = view(folder)
-    dash = Dash(page, job)
-    dash.has_numbers_of(job.select(), ("breakdown",))
+    dash = Dash(page, fitted)
+    dash.has_numbers_of(fitted.select(), ("breakdown",))
     holds_data(page)
     badge = dash.root.locator(".hta-clock")
-    offsets = hw.analysis.clock_offsets(job)["offset_ns"]
-    apart = round((offsets.max() - offsets.min()) / 1000)
-    expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u2009µs apart")
-    middle = (job.start_ns + job.end_ns) // 2
+    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
+    middle = (fitted.start_ns + fitted.end_ns) // 2
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection
     dash.has_numbers_of(chosen, ("breakdown", "idle"))
-    badge.click()
-    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
-    expect(badge).to_have_attribute("aria-pressed", "true")
-    fitted = job.with_clock("fitted")
-    window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
-    window = {key: time + fitted.lift_ns for key, time in window.items()}
-    expect(dash.panel("selection")).to_contain_text(f"start_ns={window['start_ns']:_}")
-    chosen = fitted.select(ranks=chosen.ranks, **window)
-    on_fitted = Dash(page, fitted)
-    on_fitted.has_numbers_of(chosen, ("breakdown", "idle"))
-    holds_data(page)
-    assert on_fitted.selection == chosen
-    while on_fitted.selection != fitted.select():
-        on_fitted.undo()
-    on_fitted.has_numbers_of(fitted.select(), ("breakdown",))
-    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
     screenshot(page, "view_fitted_clock")
+    badge.click()
+    offsets = hw.analysis.clock_offsets(job)["offset_ns"]
+    apart = round((offsets.max() - offsets.min()) / 1000)
+    expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u2009µs apart")
+    expect(badge).to_have_attribute("aria-pressed", "false")
+    window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
+    window = {key: time - fitted.lift_ns for key, time in window.items()}
+    expect(dash.panel("selection")).to_contain_text(f"start_ns={window['start_ns']:_}")
+    chosen = job.select(ranks=chosen.ranks, **window)
+    on_recorded = Dash(page, job)
+    on_recorded.has_numbers_of(chosen, ("breakdown", "idle"))
+    holds_data(page)
+    assert on_recorded.selection == chosen
+    while on_recorded.selection != job.select():
+        on_recorded.undo()
+    on_recorded.has_numbers_of(job.select(), ("breakdown",))
+    expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: recorded"))
 
     saved = hw.Dashboard(job, clock="fitted").save_html(tmp_path / "fitted.html")
     page.goto(f"file://{saved}")
