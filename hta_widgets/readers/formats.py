@@ -36,7 +36,7 @@ class Start:
     """The beginning of a file, by which its format is recognised."""
 
     path: str
-    #: first decompressed bytes, 4096 or all; not empty
+    #: first decompressed bytes, 16 KiB or all; not empty
     text: bytes
     #: of the decompressed file; for gzip files over 4 GiB a lower bound
     size_bytes: int
@@ -294,7 +294,7 @@ WHAT_IS_READ = (
     "Load Kineto or other Chrome trace-event JSON, plain or gzip, or files of BytePS or mpitrace."
 )
 
-_SNIFFED_BYTES = 4096
+_SNIFFED_BYTES = 1 << 14
 _MOST_BEFORE_RECORDS = 1 << 20
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG", "a PNG image"),

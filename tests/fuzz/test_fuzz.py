@@ -13,7 +13,8 @@ SHARE = 0.1
 
 
 #: Inputs that once failed: servers' files with long keys before their records, times beyond what
-#: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds.
+#: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds,
+#: a profile of a server whose first record is long.
 FAILED_ONCE = (
     51222,
     1795460442465,
@@ -22,6 +23,7 @@ FAILED_ONCE = (
     1795460444950,
     1795460445416,
     1795464048278,
+    1795673953469,
 )
 
 
