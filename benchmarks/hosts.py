@@ -1,15 +1,15 @@
-"""Measure times to open traces in JupyterLab and `hta-widgets view`, and the browser's memory.
+"""Measure times to open traces in JupyterLab, VS Code and `hta-widgets view`, and their memory.
 
     python benchmarks/hosts.py PATH… [--repeat 3]
 
-Each PATH is a file or a folder. Times are from the double click, or the request of a page, to the
-dashboard, to the first chart, and until nothing is computed or fetched any more. Memory is the
-growth of JupyterLab's server and of all processes of the browser, each at its peak, beyond the
-started page; kernels and the process of `view`, which hold the traces, are left out.
+VS Code is code-server, which `make interop` installs; without it, it is left out. Each PATH is a
+file or a folder. Times are from the double click, or the request of a page, to the dashboard, to
+the first chart, and until nothing is computed or fetched any more. Memory is the growth of the
+server (JupyterLab's, or the editor's processes) and of all processes of the browser, each at its
+peak, beyond the started page; the Python processes that hold the traces are left out.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,16 +23,16 @@ from pathlib import Path
 import _harness as harness
 from _harness import REPO
 from _tree import _pss_kb
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import FrameLocator, Page, sync_playwright
 
 sys.path.insert(0, str(REPO / "tests"))
 from support import browser as hands
+from support.editor import ENTRY, Editor, built_extension, code_server
 from support.servers import jupyterlab
 
 #: Nothing is drawn, computed or fetched; panels below the window wait until they are seen.
-REST = """() => {
-  const dash = document.querySelector(".hta-dash");
-  return dash !== null && [...dash.querySelectorAll("[aria-busy=true]")]
+REST = """(dash) => {
+  return [...dash.querySelectorAll("[aria-busy=true]")]
     .every((panel) => panel.getBoundingClientRect().top >= innerHeight)
     && !/fetching page data|preparing page data/.test(dash.innerText);
 }"""
@@ -40,15 +40,15 @@ OPEN = "path => void jupyterapp.commands.execute('hta-widgets:open', { paths: [p
 QUIET_S = 3.0
 
 
-def browser_mb() -> float:
-    """Return what all processes of the browser that this script started take."""
+def mb_of(is_counted: Callable[[bytes], bool]) -> float:
+    """Return what the processes that this script started take whose command is counted."""
     total = 0
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            is_browser = b"chromium" in entry.read_bytes().split(b"\0")[0]
+            counts = is_counted(entry.read_bytes())
         except OSError:
             continue
-        if is_browser and _is_ours(int(entry.parent.name)):
+        if counts and _is_ours(int(entry.parent.name)):
             total += _pss_kb(int(entry.parent.name))
     return total / 1024
 
@@ -63,17 +63,32 @@ def _is_ours(process: int) -> bool:
     return process > 1
 
 
+def is_browser(command: bytes) -> bool:
+    """Whether a process is one of the browser."""
+    return b"chromium" in command.split(b"\0")[0]
+
+
+def is_lab(command: bytes) -> bool:
+    """Whether a process is JupyterLab's server."""
+    return b"jupyterlab" in command and not is_browser(command)
+
+
+def is_editor(command: bytes) -> bool:
+    """Whether a process is one of code-server's, and no Python."""
+    return b"code-server" in command and b"hta_widgets.host" not in command
+
+
 class Peaks(threading.Thread):
     """Samples the browser, and a server if there is one."""
 
-    def __init__(self, server: int | None) -> None:
+    def __init__(self, server: Callable[[bytes], bool] | None) -> None:
         super().__init__(daemon=True)
         self.server, self.over = server, threading.Event()
         self.first = self.most = self.now()
 
     def now(self) -> tuple[float, float]:
         """Return what both take now."""
-        return browser_mb(), 0 if self.server is None else _pss_kb(self.server) / 1024
+        return mb_of(is_browser), 0 if self.server is None else mb_of(self.server)
 
     def run(self) -> None:
         """Sample until `growth` is called."""
@@ -92,7 +107,9 @@ class Peaks(threading.Thread):
         }
 
 
-def timed(page: Page, start: Callable[[], object]) -> dict[str, float]:
+def timed(
+    page: Page, start: Callable[[], object], view: Page | FrameLocator | None = None
+) -> dict[str, float]:
     """Open, and return the seconds to the dashboard, the first chart and to rest."""
     begun = time.perf_counter()
     start()
@@ -100,14 +117,15 @@ def timed(page: Page, start: Callable[[], object]) -> dict[str, float]:
     def since() -> float:
         return round(time.perf_counter() - begun, 2)
 
-    page.locator(".hta-dash").wait_for(timeout=600_000)
+    dash = (view or page).locator(".hta-dash")
+    dash.wait_for(timeout=600_000)
     said = {"dashboard_s": since()}
-    chart = page.locator(".hta-dash [data-panel=breakdown][aria-busy=false] canvas").first
+    chart = dash.locator("[data-panel=breakdown][aria-busy=false] canvas").first
     chart.wait_for(timeout=600_000)
     said["chart_s"] = since()
     quiet = time.perf_counter()
     while time.perf_counter() - quiet < QUIET_S:
-        if not page.evaluate(REST):
+        if not dash.evaluate(REST):
             quiet = time.perf_counter()
         time.sleep(0.1)
     return said | {"rest_s": round(quiet - begun, 2)}
@@ -129,16 +147,43 @@ def in_lab(path: Path) -> dict[str, float]:
         name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
         name += ".gz" if path.suffix == ".gz" else ""
         (lab.folder / name).symlink_to(path)
-        (note,) = Path(root).glob("runtime/jpserver-*.json")
         with opened(f"{lab.url}/lab?reset&token={lab.token}") as page:
             item = page.locator(".jp-DirListing-item").first
             item.wait_for(timeout=60_000)
             page.locator(".jp-Launcher").wait_for(timeout=60_000)
             time.sleep(QUIET_S)
-            peaks = Peaks(json.loads(note.read_text())["pid"])
+            peaks = Peaks(is_lab)
             peaks.start()
             is_folder = path.is_dir()
             said = timed(page, lambda: page.evaluate(OPEN, name) if is_folder else item.dblclick())
+            return said | peaks.growth()
+
+
+def in_code(path: Path) -> dict[str, float]:
+    """Open a path in a fresh editor whose extensions have started."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, files = Path(folder), Path(folder) / "traces"
+        files.mkdir()
+        name = path.name if path.is_dir() else f"{path.name.split('.')[0]}.trace.json"
+        name += ".gz" if path.suffix == ".gz" else ""
+        (files / name).symlink_to(path)
+        (files / "cut off.trace.json").write_text('{"traceEvents": [7, ')
+        vsix = built_extension(root / "vsix")
+        quiet = {"hta.askAboveMB": 0}
+        with code_server(root, vsix, files, **quiet) as url, opened("about:blank") as page:
+            editor = Editor(page, url, name)
+            editor.open("cut off.trace.json").get_by_role("alert").wait_for()
+            editor.close_all()
+            time.sleep(QUIET_S)
+            peaks = Peaks(is_editor)
+            peaks.start()
+            is_folder = path.is_dir()
+            item = editor.item(name)
+            said = timed(
+                page,
+                lambda: editor.command(name, "Open as one job") if is_folder else item.dblclick(),
+                editor.view(),
+            )
             return said | peaks.growth()
 
 
@@ -161,9 +206,12 @@ def main() -> None:
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--repeat", type=int, default=1)
     options = parser.parse_args()
+    hosts = {"JupyterLab": in_lab, "view": in_view} | (
+        {"VS Code": in_code} if ENTRY.exists() else {}
+    )
     rows = []
     for path in options.paths:
-        for host, run in (("JupyterLab", in_lab), ("view", in_view)):
+        for host, run in hosts.items():
             for _ in range(options.repeat):
                 with tempfile.TemporaryDirectory() as cache:
                     os.environ["HTA_WIDGETS_CACHE"] = cache

@@ -1,36 +1,26 @@
 """VS Code's extension in a real editor: code-server in Chromium."""
 
 import io
-import json
 import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pandas as pd
 import pytest
-from playwright.sync_api import FrameLocator, Page, expect
+from playwright.sync_api import expect
 from support.browser import wheel
 from support.dashboard import GUTTER, HEAD, Dash
-from support.servers import served
+from support.editor import ENTRY, Editor, built_extension, code_server
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 
-REPO = Path(__file__).parents[2]
-ENTRY = REPO / ".tools/code-server/node_modules/code-server/out/node/entry.js"
 FILE = "rank-5.pt.trace.json.gz"
-REPORTS = (
-    "addEventListener('securitypolicyviolation', event => console.error("
-    "'POLICY', document.querySelector('#view') ? 'ours' : 'other', event.violatedDirective,"
-    " event.blockedURI))"
-)
 #: Of the editor itself: its marketplace, and a name that its service worker answers.
 WORKBENCH = re.compile(r"open-vsx\.org$|vscode-cdn\.net$")
 
@@ -39,10 +29,7 @@ WORKBENCH = re.compile(r"open-vsx\.org$|vscode-cdn\.net$")
 def extension(tmp_path_factory):
     if not ENTRY.exists():
         pytest.skip("no code-server in .tools (`make interop` installs it where it can be built)")
-    folder = tmp_path_factory.mktemp("vsix")
-    subprocess.run(["node", "js/vscode/build.mjs"], cwd=REPO, check=True)
-    subprocess.run([sys.executable, "scripts/vsix.py", str(folder)], cwd=REPO, check=True)
-    return next(folder.glob("*.vsix"))
+    return built_extension(tmp_path_factory.mktemp("vsix"))
 
 
 @pytest.fixture(scope="module")
@@ -57,98 +44,10 @@ def files(tmp_path_factory, folder):
     return root
 
 
-@contextmanager
-def code_server(root, extension, files, **settings):
-    """Run code-server with folders of its own; gives the address of its workbench."""
-    user = root / "data/User"
-    user.mkdir(parents=True)
-    quiet = {
-        "hta.python": sys.executable,
-        "workbench.startupEditor": "none",
-        "security.workspace.trust.enabled": False,
-        "telemetry.telemetryLevel": "off",
-        "workbench.colorTheme": "Default Light Modern",
-        "window.menuBarVisibility": "hidden",
-    }
-    (user / "settings.json").write_text(json.dumps(quiet | settings))
-    own = ["--user-data-dir", str(root / "data"), "--extensions-dir", str(root / "extensions")]
-    env = os.environ | {"PYTHONPATH": str(REPO), "XDG_CONFIG_HOME": str(root / "config")}
-    command = ["node", str(ENTRY), *own]
-    install = [*command, "--install-extension", str(extension)]
-    subprocess.run(install, env=env, check=True, capture_output=True)
-    quiet_server = ["--auth", "none", "--disable-telemetry", "--disable-update-check"]
-    with served([*command, *quiet_server], env, root / "log", "--bind-addr") as url:
-        yield f"{url}/?folder={files}"
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, extension, files):
     with code_server(tmp_path_factory.mktemp("code"), extension, files) as url:
         yield url
-
-
-class Editor:
-    """The workbench on a page."""
-
-    def __init__(self, page: Page, url: str) -> None:
-        self.page = page
-        self.wrong: list[str] = []
-        page.on("console", lambda said: self.wrong.append(said.text))
-        page.add_init_script(REPORTS)
-        page.goto(url)
-        expect(self.item(FILE)).to_be_visible(timeout=120_000)
-
-    def item(self, name):
-        return self.page.get_by_role("treeitem", name=name, exact=True)
-
-    def view(self) -> FrameLocator:
-        """The page of the editor in front: two frames deep, and hidden ones stay."""
-        outer = self.page.frame_locator("iframe.webview.ready:visible")
-        return outer.frame_locator("iframe#active-frame")
-
-    def open(self, name) -> FrameLocator:
-        """Double-click a file; before extensions are known, the text editor would take it."""
-        for _ in range(20):
-            self.item(name).dblclick()
-            try:
-                expect(self.page.locator("iframe.webview.ready:visible")).to_be_visible(
-                    timeout=8_000
-                )
-            except AssertionError:
-                self.page.keyboard.press("Control+F4")
-            else:
-                return self.view()
-        raise AssertionError(f"no editor of ours for {name}")
-
-    def command(self, name, entry) -> None:
-        """Choose an entry of a file's context menu."""
-        self.item(name).click(button="right")
-        item = self.page.get_by_role("menuitem", name=entry)
-        item.click()
-        try:
-            expect(item).to_be_hidden(timeout=2_000)
-        except AssertionError:  # a menu ignores clicks for a moment after it opened
-            item.click()
-
-    def close_all(self) -> None:
-        self.page.keyboard.press("Control+k")
-        self.page.keyboard.press("Control+w")
-
-    def save_to(self, path) -> bytes:
-        """Answer the editor's save dialog; gives what was written."""
-        box = self.page.locator(".quick-input-widget input.input").first
-        expect(box).to_be_visible(timeout=30_000)
-        for _ in range(60):
-            # The dialog writes its own proposal into the box when it has looked at the folder.
-            if box.is_visible():
-                if box.input_value() == str(path):
-                    box.press("Enter")
-                else:
-                    box.fill(str(path))
-            self.page.wait_for_timeout(500)
-            if path.exists() and path.stat().st_size:
-                return path.read_bytes()
-        raise AssertionError(f"{path} was not written")
 
 
 class EditorDash(Dash):
@@ -173,7 +72,7 @@ def editor(server, new_context):
     asked = []
     context.on("request", lambda request: asked.append(urlsplit(request.url)))
     page = context.new_page()
-    one = Editor(page, server)
+    one = Editor(page, server, FILE)
     yield one
     hosts = {url.hostname for url in asked if url.scheme in {"http", "https", "ws", "wss"}}
     assert {host for host in hosts if not WORKBENCH.search(host)} <= {"127.0.0.1", "localhost"}
@@ -291,7 +190,7 @@ def test_missing_python_and_a_dark_theme(
     python = tmp_path / "python"
     dark = {"workbench.colorTheme": "Default Dark Modern", "hta.python": str(python)}
     with code_server(root, extension, files, **dark) as url:
-        editor = Editor(new_context().new_page(), url)
+        editor = Editor(new_context().new_page(), url, FILE)
         view = editor.open(FILE)
         expect(view.get_by_role("alert")).to_have_text("Python cannot be run.", timeout=60_000)
         expect(view.get_by_role("button", name="Choose Python")).to_be_visible()
