@@ -59,7 +59,7 @@ export class Popover {
       el.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
     const first =
-      this.el.querySelector<HTMLElement>("[autofocus]") ??
+      this.el.querySelector<HTMLElement>("[data-first]") ??
       this.el.querySelector<HTMLElement>("input, button");
     first?.focus({ preventScroll: true });
   }
@@ -249,9 +249,20 @@ export function Toolbar(look: { name: string; class?: string; children: Componen
     for (const el of stops()) el.tabIndex = el === one ? 0 : -1;
   };
   useLayoutEffect(() => {
-    const all = stops();
-    keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
-  });
+    const settle = (): void => {
+      const all = stops();
+      keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
+    };
+    settle();
+    // Buttons come and go with what their own components draw.
+    const changes = new MutationObserver(settle);
+    changes.observe(place.current!, {
+      childList: true,
+      subtree: true,
+      attributeFilter: ["hidden"],
+    });
+    return () => changes.disconnect();
+  }, []);
   return (
     <div
       ref={place}

@@ -183,7 +183,7 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
           class="hta-input hta-path"
           aria-label="File to write; without a suffix, a folder with one file per rank"
           spellcheck={false}
-          autofocus
+          data-first
           value={form.pathIn(scene)}
           onInput={({ currentTarget }) => (form.path.value = currentTarget.value)}
           onKeyDown={({ key }) => key === "Enter" && write()}
