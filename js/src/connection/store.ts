@@ -1,6 +1,6 @@
 /** Bind a view to the shared model: echo guard, throttled saving, undo history. */
 
-import { type ReadonlySignal, signal } from "@preact/signals";
+import { batch, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
@@ -95,32 +95,29 @@ function normalSelection(value: unknown): SelectionJson | null {
 export class Shared {
   private model: Model | null = null;
   private subscription: AbortController | null = null;
-  private known: SharedState = { ...NOTHING };
+  /** The state, for views that follow it. */
+  readonly now = signal<Readonly<SharedState>>(NOTHING);
+  /** Whether there are steps to undo and redo, for views that follow it. */
+  readonly steps = signal({ canUndo: false, canRedo: false });
   /** The state at the last entry of the history, to which the next entry returns. */
-  private settled: SharedState = { ...NOTHING };
+  private settled: Readonly<SharedState> = NOTHING;
   private moving = false;
   private sent = new Set<string>();
   private saveTimer = 0;
   private commitTimer = 0;
   private listeners: ((keys: ReadonlySet<Key>, state: SharedState) => void)[] = [];
-  private historyListeners: (() => void)[] = [];
 
   constructor(private readonly signal: AbortSignal) {
     signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   get state(): Readonly<SharedState> {
-    return this.known;
+    return this.now.peek();
   }
 
   /** Called with changes from elsewhere or by undo: show them, without writing them back. */
   onChange(listener: (keys: ReadonlySet<Key>, state: SharedState) => void): void {
     this.listeners.push(listener);
-  }
-
-  /** Called when undo or redo may have become possible or impossible. */
-  onHistory(listener: () => void): void {
-    this.historyListeners.push(listener);
   }
 
   /** Follow this model from now on, and no other. */
@@ -139,10 +136,11 @@ export class Shared {
     const changed = new Set<Key>();
     for (const key of KEYS) {
       const value = normal(key, model.get(key));
-      if (!same(value, this.known[key])) changed.add(key);
-      Object.assign(this.known, { [key]: value });
+      if (same(value, this.state[key])) continue;
+      changed.add(key);
+      this.keep(key, value);
     }
-    this.settled = { ...this.known };
+    this.settled = this.state;
     this.tell(changed);
     this.tellHistory();
   }
@@ -168,11 +166,11 @@ export class Shared {
    */
   put(patch: Partial<SharedState>, together: string): void {
     this.flush();
-    const before = { ...this.known };
+    const before = this.state;
     const changed = this.write(patch);
     if (changed.size === 0) return;
     this.writeHistory({ ...pushed(this.history(), before), together });
-    this.settled = { ...this.known };
+    this.settled = this.state;
     this.save();
     this.tell(changed);
     this.tellHistory();
@@ -209,13 +207,13 @@ export class Shared {
 
   private step(walk: typeof undone): boolean {
     this.flush();
-    const step = walk(this.history(), { ...this.known });
+    const step = walk(this.history(), this.state);
     if (step === null || this.model === null) return false;
     const target = { ...NOTHING };
     for (const key of KEYS) Object.assign(target, { [key]: normal(key, step.state[key]) });
     const changed = this.write(target);
     this.writeHistory(step.history);
-    this.settled = { ...this.known };
+    this.settled = this.state;
     this.save();
     this.tell(changed);
     this.tellHistory();
@@ -224,7 +222,7 @@ export class Shared {
 
   /** Compared value by value: unchanged values are the same objects, and a set may be large. */
   private get isSettled(): boolean {
-    return KEYS.every((key) => same(this.known[key], this.settled[key]));
+    return KEYS.every((key) => same(this.state[key], this.settled[key]));
   }
 
   private history(): History {
@@ -233,17 +231,23 @@ export class Shared {
 
   private write(patch: Partial<SharedState>): Set<Key> {
     const changed = new Set<Key>();
-    for (const [name, given] of Object.entries(patch)) {
-      const key = name as Key;
-      const value = normal(key, given);
-      if (same(value, this.known[key])) continue;
-      changed.add(key);
-      // Set first, so that the model's own event is not taken for a change.
-      Object.assign(this.known, { [key]: value });
-      if (key === "view") this.sent.add(JSON.stringify(value));
-      this.model?.set(key, value);
-    }
+    batch(() => {
+      for (const [name, given] of Object.entries(patch)) {
+        const key = name as Key;
+        const value = normal(key, given);
+        if (same(value, this.state[key])) continue;
+        changed.add(key);
+        // Set first, so that the model's own event is not taken for a change.
+        this.keep(key, value);
+        if (key === "view") this.sent.add(JSON.stringify(value));
+        this.model?.set(key, value);
+      }
+    });
     return changed;
+  }
+
+  private keep(key: Key, value: unknown): void {
+    this.now.value = { ...this.state, [key]: value };
   }
 
   private writeHistory(history: History): void {
@@ -253,12 +257,12 @@ export class Shared {
   private hear(key: Key): void {
     if (this.model === null) return;
     const value = normal(key, this.model.get(key));
-    if (same(value, this.known[key])) return;
+    if (same(value, this.state[key])) return;
     // While the view moves, hosts that echo return an earlier position.
     if (key === "view" && this.moving && this.sent.has(JSON.stringify(value))) return;
     this.commit();
-    Object.assign(this.known, { [key]: value });
-    Object.assign(this.settled, { [key]: value });
+    this.keep(key, value);
+    this.settled = { ...this.settled, [key]: value };
     this.tell(new Set([key]));
   }
 
@@ -274,7 +278,7 @@ export class Shared {
     this.commitTimer = 0;
     if (this.isSettled) return;
     this.writeHistory(pushed(this.history(), this.settled));
-    this.settled = { ...this.known };
+    this.settled = this.state;
     if (!this.moving) this.save();
     this.tellHistory();
   }
@@ -287,18 +291,18 @@ export class Shared {
 
   private tell(changed: ReadonlySet<Key>): void {
     if (changed.size === 0) return;
-    for (const listener of this.listeners) listener(changed, this.known);
+    for (const listener of this.listeners) listener(changed, this.state);
   }
 
   private tellHistory(): void {
-    for (const listener of this.historyListeners) listener();
+    const { canUndo, canRedo } = this;
+    if (!same({ canUndo, canRedo }, this.steps.peek())) this.steps.value = { canUndo, canRedo };
   }
 
   private close(): void {
     this.flush();
     this.subscription?.abort();
     this.listeners = [];
-    this.historyListeners = [];
     this.model = null;
   }
 }

@@ -69,7 +69,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   view.find(".hta-ranks-shown").click();
   expect(view.state.get("ranks_from")).toBe("timeline");
   expect(selection(view)).toMatchObject({ ranks: [1] });
-  expect(view.find(".hta-ranks-shown").hidden).toBe(true);
+  await expect.poll(() => view.root.querySelector(".hta-ranks-shown")).toBeNull();
 });
 
 test("communication has a name in the legend", async () => {

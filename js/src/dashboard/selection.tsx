@@ -1,7 +1,7 @@
 /** The selection in words, as removable chips, and as Python code. */
 
-import { batch, computed, type ReadonlySignal, signal } from "@preact/signals";
-import { type Key, type Model, Shared } from "../connection/store";
+import { computed, type ReadonlySignal } from "@preact/signals";
+import { type Model, Shared } from "../connection/store";
 import {
   brushed,
   chosenOf,
@@ -152,10 +152,8 @@ interface ChoosingWays {
 }
 
 export class Choosing {
-  readonly selection = signal<SelectionJson | null>(null);
-  readonly scope = signal<SharedState["scope"]>("selection");
-  readonly canUndo = signal(false);
-  readonly canRedo = signal(false);
+  readonly selection = computed(() => this.shared.now.value.selection);
+  readonly scope = computed(() => this.shared.now.value.scope);
   readonly chosen = computed(() => chosenOf(this.selection.value, this.scene.value));
   private readonly shared: Shared;
 
@@ -167,9 +165,11 @@ export class Choosing {
   ) {
     this.shared = new Shared(signal);
     this.shared.attach(state);
-    this.follow();
-    this.shared.onChange((keys) => this.heard(keys));
-    this.shared.onHistory(() => this.follow());
+  }
+
+  /** Whether there are steps to undo and redo. */
+  get steps(): { canUndo: boolean; canRedo: boolean } {
+    return this.shared.steps.value;
   }
 
   get ranksFrom(): string {
@@ -229,22 +229,6 @@ export class Choosing {
     this.ways.settle();
     this.shared.set(patch);
     this.shared.flush();
-    this.follow();
-  }
-
-  private heard(keys: ReadonlySet<Key>): void {
-    if (keys.has("selection") || keys.has("scope")) this.follow();
-  }
-
-  /** Take over the shared state. */
-  private follow(): void {
-    const { state, canUndo, canRedo } = this.shared;
-    batch(() => {
-      this.selection.value = state.selection;
-      this.scope.value = state.scope;
-      this.canUndo.value = canUndo;
-      this.canRedo.value = canRedo;
-    });
   }
 }
 

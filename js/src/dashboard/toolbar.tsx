@@ -87,12 +87,7 @@ export function DashToolbar(look: DashToolbarLook) {
           </button>
         )}
       </div>
-      <UndoRedo
-        canUndo={choosing.canUndo.value}
-        canRedo={choosing.canRedo.value}
-        undo={() => choosing.undo()}
-        redo={() => choosing.redo()}
-      />
+      <UndoRedo {...choosing.steps} undo={() => choosing.undo()} redo={() => choosing.redo()} />
       {folding.value.isOffered && (
         <Button
           icon="fold"

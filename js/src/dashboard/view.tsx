@@ -1,13 +1,6 @@
 /** One view of a dashboard: creates its parts, lays them out, follows the selection. */
 
-import {
-  computed,
-  effect,
-  type ReadonlySignal,
-  type Signal,
-  signal,
-  untracked,
-} from "@preact/signals";
+import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlots, type MakeChart } from "../charts/chart";
 import { type LiveSource, ObservedSource } from "../connection/answering";
 import { type Model, same, traitOf } from "../connection/store";
@@ -21,6 +14,7 @@ import { kernelSays, progressWords } from "../timeline/status";
 import { type FoldingNow, type MakeStage, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { h, isTextEntry, mount, toggle } from "../ui/dom";
+import { react } from "../ui/react";
 import { plural, wholeName } from "../ui/formats";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
 import type { MenuItem } from "../ui/menu";
@@ -304,34 +298,32 @@ export class DashApp {
 
   /** Effects of signals on what components do not draw. */
   private react(): void {
-    const { traits, choosing, panes } = this;
-    const react = (read: () => unknown, act: () => void): void => {
-      const end = effect(() => {
-        read();
-        untracked(act);
-      });
-      this.options.signal.addEventListener("abort", end, { once: true });
-    };
+    const { traits, choosing, panes, options } = this;
+    const { signal: ended } = options;
     react(
       () => traits.choice.value,
       () => this.arrange(),
+      ended,
     );
     react(
       () => traits.height.value,
       () => this.fit.fit(true),
+      ended,
     );
     react(
       () => traits.folded.value,
-      () => this.timeline.setFolded(traits.folded.value === true),
+      (folded) => this.timeline.setFolded(folded === true),
+      ended,
     );
     react(
       () => [choosing.chosen.value, choosing.scope.value, traits.metric.value],
       () => panes.refresh(),
+      ended,
     );
-    const words = computed(() => this.selectionWords());
     react(
-      () => words.value,
-      () => this.timeline.saySelection(words.value),
+      () => this.selectionWords(),
+      (words) => this.timeline.saySelection(words),
+      ended,
     );
   }
 
@@ -407,7 +399,7 @@ export class DashApp {
 
   private async copy(text: string, what: string): Promise<void> {
     const words = await copyWords(text, what, this.root);
-    if (!this.options.signal.aborted) this.timeline.flash(words);
+    if (!this.options.signal.aborted) this.timeline.flash([words]);
   }
 
   /** Say in the widget what went wrong. */

@@ -6,7 +6,7 @@ import { type RemoteModel, same } from "../host/models";
 import { HostSocket } from "../host/socket";
 import { type Entry, type OpenRequest, StartPage } from "../host/start";
 import type { Message } from "../host/wire";
-import { button, copyWords, sentence } from "../ui/controls";
+import { button, copyWords } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { applyTheme } from "../ui/theme";
 import "./view.css";
@@ -234,9 +234,7 @@ class ViewPage {
       name: `Copy: ${again}`,
       text: "",
       press: () =>
-        void copyWords(again, "the command", this.root).then((words) =>
-          fill(said, ...sentence(words)),
-        ),
+        void copyWords(again, "the command", this.root).then((words) => fill(said, words)),
     });
     fill(copy, said);
     fill(

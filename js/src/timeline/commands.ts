@@ -1,7 +1,7 @@
 /** Commands of the timeline; keys, buttons and menus call these. */
 
 import { selectionSpan } from "../protocol/selection";
-import type { Kind, Span } from "../protocol/source";
+import type { Span } from "../protocol/source";
 import type { FullWindow } from "../ui/placing";
 import type { Words } from "../ui/text";
 import { Bookmarks, calm, type Context, marked, type Note, unmarked } from "./context";
@@ -9,7 +9,6 @@ import type { Hover } from "./hover";
 import { type Command, HELD, type Match } from "./keys";
 import { Motion, type Push } from "./motion";
 import type { Navigation } from "./navigation";
-import type { HelpSheet } from "./panels/help";
 import type { Pointer } from "./pointer";
 import type { Folding, Rows } from "./rows";
 import type { Search } from "./search";
@@ -26,11 +25,9 @@ interface CommandParts {
   pointer: Pointer;
   hover: Hover;
   status: StatusLine;
-  help: HelpSheet;
-  helpButton(): HTMLElement;
   /** Null in a panel of a dashboard: the dashboard fills the window. */
   full: FullWindow | null;
-  focusSearch(): void;
+  openHelp(): void;
   openExport(): void;
   closePanel(): boolean;
   fail(title: string, error: unknown): void;
@@ -89,7 +86,7 @@ export class Commands {
 
   /** Run a command; false if there was nothing to do, so that the key propagates. */
   run(command: Command): boolean {
-    const { nav, rows, picking, search, help, status, ctx } = this.parts;
+    const { nav, rows, picking, search, status, ctx } = this.parts;
     switch (command) {
       case "previous":
       case "previous-event":
@@ -134,14 +131,12 @@ export class Commands {
         if (!picking.followFlow("out")) this.noFlow("out of");
         break;
       case "search":
-        this.parts.focusSearch();
+        search.focus();
         break;
       case "hit-next":
       case "hit-previous":
         if (search.text === "") return false;
-        search
-          .step(command === "hit-next" ? 1 : -1)
-          .catch((error: unknown) => this.parts.fail("The search failed", error));
+        search.step(command === "hit-next" ? 1 : -1);
         break;
       case "pin":
         this.pin();
@@ -163,7 +158,7 @@ export class Commands {
         this.parts.openExport();
         break;
       case "help":
-        help.toggle(this.parts.helpButton());
+        this.parts.openHelp();
         break;
       case "full-window":
         if (this.parts.full === null) return false;
@@ -224,11 +219,6 @@ export class Commands {
       ]);
     }
     return true;
-  }
-
-  /** Show briefly that a kind was dimmed or shown. */
-  sayDimmed(kind: Kind, off: boolean): void {
-    this.parts.status.flash([off ? "Drawn pale: " : "Drawn again: ", { strong: kind }, "."], 1500);
   }
 
   private moved(): void {

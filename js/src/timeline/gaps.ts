@@ -1,18 +1,18 @@
 /** The selected gap of a device: found at a click, or because a selected window is one. */
 
+import { signal } from "@preact/signals";
 import { EVERYTHING, roomAround } from "../protocol/selection";
 import { type Gap, isAbort, type SelectionJson } from "../protocol/source";
-import { type Context, Emitter } from "./context";
+import { react } from "../ui/react";
+import type { Context } from "./context";
 import type { Navigation } from "./navigation";
 import type { Picking } from "./selected_event";
 
 const MARGIN = 0.1;
 
 export class Gaps {
-  readonly changed = new Emitter();
-  gap: Gap | null = null;
+  readonly gap = signal<Gap | null>(null);
   private asked = new AbortController();
-  private followed = "null";
 
   constructor(
     private readonly ctx: Context,
@@ -20,7 +20,11 @@ export class Gaps {
     private readonly picking: Picking,
   ) {
     ctx.signal.addEventListener("abort", () => this.asked.abort(), { once: true });
-    picking.selection.on(() => this.follow());
+    react(
+      () => picking.chosen.value,
+      (window) => this.follow(window),
+      ctx.signal,
+    );
   }
 
   /** Whether a lane shows work of a device. */
@@ -47,31 +51,23 @@ export class Gaps {
   }
 
   /** Show a window of one rank as a gap if it is one, whatever selected it. */
-  private follow(): void {
-    const { window } = this.picking;
-    const key = JSON.stringify(window);
-    if (key === this.followed) return;
-    this.followed = key;
+  private follow(window: SelectionJson | null): void {
     this.asked.abort();
     this.asked = new AbortController();
     const edges = gapEdges(window);
     if (edges === null) {
-      this.set(null);
+      this.gap.value = null;
       return;
     }
     const { rank, start, end } = edges;
     this.at(rank, start, this.asked.signal)
-      .then((gap) => this.set(gap?.start === start && gap.end === end ? gap : null))
+      .then((gap) => {
+        this.gap.value = gap?.start === start && gap.end === end ? gap : null;
+      })
       .catch((error: unknown) => {
         // The selection itself is still shown.
-        if (!isAbort(error)) this.set(null);
+        if (!isAbort(error)) this.gap.value = null;
       });
-  }
-
-  private set(gap: Gap | null): void {
-    if (gap === null && this.gap === null) return;
-    this.gap = gap;
-    this.changed.emit();
   }
 }
 

@@ -46,7 +46,7 @@ describe("keys", () => {
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-details h3")).toContain("AllReduce");
     view.press("Escape");
-    expect(view.find(".hta-dock").hidden).toBe(true);
+    await expect.poll(() => view.find(".hta-dock").hidden).toBe(true);
     expect(view.state.get("selected_event")).not.toBeNull();
     view.press("Escape");
     expect(view.state.get("selected_event")).toBeNull();

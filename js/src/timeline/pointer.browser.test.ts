@@ -116,7 +116,7 @@ describe("the pointer", () => {
     pin.click();
     expect(view.state.get("pinned")).toEqual(["0"]);
     pointer(view, "pointerleave", -5, -5);
-    expect(view.find(".hta-tooltip").hidden).toBe(true);
+    await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(true);
   });
 
   test("the tooltip does not stay where the page was scrolled away below it", async () => {
@@ -125,7 +125,7 @@ describe("the pointer", () => {
     pointer(view, "pointermove", 30, 110);
     await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(false);
     document.dispatchEvent(new Event("scroll"));
-    expect(view.find(".hta-tooltip").hidden).toBe(true);
+    await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(true);
   });
 });
 

@@ -62,7 +62,7 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
 test("Shift U unfolds the row under the pointer, or asks to point at one", async () => {
   const view = await folded();
   view.press("U", { shiftKey: true });
-  expect(said(view)).toContain("Point at a row of several ranks");
+  await expect.poll(() => said(view)).toContain("Point at a row of several ranks");
   pointer(view, "pointermove", 60, 116);
   await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(false);
   view.press("U", { shiftKey: true });

@@ -1,5 +1,6 @@
 /** Rows of the timeline: which ranks are open, pinned, filtered or folded. */
 
+import { signal } from "@preact/signals";
 import { same } from "../connection/store";
 import { Regular } from "../expressions/regular";
 import {
@@ -9,8 +10,6 @@ import {
   type SelectionJson,
   type Clusters,
 } from "../protocol/source";
-import { button } from "../ui/controls";
-import { aria } from "../ui/dom";
 import { type Context, Emitter } from "./context";
 import { foldedWords } from "./text";
 
@@ -31,21 +30,29 @@ export function filterError(text: string): string | null {
 
 export class Rows {
   readonly changed = new Emitter();
+  /** The rows as they are drawn. */
+  readonly now = signal<readonly RowInfo[]>([]);
+  /** Text of the filter while it is typed; the last valid one filters. */
+  readonly typed = signal("");
   open: ReadonlySet<number>;
-  filter = "";
   /** Groups of similar ranks folded into rows; null if none are folded. */
   alike: Alike | null = null;
   /** Ranks that were chosen elsewhere; null shows all. */
   only: ReadonlySet<number> | null = null;
   /** Lanes without events in view keep their height. */
   roomy = false;
+  private readonly valid = signal("");
   private openedAlone: number | null = null;
 
   constructor(private readonly ctx: Context) {
     const only = ctx.scene.ranks.length === 1 ? ctx.scene.ranks[0] : undefined;
     this.open = new Set(only === undefined ? [] : [only.rank]);
     this.push();
-    ctx.stage.onRows(() => this.changed.emit());
+    ctx.stage.onRows(() => this.tell());
+  }
+
+  get filter(): string {
+    return this.valid.value;
   }
 
   /** Number of lanes that are thin because they are empty in view. */
@@ -80,6 +87,11 @@ export class Rows {
       only: this.only,
       roomy: this.roomy,
     });
+    this.tell();
+  }
+
+  private tell(): void {
+    this.now.value = this.ctx.stage.rows();
     this.changed.emit();
   }
 
@@ -131,8 +143,9 @@ export class Rows {
   }
 
   setFilter(text: string): void {
+    this.typed.value = text;
     if (text === this.filter || filterError(text) !== null) return;
-    this.filter = text;
+    this.valid.value = text;
     this.push();
   }
 
@@ -234,6 +247,7 @@ export function partlyNamed(
 export class Folding {
   /** Emitted when folding, or its availability, has changed. */
   readonly changed = new Emitter();
+  readonly state = signal({ isOffered: false, isOn: false });
   on: boolean;
   private clusters: Clusters | null = null;
   private refused = false;
@@ -256,6 +270,7 @@ export class Folding {
     ctx.source.onReply((op) => {
       if (op === "stats") this.ready();
     });
+    this.tell();
   }
 
   /** Whether folding is available. A kernel supports it; a saved page has to report it first. */
@@ -341,7 +356,7 @@ export class Folding {
     if (known || scene.ranks.length < LEAST_RANKS) return;
     const asked = new AbortController();
     this.asked = asked;
-    this.changed.emit();
+    this.tell();
     source
       .ask("clusters", {}, asked.signal)
       .then((reply) => {
@@ -366,62 +381,11 @@ export class Folding {
     const held = new Set(this.event === null ? [] : [this.event]);
     if (clusters !== null) for (const one of partlyNamed(clusters, this.selection)) held.add(one);
     this.rows.fold(this.on && clusters !== null ? alikeOf(clusters, this.unfolded, held) : null);
+    this.tell();
+  }
+
+  private tell(): void {
+    this.state.value = { isOffered: this.offered, isOn: this.on };
     this.changed.emit();
-  }
-}
-
-// A pin that appears at the row under the pointer, in the gutter.
-
-const WIDTH = 24;
-const PROBES = 400;
-
-export class PinButton {
-  readonly el: HTMLButtonElement;
-  private row: RowInfo | null = null;
-
-  constructor(
-    private readonly ctx: Context,
-    private readonly rows: Rows,
-  ) {
-    this.el = button({ icon: "pin", name: "Pin to the top", key: "P", press: () => this.toggle() });
-    this.el.classList.add("hta-pin");
-    this.el.tabIndex = -1;
-    this.el.hidden = true;
-    this.el.addEventListener("pointerleave", () => this.show(null, null));
-  }
-
-  /** Show the pin at this row, next to this point of the gutter; hide it for null. */
-  show(row: RowInfo | null, point: { x: number; y: number } | null): void {
-    const { stage, shared } = this.ctx;
-    if (row === null || point === null) {
-      this.row = null;
-      this.el.hidden = true;
-      return;
-    }
-    if (this.row !== null && pinName(this.row) === pinName(row) && !this.el.hidden) return;
-    this.row = row;
-    const pinned = shared.state.pinned.includes(pinName(row));
-    aria(this.el, "pressed", pinned);
-    this.el.title = pinned ? "Unpin (P)" : "Pin to the top (P)";
-    const right = stage.xOf(stage.view()[0]);
-    this.el.style.left = `${right - WIDTH - 2}px`;
-    this.el.style.top = `${this.top(row, point) + 1}px`;
-    this.el.hidden = false;
-  }
-
-  /** Top edge of the row on screen. */
-  private top(row: RowInfo, point: { x: number; y: number }): number {
-    let y = point.y;
-    for (let probe = 0; probe < PROBES && y > 0; probe += 1) {
-      const above = this.ctx.stage.hit(point.x, y - 1).row;
-      if (above === null || above.rank !== row.rank || above.track?.key !== row.track?.key) break;
-      y -= 1;
-    }
-    return y;
-  }
-
-  private toggle(): void {
-    if (this.row !== null) this.rows.togglePin(this.row);
-    this.show(null, null);
   }
 }

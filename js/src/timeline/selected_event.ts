@@ -1,6 +1,6 @@
 /** The selected event, its details and arrows. */
 
-import type { Collective } from "../protocol/source";
+import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import { same } from "../connection/store";
 import {
   briefOf,
@@ -18,6 +18,7 @@ import {
   arrows,
   asError,
   type Brief,
+  type Collective,
   type EventDetail,
   isAbort,
   type Overlay,
@@ -26,22 +27,33 @@ import {
   type Slice,
   type Span,
 } from "../protocol/source";
-import { type Context, Emitter } from "./context";
+import { react } from "../ui/react";
+import type { Context } from "./context";
 import type { Navigation } from "./navigation";
 import type { Rows } from "./rows";
 import { lastOf, nameQuery } from "./text";
 
-export class Picking {
-  /** Emitted when the event or its details change. */
-  readonly event = new Emitter();
-  /** Emitted when the window or the set of events changes. */
-  readonly selection = new Emitter();
-  brief: Brief | null = null;
-  detail: EventDetail | null = null;
+export interface Picked {
+  key: EventKey | null;
+  brief: Brief | null;
+  detail: EventDetail | null;
   /** The same call on all ranks, of events that are part of a matched collective. */
-  collective: Collective | null = null;
-  error: Error | null = null;
-  private key: EventKey | null = null;
+  collective: Collective | null;
+  error: Error | null;
+}
+
+const NONE: Picked = { key: null, brief: null, detail: null, collective: null, error: null };
+
+export class Picking {
+  /** The selected event, as far as it is loaded. */
+  readonly now = signal(NONE);
+  /** Names the selected event; "" for none. */
+  readonly key = computed(() => {
+    const { key } = this.now.value;
+    return key === null ? "" : `${key.rank}/${key.table}/${key.id}`;
+  });
+  /** The window or set of events. */
+  readonly chosen: ReadonlySignal<SelectionJson | null>;
   private asked: AbortController | null = null;
   private readonly met = new Map<string, Brief>();
 
@@ -50,21 +62,31 @@ export class Picking {
     private readonly nav: Navigation,
     private readonly rows: Rows,
   ) {
-    ctx.signal.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    const { shared, signal: ended } = ctx;
+    this.chosen = computed(() => shared.now.value.selection);
+    ended.addEventListener("abort", () => this.asked?.abort(), { once: true });
+    react(
+      () => [shared.now.value.ranks_from, this.chosen.value],
+      () => this.showSelection(),
+      ended,
+    );
   }
 
   get window(): SelectionJson | null {
-    return this.ctx.shared.state.selection;
+    return this.chosen.value;
+  }
+
+  get brief(): Brief | null {
+    return this.now.value.brief;
+  }
+
+  get detail(): EventDetail | null {
+    return this.now.value.detail;
   }
 
   /** Whether an event is selected, even if it is not loaded yet. */
   get active(): boolean {
-    return this.key !== null;
-  }
-
-  /** The rank of the selected event. */
-  get rank(): number | null {
-    return this.key?.rank ?? null;
+    return this.now.value.key !== null;
   }
 
   /** Top and bottom in the window of the selected event's row; null while it has none. */
@@ -118,18 +140,17 @@ export class Picking {
 
   /** Repeat the request, after an error. */
   retry(): void {
-    if (this.key !== null) this.load(this.key, this.brief);
+    const { key, brief } = this.now.value;
+    if (key !== null) this.load(key, brief);
   }
 
   setSelection(selection: SelectionJson | null): void {
     this.write({ selection });
-    this.showSelection();
   }
 
   clearAll(): void {
     this.write({ selected_event: null, selection: null });
     this.unload();
-    this.showSelection();
   }
 
   /** Clear the selection made here; selections of linked panels stay. */
@@ -138,20 +159,18 @@ export class Picking {
     const kept = this.ctx.isPart ? withoutOwn(selection, from) : null;
     this.write({ selected_event: null, selection: kept });
     this.unload();
-    this.showSelection();
   }
 
-  /** Follow the shared state. */
-  follow(what: { event: boolean; selection: boolean }): void {
-    if (what.selection) this.showSelection();
-    if (!what.event) return;
+  /** Follow the event of the shared state. */
+  follow(): void {
     const event = this.ctx.shared.state.selected_event;
     if (event === null) {
       this.unload();
       return;
     }
     const [rank, id] = event;
-    if (this.key?.table === "events" && this.key.rank === rank && this.key.id === id) return;
+    const { key } = this.now.value;
+    if (key?.table === "events" && key.rank === rank && key.id === id) return;
     this.load({ rank, table: "events", id }, this.met.get(`${rank}/${id}`) ?? null);
   }
 
@@ -165,10 +184,9 @@ export class Picking {
     const { selection, selected_event: before } = this.ctx.shared.state;
     const next = toggledEvent(selection, before, brief);
     const kept = next?.ids?.some(([rank, id]) => rank === brief.rank && id === brief.id) ?? false;
-    this.write({ selection: next });
     if (kept) this.pick(brief, brief);
     else this.clearEvent();
-    this.showSelection();
+    this.write({ selection: next });
   }
 
   /** Select all events of the selected event's name, on its rank. */
@@ -219,7 +237,7 @@ export class Picking {
 
   /** Step to the next or previous event of the lane. */
   async step(direction: 1 | -1): Promise<boolean> {
-    const from = this.key;
+    const { key: from } = this.now.value;
     if (from === null) return false;
     const reply = await this.ctx.source.ask(
       "neighbor",
@@ -227,7 +245,7 @@ export class Picking {
       this.ctx.signal,
     );
     const { brief } = reply.reply;
-    if (brief !== null && from === this.key) this.go(brief);
+    if (brief !== null && from === this.now.value.key) this.go(brief);
     return brief !== null;
   }
 
@@ -261,8 +279,8 @@ export class Picking {
   /** Reset for a new scene, in which events have other ids. */
   renew(): void {
     this.met.clear();
-    this.key = null;
-    this.follow({ event: true, selection: true });
+    this.now.value = NONE;
+    this.follow();
   }
 
   /** Unchanged ranks keep the source that selected them. */
@@ -273,33 +291,27 @@ export class Picking {
     this.ctx.shared.set({ ...patch, ranks_from: ranks === null ? "" : kept ? from : "timeline" });
   }
 
-  private load(key: EventKey, known: Brief | null): void {
+  private load({ rank, table, id }: EventKey, known: Brief | null): void {
     this.asked?.abort();
     const asked = new AbortController();
     this.asked = asked;
-    this.key = { rank: key.rank, table: key.table, id: key.id };
-    this.brief = known;
-    this.detail = null;
-    this.collective = null;
-    this.error = null;
+    const key = { rank, table, id };
+    this.now.value = { ...NONE, key, brief: known };
     this.ctx.stage.setOverlay({ selected: known, flows: [], collective: null });
-    this.event.emit();
     this.ctx.source
-      .ask("event", { ...this.key }, asked.signal)
+      .ask("event", key, asked.signal)
       .then((reply) => {
         if (asked.signal.aborted) return;
         const detail = reply.reply;
-        this.detail = detail;
-        this.brief = detail.event;
-        this.met.set(`${detail.event.rank}/${detail.event.id}`, detail.event);
-        this.ctx.stage.setOverlay({ selected: detail.event, flows: arrows(detail) });
-        this.event.emit();
-        this.askCollective(detail.event, asked.signal);
+        const { event } = detail;
+        this.met.set(`${event.rank}/${event.id}`, event);
+        this.ctx.stage.setOverlay({ selected: event, flows: arrows(detail) });
+        this.now.value = { ...NONE, key, brief: event, detail };
+        this.askCollective(event, asked.signal);
       })
       .catch((error: unknown) => {
         if (asked.signal.aborted || isAbort(error)) return;
-        this.error = asError(error);
-        this.event.emit();
+        this.now.value = { ...this.now.value, error: asError(error) };
       });
   }
 
@@ -311,21 +323,19 @@ export class Picking {
     if (!matched || event.kind !== "communication" || event.table !== "events") return;
     this.ctx.source
       .ask("collective", { rank: event.rank, id: event.id }, signal)
-      .then((reply) => {
+      .then(({ reply: { collective } }) => {
         if (signal.aborted) return;
-        this.collective = reply.reply.collective;
-        this.ctx.stage.setOverlay({ collective: arrivalOf(this.collective, event) });
-        this.event.emit();
+        this.now.value = { ...this.now.value, collective };
+        this.ctx.stage.setOverlay({ collective: arrivalOf(collective, event) });
       })
       .catch(() => undefined);
   }
 
   private unload(): void {
-    if (this.key === null) return;
+    if (!this.active) return;
     this.asked?.abort();
-    this.key = this.brief = this.detail = this.collective = this.error = null;
+    this.now.value = NONE;
     this.ctx.stage.setOverlay({ selected: null, flows: [], collective: null });
-    this.event.emit();
   }
 
   private showSelection(): void {
@@ -333,7 +343,6 @@ export class Picking {
     // If only these ranks have rows, marking all of them adds nothing.
     const all = this.ctx.isPart && from !== "timeline" && withoutRanks(this.window) === null;
     this.ctx.stage.setOverlay({ selection: all ? null : this.window });
-    this.selection.emit();
   }
 }
 

@@ -1,9 +1,11 @@
+import { h } from "preact";
 import type { Collective } from "../protocol/source";
 import { describe, expect, test, vi } from "vitest";
 import { recordedScene } from "../../test/recorded";
 import type { Brief, Lateness } from "../protocol/source";
 import type { Words } from "../ui/text";
-import { collectivePanel } from "./panels/event";
+import { made as drawn } from "../ui/dom";
+import { CollectivePanel } from "./panels/event";
 import { eventWords, lastOf, lateWords, numberWords, plain, viewWords, waitsWords } from "./text";
 
 const text = (words: Words | string | null): string =>
@@ -137,7 +139,7 @@ describe("the status line of a view", () => {
 describe("the panel of a collective", () => {
   const made = (one: Collective, own = 0) => {
     const go = vi.fn();
-    const el = collectivePanel(one, own, go);
+    const el = drawn(h(CollectivePanel, { collective: one, own, go }));
     const rows = [...el.querySelectorAll<HTMLElement>(".hta-call")];
     const parts = (row: HTMLElement) =>
       [...row.querySelectorAll<HTMLElement>(".hta-call-part")].map(({ className, style }) => [

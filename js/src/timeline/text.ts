@@ -14,7 +14,6 @@ import {
   type Member,
 } from "../protocol/source";
 import { isMpi } from "../stage/lanes";
-import { type Child, h } from "../ui/dom";
 import {
   formatCount,
   formatDuration,
@@ -460,9 +459,4 @@ export function waitsWords({ ranks }: Collective): string {
   if (waits.length === 0) return `nobody waited, ${took}`;
   const range = formatRange(Math.min(...waits), Math.max(...waits));
   return `${formatCount(waits.length)} waited ${range}, ${took}`;
-}
-
-/** Number of ranks: a warning if the job has more. */
-export function rankFacts({ ranks, ranks_of_job: ofJob = "" }: Scene): Child {
-  return ofJob === "" ? plural(ranks.length, "rank") : h("span", { class: "hta-warn-text" }, ofJob);
 }

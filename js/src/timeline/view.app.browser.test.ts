@@ -52,7 +52,8 @@ describe("the state", () => {
     view.state.set("view", [10_000_000, 20_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
     view.state.set("color", "name");
-    expect(view.by("button", "Colour by kind").getAttribute("aria-pressed")).toBe("true");
+    const colour = view.by("button", "Colour by kind");
+    await expect.poll(() => colour.getAttribute("aria-pressed")).toBe("true");
     view.state.set("search", "AllReduce_Sum");
     await expect.poll(() => view.text(".hta-count")).toBe("36");
     expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("AllReduce_Sum");
@@ -144,9 +145,9 @@ describe("failures", () => {
     const input = view.by("textbox", "Show only tracks that match") as HTMLInputElement;
     input.value = "tpu";
     input.dispatchEvent(new Event("input", { bubbles: true }));
-    expect(view.text(".hta-card")).toContain("No track matches");
+    await expect.poll(() => view.text(".hta-card")).toContain("No track matches");
     view.find(".hta-card button").click();
-    expect(view.find(".hta-card").hidden).toBe(true);
+    await expect.poll(() => view.find(".hta-card").hidden).toBe(true);
   });
 });
 
@@ -175,12 +176,13 @@ test("the table of a selection begins with work, can be filtered and copied", as
   filter.focus();
   filter.value = "allreduce";
   filter.dispatchEvent(new Event("input"));
-  expect(rows().every((row) => /allreduce/i.test(row.textContent ?? ""))).toBe(true);
+  const isAllReduce = (row: HTMLElement): boolean => /allreduce/i.test(row.textContent ?? "");
+  await expect.poll(() => rows().every(isAllReduce)).toBe(true);
   expect(rows().length).toBeGreaterThan(0);
   expect(document.activeElement).toBe(filter);
   filter.value = "no such name";
   filter.dispatchEvent(new Event("input"));
-  expect(view.text(".hta-table-names tbody")).toBe("No name matches this filter.");
+  await expect.poll(() => view.text(".hta-table-names tbody")).toBe("No name matches this filter.");
   view.by("button", "Copy the table as CSV");
 });
 
@@ -265,7 +267,9 @@ describe("hosts", () => {
     const sheet = view.find(".hta-popover").getBoundingClientRect();
     expect(sheet.right).toBeLessThanOrEqual(edge);
     view.find(".hta-menu .hta-chip").click();
-    expect(view.find(".hta-menu .hta-chip").getAttribute("aria-pressed")).toBe("false");
+    await expect
+      .poll(() => view.find(".hta-menu .hta-chip").getAttribute("aria-pressed"))
+      .toBe("false");
   });
 
   test("every button has a name", async () => {

@@ -1,8 +1,9 @@
 /** Buttons, icons, swatches, keys and other small controls. */
 
+import type { Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import type { Brief, Kind } from "../protocol/source";
-import { type Child, h, made } from "./dom";
+import { h, made } from "./dom";
 import type { Words } from "./text";
 import { applyTheme } from "./theme";
 
@@ -11,7 +12,7 @@ function keyName(key: string): string {
   return /Mac|iP(hone|ad)/.test(navigator.userAgent) ? key.replace("Ctrl", "⌘") : key;
 }
 
-function Kbd({ name }: { name: string }) {
+export function Kbd({ name }: { name: string }) {
   return <kbd class="hta-key">{keyName(name)}</kbd>;
 }
 
@@ -31,6 +32,7 @@ export interface ButtonLook {
   on?: boolean;
   /** Whether it has no effect now. Unlike a disabled button, it keeps the focus. */
   off?: boolean;
+  hidden?: boolean;
   children?: ComponentChildren;
   press: (event: MouseEvent) => void;
 }
@@ -48,6 +50,7 @@ export function Button(look: ButtonLook) {
       aria-keyshortcuts={keys?.replace("Ctrl", "Control").replace("⌫", "Backspace")}
       aria-pressed={on}
       aria-disabled={off}
+      hidden={look.hidden}
       onClick={look.press}
     >
       {look.icon !== undefined && <Icon name={look.icon} />}
@@ -133,56 +136,43 @@ export function Failure(look: { title: string; error: Error; retry(): void }) {
   );
 }
 
-// The elements of controls, for views that keep elements.
+/** A sentence of text, strong words and keys. */
+export function Sentence({ words }: { words: Words }) {
+  return (
+    <>
+      {words.map((piece) => {
+        if (typeof piece === "string") return piece;
+        return "strong" in piece ? <b>{piece.strong}</b> : <Kbd name={piece.key} />;
+      })}
+    </>
+  );
+}
 
-export const kbd = (name: string): HTMLElement => made(<Kbd name={name} />);
+/** A checkbox that writes a signal. */
+export function Checkbox({ text, hint, on }: { text: string; hint: string; on: Signal<boolean> }) {
+  return (
+    <label class="hta-check" title={hint}>
+      <input
+        type="checkbox"
+        checked={on.value}
+        onChange={({ currentTarget }) => (on.value = currentTarget.checked)}
+      />
+      <span>{text}</span>
+    </label>
+  );
+}
+
+// The elements of controls, for views that keep elements.
 
 export const button = ({ key, ...look }: ButtonLook & { key?: string }): HTMLButtonElement =>
   made(<Button keys={key} {...look} />) as HTMLButtonElement;
 
-export function undoButton(press: () => void): HTMLButtonElement {
-  return button({ icon: "undo", name: "Undo", key: "Ctrl+Z", press });
-}
-
-export function redoButton(press: () => void): HTMLButtonElement {
-  return button({ icon: "redo", name: "Redo", key: "Ctrl+Shift+Z", press });
-}
-
-export const link = (text: string, press: () => void, title?: string): HTMLButtonElement =>
-  made(<Link text={text} press={press} title={title} />) as HTMLButtonElement;
-
-export const cutName = (text: string): HTMLElement => made(<CutName text={text} />);
-
-export const swatch = (kind: Kind): HTMLElement => made(<Swatch kind={kind} />);
-
-export const icon = (name: IconName): Element => made(<Icon name={name} />);
-
 export const failure = (title: string, error: Error, retry: () => void): HTMLElement =>
   made(<Failure title={title} error={error} retry={retry} />);
-
-/** A sentence as nodes. */
-export function sentence(words: Words): Child[] {
-  return words.map((piece) => {
-    if (typeof piece === "string") return piece;
-    if ("strong" in piece) return h("b", {}, piece.strong);
-    return kbd(piece.key);
-  });
-}
 
 /** Display name of a kind. */
 export function kindName(kind: Kind): string {
   return kind === "cpu" ? "CPU" : kind;
-}
-
-export function checkbox(
-  text: string,
-  hint: string,
-  checked = false,
-): { el: HTMLElement; input: HTMLInputElement } {
-  const input = h("input", { type: "checkbox" });
-  input.checked = checked;
-  const el = h("label", { class: "hta-check", title: hint }, input, h("span", {}, text));
-  return { el, input };
 }
 
 // Small line icons in the colour of their text; drawn here, because fonts differ.
@@ -219,9 +209,9 @@ export function Icon({ name }: { name: IconName }) {
 // Copying text, also if the page may not use the clipboard API (plain http).
 
 /** Copy text to the clipboard; return a status message. */
-export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<Words> {
+export async function copyWords(text: string, what: string, inside: HTMLElement): Promise<string> {
   const done = await copyText(text, inside);
-  return [done ? `Copied ${what}.` : "The browser does not allow copying here."];
+  return done ? `Copied ${what}.` : "The browser does not allow copying here.";
 }
 
 async function copyText(text: string, inside: HTMLElement): Promise<boolean> {
@@ -263,81 +253,81 @@ function copySelected(): boolean {
 /** Copies a text and shows a message. */
 export type Copy = (text: string, what: string) => void;
 
-export function closeButton(close: () => void, words = "selected"): HTMLElement {
-  return h(
-    "span",
-    { class: "hta-close" },
-    h("span", { class: "hta-note" }, words),
-    h(
-      "button",
-      {
-        type: "button",
-        class: "hta-close-button",
-        title: "Close (Esc)",
-        "aria-label": "Close",
-        on: { click: close },
-      },
-      kbd("Esc"),
-    ),
+export function CloseButton({ close, words = "" }: { close(): void; words?: string }) {
+  return (
+    <span class="hta-close">
+      <span class="hta-note">{words}</span>
+      <button
+        type="button"
+        class="hta-close-button"
+        title="Close (Esc)"
+        aria-label="Close"
+        onClick={close}
+      >
+        <Kbd name="Esc" />
+      </button>
+    </span>
   );
 }
 
 /** Switch between the event and the window while both are selected. */
-export function tabs(current: "event" | "area", show: (id: "event" | "area") => void): HTMLElement {
-  const tab = (id: "event" | "area", text: string): HTMLElement =>
-    h(
-      "button",
-      {
-        type: "button",
-        class: "hta-tab",
-        role: "tab",
-        "aria-selected": String(id === current),
-        on: { click: () => show(id) },
-      },
-      text,
-    );
-  return h(
-    "span",
-    { class: "hta-tabs", role: "tablist" },
-    tab("event", "Event"),
-    tab("area", "Selection"),
+export function Tabs({ current, other }: { current: "event" | "area"; other(): void }) {
+  return (
+    <span class="hta-tabs" role="tablist">
+      {(["event", "area"] as const).map((id) => (
+        <button
+          key={id}
+          type="button"
+          class="hta-tab"
+          role="tab"
+          aria-selected={id === current}
+          onClick={() => id !== current && other()}
+        >
+          {id === "event" ? "Event" : "Selection"}
+        </button>
+      ))}
+    </span>
   );
 }
 
 export interface Fact {
   name: string;
-  value: Child[];
-  title?: string;
+  value: ComponentChildren;
+  title?: string | undefined;
   /** In one line the link is truncated first. */
-  look?: "line" | "wrapped";
+  look?: "line" | "wrapped" | undefined;
 }
 
-export function facts(rows: readonly Fact[]): HTMLElement {
-  return h(
-    "dl",
-    { class: "hta-factlist" },
-    ...rows.map((row) =>
-      h(
-        "div",
-        { class: "hta-fact" },
-        h("dt", {}, row.name),
-        h("dd", { title: row.title, class: row.look && `hta-${row.look}` }, ...row.value),
-      ),
-    ),
+export function Facts({ rows }: { rows: readonly Fact[] }) {
+  return (
+    <dl class="hta-factlist">
+      {rows.map(({ name, value, title, look }) => (
+        <div class="hta-fact">
+          <dt>{name}</dt>
+          <dd title={title} class={look && `hta-${look}`}>
+            {value}
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 
-export function eventLink(brief: Brief, go: (brief: Brief) => void): HTMLButtonElement {
-  return link(brief.short, () => go(brief), `${brief.name}\nGo to the event`);
+export function EventLink({ event, go }: { event: Brief; go(event: Brief): void }) {
+  return (
+    <Link text={event.short} title={`${event.name}\nGo to the event`} press={() => go(event)} />
+  );
 }
 
-export function copyButton(copy: Copy, text: () => string, what: string): HTMLButtonElement {
-  return button({
-    icon: "copy",
-    name: `Copy ${what}`,
-    class: "hta-copy",
-    press: () => copy(text(), what),
-  });
+export function CopyButton(look: { copy: Copy; text: () => string; what: string }) {
+  return (
+    <Button
+      icon="copy"
+      name={`Copy ${look.what}`}
+      class="hta-copy"
+      press={() => look.copy(look.text(), look.what)}
+    />
+  );
 }
 
 /** A panel in place of a widget that failed, with the reason. */

@@ -4,34 +4,11 @@ import { type ComponentChild, render } from "preact";
 
 export type Child = Node | string | number | null | undefined | false;
 
-type Value = string | number | boolean | null | undefined;
+type Listeners = Record<string, (event: never) => void>;
 
 interface Attributes {
-  on?: Record<string, (event: never) => void>;
-  style?: Record<string, string>;
-  [name: string]: Value | Record<string, string> | Record<string, (event: never) => void>;
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function dress(node: Element, attributes: Attributes, children: Child[]): void {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (name === "on") {
-      for (const [type, listener] of Object.entries(attributes.on ?? {})) {
-        node.addEventListener(type, listener as EventListener);
-      }
-    } else if (name === "style") {
-      for (const [property, text] of Object.entries(attributes.style ?? {})) {
-        (node as HTMLElement).style.setProperty(property, text);
-      }
-    } else if (typeof value === "string" || typeof value === "number") {
-      node.setAttribute(name, String(value));
-    } else if (value === true) {
-      node.setAttribute(name, "");
-    }
-  }
-  put(node, ...children);
+  on?: Listeners;
+  [name: string]: string | number | boolean | null | undefined | Listeners;
 }
 
 export function h<K extends keyof HTMLElementTagNameMap>(
@@ -40,32 +17,27 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const node = document.createElement(tag);
-  dress(node, attributes, children);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (typeof value === "object") {
+      for (const [type, listener] of Object.entries(value)) {
+        node.addEventListener(type, listener as EventListener);
+      }
+    } else {
+      node.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+  fill(node, ...children);
   return node;
 }
 
-export function svg<K extends keyof SVGElementTagNameMap>(
-  tag: K,
-  attributes: Attributes = {},
-  ...children: Child[]
-): SVGElementTagNameMap[K] {
-  const node = document.createElementNS(SVG, tag);
-  dress(node, attributes, children);
-  return node;
-}
-
-/** Append children; null, undefined and false are skipped. */
-export function put(node: Element, ...children: Child[]): void {
+/** Replace everything inside; null, undefined and false are skipped. */
+export function fill(node: Element, ...children: Child[]): void {
+  node.replaceChildren();
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     node.append(typeof child === "number" ? String(child) : child);
   }
-}
-
-/** Replace everything inside. */
-export function fill(node: Element, ...children: Child[]): void {
-  node.replaceChildren();
-  put(node, ...children);
 }
 
 export function toggle(node: Element, name: string, on: boolean): void {

@@ -1,7 +1,7 @@
 /** Popovers and menus at buttons, and toolbars. */
 
 import { type ComponentChildren, render, type VNode } from "preact";
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { Button, type ButtonLook, Icon } from "./controls";
 import { aria, focused, h } from "./dom";
 import { visibleBox } from "./placing";
@@ -18,13 +18,12 @@ export class Popover {
     private readonly root: HTMLElement,
     private readonly anchor: HTMLElement,
     name: string,
-    /** A component is rendered again whenever this opens. */
-    private readonly content: HTMLElement | (() => VNode),
+    /** Drawn again whenever this opens. */
+    private readonly content: () => VNode,
     private readonly signal: AbortSignal,
     private readonly role: "dialog" | "menu" = "dialog",
   ) {
     this.el = h("div", { class: "hta-popover", role, "aria-label": name });
-    if (content instanceof HTMLElement) this.el.append(content);
     aria(anchor, "haspopup", role);
     aria(anchor, "expanded", false);
   }
@@ -43,8 +42,8 @@ export class Popover {
     const shut = new AbortController();
     this.shut = shut;
     this.before = focused(this.root);
-    if (!(this.content instanceof HTMLElement)) render(this.content(), this.el);
     this.root.append(this.el);
+    render(this.content(), this.el);
     this.place();
     aria(this.anchor, "expanded", true);
     const outside = (event: Event): void => {
@@ -59,7 +58,10 @@ export class Popover {
     for (const el of [this.el, this.anchor]) {
       el.addEventListener("keydown", (event) => this.onKey(event), { signal });
     }
-    this.el.querySelector<HTMLElement>("input, button")?.focus({ preventScroll: true });
+    const first =
+      this.el.querySelector<HTMLElement>("[data-first]") ??
+      this.el.querySelector<HTMLElement>("input, button");
+    first?.focus({ preventScroll: true });
   }
 
   close(giveFocusBack = true): void {
@@ -68,7 +70,7 @@ export class Popover {
     this.shut.abort();
     this.shut = null;
     this.el.remove();
-    if (!(this.content instanceof HTMLElement)) render(null, this.el);
+    render(null, this.el);
     aria(this.anchor, "expanded", false);
     if (!inside || !giveFocusBack) return;
     const { before, root, anchor } = this;
@@ -126,7 +128,7 @@ export class Sheet {
   constructor(
     private readonly root: () => HTMLElement,
     private readonly name: string,
-    private readonly content: HTMLElement,
+    private readonly content: () => VNode,
     private readonly signal: AbortSignal,
   ) {}
 
@@ -175,7 +177,7 @@ export function Opener({
   const latest = useRef(content);
   latest.current = content;
   const ended = useRef(new AbortController());
-  useEffect(() => () => ended.current.abort(), []);
+  useLayoutEffect(() => () => ended.current.abort(), []);
   const press = ({ currentTarget }: MouseEvent): void => {
     const anchor = currentTarget as HTMLElement;
     const close = (): void => open.current?.close();
@@ -241,16 +243,26 @@ function Menu({ items, close }: { items(): readonly MenuItem[]; close(): void })
 /** One stop of the Tab key; arrows, Home and End move within. Fields keep their own keys. */
 export function Toolbar(look: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
-  const stops = (): HTMLElement[] => [
-    ...place.current!.querySelectorAll<HTMLElement>("button:not([hidden])"),
-  ];
+  const stops = (): HTMLElement[] =>
+    [...place.current!.querySelectorAll("button")].filter((el) => el.closest("[hidden]") === null);
   const keepOne = (one: EventTarget | null | undefined): void => {
     for (const el of stops()) el.tabIndex = el === one ? 0 : -1;
   };
   useLayoutEffect(() => {
-    const all = stops();
-    keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
-  });
+    const settle = (): void => {
+      const all = stops();
+      keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
+    };
+    settle();
+    // Buttons come and go with what their own components draw.
+    const changes = new MutationObserver(settle);
+    changes.observe(place.current!, {
+      childList: true,
+      subtree: true,
+      attributeFilter: ["hidden"],
+    });
+    return () => changes.disconnect();
+  }, []);
   return (
     <div
       ref={place}

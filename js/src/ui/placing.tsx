@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
-import { h, made, toggle } from "./dom";
+import { h, toggle } from "./dom";
 
 interface Box {
   left: number;
@@ -58,11 +58,6 @@ export class FullWindow {
 
   get isOn(): boolean {
     return this.on.value;
-  }
-
-  /** The button's element, for views that keep elements. */
-  get button(): HTMLElement {
-    return made(<FullButton full={this} />);
   }
 
   toggle(): void {

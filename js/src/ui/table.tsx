@@ -168,15 +168,16 @@ export function Table<Row>(look: TableLook<Row>) {
   );
 }
 
-export function Filter({ name, set }: { name: string; set(text: string): void }) {
+export function Filter(look: { name: string; text?: string; set(text: string): void }) {
   return (
     <input
       type="search"
       class="hta-input hta-table-filter"
       placeholder="Filter"
-      aria-label={name}
+      aria-label={look.name}
       spellcheck={false}
-      onInput={({ currentTarget }) => set(currentTarget.value)}
+      value={look.text}
+      onInput={({ currentTarget }) => look.set(currentTarget.value)}
     />
   );
 }

@@ -1,8 +1,8 @@
 /** One view of a timeline: creates its parts and puts them into the page. */
 
+import { signal } from "@preact/signals";
 import { ObservedSource } from "../connection/answering";
 import { type Key, KEYS, type Model, Shared } from "../connection/store";
-import { LaneIndex } from "../protocol/scene";
 import { roomAround } from "../protocol/selection";
 import {
   asError,
@@ -13,30 +13,38 @@ import {
   type Stage,
   type ThemeName,
 } from "../protocol/source";
-import { aria, focused, h } from "../ui/dom";
-import { detectTheme, markWidth, watchBoxes, watchTheme } from "../ui/host";
+import { aria, focused, h, mount } from "../ui/dom";
+import { react } from "../ui/react";
+import { detectTheme, markWidth, NARROW_PX, watchBoxes, watchTheme } from "../ui/host";
+import { Sheet } from "../ui/menu";
 import { FullWindow, outermost } from "../ui/placing";
 import type { Words } from "../ui/text";
 import { applyTheme } from "../ui/theme";
-import { Tooltip } from "../ui/tooltip";
+import { Tip, Tooltip } from "../ui/tooltip";
+import { AccessGrid, type Spoken } from "./access_grid";
 import { Commands } from "./commands";
-import { AccessGrid, type Context, ErrorStrip, throttle } from "./context";
+import { Context, throttle } from "./context";
 import { Gaps } from "./gaps";
+import { Height, HeightEdge } from "./height";
 import { Hover } from "./hover";
-import { listenToKeys, PANEL_HELP } from "./keys";
-import { kindsOf, Legend } from "./legend";
+import { type Command, listenToKeys, PANEL_HELP } from "./keys";
+import { Legend } from "./legend";
+import { Card, ErrorStrip, type Message } from "./messages";
 import { listenToWheel } from "./motion";
 import { Led, Navigation } from "./navigation";
-import { HeightEdge } from "./height";
-import { HelpSheet } from "./panels/help";
-import { Dock, PanelControl } from "./panels/panels";
+import { Help } from "./panels/help";
+import { PanelControl } from "./panels/panels";
+import { Pin, PinButton } from "./pin";
 import { Pointer } from "./pointer";
-import { Folding, PinButton, Rows } from "./rows";
-import { Search, SearchBox } from "./search";
+import { Folding, Rows } from "./rows";
+import { Search } from "./search";
 import { Picking } from "./selected_event";
-import { type Clock, type KernelSays, StatusLine, ViewFacts } from "./status";
+import { type Clock, type KernelSays, Status, StatusLine } from "./status";
 import { searchWords } from "./text";
-import { FilterBox, Toolbar } from "./toolbar";
+import { TimelineToolbar } from "./toolbar";
+import { ViewFacts } from "./view_facts";
+
+const SPOKEN_MS = 250;
 
 export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
 
@@ -80,53 +88,37 @@ const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
 
 export class TimelineApp {
   private readonly root: HTMLElement;
-  private readonly frame: HTMLElement;
   private readonly ctx: Context;
   private readonly parts: Parts;
-  private readonly strip = new ErrorStrip();
-  private readonly printGrid: () => void;
-  private readonly edge: HeightEdge;
-  private readonly partTitle: string | undefined;
+  private readonly failure = signal<Message | null>(null);
+  private readonly spoken = signal<Spoken>({ rows: [], selected: null, pinned: [] });
+  private readonly narrow = signal(false);
+  private readonly edge: Height;
   /** Controller for linked timelines. */
   readonly led: Led;
 
   constructor(host: HTMLElement, options: AppOptions) {
-    const { signal, scene } = options;
-    this.partTitle = options.part?.title;
+    const { signal: ended, scene, part } = options;
     this.root = h("div", {
-      class: options.part === undefined ? "hta-root" : "hta-root hta-part",
+      class: part === undefined ? "hta-root" : "hta-root hta-part",
       tabindex: 0,
       role: "application",
       "aria-roledescription": "trace timeline",
       "data-lm-suppress-shortcuts": "true",
     });
-    this.frame = h("div", { class: "hta-stage-frame" });
     host.append(this.root);
-    const theme = options.part?.theme ?? detectTheme(this.root);
+    const theme = part?.theme ?? detectTheme(this.root);
     applyTheme(this.root, theme);
-    this.root.append(this.frame);
 
     const source = new ObservedSource(options.source);
-    const shared = new Shared(signal);
+    const shared = new Shared(ended);
     shared.attach(options.state);
     const stage = options.makeStage(scene, source, theme);
-    this.frame.append(stage.el);
-    this.edge = new HeightEdge(this.frame, stage, signal, (height) => options.keepHeight?.(height));
-    this.edge.most = options.height;
-    const ctx: Context = {
-      root: this.root,
-      stage,
-      source,
-      shared,
-      signal,
-      isPart: options.part !== undefined,
-      scene,
-      lanes: new LaneIndex(scene),
-    };
+    const ctx = new Context(scene, this.root, stage, source, shared, ended, part !== undefined);
     this.ctx = ctx;
-
-    const { folded = null, keepFolded = () => {}, part } = options;
-    this.parts = makeParts(ctx, this.frame, {
+    this.edge = new Height(stage, (height) => options.keepHeight?.(height));
+    const { folded = null, keepFolded = () => {} } = options;
+    this.parts = makeParts(ctx, {
       folded,
       keepFolded,
       kernelSays: () => part?.kernelSays() ?? null,
@@ -135,23 +127,46 @@ export class TimelineApp {
       fail: (title, error) => this.fail(title, error),
     });
     this.led = this.parts.led;
-    this.printGrid = throttle(250, signal, () =>
-      this.parts.grid.print(this.parts.picking.brief, shared.state.pinned),
-    );
-
-    const { dock, facts, grid, pin, status, tip, toolbar } = this.parts;
-    this.frame.append(pin.el, facts.card.el, tip.el);
-    this.root.prepend(toolbar.el, this.strip.el);
-    this.root.append(dock.el, grid.el);
-    (options.part?.status ?? this.root).append(status.el);
+    this.edge.most = options.height;
+    this.draw(part);
 
     this.listen();
-    this.showScene();
     this.show(new Set<Key>(KEYS), false);
     this.setWidth(this.root.clientWidth);
     this.parts.facts.renew();
-    if (!ctx.isPart) watchTheme(this.root, signal, (name) => this.setTheme(name));
-    signal.addEventListener("abort", () => this.close(), { once: true });
+    if (!ctx.isPart) watchTheme(this.root, ended, (name) => this.setTheme(name));
+    ended.addEventListener("abort", () => this.close(), { once: true });
+  }
+
+  private draw(part: Part | undefined): void {
+    const { ctx, root, edge, narrow, failure, spoken, parts } = this;
+    const { panels, status, pin, facts, tip, full, commands } = parts;
+    const title = part === undefined ? undefined : (part.title ?? "Timeline");
+    const line = <Status line={status} />;
+    const run = (command: Command): void => void commands.run(command);
+    const view = (
+      <>
+        <TimelineToolbar {...parts} title={title} narrow={narrow} full={full} run={run} />
+        <ErrorStrip shown={failure} />
+        <div class="hta-stage-frame" ref={(frame) => frame?.prepend(ctx.stage.el)}>
+          <HeightEdge height={edge} />
+          <PinButton pin={pin} />
+          <Card shown={facts.card} />
+          <Tip tooltip={tip} />
+        </div>
+        <panels.Dock />
+        <AccessGrid ctx={ctx} shown={spoken} />
+        {part === undefined && line}
+      </>
+    );
+    mount(view, root, ctx.signal);
+    const frame = ctx.stage.el.parentElement!;
+    react(
+      () => edge.own.value,
+      (height) => (frame.style.height = `${height}px`),
+      ctx.signal,
+    );
+    if (part !== undefined) mount(line, part.status, ctx.signal);
   }
 
   /** Bind the view to another shared state. */
@@ -162,15 +177,12 @@ export class TimelineApp {
   /** Show another job in the same place. */
   setScene(scene: Scene): void {
     const { ctx } = this;
-    ctx.scene = scene;
-    ctx.lanes = new LaneIndex(scene);
     ctx.source.forget();
     ctx.stage.setScene(scene);
-    this.showScene();
+    ctx.scene = scene;
     this.parts.rows.renew();
     this.parts.folding.renew();
     this.parts.picking.renew();
-    this.parts.panels.renew();
     this.parts.search.follow();
     this.parts.nav.follow(ctx.shared.state.view, false);
     this.parts.facts.renew();
@@ -223,7 +235,7 @@ export class TimelineApp {
 
   /** Set the text at the side of the status line; "" for none. */
   sayAside(text: string): void {
-    this.parts.status.setAside(text);
+    this.parts.status.aside.value = text;
   }
 
   /** Show a message briefly. */
@@ -256,7 +268,7 @@ export class TimelineApp {
 
   /** Height of the drawing; toolbar, status line and panels come on top. Rows may need less. */
   get height(): number {
-    return this.edge.height;
+    return this.edge.own.value;
   }
 
   set height(height: number) {
@@ -269,72 +281,86 @@ export class TimelineApp {
   }
 
   private listen(): void {
-    const { ctx } = this;
-    const { nav, folding, picking, pointer, search, status } = this.parts;
-    const { shared, source, signal } = ctx;
+    const { ctx, root } = this;
+    const { nav, folding, picking, pointer, rows, search, status, hover, commands } = this.parts;
+    const { shared, source, stage, signal: ended } = ctx;
     shared.onChange((keys) => this.show(keys, true));
-    shared.onHistory(() => this.parts.toolbar.setHistory(shared.canUndo, shared.canRedo));
-    source.onStatus((now) => status.setKernel(now), signal);
     source.onFailure((op, error) => {
       if (DRAWING_OPS.has(op)) this.fail("The timeline is not complete", error);
     });
-    nav.moved.on(() => this.parts.hover.moved());
-    search.changed.on(() => this.saySearch());
-    picking.event.on(() => {
-      this.printGrid();
-      // The search describes a hit that was stepped to; any other event has its own text.
-      const { brief } = picking;
-      if (brief !== null && !search.isAt(brief)) status.say("search", null);
+    nav.moved.on(() => hover.moved());
+    const speak = throttle(SPOKEN_MS, ended, () => {
+      const { pinned } = shared.state;
+      this.spoken.value = { rows: rows.now.value, selected: picking.brief, pinned };
     });
-    this.parts.rows.changed.on(() => {
+    rows.changed.on(() => {
       this.edge.fit();
-      this.parts.hover.moved();
-      this.printGrid();
+      hover.moved();
     });
-    folding.changed.on(() => this.showFolding());
-    const hold = (): void => folding.hold(picking.rank, shared.state.selection);
-    picking.event.on(hold);
-    picking.selection.on(hold);
-    picking.selection.on(() => this.showRanks());
+    react(() => [rows.now.value, picking.brief], speak, ended);
+    react(
+      () => shared.now.value.color,
+      (color) => stage.setColor(color),
+      ended,
+    );
+    react(
+      () => {
+        const { hits } = search.found.value;
+        return hits === null || search.text === "" ? null : searchWords(hits);
+      },
+      (words) => status.say("search", words),
+      ended,
+    );
+    // The search describes a hit that was stepped to; any other event has its own text.
+    react(
+      () => picking.brief,
+      (brief) => brief !== null && !search.isAt(brief) && status.say("search", null),
+      ended,
+    );
+    react(
+      () => [picking.now.value.key?.rank ?? null, picking.chosen.value] as const,
+      ([rank, selection]) => folding.hold(rank, selection),
+      ended,
+    );
+    react(
+      () => [picking.chosen.value, shared.now.value.ranks_from, ctx.scene],
+      () => this.showRanks(),
+      ended,
+    );
+    react(
+      () => ctx.scene,
+      ({ title, ranks, events }) =>
+        aria(root, "label", `${title}, ${ranks.length} ranks, ${events} events`),
+      ended,
+    );
     listenToWheel({
       ctx,
       nav,
-      hasFocus: () => this.root.contains(focused(this.root)),
+      hasFocus: () => root.contains(focused(root)),
       hint: () => status.flash([{ key: "Ctrl" }, " + scroll to zoom"]),
     });
     listenToKeys({
-      root: this.root,
-      signal,
-      press: (match, id) => this.parts.commands.press(match, id),
-      release: (id) => this.parts.commands.motion.release(id),
-      releaseAll: () => this.parts.commands.motion.releaseAll(),
+      root,
+      signal: ended,
+      press: (match, id) => commands.press(match, id),
+      release: (id) => commands.motion.release(id),
+      releaseAll: () => commands.motion.releaseAll(),
       setSpace: (held) => {
         pointer.space = held;
       },
-      anyKey: () => status.setHint(false),
-      focus: (inside) => status.setHint(inside),
+      anyKey: () => (status.hinting.value = false),
+      focus: (inside) => (status.hinting.value = inside),
     });
-    watchBoxes([this.root], () => this.setWidth(this.root.clientWidth), signal);
+    watchBoxes([root], () => this.setWidth(root.clientWidth), ended);
   }
 
   /** Show the shared state. */
   private show(keys: ReadonlySet<Key>, animate: boolean): void {
-    const { state, canUndo, canRedo } = this.ctx.shared;
-    if (keys.has("view")) this.parts.nav.follow(state.view, animate);
-    if (keys.has("color")) {
-      this.ctx.stage.setColor(state.color);
-      this.parts.toolbar.setColor(state.color);
-    }
-    if (keys.has("pinned")) this.parts.rows.push();
-    this.showRanks();
-    if (keys.has("search")) this.parts.search.follow();
-    if (keys.has("selection") || keys.has("selected_event")) {
-      this.parts.picking.follow({
-        event: keys.has("selected_event"),
-        selection: keys.has("selection"),
-      });
-    }
-    this.parts.toolbar.setHistory(canUndo, canRedo);
+    const { nav, rows, search, picking } = this.parts;
+    if (keys.has("view")) nav.follow(this.ctx.shared.state.view, animate);
+    if (keys.has("pinned")) rows.push();
+    if (keys.has("search")) search.follow();
+    if (keys.has("selected_event")) picking.follow();
   }
 
   /** In a dashboard, show only the ranks that another panel selected. */
@@ -343,64 +369,38 @@ export class TimelineApp {
     if (!isPart) return;
     const { selection, ranks_from: from } = shared.state;
     const ranks = from === "timeline" ? null : (selection?.ranks ?? null);
+    const all = scene.ranks.length;
     this.parts.rows.showOnly(ranks);
-    this.parts.status.setRanks(ranks?.length ?? scene.ranks.length, scene.ranks.length);
+    this.parts.status.ranks.value = [ranks?.length ?? all, all];
   }
 
   private showAllRanks(): void {
     this.ctx.shared.set({ ranks_from: "timeline" });
-    this.showRanks();
-  }
-
-  private showScene(): void {
-    const { scene } = this.ctx;
-    this.parts.toolbar.setScene(
-      scene,
-      this.ctx.isPart ? (this.partTitle ?? "Timeline") : scene.title,
-    );
-    this.parts.legend.setKinds(kindsOf(scene));
-    this.parts.status.setTruth(scene.truth);
-    this.parts.status.setEmbedded(scene.embedded);
-    this.showFolding();
-    aria(this.root, "label", `${scene.title}, ${scene.ranks.length} ranks, ${scene.events} events`);
-    this.printGrid();
-  }
-
-  private showFolding(): void {
-    this.parts.toolbar.setFolding(this.parts.folding.offered, this.parts.folding.on);
   }
 
   /** Set the width; 0 means hidden, and does not count. */
   private setWidth(width: number): void {
     if (width === 0) return;
     markWidth(this.root, width);
-    this.parts.toolbar.setWidth(width);
-  }
-
-  private saySearch(): void {
-    const { hits, text } = this.parts.search;
-    this.parts.status.say("search", hits === null || text === "" ? null : searchWords(hits));
+    this.narrow.value = width < NARROW_PX;
   }
 
   /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
-    if (isAbort(error) || this.ctx.signal.aborted) return;
-    this.strip.show(title, asError(error).message, [
-      {
-        text: "Try again",
-        press: () => {
-          this.strip.hide();
-          this.ctx.source.forget();
-          this.ctx.stage.invalidate();
-          this.parts.facts.renew();
-        },
-      },
-    ]);
+    const { ctx, failure } = this;
+    if (isAbort(error) || ctx.signal.aborted) return;
+    const retry = (): void => {
+      failure.value = null;
+      ctx.source.forget();
+      ctx.stage.invalidate();
+      this.parts.facts.renew();
+    };
+    const buttons = [{ text: "Try again", press: retry }];
+    failure.value = { title, text: asError(error).message, buttons };
   }
 
   private close(): void {
     this.ctx.stage.destroy();
-    this.parts.status.el.remove();
     this.root.remove();
   }
 }
@@ -419,12 +419,18 @@ interface AssemblyWays {
 
 type Parts = ReturnType<typeof makeParts>;
 
-function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
+function makeParts(ctx: Context, ways: AssemblyWays) {
   const { fail } = ways;
   const focus = (): void => ctx.root.focus({ preventScroll: true });
-  const around = (): HTMLElement => outermost(ctx.root);
-  const help = new HelpSheet(around, ctx.signal, ctx.isPart ? [PANEL_HELP] : []);
+  const button = (name: string): HTMLElement =>
+    ctx.root.querySelector<HTMLElement>(`.hta-${name}-button`)!;
   const full = ctx.isPart ? null : new FullWindow(ctx.root);
+  const help: Sheet = new Sheet(
+    () => outermost(ctx.root),
+    "Keys and gestures",
+    () => <Help more={ctx.isPart ? [PANEL_HELP] : []} close={() => void help.close()} />,
+    ctx.signal,
+  );
   const nav = new Navigation(ctx);
   const rows = new Rows(ctx);
   const folding = new Folding(ctx, rows, ways.folded, ways.keepFolded, (error) =>
@@ -432,61 +438,42 @@ function makeParts(ctx: Context, frame: HTMLElement, ways: AssemblyWays) {
   );
   const picking = new Picking(ctx, nav, rows);
   const gaps = new Gaps(ctx, nav, picking);
-  const dock = new Dock(focus, () => picking.rowExtent, ctx.signal);
-  const search = new Search(ctx, picking);
+  const search = new Search(ctx, picking, (error) => fail("The search failed", error), focus);
   const status: StatusLine = new StatusLine(ctx, {
     openProblems: (anchor) => panels.openProblems(anchor),
     showAllRanks: ways.showAllRanks,
     setClock: ways.setClock,
     kernelSays: ways.kernelSays,
   });
-  const panels: PanelControl = new PanelControl(
-    ctx,
-    dock,
-    nav,
-    picking,
-    gaps,
-    search,
-    status,
-    () => toolbar.exporting,
+  const panels: PanelControl = new PanelControl(ctx, nav, picking, gaps, search, status, () =>
+    button("export"),
   );
-  const tip = new Tooltip(frame);
-  const pin = new PinButton(ctx, rows);
+  const tip = new Tooltip();
+  const pin = new Pin(ctx, rows);
   const hover = new Hover(ctx, tip, rows, gaps, (row, point) => pin.show(row, point));
-  const legend = new Legend(ctx, ctx.signal);
-  const searchBox = new SearchBox(ctx, search, focus, (error) => fail("The search failed", error));
-  const filter = new FilterBox(ctx, rows);
+  const legend = new Legend(ctx);
   const parts = { ctx, nav, rows, folding, picking, status, hover };
   const pointer = new Pointer({
     ...parts,
     gaps,
     focus,
-    stays: (node) => pin.el.contains(node),
+    stays: (node) => node instanceof Element && node.closest(".hta-pin") !== null,
     failed: (error) => fail("The event cannot be found", error),
   });
   const commands = new Commands({
     ...parts,
     search,
     pointer,
-    help,
-    helpButton: () => toolbar.help,
     full,
-    focusSearch: () => searchBox.focus(),
+    openHelp: () => help.toggle(button("help")),
     openExport: () => panels.openExport(),
-    closePanel: () => dock.close(),
+    closePanel: () => panels.close(),
     fail,
   });
   const led = new Led(ctx, nav, hover);
-  const toolbar: Toolbar = new Toolbar(legend, searchBox, filter, full?.button ?? null, (command) =>
-    commands.run(command),
-  );
   const facts = new ViewFacts(
     { ctx, nav, rows, folding, status, legend },
-    { showAllRows: () => filter.clear(), back: () => void commands.run("undo") },
+    { showAllRows: () => rows.setFilter(""), back: () => void commands.run("undo") },
   );
-  const grid = new AccessGrid(ctx);
-  return {
-    ...{ nav, rows, folding, picking, search, hover, pointer, commands, led },
-    ...{ toolbar, legend, status, panels, dock, help, tip, pin, facts, grid },
-  };
+  return { ...parts, search, pointer, commands, led, legend, panels, help, tip, pin, facts, full };
 }

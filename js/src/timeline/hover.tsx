@@ -12,7 +12,6 @@ import {
   type Cell,
 } from "../protocol/source";
 import { kindName } from "../ui/controls";
-import { type Child, h } from "../ui/dom";
 import {
   formatCount,
   formatDuration,
@@ -21,7 +20,7 @@ import {
   plural,
   rangesText,
 } from "../ui/formats";
-import type { Tooltip } from "../ui/tooltip";
+import type { TipLine, Tooltip } from "../ui/tooltip";
 import { type Context, debounce, Emitter } from "./context";
 import type { Gaps } from "./gaps";
 import { LaunchArrows } from "./launches";
@@ -45,13 +44,13 @@ export function busyText(share: number): string {
 }
 
 /** Describe the ranks that a row represents, or why it has one of its own. */
-function foldLines({ rank, like }: RowInfo, alike: Alike | null): Child[][] {
+function foldLines({ rank, like }: RowInfo, alike: Alike | null): TipLine[] {
   if (alike === null) return [];
-  const lines: Child[][] = [];
+  const lines: TipLine[] = [];
   const why = alike.why.get(rank) ?? "";
   const stands = [...alike.groups].find(([, ranks]) => ranks.includes(rank))?.[0];
   if (like !== undefined) {
-    lines.push([h("b", {}, `ranks ${rangesText(like)}`), " are alike; drawn:"]);
+    lines.push([<b>{`ranks ${rangesText(like)}`}</b>, " are alike; drawn:"]);
   } else if (stands !== undefined && stands !== rank && !alike.unfolded.has(stands)) {
     lines.push([`similar to rank ${stands}; shown separately while selected`]);
   }
@@ -148,23 +147,23 @@ export class Hover {
     else this.tip.show(point, this.markExtent(point, hit), lines);
   }
 
-  private lines(hit: Hit): Child[][] {
+  private lines(hit: Hit): TipLine[] {
     if (hit.arrival) {
       const [head, more] = arrivalWords(hit.arrival);
-      return [[h("b", {}, head)], [more]];
+      return [[<b>{head}</b>], [more]];
     }
     if (hit.region === "lanes")
       return hit.slice === null ? this.cellLines(hit) : this.sliceLines(hit);
     if (hit.region === "strip" && hit.step !== null) {
       const { name, dur, start } = hit.step;
-      return [[h("b", {}, name)], [`${formatDuration(dur)} from ${formatTime(start)}`]];
+      return [[<b>{name}</b>], [`${formatDuration(dur)} from ${formatTime(start)}`]];
     }
     if (hit.region === "axis") return [[formatTime(hit.time)]];
     if (hit.region === "gutter" && hit.row !== null) return this.rowLines(hit.row);
     return [];
   }
 
-  private sliceLines(hit: Hit): Child[][] {
+  private sliceLines(hit: Hit): TipLine[] {
     const { slice, row } = hit;
     if (slice === null) return [];
     const rank = this.ctx.lanes.at(slice.lane)?.rank.rank ?? row?.rank;
@@ -172,19 +171,19 @@ export class Hover {
       slice.wait === undefined || slice.wait <= 0
         ? ""
         : `, of it ${formatDuration(slice.wait)} waiting`;
-    const lines: Child[][] = [
-      [h("b", {}, slice.name)],
+    const lines: TipLine[] = [
+      [<b>{slice.name}</b>],
       [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
-    if (this.arrows.words !== "") lines.push([h("span", { class: "hta-note" }, this.arrows.words)]);
+    if (this.arrows.words !== "") lines.push([<span class="hta-note">{this.arrows.words}</span>]);
     const cut = cutWords(slice, this.ctx.scene);
-    if (cut !== "") lines.push([h("span", { class: "hta-note" }, cut)]);
+    if (cut !== "") lines.push([<span class="hta-note">{cut}</span>]);
     if ((slice.flags & 2) !== 0)
-      lines.push([h("span", { class: "hta-note" }, "overlaps its neighbours: own lane")]);
+      lines.push([<span class="hta-note">overlaps its neighbours: own lane</span>]);
     return lines;
   }
 
-  private counterLines(track: SceneTrack): Child[][] {
+  private counterLines(track: SceneTrack): TipLine[] {
     const { exact } = this;
     const unit = track.unit ?? "";
     const text = (value: number): string => formatValue(value, unit);
@@ -194,19 +193,17 @@ export class Hover {
       if (min === null || max === null) value = "no value here";
       else value = min === max ? text(min) : `${text(min)} to ${text(max)}`;
     }
-    return [[h("b", {}, track.label)], [value]];
+    return [[<b>{track.label}</b>], [value]];
   }
 
-  private cellLines(hit: Hit): Child[][] {
+  private cellLines(hit: Hit): TipLine[] {
     const counter = this.counterOf(hit);
     if (counter !== null) return this.counterLines(counter);
     const { cell, lane } = hit;
     if (lane === null) return [];
     if (cell === null || cell.count === 0) {
       const gap = this.gapUnder(hit);
-      return gap === null
-        ? []
-        : gapLines(gap).map((line, at) => [at === 0 ? h("b", {}, line) : line]);
+      return gap === null ? [] : gapLines(gap).map((line, at) => [at === 0 ? <b>{line}</b> : line]);
     }
     const { exact } = this;
     const count = exact?.count ?? cell.count;
@@ -214,7 +211,7 @@ export class Hover {
     const more = typeof exact?.count !== "number" && cell.count === 65535 ? " or more" : "";
     const place = this.ctx.lanes.at(lane);
     const head = `${plural(count, "event")}${more}, ${busyText(share)} busy`;
-    const lines: Child[][] = [[h("b", {}, head)]];
+    const lines: TipLine[] = [[<b>{head}</b>]];
     if (exact?.longest) {
       lines.push([`longest: ${exact.longest.short} ${formatDuration(exact.longest.dur)}`]);
     } else {
@@ -223,56 +220,51 @@ export class Hover {
     }
     const rank = place === null ? "" : `rank ${place.rank.rank} · `;
     lines.push([
-      h("span", { class: "hta-note" }, `${rank}${formatDuration(cell.end - cell.start)} wide`),
+      <span class="hta-note">{`${rank}${formatDuration(cell.end - cell.start)} wide`}</span>,
     ]);
     return lines;
   }
 
-  private rowLines(row: RowInfo): Child[][] {
+  private rowLines(row: RowInfo): TipLine[] {
     const rank = this.ctx.lanes.rank(row.rank);
     if (row.track !== null) {
       const { track } = row;
-      const lines: Child[][] = [[h("b", {}, `rank ${row.rank} · ${track.label}`)]];
+      const lines: TipLine[] = [[<b>{`rank ${row.rank} · ${track.label}`}</b>]];
       lines.push([
         [track.process, plural(track.events, "event")].filter((part) => part !== "").join(" · "),
       ]);
       const spilled = track.lanes - track.nested;
       if (track.role === "stream" && spilled > 0 && track.nested > 0) {
         lines.push([
-          h(
-            "span",
-            { class: "hta-note" },
-            `${plural(spilled, "extra lane")}: events overlap without nesting`,
-          ),
+          <span class="hta-note">{`${plural(spilled, "extra lane")}: events overlap without nesting`}</span>,
         ]);
       }
       if (row.thin !== undefined) {
         const which = row.thin === track.lanes ? "Nothing" : `${row.thin} of ${track.lanes} lanes`;
         const note = row.thin === track.lanes ? "of it is in view" : "are empty in view";
-        lines.push([h("span", { class: "hta-note" }, `${which} ${note}: drawn thin`)]);
+        lines.push([<span class="hta-note">{`${which} ${note}: drawn thin`}</span>]);
       }
       if (row.thin !== undefined || this.rows.roomy) {
         const what = this.rows.roomy ? "make empty lanes thin" : "give empty lanes their height";
-        lines.push([h("span", { class: "hta-note" }, `Click to ${what}`)]);
+        lines.push([<span class="hta-note">{`Click to ${what}`}</span>]);
       }
       return lines;
     }
     if (rank === null) return [];
-    const lines: Child[][] = [
+    const lines: TipLine[] = [
       ...foldLines(row, this.rows.alike),
-      [h("b", {}, `rank ${rank.rank}`), rank.host === null ? "" : ` on ${rank.host}`],
+      [<b>{`rank ${rank.rank}`}</b>, rank.host === null ? "" : ` on ${rank.host}`],
       [`${formatCount(rank.events)} events · ${rank.file.split(/[\\/]/).at(-1) ?? ""}`],
     ];
-    if (rank.truncated !== null)
-      lines.push([h("span", { class: "hta-warn-text" }, rank.truncated)]);
+    if (rank.truncated !== null) lines.push([<span class="hta-warn-text">{rank.truncated}</span>]);
     if (rank.problems > 0)
-      lines.push([h("span", { class: "hta-warn-text" }, plural(rank.problems, "problem"))]);
+      lines.push([<span class="hta-warn-text">{plural(rank.problems, "problem")}</span>]);
     lines.push([
-      h("span", { class: "hta-note" }, `Click to ${row.open ? "close" : "open"} its tracks`),
+      <span class="hta-note">{`Click to ${row.open ? "close" : "open"} its tracks`}</span>,
     ]);
     if (row.badge !== undefined) {
       const what = row.badge === "fold" ? "fold similar ranks" : "show all these ranks";
-      lines.push([h("span", { class: "hta-note" }, `Click ≡ to ${what}`)]);
+      lines.push([<span class="hta-note">{`Click ≡ to ${what}`}</span>]);
     }
     return lines;
   }

@@ -1,0 +1,60 @@
+/** The lanes for screen readers: an off-screen grid of the visible rows and the selected event. */
+
+import type { ReadonlySignal } from "@preact/signals";
+import { useLayoutEffect, useMemo } from "preact/hooks";
+import type { Brief, RowInfo } from "../protocol/source";
+import { aria } from "../ui/dom";
+import { formatDuration, formatTime, plural, rangesText } from "../ui/formats";
+import type { Context } from "./context";
+import { pinName } from "./rows";
+
+const ROWS_SPOKEN = 60;
+let grids = 0;
+
+export interface Spoken {
+  rows: readonly RowInfo[];
+  selected: Brief | null;
+  pinned: readonly string[];
+}
+
+export function AccessGrid({ ctx, shown }: { ctx: Context; shown: ReadonlySignal<Spoken> }) {
+  const { rows, selected, pinned } = shown.value;
+  const at = selected === null ? -1 : rowOf(ctx, rows, selected);
+  const id = useMemo(() => `hta-grid-${(grids += 1)}`, []);
+  useLayoutEffect(() => aria(ctx.root, "activedescendant", selected === null ? null : id));
+  const cell = selected !== null && (
+    <span role="gridcell" id={id} aria-selected="true">
+      {`${selected.short}, ${selected.kind}, ${formatDuration(selected.dur)}, starts at ${formatTime(selected.start)}`}
+    </span>
+  );
+  return (
+    <div class="hta-hidden" role="grid" aria-label="Ranks and tracks" aria-rowcount={rows.length}>
+      {rows.slice(0, ROWS_SPOKEN).map((row, index) => (
+        <div key={pinName(row)} role="row">
+          <span role="rowheader">
+            {nameOf(row)}
+            {pinned.includes(pinName(row)) && ", pinned"}
+          </span>
+          {index === at && cell}
+        </div>
+      ))}
+      {/* Keys still act on an event whose row is folded away. */}
+      {selected !== null && (at < 0 || at >= ROWS_SPOKEN) && <div role="row">{cell}</div>}
+    </div>
+  );
+}
+
+function rowOf(ctx: Context, rows: readonly RowInfo[], { rank, lane }: Brief): number {
+  const track = ctx.lanes.at(lane)?.track?.key;
+  const exact = rows.findIndex((row) => row.rank === rank && row.track?.key === track);
+  return exact >= 0 ? exact : rows.findIndex((row) => row.rank === rank);
+}
+
+function nameOf({ rank, track, like, badge, open }: RowInfo): string {
+  if (track !== null) return `rank ${rank}, ${track.label}, ${plural(track.events, "event")}`;
+  const who =
+    like === undefined
+      ? `rank ${rank}${badge === "fold" ? ", like ranks unfolded" : ""}`
+      : `ranks ${rangesText(like)}, folded into rank ${rank}`;
+  return `${who}, ${open ? "open" : "closed"}`;
+}

@@ -1,0 +1,464 @@
+/** The details panel of one event, its collective and histogram. */
+
+import { useSignal } from "@preact/signals";
+import {
+  type Brief,
+  type Collective,
+  type EventDetail,
+  type Flow,
+  flowLabel,
+  type Kind,
+  type Member,
+  type SameName,
+} from "../../protocol/source";
+import {
+  Button,
+  CloseButton,
+  type Copy,
+  CopyButton,
+  EventLink,
+  type Fact,
+  Facts,
+  Failure,
+  Kbd,
+  kindName,
+  Link,
+  Swatch,
+  Tabs,
+} from "../../ui/controls";
+import {
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatExact,
+  formatRange,
+  formatShareDelta,
+  formatTime,
+  formatValue,
+  plural,
+} from "../../ui/formats";
+import type { Picked } from "../selected_event";
+import { eventCode, lastOf, waitsWords } from "../text";
+
+/** Arrows listed one by one; a graph launch has thousands. */
+const FLOWS_SHOWN = 4;
+const PARENTS_SHOWN = 2;
+
+interface EventLook {
+  picked: Picked;
+  /** Process and track, as the rows name them. */
+  place: string;
+  /** Parts of the event that the window of an export kept. */
+  cut: string;
+  /** Switch to the selected window; null if there is none. */
+  showArea: (() => void) | null;
+  close(): void;
+  go(brief: Brief): void;
+  /** Show an event given by rank and id. */
+  goTo(rank: number, id: number): void;
+  zoom(): void;
+  selectName(): void;
+  selectIds(rank: number, ids: readonly number[]): void;
+  exportWindow(anchor: HTMLElement): void;
+  retry(): void;
+  copy: Copy;
+}
+
+export function EventPanel(look: EventLook) {
+  const { picked, showArea, copy } = look;
+  const { brief, detail, collective, error } = picked;
+  const name = detail?.event.name ?? brief?.name ?? "";
+  return (
+    <div class="hta-panel hta-details">
+      <div class="hta-column hta-what">
+        <div class="hta-head">
+          {brief !== null && <Swatch kind={brief.kind} />}
+          <h3 class="hta-short" title={brief?.name}>
+            {brief?.short ?? "Event"}
+          </h3>
+          {showArea !== null && <Tabs current="event" other={showArea} />}
+          <CloseButton close={look.close} words={showArea === null ? "selected" : ""} />
+        </div>
+        {error !== null ? (
+          <Failure title="The event cannot be shown" error={error} retry={look.retry} />
+        ) : brief === null ? (
+          <p class="hta-note">Loading the event…</p>
+        ) : (
+          <>
+            <div class="hta-full">
+              <code title={name}>{name}</code>
+              <CopyButton copy={copy} text={() => name} what="the full name" />
+            </div>
+            <EventFacts {...look} brief={brief} />
+          </>
+        )}
+      </div>
+      <div class="hta-column hta-compare">
+        {brief === null ? null : collective !== null ? (
+          <CollectivePanel collective={collective} own={brief.rank} go={look.goTo} />
+        ) : detail !== null ? (
+          <Histogram detail={detail} />
+        ) : (
+          error === null && (
+            <div>
+              <h3>This name on its rank</h3>
+              <p class="hta-note">…</p>
+            </div>
+          )
+        )}
+      </div>
+      <div class="hta-column hta-rest">
+        <Arguments detail={detail} copy={copy} />
+        {brief !== null && <Actions {...look} brief={brief} count={detail?.same?.count} />}
+      </div>
+    </div>
+  );
+}
+
+function EventFacts(look: EventLook & { brief: Brief }) {
+  const { brief, place, cut, go, picked } = look;
+  const { detail } = picked;
+  const event = detail?.event ?? brief;
+  /** Which lists of an event are shown in full. */
+  const all = useSignal({ of: "", flows: false, parents: false });
+  const of = `${brief.rank}/${brief.table}/${brief.id}`;
+  const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
+  const where = `rank ${event.rank}${place === "" ? "" : ` · ${place}`}`;
+  const rows: Fact[] = [
+    { name: "Start", value: formatTime(event.start), title: formatExact(event.start) },
+    { name: "Duration", value: formatDuration(event.dur), title: formatExact(event.dur) },
+    { name: "Where", value: where, title: where },
+  ];
+  if (cut !== "") rows.push({ name: "Cut", value: cut, title: cut });
+  if (detail === null) return <Facts rows={rows} />;
+
+  /** Enclosing events; in deep nests the two nearest, until the user expands the lists. */
+  const chain = (name: string, parents: readonly Brief[]): void => {
+    if (parents.length === 0) return;
+    const outermost = [...parents].reverse();
+    const shown = open.parents ? outermost : outermost.slice(-PARENTS_SHOWN);
+    const more = (): void => void (all.value = { ...open, parents: true });
+    const value = [
+      shown.length < outermost.length && [
+        <Link text="…" title="Show all that enclose it" press={more} />,
+        " › ",
+      ],
+      shown.map((parent, at) => [at > 0 && " › ", <EventLink event={parent} go={go} />]),
+    ];
+    const title = outermost.map(({ short }) => short).join(" › ");
+    rows.push({ name, value, title, look: open.parents ? "wrapped" : undefined });
+  };
+  const { same, launched_by: launch, kernels, flows } = detail;
+  const { rank, kind, category, step, correlation } = detail.event;
+  if (launch !== null) {
+    const { operators, modules, frames, shapes, forward } = launch;
+    chain("Operator", operators);
+    if (shapes !== "") rows.push({ name: "Inputs", value: shapes, title: shapes });
+    if (forward !== null)
+      rows.push({ name: "Backward of", value: <EventLink event={forward} go={go} /> });
+    chain("Module", modules);
+    chain("Python", frames);
+  }
+  rows.push(...callRows(rank, picked.collective));
+  if (kernels !== null) {
+    const { count, dur, delay, ids } = kernels;
+    const figures = `${plural(count, "event")} on the device, ${formatDuration(dur)} in all, median launch delay ${formatDuration(delay)}`;
+    const select = (): void => look.selectIds(rank, ids ?? []);
+    const link = <Link text="select" title="Select the events on the device" press={select} />;
+    const value = [figures, ids !== null && [" · ", link]];
+    rows.push({ name: "Launched", value, title: figures, look: "wrapped" });
+  }
+  const shown = open.flows ? flows : flows.slice(0, FLOWS_SHOWN);
+  rows.push(...flowRows(shown, go));
+  if (flows.length > shown.length) {
+    const more = `${formatCount(flows.length - shown.length)} more`;
+    const press = (): void => void (all.value = { ...open, flows: true });
+    rows.push({ name: "", value: <Link text={more} press={press} /> });
+  }
+  chain("Inside", detail.parents);
+  if (same !== null) {
+    rows.push({
+      name: "Same name",
+      value: `${formatCount(same.count)} on this rank · median ${formatDuration(same.median)}`,
+      title: `${formatDuration(same.sum)} in all`,
+      look: "wrapped",
+    });
+  }
+  rows.push({ name: "Kind", value: kindWords(kind, category) });
+  if (step !== null && step >= 0) rows.push({ name: "Step", value: stepWords(step, category) });
+  if (correlation !== null && correlation >= 0)
+    rows.push({ name: "Correlation", value: String(correlation) });
+  return <Facts rows={rows} />;
+}
+
+/** Rows of a collective: share of waiting, message size, bandwidth. */
+function callRows(rank: number, collective: Collective | null): Fact[] {
+  const own = collective?.ranks.find((one) => one.rank === rank);
+  if (collective === null || own === undefined) return [];
+  const waited = own.wait > 0 ? `${formatDuration(own.wait)} waiting` : "no wait";
+  const rows: Fact[] = [
+    { name: "Of it", value: `${waited}, ${formatDuration(own.transfer)} transfer` },
+  ];
+  const message = messageWords(collective);
+  if (message !== "") rows.push({ name: "Message", value: message, title: BANDWIDTHS });
+  const { group } = collective;
+  const ranks = plural(collective.ranks.length, "rank");
+  return [...rows, { name: "Group", value: group === "" ? ranks : `${group} · ${ranks}` }];
+}
+
+/** The first arrow in and the first arrow out show the keys that follow them. */
+function flowRows(flows: readonly Flow[], go: (brief: Brief) => void): Fact[] {
+  const seen = new Set<string>();
+  return flows.map((flow): Fact => {
+    const { brief, direction } = flow;
+    const isFirst = !seen.has(direction);
+    seen.add(direction);
+    const value = (
+      <>
+        <EventLink event={brief} go={go} />
+        <span class="hta-note">{delayWords(flow)}</span>
+        {isFirst && <Kbd name={direction === "in" ? "[" : "]"} />}
+      </>
+    );
+    return { name: flowLabel(flow), value, look: "line" };
+  });
+}
+
+function Arguments({ detail, copy }: { detail: EventDetail | null; copy: Copy }) {
+  const { args = [], args_error: error = "" } = detail ?? {};
+  const lines = (): string => args.map(([key, text]) => `${key}: ${text}`).join("\n");
+  return (
+    <div class="hta-args">
+      <div class="hta-head">
+        <h3>Arguments</h3>
+        {args.length > 0 && <CopyButton copy={copy} text={lines} what="all arguments" />}
+      </div>
+      {error && <p class="hta-error-text">{error}</p>}
+      {detail !== null && args.length === 0 && !error && <p class="hta-note">None.</p>}
+      <div
+        class="hta-scroll"
+        tabIndex={args.length > 0 ? 0 : undefined}
+        role="group"
+        aria-label="Arguments"
+      >
+        <dl class="hta-factlist hta-arglist">
+          {args.map(([key, text]) => (
+            <div class="hta-fact">
+              <dt title={key}>{key}</dt>
+              <dd title={text}>{text}</dd>
+              <CopyButton copy={copy} text={() => text} what={key} />
+            </div>
+          ))}
+        </dl>
+      </div>
+    </div>
+  );
+}
+
+function Actions(look: EventLook & { brief: Brief; count: number | undefined }) {
+  const { brief, count } = look;
+  const all = count === undefined ? "All of this name" : `All ${formatCount(count)} of this name`;
+  return (
+    <div class="hta-doings">
+      <Button text="Zoom to it" keys="F" showKey press={look.zoom} />
+      <Button text={all} press={look.selectName} />
+      <Button text="Copy as Python" press={() => look.copy(eventCode(brief), "Python")} />
+      <Button
+        text="Export window…"
+        keys="X"
+        press={({ currentTarget }) => look.exportWindow(currentTarget as HTMLElement)}
+      />
+    </div>
+  );
+}
+
+const BANDWIDTHS =
+  "algorithm bandwidth: bytes by the time of the transfer; bus bandwidth: times the factor of the operation, as nccl-tests defines them";
+
+function messageWords({ size, algbw, busbw }: Collective): string {
+  const parts: string[] = [];
+  if (size >= 0) parts.push(formatBytes(size));
+  if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u2009GB/s`);
+  if (busbw !== null) parts.push(`bus ${busbw.toPrecision(3)}\u2009GB/s`);
+  return parts.join(" · ");
+}
+
+function kindWords(kind: Kind, category: string | null): string {
+  return category === null || category === "" ? kindName(kind) : `${kindName(kind)} · ${category}`;
+}
+
+function delayWords({ delay, direction }: Flow): string {
+  if (delay < 0) return `overlaps by ${formatDuration(-delay)}`;
+  return `${formatDuration(delay)} ${direction === "in" ? "before start" : "after"}`;
+}
+
+/** Name of a step: BytePS counts its own, from 0 in each file. */
+function stepWords(step: number, category: string | null): string {
+  const counted = category === "Comm" || category === "byteps-server";
+  return counted ? `${step}, counted in the file` : `ProfilerStep#${step}`;
+}
+
+// Durations of one name on one rank, with one event marked.
+
+const THIN = "\u2009";
+const NARROW_UNBROKEN = "\u202f";
+
+/** Position of a duration along the bins, from 0 to 1. Bins are drawn equally wide. */
+export function alongBins(edges: readonly number[], value: number): number {
+  const bins = edges.length - 1;
+  if (bins < 1) return 0;
+  for (let bin = 0; bin < bins; bin += 1) {
+    const low = edges[bin] ?? 0;
+    const high = edges[bin + 1] ?? 0;
+    if (value > high && bin < bins - 1) continue;
+    const within = high > low ? (value - low) / (high - low) : 0.5;
+    return (bin + Math.min(Math.max(within, 0), 1)) / bins;
+  }
+  return 1;
+}
+
+/** The finding as text. */
+export function histogramWords(same: SameName, dur: number): string {
+  const range =
+    same.min === same.max
+      ? `all ${formatDuration(same.min)}`
+      : `${formatRange(same.min, same.max)}, median ${formatDuration(same.median)}`;
+  const ratio = same.median > 0 ? dur / same.median : 1;
+  const against =
+    ratio >= 2
+      ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× the median`
+      : `; this one ${formatShareDelta(ratio - 1)}`;
+  const words = `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
+  return words.replaceAll(THIN, NARROW_UNBROKEN);
+}
+
+function Histogram({ detail: { event, same } }: { detail: EventDetail }) {
+  const words =
+    same === null || same.count === 0
+      ? "Not known."
+      : same.count === 1
+        ? `The only event of this name on rank ${event.rank}.`
+        : histogramWords(same, event.dur);
+  return (
+    <div class="hta-histogram">
+      <h3>{`This name on rank ${event.rank}`}</h3>
+      <p class="hta-note">{words}</p>
+      {same !== null && same.count > 1 && same.counts.length > 1 && (
+        <Bars same={same} dur={event.dur} kind={event.kind} words={words} />
+      )}
+    </div>
+  );
+}
+
+function Bars(look: { same: SameName; dur: number; kind: Kind; words: string }) {
+  const { same, dur, kind, words } = look;
+  const { counts, edges } = same;
+  const most = Math.max(...counts, 1);
+  const at = alongBins(edges, dur);
+  const own = Math.min(Math.floor(at * counts.length), counts.length - 1);
+  const edge = (bin: number): string => formatDuration(edges[bin] ?? 0);
+  return (
+    <div class="hta-chart" role="img" aria-label={`Durations: ${words}`}>
+      <span class="hta-chart-top">
+        {`tallest bar: ${plural(most, "event")}${same.scale === "log" ? " · logarithmic widths" : ""}`}
+      </span>
+      <div class="hta-bars">
+        {counts.map((count, bin) => (
+          <div
+            class={`hta-bar${bin === own ? " hta-own" : ""}`}
+            data-kind={kind}
+            style={{ height: count === 0 ? "0" : `max(2px, ${(count / most) * 100}%)` }}
+            title={`${edge(bin)} to ${edge(bin + 1)}: ${plural(count, "event")}`}
+          />
+        ))}
+        <div class="hta-bar-mark" style={{ left: `${at * 100}%` }} />
+      </div>
+      <div class="hta-chart-axis">
+        <span>{formatDuration(edges[0] ?? same.min)}</span>
+        <b>{`this one ${formatDuration(dur)}`}</b>
+        <span>{formatDuration(edges.at(-1) ?? same.max)}</span>
+      </div>
+    </div>
+  );
+}
+
+// One collective on all ranks: waits, last arrival, transfer.
+
+/** Larger groups show only the first and the last to arrive. */
+const MOST_ROWS = 16;
+
+export function CollectivePanel(look: {
+  collective: Collective;
+  own: number;
+  go(rank: number, id: number): void;
+}) {
+  const { collective, own, go } = look;
+  const { ranks, late } = collective;
+  const whole = Math.max(...ranks.map((one) => one.arrival + one.wait + one.transfer), 1);
+  const last = lastOf(collective);
+  const shown = rowsOf(ranks, own);
+  const words = waitsWords(collective);
+  const title = `${collective.name} on ${ranks.length} ranks`;
+  return (
+    <div class="hta-collective">
+      <h3>{title}</h3>
+      <p class="hta-note">{words}</p>
+      <div class="hta-calls" role="group" aria-label={`${title}: ${words}`}>
+        {shown.map((one) => {
+          const { rank, id, arrival, wait, transfer } = one;
+          const isLast = one === last;
+          return (
+            <div class={`hta-call${rank === own ? " hta-own" : ""}${isLast ? " hta-late" : ""}`}>
+              <Link
+                text={`rank ${rank}`}
+                title="Show this call on this rank"
+                press={() => go(rank, id)}
+              />
+              <div class="hta-call-bar">
+                {isLast && (
+                  <Part what="late" from={Math.max(0, arrival - late)} to={arrival} of={whole} />
+                )}
+                {wait > 0 && <Part what="wait" from={arrival} to={arrival + wait} of={whole} />}
+                <Part
+                  what="transfer"
+                  from={arrival + wait}
+                  to={arrival + wait + transfer}
+                  of={whole}
+                />
+              </div>
+              <span class="hta-call-figure">
+                {isLast ? "last" : wait > 0 ? formatDuration(wait) : "no wait"}
+              </span>
+            </div>
+          );
+        })}
+      </div>
+      {ranks.length > shown.length && (
+        <p class="hta-note">{`${ranks.length - shown.length} ranks between them not shown`}</p>
+      )}
+      <div class="hta-call-axis">
+        <span>first arrival</span>
+        <span>{`end +${formatDuration(whole)}`}</span>
+      </div>
+    </div>
+  );
+}
+
+function Part({ what, from, to, of }: { what: string; from: number; to: number; of: number }) {
+  const percent = (ns: number): string => `${(ns / of) * 100}%`;
+  return (
+    <div
+      class={`hta-call-part hta-${what}`}
+      style={{ left: percent(from), width: percent(to - from) }}
+    />
+  );
+}
+
+/** All ranks; in large groups the first and last to arrive, and the selected event's rank. */
+function rowsOf(ranks: readonly Member[], own: number): Member[] {
+  if (ranks.length <= MOST_ROWS) return [...ranks];
+  const byArrival = [...ranks].sort((a, b) => a.arrival - b.arrival);
+  const half = MOST_ROWS >> 1;
+  const kept = new Set([...byArrival.slice(0, half), ...byArrival.slice(-half)]);
+  return ranks.filter((one) => kept.has(one) || one.rank === own);
+}

@@ -1,0 +1,237 @@
+/** Writing a window as a new trace file. */
+
+import { signal } from "@preact/signals";
+import type { VNode } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { download } from "../../engine/export";
+import { EVERYTHING, windowSelection } from "../../protocol/selection";
+import {
+  asError,
+  type Exported,
+  isAbort,
+  type Scene,
+  type SelectionJson,
+  type Source,
+  type Span,
+} from "../../protocol/source";
+import { Button, Checkbox, CloseButton, type Copy } from "../../ui/controls";
+import { formatBytes, formatCount, formatDuration, plural } from "../../ui/formats";
+import { type ExportChoice, exportCode, rowsWords, selectionHead, spanText } from "../text";
+
+interface ExportActions {
+  copy: Copy;
+  /** The view as an SVG picture. */
+  svg(): Promise<string>;
+}
+
+interface Exportable {
+  scene: Scene;
+  selection: SelectionJson | null;
+  view: Span;
+}
+
+type What = "selection" | "view" | "all";
+
+/** Radio buttons of one name are one group in the whole page. */
+let groups = 0;
+
+/** A job's name as a part of file names. */
+function fileName(title: string): string {
+  const name = title
+    .replace(/\.(pt\.trace\.)?json(\.gz)?$/i, "")
+    .replace(/[^\p{L}\p{N}._-]+/gu, "-")
+    .replace(/^[-.]+|[-.]+$/g, "");
+  return name === "" ? "trace" : name;
+}
+
+/** A file name from a job's name: `ddp_8rank-window.json.gz`. */
+export function defaultPath(title: string): string {
+  return `${fileName(title)}-window.json.gz`;
+}
+
+/** The form's state, which stays while it is closed. */
+export class ExportForm {
+  readonly what = signal<What>("view");
+  /** Null until the user writes a path. */
+  readonly path = signal<string | null>(null);
+  readonly clip = signal(false);
+  readonly counters = signal(false);
+  readonly scrub = signal(false);
+  readonly isBusy = signal(false);
+  readonly result = signal<VNode | null>(null);
+  readonly group = `hta-export-${(groups += 1)}`;
+
+  constructor(
+    private readonly source: Source,
+    readonly actions: ExportActions,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  /** Offer the selection first if there is one. */
+  open(selection: SelectionJson | null): void {
+    if (selection !== null) this.what.value = "selection";
+    else if (this.what.value === "selection") this.what.value = "view";
+    this.result.value = null;
+  }
+
+  pathIn(scene: Scene): string {
+    return this.path.value ?? defaultPath(scene.title);
+  }
+
+  choice({ scene, selection, view }: Exportable): ExportChoice {
+    const window = windowSelection(view, { ranks: null, tracks: null });
+    return {
+      path: this.pathIn(scene).trim(),
+      selection: { selection, view: window, all: null }[this.what.value],
+      clip: this.clip.value,
+      counters: this.counters.value,
+      scrub: this.scrub.value,
+    };
+  }
+
+  write(choice: ExportChoice): void {
+    if (this.isBusy.value) return;
+    if (choice.path === "") {
+      this.say("hta-error-text", "Give the file a name.");
+      return;
+    }
+    this.isBusy.value = true;
+    this.say("hta-note", "Writing…");
+    this.source
+      .ask("export", { ...choice, selection: choice.selection ?? EVERYTHING }, this.signal)
+      .then(({ reply }) => this.report(reply))
+      .catch((error: unknown) => this.fail(error))
+      .finally(() => {
+        this.isBusy.value = false;
+      });
+  }
+
+  savePicture(scene: Scene): void {
+    const name = `${fileName(scene.title)}.svg`;
+    this.actions
+      .svg()
+      .then((text) => {
+        const file = new Blob([text], { type: "image/svg+xml" });
+        download(name, file);
+        this.done(`Made ${name}`, formatBytes(file.size));
+      })
+      .catch((error: unknown) => this.fail(error));
+  }
+
+  private report({ path, events, flows, bytes, dropped }: Exported): void {
+    const parts = [plural(events, "event"), plural(flows, "arrow"), formatBytes(bytes)];
+    if (dropped > 0)
+      parts.push(`${formatCount(dropped)} left out because their other end is outside`);
+    this.done(`Wrote ${path}`, parts.join(", "));
+  }
+
+  private done(what: string, details: string): void {
+    this.result.value = (
+      <span class="hta-ok-text">
+        <b>{what}</b>
+        {`: ${details}. `}
+      </span>
+    );
+  }
+
+  private fail(error: unknown): void {
+    if (!isAbort(error)) this.say("hta-error-text", asError(error).message);
+  }
+
+  private say(look: string, text: string): void {
+    this.result.value = <span class={look}>{text}</span>;
+  }
+}
+
+export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): void }) {
+  const { form, of, close } = look;
+  const { scene } = of;
+  const path = useRef<HTMLInputElement>(null);
+  useLayoutEffect(() => path.current!.select(), []);
+  const write = (): void => {
+    form.write(form.choice(of));
+    if (form.choice(of).path === "") path.current!.focus();
+  };
+  return (
+    <div class="hta-panel hta-export">
+      <div class="hta-head">
+        <h3>Export as a trace</h3>
+        <span class="hta-note hta-grow">
+          Chrome trace JSON: opens here, in Perfetto and in HTA.
+        </span>
+        <CloseButton close={close} />
+      </div>
+      <div class="hta-form">
+        <span class="hta-label">What</span>
+        <div class="hta-radios" role="radiogroup" aria-label="What to export">
+          {optionsOf(of).map(([what, text]) => (
+            <label key={what} class="hta-check">
+              <input
+                type="radio"
+                name={form.group}
+                checked={what === form.what.value}
+                onChange={() => (form.what.value = what)}
+              />
+              <span>{text}</span>
+            </label>
+          ))}
+        </div>
+        <span class="hta-label">File</span>
+        <input
+          ref={path}
+          type="text"
+          class="hta-input hta-path"
+          aria-label="File to write; without a suffix, a folder with one file per rank"
+          spellcheck={false}
+          data-first
+          value={form.pathIn(scene)}
+          onInput={({ currentTarget }) => (form.path.value = currentTarget.value)}
+          onKeyDown={({ key }) => key === "Enter" && write()}
+        />
+        <span class="hta-label">With</span>
+        <div class="hta-checks">
+          <Checkbox
+            text="cut events at the edges"
+            hint="Cut events at the window's edges; otherwise they stay whole"
+            on={form.clip}
+          />
+          <Checkbox
+            text="counters in the window"
+            hint="Keep the samples of counters inside the window"
+            on={form.counters}
+          />
+          <Checkbox
+            text="without host names, users and paths"
+            hint="Scrubs host names, users, environment and paths"
+            on={form.scrub}
+          />
+        </div>
+        <span />
+        <div class="hta-field-row">
+          <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
+          <Button
+            text="Copy as Python"
+            press={() => form.actions.copy(exportCode(form.choice(of)), "Python")}
+          />
+          <Button text="SVG of this view" press={() => form.savePicture(scene)} />
+          <div class="hta-result" role="status" aria-live="polite">
+            {form.result}
+          </div>
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function optionsOf({ scene, selection, view }: Exportable): [What, string][] {
+  const options: [What, string][] = [
+    [
+      "view",
+      `What is in view: ${spanText(view)} (${formatDuration(view[1] - view[0])}), all ranks`,
+    ],
+    ["all", `Everything: ${formatCount(scene.events)} events`],
+  ];
+  if (selection === null) return options;
+  const text = `${selectionHead(selection, scene)}, ${rowsWords(selection, scene)}`;
+  return [["selection", text], ...options];
+}

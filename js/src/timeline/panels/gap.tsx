@@ -1,0 +1,133 @@
+/** Panel of a device's idle time: its causes, the host's activities, and the work that ended it. */
+
+import type { ComponentChildren } from "preact";
+import { CAUSE_FACTS } from "../../facts/panels";
+import type { Brief, Gap } from "../../protocol/source";
+import { Button, CloseButton, EventLink, type Fact, Facts } from "../../ui/controls";
+import {
+  formatCount,
+  formatDuration,
+  formatExact,
+  formatShare,
+  formatTime,
+  plural,
+} from "../../ui/formats";
+
+interface GapLook {
+  gap: Gap;
+  close(): void;
+  go(brief: Brief): void;
+  zoom(): void;
+  /** Show what the window contains; null if other panels show it. */
+  showArea: (() => void) | null;
+  /** Track of a lane, as the rows name it. */
+  trackOf(lane: number): string;
+}
+
+/** `the host loads data, 72 % of it`. */
+export function causeWords({ causes, start, end }: Gap): string {
+  const [first] = causes;
+  if (first === undefined) return "";
+  return `${CAUSE_FACTS[first.cause]?.meaning ?? first.cause}, ${formatShare(first.time / (end - start))} of it`;
+}
+
+export function GapPanel(look: GapLook) {
+  const { gap, go } = look;
+  const { start, end, causes, host, host_time: recorded } = gap;
+  const said = causeWords(gap);
+  const [cause] = causes;
+  const [first] = host;
+  const rest = end - start - recorded;
+  const most = Math.max(first?.time ?? 0, rest, 1);
+  return (
+    <div class="hta-panel hta-details hta-gap">
+      <div class="hta-column hta-what">
+        <div class="hta-head">
+          <h3 class="hta-short">{`GPU idle ${formatDuration(end - start)}`}</h3>
+          <Button text="Zoom" name="Zoom to the gap" keys="F" showKey press={look.zoom} />
+          {look.showArea !== null && (
+            <Button text="Totals" name="Totals of the window" press={look.showArea} />
+          )}
+          <CloseButton close={look.close} />
+        </div>
+        <p class="hta-gap-words">
+          {cause !== undefined && <b>{`${said.charAt(0).toUpperCase()}${said.slice(1)}. `}</b>}
+          {cause !== undefined && CAUSE_FACTS[cause.cause]?.advice}
+        </p>
+        <Facts rows={factsOf(gap, go)} />
+      </div>
+      <div class="hta-column">
+        <div class="hta-head">
+          <h3>The host meanwhile</h3>
+          {first !== undefined && (
+            <span class="hta-note hta-grow">
+              {`${look.trackOf(first.longest.lane)} · own time`}
+            </span>
+          )}
+        </div>
+        <div class="hta-scroll" tabIndex={0} role="group" aria-label="What the host did">
+          {host.map(({ longest, count, time }) => (
+            <HostRow time={time} most={most} note={`${formatCount(count)}×`}>
+              <EventLink event={longest} go={go} />
+            </HostRow>
+          ))}
+          {rest > 0 && (
+            <HostRow time={rest} most={most} note="">
+              <span class="hta-note">nothing recorded</span>
+            </HostRow>
+          )}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function HostRow(look: { time: number; most: number; note: string; children: ComponentChildren }) {
+  const { time, most, note, children } = look;
+  return (
+    <div class="hta-gap-row">
+      {children}
+      <span class="hta-sumplace" aria-hidden="true">
+        <span class="hta-sumbar" data-kind="cpu" style={{ width: `${(time / most) * 100}%` }} />
+      </span>
+      <span class="hta-number" title={formatExact(time)}>
+        {formatDuration(time)}
+      </span>
+      <span class="hta-number hta-note">{note}</span>
+    </div>
+  );
+}
+
+function factsOf(
+  { rank, start, end, causes, ends, launch }: Gap,
+  go: (brief: Brief) => void,
+): Fact[] {
+  const length = end - start;
+  const rows: Fact[] = [
+    {
+      name: "Idle",
+      value: `100\u2009% of rank ${rank}, ${formatTime(start)} to ${formatTime(end)}`,
+      title: formatExact(length),
+    },
+    { name: "Ended by", value: <EventLink event={ends} go={go} />, title: ends.name },
+  ];
+  if (launch !== null) {
+    const delay = `called ${formatDuration(Math.abs(launch.start - start))} ${launch.start < start ? "before the gap" : "into it"}`;
+    const value = [<EventLink event={launch} go={go} />, <span class="hta-note">{delay}</span>];
+    rows.push({ name: "Launched by", value, look: "line" });
+  }
+  causes.forEach(({ cause, time }, at) => {
+    const { label = cause, meaning = "" } = CAUSE_FACTS[cause] ?? {};
+    const value = `${label} ${formatDuration(time)}, ${formatShare(time / length)}`;
+    rows.push({ name: at === 0 ? "Causes" : "", value, title: meaning });
+  });
+  return rows;
+}
+
+/** Lines of the tooltip over a gap. */
+export function gapLines(gap: Gap): [string, string] {
+  const [first] = gap.host;
+  const host = first === undefined ? "" : `; host: ${first.longest.short}`;
+  const more = gap.host.length > 1 ? ` and ${plural(gap.host.length - 1, "other name")}` : "";
+  return [`GPU idle ${formatDuration(gap.end - gap.start)}`, `${causeWords(gap)}${host}${more}`];
+}

@@ -1,0 +1,285 @@
+/** A selected window or set of events: totals by kind and by name. */
+
+import { type Signal, signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import {
+  BY_WORK,
+  clicked,
+  type Column,
+  type NameSums,
+  type Order,
+  type Scene,
+  type SelectionJson,
+  sorted,
+  type Sums,
+  type Totals,
+} from "../../protocol/source";
+import {
+  Button,
+  CloseButton,
+  type Copy,
+  CopyButton,
+  CutName,
+  Failure,
+  kindName,
+  Swatch,
+  Tabs,
+} from "../../ui/controls";
+import { formatCount, formatDuration, formatExact, plural } from "../../ui/formats";
+import { csvOf, Filter } from "../../ui/table";
+import { rowsWords, selectionCode, selectionHead } from "../text";
+
+interface AreaLook {
+  selection: SelectionJson;
+  scene: Scene;
+  totals: Totals | null;
+  error: Error | null;
+  tables: AreaTables;
+  /** Switch to the selected event; null if there is none. */
+  showEvent: (() => void) | null;
+  close(): void;
+  zoom(): void;
+  clear(): void;
+  exportSelection(anchor: HTMLElement): void;
+  search(name: string): void;
+  retry(): void;
+  copy: Copy;
+}
+
+const HEADS: readonly [Column, string, string][] = [
+  ["sum", "total", "sum of durations"],
+  ["count", "count", "events that overlap the window"],
+  ["mean", "mean", "mean duration"],
+  ["min", "min", "shortest"],
+  ["max", "max", "longest"],
+];
+
+/** Order and filter of the tables, which stay when another selection is shown. */
+export class AreaTables {
+  readonly kinds = signal<Order>({ column: BY_WORK, descending: true });
+  readonly names = signal<Order>({ column: BY_WORK, descending: true });
+  readonly filter = signal("");
+
+  /** The names that the filter leaves, in order. */
+  shown({ names }: Totals): NameSums[] {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const found = names.filter(({ name, short }) =>
+      [name, short].some((one) => one.toLowerCase().includes(wanted)),
+    );
+    return sorted(found, this.names.value, (row) => row.short);
+  }
+}
+
+export function AreaPanel(look: AreaLook) {
+  const { selection, scene, totals, showEvent } = look;
+  const { query } = selection;
+  const windowed = selection.start_ns !== null || selection.end_ns !== null;
+  const about = [
+    totals === null ? "" : plural(totals.events, "event"),
+    selection.ids === null ? rowsWords(selection, scene) : "",
+    windowed ? "times within the window" : "",
+  ];
+  return (
+    <div class="hta-panel hta-area">
+      <div class="hta-head hta-area-head">
+        <h3>{selectionHead(selection, scene)}</h3>
+        <span class="hta-note hta-grow">
+          {about.filter((part) => part !== "").join(" · ")}
+          {query !== null && <code title={query}>{` ${query}`}</code>}
+        </span>
+        {showEvent !== null && <Tabs current="area" other={showEvent} />}
+        <Button text="Zoom" keys="F" showKey press={look.zoom} />
+        <Button text="Copy as Python" press={() => look.copy(selectionCode(selection), "Python")} />
+        <Button
+          text="Export selection…"
+          keys="X"
+          press={({ currentTarget }) => look.exportSelection(currentTarget as HTMLElement)}
+        />
+        <Button text="Clear" press={look.clear} />
+        <CloseButton close={look.close} />
+      </div>
+      {/* Another selection is shown from its top. */}
+      <div key={JSON.stringify(selection)} class="hta-tables">
+        <Body {...look} />
+      </div>
+    </div>
+  );
+}
+
+function Body(look: AreaLook) {
+  const { totals, error, tables, search } = look;
+  if (error !== null)
+    return <Failure title="The totals cannot be shown" error={error} retry={look.retry} />;
+  if (totals === null) return <p class="hta-note hta-pad">Adding up…</p>;
+  if (totals.events === 0) {
+    return (
+      <p class="hta-pad">
+        <b>No events in this selection. </b>
+        Not even one overlaps it.
+      </p>
+    );
+  }
+  const { names, names_total: all } = totals;
+  const kinds = sorted(totals.kinds, tables.kinds.value, (row) => kindName(row.kind));
+  const shown = tables.shown(totals);
+  const most = mostOf(names);
+  const isPart = all > names.length;
+  return (
+    <>
+      <SumsTable which="kinds" title="kind" order={tables.kinds}>
+        {kinds.map((row) => (
+          <SumsRow key={row.kind} row={row} most={mostOf(kinds)}>
+            {` ${kindName(row.kind)}`}
+          </SumsRow>
+        ))}
+      </SumsTable>
+      <SumsTable
+        which="names"
+        title={isPart ? "name, the longest" : "name"}
+        order={tables.names}
+        tools={
+          <>
+            <Filter
+              name="Filter names"
+              text={tables.filter.value}
+              set={(text) => (tables.filter.value = text)}
+            />
+            <CopyButton
+              copy={look.copy}
+              text={() => csvOfNames(tables.shown(totals))}
+              what="the table as CSV"
+            />
+          </>
+        }
+        foot={
+          isPart
+            ? `${formatCount(names.length)} of ${plural(all, "name")}: those with most time.`
+            : ""
+        }
+      >
+        {shown.map((row) => (
+          <SumsRow key={`${row.kind} ${row.name}`} row={row} most={most}>
+            {" "}
+            <button
+              type="button"
+              class="hta-link"
+              title={`${row.name}\nSearch this name`}
+              onClick={() => search(row.name)}
+            >
+              <CutName text={row.short} />
+            </button>
+          </SumsRow>
+        ))}
+        {shown.length === 0 && (
+          <tr>
+            <td colSpan={HEADS.length + 1}>No name matches this filter.</td>
+          </tr>
+        )}
+      </SumsTable>
+    </>
+  );
+}
+
+function SumsTable(look: {
+  which: "kinds" | "names";
+  title: string;
+  order: Signal<Order>;
+  tools?: ComponentChildren;
+  foot?: string;
+  children: ComponentChildren;
+}) {
+  const { which, title, order, tools, foot = "" } = look;
+  const { column: by, descending } = order.value;
+  const heads: typeof HEADS = [["name", title, "alphabetically"], ...HEADS];
+  return (
+    <div
+      class={`hta-scroll hta-table-${which}`}
+      tabIndex={0}
+      role="group"
+      aria-label={`Totals by ${title}`}
+    >
+      <table class="hta-table">
+        <thead>
+          <tr>
+            {heads.map(([column, text, hint]) => (
+              <th
+                key={column}
+                scope="col"
+                class={CLASSES[column] ?? "hta-number"}
+                aria-sort={column !== by ? undefined : descending ? "descending" : "ascending"}
+              >
+                <button
+                  type="button"
+                  class="hta-sort"
+                  data-column={column}
+                  title={`${hint}; click to sort`}
+                  onClick={() => (order.value = clicked(order.value, column))}
+                >
+                  {text}
+                  <span class="hta-sort-mark" aria-hidden="true">
+                    {column === by && (descending ? " ↓" : " ↑")}
+                  </span>
+                </button>
+                {column === "name" && tools}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{look.children}</tbody>
+      </table>
+      {foot !== "" && <p class="hta-note hta-pad">{foot}</p>}
+    </div>
+  );
+}
+
+const CLASSES: Partial<Record<Column, string>> = { name: "", sum: "hta-number hta-sum" };
+
+function SumsRow(look: { row: Sums; most: number; children: ComponentChildren }) {
+  const { row, most, children } = look;
+  const time = (ns: number) => (
+    <td class="hta-number" title={formatExact(ns)}>
+      {formatDuration(ns)}
+    </td>
+  );
+  return (
+    <tr>
+      <th scope="row">
+        <Swatch kind={row.kind} />
+        {children}
+      </th>
+      <td class="hta-number hta-sum" title={formatExact(row.sum)}>
+        <div class="hta-sumrow">
+          <span class="hta-sumplace" aria-hidden="true">
+            <span
+              class="hta-sumbar"
+              data-kind={row.kind}
+              style={{ width: `${(row.sum / most) * 100}%` }}
+            />
+          </span>
+          {formatDuration(row.sum)}
+        </div>
+      </td>
+      <td class="hta-number">{formatCount(row.count)}</td>
+      {time(row.mean)}
+      {time(row.min)}
+      {time(row.max)}
+    </tr>
+  );
+}
+
+function mostOf(rows: readonly Sums[]): number {
+  return Math.max(...rows.map((row) => row.sum), 1);
+}
+
+function csvOfNames(rows: readonly NameSums[]): string {
+  const columns = {
+    name: rows.map((row) => row.name),
+    kind: rows.map((row) => row.kind),
+    count: rows.map((row) => row.count),
+    sum_ns: rows.map((row) => row.sum),
+    mean_ns: rows.map((row) => row.mean),
+    min_ns: rows.map((row) => row.min),
+    max_ns: rows.map((row) => row.max),
+  };
+  return csvOf({ rows: rows.length, columns, attrs: {} });
+}

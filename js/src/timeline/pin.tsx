@@ -1,0 +1,72 @@
+/** A pin that appears at the row under the pointer, in the gutter. */
+
+import { signal } from "@preact/signals";
+import type { RowInfo } from "../protocol/source";
+import { Icon } from "../ui/controls";
+import type { Context } from "./context";
+import { pinName, type Rows } from "./rows";
+
+const WIDTH = 24;
+const PROBES = 400;
+
+export class Pin {
+  readonly at = signal<{ row: RowInfo; left: number; top: number } | null>(null);
+
+  constructor(
+    private readonly ctx: Context,
+    private readonly rows: Rows,
+  ) {}
+
+  /** Show the pin at this row, next to this point of the gutter; hide it for null. */
+  show(row: RowInfo | null, point: { x: number; y: number } | null): void {
+    const { stage } = this.ctx;
+    const shown = this.at.value?.row;
+    if (row === null || point === null) this.at.value = null;
+    else if (shown === undefined || pinName(shown) !== pinName(row)) {
+      const left = stage.xOf(stage.view()[0]) - WIDTH - 2;
+      this.at.value = { row, left, top: this.top(row, point) + 1 };
+    }
+  }
+
+  /** Top edge of the row on screen. */
+  private top(row: RowInfo, point: { x: number; y: number }): number {
+    let y = point.y;
+    for (let probe = 0; probe < PROBES && y > 0; probe += 1) {
+      const above = this.ctx.stage.hit(point.x, y - 1).row;
+      if (above === null || above.rank !== row.rank || above.track?.key !== row.track?.key) break;
+      y -= 1;
+    }
+    return y;
+  }
+
+  isPinned(row: RowInfo): boolean {
+    return this.ctx.shared.state.pinned.includes(pinName(row));
+  }
+
+  toggle(): void {
+    if (this.at.value !== null) this.rows.togglePin(this.at.value.row);
+    this.at.value = null;
+  }
+}
+
+export function PinButton({ pin }: { pin: Pin }) {
+  const { value: at } = pin.at;
+  if (at === null) return null;
+  const isPinned = pin.isPinned(at.row);
+  return (
+    <button
+      type="button"
+      class="hta-button hta-button-icon hta-pin"
+      title={isPinned ? "Unpin (P)" : "Pin to the top (P)"}
+      aria-label="Pin to the top"
+      aria-keyshortcuts="P"
+      aria-pressed={isPinned}
+      tabIndex={-1}
+      style={{ left: at.left, top: at.top }}
+      onClick={() => pin.toggle()}
+      onPointerLeave={() => pin.show(null, null)}
+    >
+      <Icon name="pin" />
+    </button>
+  );
+}
