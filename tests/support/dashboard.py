@@ -84,7 +84,7 @@ class Dash:
 
     def shows_ranks(self, count: int) -> None:
         """Check the timeline's number of shown ranks; the text is empty if all are shown."""
-        said = self.root.get_by_text(re.compile(r"of \d+ ranks? shown"))
+        said = self.root.locator(".hta-ranks-shown")
         if count == len(self.traces):
             expect(said).to_be_hidden()
         else:
