@@ -36,11 +36,9 @@ def browser_context_args(browser_context_args):
 @pytest.fixture
 def context(context):
     """A context whose pages ask only this machine and catch their exceptions, or the test fails."""
-    guard = hands.Guard()
-    guard.watch(context)
+    guard = hands.Guard().watch(context)
     yield context
-    assert guard.outside == [], f"a page asked beyond this machine: {guard.outside}"
-    assert guard.errors == [], f"exceptions that no page caught: {guard.errors}"
+    guard.judge()
 
 
 @pytest.fixture(scope="session")
@@ -70,13 +68,23 @@ def fitted(job):
     return job.with_clock("fitted")
 
 
-def _runner(lab, page, app):
+def _runner(lab, page, app, prefix=""):
     def run(*cells: str):
-        name = f"{app}-{next(_numbers)}.ipynb"
+        name = f"{prefix}{app}-{next(_numbers)}.ipynb"
         write_notebook(lab, name, cells)
         return run_notebook(lab, page, name, app=app)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def kept_notebook(lab, browser, browser_context_args):
+    """As `notebook`, on a page that all tests of a file share."""
+    context = browser.new_context(**browser_context_args)
+    guard = hands.Guard().watch(context)
+    yield _runner(lab, context.new_page(), "lab", prefix="kept-")
+    guard.judge()
+    context.close()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from playwright.sync_api import BrowserContext, Error, Locator, Page
@@ -35,10 +36,16 @@ class Guard:
     outside: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
-    def watch(self, context: BrowserContext) -> None:
+    def watch(self, context: BrowserContext) -> Self:
         context.on("request", lambda request: self._note(request.url))
         context.on("page", self._watch_sockets)
         context.on("weberror", lambda event: self._note_error(event.error))
+        return self
+
+    def judge(self) -> None:
+        """Fail if pages asked others than this machine, or left an exception uncaught."""
+        assert self.outside == [], f"a page asked beyond this machine: {self.outside}"
+        assert self.errors == [], f"exceptions that no page caught: {self.errors}"
 
     def _watch_sockets(self, page: Page) -> None:
         page.on("websocket", lambda socket: self._note(socket.url))

@@ -39,8 +39,10 @@ class Lab:
         return json.loads(body) if body else None
 
     def end_sessions(self) -> None:
-        """End all kernels, so that the next test starts with fresh modules."""
+        """End kernels, so that the next test starts with fresh modules; not those of a file."""
         for session in self.api("sessions"):
+            if session["path"].startswith("kept-"):
+                continue
             self.api(f"sessions/{session['id']}", "DELETE")
 
 
