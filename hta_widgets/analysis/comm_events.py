@@ -63,6 +63,8 @@ _RECORD = re.compile(r"record_param_comms$")
 #: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
+#: The kernel of sends and receives, of one pair or of a coalesced batch.
+_BATCH = "sendrecv"
 _ONE_SIDED = _SENDS | _RECEIVES
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
 
@@ -195,8 +197,18 @@ def comm_events(trace: Trace) -> CommEvents:
     group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
     # The kernel's name is the algorithm's and common to all members; names in args take precedence.
+    # Where groups are stated, a kernel of sends and receives without one is a coalesced batch, whose
+    # peers are not recorded.
+    states_groups = any(one.stream < 0 for one in groups)
     contents = [
-        (kernel if value is None else _shared_label(trace, label, has_peer=is_known), amount)
+        (
+            _shared_label(trace, label, has_peer=is_known)
+            if value is not None
+            else f"{kernel} of rank {trace.rank}"
+            if label == _BATCH and states_groups
+            else kernel,
+            amount,
+        )
         for label, value, kernel, is_known, amount in zip(
             labels,
             stated,
@@ -310,15 +322,15 @@ def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
 def _kernel_label(kernel: str) -> str:
     """Return c10d's name of the collective in a kernel's name."""
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
-    if "sendrecv" in squeezed:
-        return "sendrecv"
+    if _BATCH in squeezed:
+        return _BATCH
     return next((word for word in _WORDS if word in squeezed), kernel)
 
 
 @lru_cache(maxsize=1 << 14)
 def _operation(label: str) -> int:
     squeezed = re.sub(r"[^a-z]", "", label.lower())
-    if squeezed in _ONE_SIDED or "sendrecv" in squeezed or squeezed == "batchisendirecv":
+    if squeezed in _ONE_SIDED or _BATCH in squeezed or squeezed == "batchisendirecv":
         return _SEND_RECV
     return next((code for code, word in enumerate(_WORDS) if word in squeezed), _OTHER)
 

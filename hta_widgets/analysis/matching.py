@@ -296,7 +296,9 @@ def aligned(
         return in_order
     by_time = _by_time(content, end_ns, other_content, other_end_ns)
     timed = int((by_time != MISSING).sum())
-    if timed >= (2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
+    # The order of a named group is better evidence than times that explain only a part of it.
+    part = 0.75 * together if sure else 0
+    if timed >= max(part, 2 if sure else _MIN_AGREEING) and timed > 1.5 * agreeing:
         return by_time
     # Ends of one or two events prove nothing.
     return in_order if sure or len(content) == count <= 2 else np.full(count, MISSING)
