@@ -197,8 +197,8 @@ def comm_events(trace: Trace) -> CommEvents:
     group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
     # The kernel's name is the algorithm's and common to all members; names in args take precedence.
-    # Where groups are stated, a kernel of sends and receives without one is a coalesced batch, whose
-    # peers are not recorded.
+    # Where groups are stated, a kernel of sends and receives without one is a coalesced batch:
+    # its peers are not recorded.
     states_groups = any(one.stream < 0 for one in groups)
     contents = [
         (

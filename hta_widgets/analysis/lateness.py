@@ -57,7 +57,7 @@ def lateness(match: Matching, times: Arrivals, step: Ints) -> Lateness:
     before = _previous_entries(match, times)
     end = np.where(before >= 0, times.end_ns[before], _NEVER)
     since = np.minimum(end, times.arrival_ns)
-    waited = _waited_elsewhere(match, times, before)
+    waited = _waited_elsewhere(match, times, before) + _unmatched(match, times, since)
     inherited = _inherited(match, times, step, late, waited)
     share = np.clip(1.0 - inherited / np.maximum(late, 1.0), 0.0, 1.0)
     spent, exposed = _spent(match, times, since)
@@ -114,6 +114,26 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
         first = np.minimum(np.searchsorted(arrival, since[mine], side="left"), own)
         waited[mine] = np.maximum(total[own] - total[first] - there[mine], 0)
     return waited
+
+
+def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
+    """Return each rank's unmatched communication before it arrived, without compute meanwhile.
+
+    It counts as waiting, as nobody knows how much of it was.
+    """
+    found = np.zeros(len(match), dtype=np.int64)
+    of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
+    for trace, events, mine, shift in of_rank:
+        unknown = ~events.is_alone
+        unknown[match.place[mine]] = False
+        if unknown.any() and len(mine):
+            pieces = union(events.start_ns[unknown], events.end_ns[unknown])
+            table = trace.table
+            compute = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
+            start = table.start_ns[compute]
+            exposed = Covered(*subtract(pieces, union(start, start + table.dur_ns[compute])))
+            found[mine] = exposed(times.arrival_ns[mine] - shift) - exposed(since[mine] - shift)
+    return found
 
 
 def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:

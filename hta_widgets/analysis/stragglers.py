@@ -128,8 +128,8 @@ def stragglers(
 
     The cause is the part of the time between the previous collective of the group and the arrival
     that took longer than on the other ranks (median): kernels, which are slower or more; waiting in
-    other collectives; the device idle while the host loads data; the device idle otherwise, behind
-    a slow host.
+    other collectives, or communication without a partner, whose waits are unknown; the device idle
+    while the host loads data; the device idle otherwise, behind a slow host.
 
     Parameters
     ----------

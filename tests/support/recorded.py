@@ -11,7 +11,7 @@ DATA = REPO / "tests/data"
 SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared")) / "traces"
 
 #: Folders and files of `DATA`: Python stacks, collectives on hosts, and devices.
-JOBS = ("cpu_stacks.json.gz", "gloo", "gpu")
+JOBS = ("cpu_stacks.json.gz", "gloo", "gpu", "nccl", "cuda_graphs.json.gz", "streams.json.gz")
 
 
 def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list:

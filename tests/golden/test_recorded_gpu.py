@@ -1,0 +1,56 @@
+"""Collectives of traces recorded on a GPU, judged by what the recorded programs did."""
+
+from support.recorded import DATA
+
+import hta_widgets as hw
+from hta_widgets import analysis
+
+
+def test_collectives_of_a_named_group_match_in_order_although_their_ends_differ():
+    """Two processes share one GPU by turns, so the ends of a collective differ by up to 4 ms."""
+    frame = analysis.collectives(hw.load(DATA / "nccl"))
+    assert frame.attrs["matched"]["matched"] == 27
+    of_rank = [frame[frame["rank"] == rank].sort_values("arrival_ns") for rank in (0, 1)]
+    assert of_rank[0]["collective"].tolist() == of_rank[1]["collective"].tolist()
+    assert of_rank[0]["name"].tolist() == of_rank[1]["name"].tolist()
+    assert of_rank[0]["size_bytes"].tolist() == of_rank[1]["size_bytes"].tolist()
+
+
+def test_the_rank_that_slept_is_the_straggler():
+    late = analysis.stragglers(hw.load(DATA / "nccl")).set_index("rank")
+    assert late["is_straggler"].tolist() == [False, True]
+    assert late["cause"][1] == "launch-bound host"
+
+
+def test_coalesced_sends_match_nothing():
+    """Their kernels name neither group nor peers, while those of all other collectives do."""
+    frame = analysis.collectives(hw.load(DATA / "p2p"))
+    assert frame.attrs["matched"] == {
+        "communication": 42,
+        "matched": 9,  # all_to_all, send and broadcast, in three steps
+        "partly_matched": 0,
+        "unmatched": 12,  # a batch of each rank, in three steps
+        "alone": 0,
+    }
+    assert frame.groupby("name")["rank"].unique().map(sorted).to_dict() == {
+        "all_to_allv": [0, 1, 2, 3],
+        "broadcast": [0, 1, 2, 3],
+        "recv": [1],
+        "send": [0],
+    }
+
+
+def test_a_rank_held_up_by_unmatched_communication_is_no_straggler():
+    """Rank 0 comes late to each all_to_all, after 16 ms in the batch of sends before it."""
+    late = analysis.stragglers(hw.load(DATA / "p2p")).set_index("rank")
+    assert not late["is_straggler"].any()
+    assert late["cause"].tolist() == ["waiting elsewhere", "", "", ""]
+
+
+def test_kernels_of_a_cuda_graph_have_its_launch():
+    events = hw.load(DATA / "cuda_graphs.json.gz").events()
+    launches = events[events["name"] == "cudaGraphLaunch"]
+    kernels = events[(events["category"] == "kernel")]
+    of_graphs = kernels[kernels["correlation"].isin(launches["correlation"])]
+    assert len(launches) > 0
+    assert len(of_graphs) > 10 * len(launches)
