@@ -493,6 +493,7 @@ def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> No
                 "rank": trace.rank,
                 "file": f"rank-{trace.rank}" if members.scrub else Path(trace.path).name,
                 "shift_ns": shift_ns,
+                "format": trace.format,
                 "metadata": {key: _decoded(raw) for key, raw in texts.items()} | one.stated,
             }
         )

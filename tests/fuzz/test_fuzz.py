@@ -14,7 +14,7 @@ SHARE = 0.1
 
 #: Inputs that once failed: servers' files with long keys before their records, times beyond what
 #: decimals hold, a base time of 123 digits, a mixed job's late rank, profiles of 1e300 seconds,
-#: a profile of a server whose first record is long.
+#: profiles of servers that are read as Kineto, as their first records are long or damaged.
 FAILED_ONCE = (
     51222,
     1795460442465,
@@ -24,6 +24,7 @@ FAILED_ONCE = (
     1795460445416,
     1795464048278,
     1795673953469,
+    1795673958006,
 )
 
 

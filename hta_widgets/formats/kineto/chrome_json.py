@@ -80,7 +80,10 @@ def _traces(contents: FileContents, path: str, build: _Build) -> Outcome:
         merged = []
         for part in parts:
             with stage("model"):
-                merged.append(_builder(part.columns)(*part, path, problems))
+                build = _BUILDERS.get(part.format) or _builder(part.columns)
+                merged.append(
+                    build(part.rank, part.columns, part.metadata, part.source, path, problems)
+                )
         return Outcome(tuple(merged), problems)
     stated, found = stated_rank(contents.metadata, problems, path), Problems()
     with stage("model"):
@@ -117,3 +120,11 @@ def build_plain(
         format="kineto",
         stated_rank=rank,
     )
+
+
+#: By the format that a merged file states for a rank.
+_BUILDERS: dict[str, _Build] = {
+    "kineto": build_plain,
+    "byteps": build_worker,
+    "byteps-server": build_server,
+}

@@ -51,6 +51,7 @@ class Part(NamedTuple):
     columns: RankColumns
     metadata: dict[str, Any]
     source: MergedRecords
+    format: str
 
 
 class _Entry(Struct):
@@ -59,6 +60,7 @@ class _Entry(Struct):
     rank: Annotated[int, Meta(ge=0, le=LAST_RANK)]
     metadata: dict[str, Any]
     shift_ns: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] = 0
+    format: str = ""
 
 
 class _Head(Struct):
@@ -108,7 +110,8 @@ def split_merged(
             source, columns.record[rows], rank, entry.shift_ns, pids,
             {key: json.dumps(value).encode() for key, value in entry.metadata.items()},
         )  # fmt: skip
-        parts.append(Part(rank, _own(columns, rows, rank, pids), entry.metadata, records))
+        own = _own(columns, rows, rank, pids)
+        parts.append(Part(rank, own, entry.metadata, records, entry.format))
         ours[rows] = False
     problems.add("skipped", int(ours.sum()), "records of no rank of the merged file", file=path)
     return parts

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import hta_widgets as hw
+from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.job import write_demo
 from hta_widgets.diff.compare import compare
 from hta_widgets.diff.pairs import pairs
@@ -126,6 +127,14 @@ def test_one_rank_of_a_merged_file_is_its_own_file_again(two, tmp_path, load, do
     assert {k: v for k, v in written.items() if k != "traceEvents"} == {
         k: v for k, v in own.items() if k != "traceEvents"
     }
+
+
+def test_ranks_of_a_merged_file_keep_the_format_they_were_read_as(tmp_path):
+    write_byteps_job(tmp_path / "job", workers=2, steps=2)
+    for name in ("byteps", "byteps-server", "kineto"):
+        traces = hw.load(tmp_path / "job", format=name)
+        export_trace(traces, tmp_path / f"{name}.json")
+        assert hw.load(tmp_path / f"{name}.json").formats == [name]
 
 
 def test_ranks_can_be_chosen_from_a_merged_file(two, tmp_path, load):
