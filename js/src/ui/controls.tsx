@@ -70,13 +70,16 @@ export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): voi
   );
 }
 
-/** Letters kept at the end of a cut name: names of kernels differ there. */
+/** Letters kept at the end of a cut name, where names of kernels differ. */
 const END = 12;
+/** Words that tell equal labels apart, kept whole. */
+const TOLD_APART = / \([^()]{1,30}\)$/u;
 
 /** A name that is cut before its end if it is too long. */
 export function CutName({ text }: { text: string }) {
   const letters = Array.from(text);
-  const end = letters.length > 2 * END ? letters.slice(-END).join("") : "";
+  const kept = Math.max(END, TOLD_APART.exec(text)?.[0].length ?? 0);
+  const end = letters.length > END + kept ? letters.slice(-kept).join("") : "";
   return (
     <span class="hta-cut-name">
       <span>{text.slice(0, text.length - end.length)}</span>
