@@ -192,7 +192,8 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
         return [0.0]
     rough = span / most
     scale = 10.0 ** np.floor(np.log10(rough))
-    step = next(s * scale for s in (1, 2, 5, 10) if s * scale >= rough * 0.85)
+    steps = [s * scale for s in (1, 2, 5, 10) if s * scale <= span]
+    step = next((step for step in steps if step >= rough * 0.85), steps[-1])
     first, last = int(np.ceil(start / step - 1e-9)), int(np.floor(end / step + 1e-9))
     return [float(k * step) for k in range(first, last + 1)]
 

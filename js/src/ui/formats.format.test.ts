@@ -12,6 +12,7 @@ import {
   formatValue,
   plural,
 } from "./formats";
+import { niceTicks } from "./text";
 
 /** Thin and narrow no-break spaces as a plain space, so that expectations can be read. */
 const plain = (text: string) => text.replace(/[\u2009\u202f]/g, " ");
@@ -118,4 +119,12 @@ test("counts, bytes, values", () => {
   expect(plain(formatValue(8e9, "bytes"))).toBe("8.00 GB");
   expect(plural(1, "problem")).toBe("1 problem");
   expect(plural(3, "problem")).toBe("3 problems");
+});
+
+test.each([1, 2, 3, 4])("an axis has a tick besides zero: %i", (most) => {
+  for (const end of [1, 1.99, 2.01, 4.99, 9.99, 4_990_000]) {
+    const ticks = niceTicks(end, most, -end);
+    expect(ticks.length).toBeGreaterThanOrEqual(3);
+    expect(Math.max(...ticks)).toBeLessThanOrEqual(end);
+  }
 });

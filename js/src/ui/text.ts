@@ -340,7 +340,8 @@ export function niceTicks(end: number, most = 3, start = 0): number[] {
   if (!(span > 0)) return [0];
   const rough = span / most;
   const scale = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((each) => each * scale).find((each) => each >= rough * 0.85)!;
+  const steps = [1, 2, 5, 10].map((each) => each * scale).filter((each) => each <= span);
+  const step = steps.find((each) => each >= rough * 0.85) ?? steps.at(-1)!;
   const found: number[] = [];
   const last = Math.floor(end / step + 1e-9);
   for (let at = Math.ceil(start / step - 1e-9); at <= last; at += 1) found.push(at * step + 0);

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from hta_widgets import text as formats
+from hta_widgets.charts.rows import nice_ticks
 
 
 def plain(text: str) -> str:
@@ -83,3 +84,11 @@ def test_values_and_plurals():
     assert plain(formats.value(0.12345)) == "0.1235"
     assert formats.plural(1, "rank") == "1 rank"
     assert formats.plural(8, "rank") == "8 ranks"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_an_axis_has_a_tick_besides_zero(most):
+    for end in (1.0, 1.99, 2.01, 4.99, 9.99, 4_990_000.0):
+        ticks = nice_ticks(end, most, -end)
+        assert len(ticks) >= 3
+        assert max(ticks) <= end
