@@ -87,7 +87,7 @@ export class Linking {
       this.ways.lines.select(null);
       if (this.ways.line() !== null) this.ways.line()!.anchor = null;
       if (!coupled) return;
-      this.ways.coupling()?.write(to, "selected_event", null);
+      this.ways.coupling()?.write(to, { selected_event: null });
       this.ways.coupling()?.align();
       return;
     }
@@ -101,7 +101,7 @@ export class Linking {
       const isEvent = partner !== null && partner.lane >= 0;
       this.ways
         .coupling()
-        ?.write(to, "selected_event", isEvent ? [partner.rank, partner.id] : null);
+        ?.write(to, { selected_event: isEvent ? [partner.rank, partner.id] : null });
       if (this.ways.line() !== null && isEvent) {
         this.ways.line()!.anchor =
           side === 0 ? [brief.start, partner.start] : [partner.start, brief.start];
@@ -183,7 +183,7 @@ export class Linking {
   /** Clear all marks. */
   clear(): void {
     for (const side of [0, 1] as const) {
-      this.ways.coupling()?.write(side, "selection", this.marked(side, null));
+      this.ways.coupling()?.write(side, { selection: this.marked(side, null) });
     }
   }
 
@@ -516,14 +516,12 @@ interface CouplingWays {
   picked(side: 0 | 1, event: readonly [number, number] | null): void;
 }
 
-const SAVE_MS = 250;
 const SHARED = ["search", "color"] as const;
 
 export class Coupling {
   private leader: 0 | 1 = 0;
   /** Set during own writes, whose change events are ignored. */
   private quiet = false;
-  private saveTimer = 0;
 
   constructor(
     private readonly sides: readonly [SideView, SideView],
@@ -531,7 +529,6 @@ export class Coupling {
     private readonly signal: AbortSignal,
   ) {
     for (const side of [0, 1] as const) this.watch(side);
-    signal.addEventListener("abort", () => clearTimeout(this.saveTimer), { once: true });
   }
 
   /** Move the other side to the leader's view, after another alignment or after unlinking. */
@@ -542,24 +539,20 @@ export class Coupling {
   /** Show a window of one side; the other follows, linked or not. */
   goTo(side: 0 | 1, view: Span): void {
     this.leader = side;
-    this.write(side, "view", [Math.floor(view[0]), Math.ceil(view[1])]);
-    this.sides[side].app.led.showView([Math.floor(view[0]), Math.ceil(view[1])]);
+    const whole: Span = [Math.floor(view[0]), Math.ceil(view[1])];
+    this.sides[side].app.led.showView(whole);
+    this.write(side, { view: [...whole] });
     this.follow(side, true);
   }
 
-  /** Write a shared value of one side without its partner following. */
-  write(side: 0 | 1, key: string, value: unknown): void {
-    const { model } = this.sides[side];
+  /** Change values of one side without its partner following. */
+  write(side: 0 | 1, patch: Patch): void {
     this.quiet = true;
     try {
-      model.set(key, value);
+      this.sides[side].app.led.follow(patch);
     } finally {
       this.quiet = false;
     }
-    window.clearTimeout(this.saveTimer);
-    this.saveTimer = window.setTimeout(() => {
-      for (const one of this.sides) one.model.save_changes();
-    }, SAVE_MS);
   }
 
   /** Change both sides in one act; neither leads the other. */
@@ -614,7 +607,7 @@ export class Coupling {
     });
     for (const key of SHARED) {
       listen(key, () => {
-        if (!this.quiet && this.ways.coupled()) this.write(other(side), key, model.get(key));
+        if (!this.quiet && this.ways.coupled()) this.write(other(side), { [key]: model.get(key) });
       });
     }
   }
@@ -632,7 +625,7 @@ export class Coupling {
     } finally {
       this.quiet = false;
     }
-    this.write(to, "view", [...view]);
+    this.write(to, { view: [...view] });
   }
 
   /** Select the same part of the other run: window by the alignment, ranks by their pairs. */
@@ -641,7 +634,7 @@ export class Coupling {
     const given = this.sides[side].model.get("selection") as Partial<SelectionJson> | null;
     const to = other(side);
     if (given === null || line === null) {
-      this.write(to, "selection", null);
+      this.write(to, { selection: null });
       return;
     }
     // Single events have partners, which are looked up one by one.
@@ -655,14 +648,15 @@ export class Coupling {
       given.ranks?.flatMap((rank) =>
         pairs.filter((pair) => pair[side] === rank).map((pair) => pair[to]),
       ) ?? null;
-    this.write(to, "selection", {
+    const selection: SelectionJson = {
       start_ns: edge(given.start_ns),
       end_ns: edge(given.end_ns),
       ranks,
       tracks: null,
       query: given.query ?? null,
       ids: null,
-    });
+    };
+    this.write(to, { selection });
   }
 }
 

@@ -210,7 +210,7 @@ export class Timelines {
     if (byChange) return;
     for (const side of [0, 1] as const) {
       if (this.ways.states[side].get("color") !== colour) {
-        this.coupling?.write(side, "color", colour);
+        this.coupling?.write(side, { color: colour });
       }
     }
   }
@@ -245,7 +245,7 @@ export class Timelines {
   /** Show the ranks of the chosen pair only, or all. */
   showRanks(): void {
     for (const side of [0, 1] as const) {
-      this.coupling?.write(side, "ranks_from", this.ranksOf(side) === null ? "" : "pair");
+      this.coupling?.write(side, { ranks_from: this.ranksOf(side) === null ? "" : "pair" });
     }
     this.linking.clear();
   }

@@ -77,14 +77,29 @@ describe("writing", () => {
   test("a late echo does not throw a moving view back", () => {
     const { model, shared, heard } = bound();
     shared.set({ view: [0, 100] }, true);
+    shared.rest();
     shared.set({ view: [10, 110] }, true);
     model.set("view", [0, 100]);
     expect(heard).toEqual([]);
     expect(shared.state.view).toEqual([10, 110]);
     shared.rest();
+    expect(model.get("view")).toEqual([10, 110]);
     // After the gesture, the same value is an intended change, for instance Python's undo.
     model.set("view", [5, 105]);
     expect(shared.state.view).toEqual([5, 105]);
+  });
+
+  test("a linked view follows without history, and no late echo throws it back", () => {
+    const { model, shared, heard } = bound();
+    shared.follow({ view: [0, 100] });
+    vi.advanceTimersByTime(SAVE_MS);
+    shared.follow({ view: [10, 110] });
+    model.set("view", [0, 100]);
+    expect(heard).toEqual([["view"], ["view"]]);
+    expect(shared.state.view).toEqual([10, 110]);
+    vi.advanceTimersByTime(COMMIT_MS);
+    expect(model.get("view")).toEqual([10, 110]);
+    expect(past(model)).toBe(0);
   });
 
   test("odd values of a host become values of ours", () => {

@@ -53,6 +53,8 @@ export const KEYS: readonly Key[] = [
 
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
+/** Echoes of so many saved views are known; a kernel that is busy answers late. */
+const MOST_ECHOES = 50;
 
 export const NOTHING: SharedState = {
   view: null,
@@ -102,7 +104,8 @@ export class Shared {
   /** The state at the last entry of the history, to which the next entry returns. */
   private settled: Readonly<SharedState> = NOTHING;
   private moving = false;
-  private sent = new Set<string>();
+  /** Views that were saved last, of which the host may send echoes. */
+  private sent: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;
   private listeners: ((keys: ReadonlySet<Key>, state: SharedState) => void)[] = [];
@@ -153,11 +156,18 @@ export class Shared {
     const changed = this.write(patch);
     this.moving = moving;
     if (changed.size > 0) this.commitLater();
-    if (moving) {
-      this.saveTimer ||= window.setTimeout(() => this.save(), SAVE_MS);
-    } else {
-      this.save();
-    }
+    if (moving) this.saveLater();
+    else this.save();
+  }
+
+  /** Change values as a linked view does: this adds no entry to the history. */
+  follow(patch: Partial<SharedState>): void {
+    this.commit();
+    const changed = this.write(patch);
+    this.settled = this.state;
+    if ("view" in patch) this.saveLater();
+    else this.save();
+    this.tell(changed);
   }
 
   /**
@@ -180,7 +190,6 @@ export class Shared {
   rest(): void {
     this.moving = false;
     if (this.saveTimer) this.save();
-    this.sent.clear();
   }
 
   get canUndo(): boolean {
@@ -239,7 +248,6 @@ export class Shared {
         changed.add(key);
         // Set first, so that the model's own event is not taken for a change.
         this.keep(key, value);
-        if (key === "view") this.sent.add(JSON.stringify(value));
         this.model?.set(key, value);
       }
     });
@@ -259,7 +267,8 @@ export class Shared {
     const value = normal(key, this.model.get(key));
     if (same(value, this.state[key])) return;
     // While the view moves, hosts that echo return an earlier position.
-    if (key === "view" && this.moving && this.sent.has(JSON.stringify(value))) return;
+    const isMoving = this.moving || this.saveTimer !== 0;
+    if (key === "view" && isMoving && this.sent.includes(JSON.stringify(value))) return;
     this.commit();
     this.keep(key, value);
     this.settled = { ...this.settled, [key]: value };
@@ -283,9 +292,17 @@ export class Shared {
     this.tellHistory();
   }
 
+  private saveLater(): void {
+    this.saveTimer ||= window.setTimeout(() => this.save(), SAVE_MS);
+  }
+
   private save(): void {
     clearTimeout(this.saveTimer);
     this.saveTimer = 0;
+    const { view } = this.state;
+    this.sent = [...this.sent, JSON.stringify(view)].slice(-MOST_ECHOES);
+    // An echo that was ignored is in the model.
+    this.model?.set("view", view);
     this.model?.save_changes();
   }
 

@@ -144,6 +144,11 @@ export class Led {
     this.showState();
   }
 
+  /** Change what a linked timeline changed; see `Shared.follow`. */
+  follow(patch: Partial<SharedState>): void {
+    this.ctx.shared.follow(patch);
+  }
+
   /** Show the window of the state, immediately. */
   showState(): void {
     this.nav.follow(this.ctx.shared.state.view, false);
