@@ -85,6 +85,7 @@ def kept_notebook(lab, browser, browser_context_args):
     yield _runner(lab, context.new_page(), "lab", prefix="kept-")
     guard.judge()
     context.close()
+    lab.end_sessions(kept=True)
 
 
 @pytest.fixture

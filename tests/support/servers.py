@@ -38,12 +38,11 @@ class Lab:
             body = reply.read()
         return json.loads(body) if body else None
 
-    def end_sessions(self) -> None:
-        """End kernels, so that the next test starts with fresh modules; not those of a file."""
+    def end_sessions(self, *, kept: bool = False) -> None:
+        """End kernels, so that the next test starts with fresh modules; or those of a file."""
         for session in self.api("sessions"):
-            if session["path"].startswith("kept-"):
-                continue
-            self.api(f"sessions/{session['id']}", "DELETE")
+            if session["path"].startswith("kept-") == kept:
+                self.api(f"sessions/{session['id']}", "DELETE")
 
 
 def _settings(config: Path) -> None:

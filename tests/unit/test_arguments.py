@@ -180,11 +180,8 @@ def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(import_module("hta_widgets.diff.tables"), "_ADDED", {})
     where, _, own = name.rpartition(".")
-    owner = given.owners.get(where) or (
-        getattr(hw, where, None) or getattr(demo, where, None) if where else hw
-    )
-    owner = compat if own in vars(compat) else owner
-    function = getattr(owner, own)
+    owner = given.owners.get(where) or getattr(hw, where) if where else hw
+    function = getattr(owner if hasattr(owner, own) else compat, own)
     arguments = _arguments(name, function, given, tmp_path)
     wrong = []
     try:
