@@ -221,7 +221,8 @@ class TraceDiff(anywidget.AnyWidget):
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        Two jobs; two ranks, two steps or two windows of one, as selections.
+        Two jobs; two ranks, two steps or two windows of one, as selections. Each is drawn on the
+        clock of its traces; see `TraceSet.with_clock`.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
