@@ -175,6 +175,7 @@ _STYLE = """
 }
 html, body { margin: 0; background: var(--bg); color: var(--ink) }
 body { padding: 8px 12px; font: 12px/16px Inter, system-ui, sans-serif }
+h1 { position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; contain: strict }
 #hta-view { min-height: 320px }
 footer { margin-top: 8px; color: var(--ink2); font-variant-numeric: tabular-nums }
 footer summary { cursor: pointer }
@@ -304,6 +305,7 @@ def _page_parts(title: str, footer: str, host: str, blocks: Iterable[Block]) -> 
         f'<style nonce="{nonce}">{_STYLE}</style>\n</head>\n<body>\n'
         "<noscript>This page draws traces with JavaScript, which is switched off here. "
         "Nothing is loaded from a network.</noscript>\n"
+        f"<header><h1>{_text(title)}</h1></header>\n"
         '<main id="hta-view">Unpacking…</main>\n'
         f"{footer}\n"
     )

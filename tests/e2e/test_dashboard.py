@@ -97,7 +97,7 @@ def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
     dash.has_numbers_of(dash.selection, ("kernels",))
     table = pd.read_parquet(io.BytesIO(dash.saved("Top kernels: Parquet")))
     assert table["sum_ns"].tolist() == frame
-    page.get_by_role("button", name="Save all this as one page").click()
+    page.get_by_role("button", name="Save HTML", exact=True).click()
     form = dash.root.locator(".hta-save-form")
     form.locator("input").fill(str(tmp_path / "saved.html"))
     form.get_by_role("button", name="Write file").click()

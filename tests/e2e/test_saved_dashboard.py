@@ -100,7 +100,7 @@ def test_what_a_click_opens_is_in_the_window(page, job, tmp_path, built, width, 
     assert details["y"] >= row + 30 or details["y"] + details["height"] <= row
 
     page.evaluate("window.scrollTo(0, 0)")
-    dash.root.get_by_role("button", name="Write the selection").click()
+    dash.root.get_by_role("button", name="Export…", exact=True).click()
     dash.root.locator(".hta-menu-item").get_by_text("as a trace").click()
     is_in_window(".hta-export")
     page.keyboard.press("Escape")

@@ -131,7 +131,7 @@ def test_a_job_of_eight_ranks_brushed_exported_and_undone(
     dash.has_numbers_of(chosen, ("kernels",))
 
     # The file that the host writes is what Python exports.
-    dash.root.get_by_role("button", name=re.compile("Write the selection")).click()
+    dash.root.get_by_role("button", name="Export…", exact=True).click()
     dash.root.locator(".hta-menu-item").get_by_text("The selection as a trace…").click()
     with page.expect_download() as started:
         dash.root.get_by_role("button", name="Write file").click()

@@ -156,7 +156,7 @@ class Dash:
 
     def saved(self, text: str) -> bytes:
         """Choose an entry of the Export menu; gives the file that it saves."""
-        self.root.get_by_role("button", name=re.compile("Write the selection")).click()
+        self.root.get_by_role("button", name="Export…", exact=True).click()
         with self.page.expect_download() as started:
             self.root.locator(".hta-menu-item").get_by_text(text, exact=True).click()
         return started.value.path().read_bytes()

@@ -171,7 +171,7 @@ export function Chips({ legend, narrow }: { legend: Legend; narrow: ReadonlySign
       </div>
       <Opener
         text={text}
-        name="Kinds of events"
+        name={text === "Kinds" ? "Kinds of events" : `${text} kinds of events`}
         icon="down"
         class="hta-more"
         hidden={!isNarrow && left.value === null}

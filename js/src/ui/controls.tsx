@@ -41,12 +41,15 @@ export function Button(look: ButtonLook) {
   const { text, keys, showKey = false, title, on, off } = look;
   const name = look.name ?? text ?? "";
   const hint = text === name ? undefined : name;
+  // Speech control goes by the visible text, so that the name of a button has it.
+  const words = text?.match(/\p{L}[\p{L} ]*/u)?.[0] ?? "";
+  const isNamed = !showKey && name !== text && name.toLowerCase().includes(words.toLowerCase());
   return (
     <button
       type="button"
       class={`hta-button${text === undefined ? " hta-button-icon" : ""} ${look.class ?? ""}`}
       title={title ?? (keys === undefined ? hint : `${name} (${keyName(keys)})`)}
-      aria-label={text === name && !showKey ? undefined : name}
+      aria-label={text === undefined || isNamed ? name : undefined}
       aria-keyshortcuts={keys?.replace("Ctrl", "Control").replace("⌫", "Backspace")}
       aria-pressed={on}
       aria-disabled={off}
@@ -263,8 +266,8 @@ export function CloseButton({ close, words = "" }: { close(): void; words?: stri
       <button
         type="button"
         class="hta-close-button"
+        aria-label="Close, Esc"
         title="Close (Esc)"
-        aria-label="Close"
         onClick={close}
       >
         <Kbd name="Esc" />

@@ -102,7 +102,7 @@ export function Table<Row>(look: TableLook<Row>) {
         aria-label={name}
         style={{ gridTemplateColumns: columns.map((column) => column.width ?? "auto").join(" ") }}
       >
-        <div class="hta-names-head" role="row">
+        <div class="hta-names-head" role={columns.length > 0 ? "row" : undefined}>
           {columns.map((column) => {
             const now = by?.by === column.by ? by : null;
             return (

@@ -1,0 +1,61 @@
+"""Saved pages judged by axe-core: nothing serious in either theme, with menus and details open."""
+
+import pytest
+from playwright.sync_api import expect
+from support.dashboard import Dash
+
+import hta_widgets as hw
+from hta_widgets.demo.byteps import write_byteps_job
+from hta_widgets.demo.mpi import write_mpi_job
+
+_RULES = """async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.map(({ id, impact, nodes }) => [id, impact, nodes[0].html.slice(0, 200)]);
+}"""
+
+
+@pytest.fixture
+def findings(page, repo):
+    """`findings()` gives what axe-core reports of the page."""
+    script = repo / "node_modules/axe-core/axe.min.js"
+    if not script.exists():
+        pytest.skip("axe-core is not installed (`make setup` does it)")
+    # Scripts of the page itself need its nonce; what a debugger evaluates does not.
+    code = script.read_text("utf-8")
+
+    def judge():
+        page.evaluate(f"() => {{ {code} }}")
+        return page.evaluate(_RULES)
+
+    return judge
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_dashboard(page, job, tmp_path, built, findings, theme):
+    page.emulate_media(color_scheme=theme)
+    page.goto(f"file://{hw.Dashboard(job).save_html(tmp_path / 'report.html')}")
+    dash = Dash(page, job)
+    for panel in ("breakdown", "kernels", "queue"):
+        dash.ready(panel)
+    assert findings() == []
+    dash.root.get_by_role("button", name="Longest gap", exact=True).click()
+    expect(dash.root.locator(".hta-dock")).to_contain_text("idle")
+    assert findings() == []
+    dash.root.get_by_role("button", name="Choose which panels are shown").click()
+    expect(page.get_by_role("menuitemcheckbox").first).to_be_visible()
+    assert findings() == []
+
+
+def test_other_views(page, job, folder, tmp_path, built, findings):
+    write_byteps_job(tmp_path / "byteps", workers=2, local_ranks=2, servers=2, steps=4)
+    write_mpi_job(tmp_path / "mpi", ranks=8, hosts=2)
+    views = {
+        ".hta-said": hw.Timeline(job),
+        ".hta-diff-tile": hw.TraceDiff(str(folder), str(folder)),
+        "[data-panel=byteps_blame] canvas": hw.Dashboard(tmp_path / "byteps"),
+        "[data-panel=mpi_ranks] canvas": hw.Dashboard(tmp_path / "mpi"),
+    }
+    for drawn, view in views.items():
+        page.goto(f"file://{view.save_html(tmp_path / 'view.html')}")
+        expect(page.locator(drawn).first).to_be_visible(timeout=60_000)
+        assert findings() == [], drawn
