@@ -269,8 +269,8 @@ class Dashboard(LinkedView):
             name: rows_or_none(whole_frame(self.traces, name))
             if is_kept_in_pages(name, self.traces, shown)
             else None
-            for name in self._filled
-            if name in WHOLE
+            for name in WHOLE
+            if name in self._filled or name in shown
         }
         return {**saved, "_tables": {**self._tables, **frames}}
 

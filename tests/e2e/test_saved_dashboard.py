@@ -247,9 +247,11 @@ def test_odd_jobs_are_sensible_views_without_empty_boxes(page, tmp_path, built, 
 
 def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot):
     """A call tree and arrivals follow the dragged window; the critical path is the job's."""
-    view = hw.Dashboard(job, panels=["timeline", "selection"])
+    view = hw.Dashboard(job, panels=["timeline", "selection", "messages"])
     page.goto(f"file://{view.save_html(tmp_path / 'added.html')}")
     dash = Dash(page, job)
+    # It was asked for by name, and this job has none.
+    expect(dash.panel("messages")).to_contain_text("No sends between ranks")
     page.get_by_role("button", name="Choose which panels are shown").click()
     added = ("call_tree_device", "arrivals", "critical_path")
     for title in ("Call tree: GPU time", "Arrivals at collectives", "Critical path"):
