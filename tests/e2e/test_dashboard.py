@@ -1,6 +1,7 @@
 """The dashboard in notebooks: panels follow each other and Python, with and without a kernel."""
 
 import io
+import re
 
 import pandas as pd
 import pytest
@@ -84,6 +85,27 @@ def test_a_rectangle_of_the_heatmap_is_a_window_on_its_ranks(dash, kernel):
     assert kernel.value("dash.selection.end_ns - dash.selection.start_ns") > 0
     dash.shows_ranks(3)
     dash.has_numbers_of(dash.selection, ("kernels", "steps"))
+
+
+def test_folding_and_the_clock_are_one_in_page_and_python(dash, kernel):
+    dash.chart("breakdown")
+    pane = dash.panel("breakdown")
+    pane.get_by_role("button", name="Show table").click()
+    names = pane.locator(".hta-chart-table tbody tr td:first-child")
+    expect(names).to_have_count(8)
+    dash.root.get_by_role("button", name="Fold similar ranks").first.click()
+    expect(names).to_have_text(["rank 5", "7 ranks: 0–4, 6, 7"])
+    kernel.wait_for("dash.folded is True")
+    kernel("dash.folded = False")
+    expect(names).to_have_count(8)
+
+    badge = dash.root.locator(".hta-clock .hta-if-wide")
+    expect(badge).to_have_text(re.compile("^clock: recorded, "))
+    badge.click()
+    kernel.wait_for("dash.clock == 'fitted'")
+    expect(badge).to_have_text(re.compile("^clock: fitted ±"))
+    kernel("dash.clock = 'recorded'")
+    expect(badge).to_have_text(re.compile("^clock: recorded, "))
 
 
 def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(
