@@ -20,11 +20,11 @@ from _job import stored_job
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import offered_panels, panels as known_panels
+from hta_widgets.panels.catalog import ADDED, offered_panels, panels as known_panels
 from hta_widgets.trace.query import Clauses
 
 #: What a dashboard of such a job asks for after a brush.
-SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap"}
+SHOWN = {*offered_panels(["kineto"]), "summary"} - {"heatmap", *ADDED}
 ASKED = tuple(panel for panel in known_panels() if panel in SHOWN)
 BINS = 240
 WITHIN_MS = 30  # as the page asks
