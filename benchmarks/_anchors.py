@@ -1,4 +1,4 @@
-"""What reads a trace file: ours, and what it is measured beside; each in a fresh process."""
+"""Readers of a trace file: this package and its anchors, each in a fresh process."""
 
 import tarfile
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ _FLOOR_WORK = """
 with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
     decoded = decoder.decode(file.read())
 """
-# What many write themselves: the records as a frame, args left as they are.
+# A common loader of users' own: the records as a frame, args left as they are.
 _FRAMES_WORK = """
 import sys
 frames = []
@@ -64,7 +64,7 @@ _ORJSON_SETUP = (
 
 
 def ours(path: Path) -> Run:
-    """Load a file anew."""
+    """Load a file without the cache."""
     work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
     return harness.run_code("import hta_widgets as hw", work, core=CORE)
 

@@ -89,7 +89,7 @@ def in_page(
             longest += found["longest"]
         apart: dict[str, list[float]] = {panel: [] for panel in (*panels, "heatmap")}
         for _, selection in brushes:
-            # Another window than before, or nothing would be worked out anew.
+            # Another window than before, since known answers are kept.
             other = {**selection}
             if "start_ns" in other:
                 other["start_ns"] += 1
@@ -119,7 +119,7 @@ def _figures(values: Sequence[float]) -> dict[str, float]:
 
 
 def page_table(result: dict[str, Any]) -> str:
-    """Markdown: one row a panel, then one row a kind of brush."""
+    """Return Markdown with a row per panel, then one per kind of brush."""
     lines = ["| page, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {**result["panels"], **result["brushes"], "**all panels**": result["total"]}
     lines += [

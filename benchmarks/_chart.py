@@ -33,7 +33,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """What somebody else takes: times ours, and in words; without a ratio, why there is none."""
+    """Time of another tool: as a ratio to ours and in words, or why there is no ratio."""
 
     label: str
     ratio: float | None

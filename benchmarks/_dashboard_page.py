@@ -1,4 +1,4 @@
-"""How large a saved dashboard is, and when what of it is seen: a part of `brush.py`."""
+"""Measure the size of a saved dashboard and the times of its first paints: part of `brush.py`."""
 
 import statistics
 import sys
@@ -46,7 +46,7 @@ requestAnimationFrame(look);
 
 
 def saved_dashboard(traces: hw.TraceSet, *, rounds: int = 5) -> dict[str, Any]:
-    """Save a dashboard and open it anew some times; return its size and medians in ms."""
+    """Save a dashboard and open it several times; return its size and medians in ms."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         begin = time.perf_counter()
         path = Path(hw.Dashboard(traces).save_html(Path(folder) / "page.html"))

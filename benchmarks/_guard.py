@@ -17,7 +17,7 @@ __all__ = ["Ended", "end", "run"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: by itself, or stopped, and then why."""
+    """The end of a command: by itself, or stopped for a reason."""
 
     code: int
     stdout: str
@@ -58,7 +58,7 @@ def run(words: Sequence[str], *, stdin: str | None, timeout_s: float, limit_mb: 
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a command with its descendants, of which browsers keep some in sessions of their own."""
+    """End a command and its descendants, also those that browsers run in their own sessions."""
     for pid in [*_descendants(process.pid), process.pid]:
         try:
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: fresh processes, one core, a table, a file of results."""
+"""Shared parts of the benchmarks: fresh processes, one core, a table, a file of results."""
 
 import json
 import os
@@ -24,7 +24,7 @@ SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
 TIMEOUT_S = 1800
 #: What one run, with all its processes, may take: the machine has to survive it.
 LIMIT_MB = 16_000
-#: The exit code of a script that found out that it cannot, and says why on its last line.
+#: The exit code of a script that cannot run here; its last line has the reason.
 FAILED = 3
 
 
@@ -33,7 +33,7 @@ class Missing(Exception):  # noqa: N818 - not an error: a reason to leave someth
 
 
 class Failed(Exception):  # noqa: N818 - a finding
-    """What was to be measured did not do it; says how it failed."""
+    """The measured program failed; the message is its reason."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ def run_command(words: Sequence[str | Path], *, core: int | None = None) -> Run:
 
 
 def measure(cases: dict[str, tuple[Callable[[], Run], int]]) -> list[Row]:
-    """Run each case as often as it says, in turns, so that a busy minute of the machine hits all.
+    """Run each case its number of times, in turns, so that a busy minute of the machine hits all.
 
-    A row without runs says in its note what is missing, or how it failed.
+    The note of a row without runs names what is missing, or the failure.
     """
     rows = {name: Row(name) for name in cases}
     for turn in range(max(repeat for _, repeat in cases.values())):
@@ -164,9 +164,9 @@ def _cell(value: float | None, unit: str) -> str:
 
 
 def table(rows: Sequence[Row], anchor: str) -> str:
-    """Markdown: each row beside the one named `anchor`; larger is better in the ratio columns.
+    """Return Markdown that compares rows with the one named `anchor`; larger ratios are better.
 
-    The ratio of time says how many times faster a row is than the anchor, that of memory how many
+    The ratio of time is how many times faster a row is than the anchor, that of memory how many
     times less it adds.
     """
     against = next((row for row in rows if row.name == anchor and row.runs), None)

@@ -29,14 +29,14 @@ __all__ = ["PARTS", "Results", "filled", "moves_table", "write"]
 
 PAGE = REPO / "docs/performance.md"
 PICTURE = REPO / "docs/img/performance.svg"
-#: Who must be beside ours in the table of loading; one that is not there is named.
+#: Other readers in the table of loading; those that are missing are named.
 ANCHORS = (HTA_ROW, PERFETTO_ROW, CATAPULT_ROW, JSON_ROW, ORJSON_ROW, FLOOR_ROW)
 _PART = re.compile(r"<!-- generated: ([\w-]+) -->\n(.*?)<!-- end: \1 -->", re.DOTALL)
 
 
 @dataclass
 class Results:
-    """What the scripts wrote, by script; and the log of `all.py`."""
+    """Results of the scripts, and the log of `all.py`."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Results:
         return cls(files, files.pop("all", {}).get("steps", {}))
 
     def row(self, size: str, name: str) -> dict[str, Any]:
-        """One row of `load.py`; empty where it was not measured."""
+        """Return a row of `load.py`; empty if it was not measured."""
         rows = self.files.get("load", {}).get(size, [])
         return next((row for row in rows if isinstance(row, dict) and row["name"] == name), {})
 
@@ -63,7 +63,7 @@ class Results:
         return found
 
     def big_events(self) -> int | None:
-        """How many events the job of `big.py` has."""
+        """Return the number of events of `big.py`'s job."""
         return next(
             (
                 row["said"]
@@ -85,7 +85,7 @@ class Results:
             said = self.big("bare msgspec").get("said")
             return said["decode"] + said["decompress"] if isinstance(said, dict) else None
         if name == OURS:
-            # The usual way, which leaves a copy for the next time, where that was measured alone.
+            # The usual way, which leaves a copy for the next time, if that was measured alone.
             name = "load, no cache" if self.big("load, no cache") else "load, empty cache"
         return self.big(name).get("seconds")
 
@@ -214,7 +214,7 @@ def viewers(results: Results) -> str:
 
 
 def moves_table(found: dict[str, Any]) -> str:
-    """Markdown: one row a move of a viewer."""
+    """Return Markdown with a row per move of a viewer."""
     lines = [
         (
             "| viewer | move | took | page busy | work p50 | work p95 | intervals p95 | longest "
@@ -255,7 +255,7 @@ def printed(name: str) -> Callable[[Results], str]:
 
 
 def took(results: Results) -> str:
-    """How long each script ran, and how it ended."""
+    """Return the time and the end of each script."""
     lines = ["| script | took | |", "|---|---:|---|"]
     for step in PLAN:
         found = results.steps.get(step.name)
@@ -268,7 +268,7 @@ def took(results: Results) -> str:
 
 
 def missing_text(results: Results, name: str) -> str:
-    """Why a script has no figures, where it has none."""
+    """Return the reason why a script has no figures, if it has none."""
     step = results.steps.get(name)
     if step is None:
         return f"Not measured: {name}."
@@ -293,7 +293,7 @@ PARTS: dict[str, Callable[[Results], str]] = {
 
 
 def filled(text: str, results: Results) -> str:
-    """Return a page with its generated parts written anew."""
+    """Return a page with new generated parts."""
 
     def part(found: re.Match[str]) -> str:
         name = found[1]
@@ -326,7 +326,7 @@ def round_text(ratio: float) -> str:
 
 
 def faster(ratio: float) -> str:
-    """How ours compares with what takes `ratio` times as long."""
+    """Return words for a comparison with a tool that takes `ratio` times as long."""
     return f"{round_text(ratio)}× faster" if ratio >= 1 else f"{round_text(1 / ratio)}× slower"
 
 

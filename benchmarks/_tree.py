@@ -1,4 +1,4 @@
-"""What a process and all that it started take of memory, while it runs."""
+"""Measure the memory of a process and its descendants while it runs."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ def _pss_kb(process: int) -> int:
 
 
 class Watcher(threading.Thread):
-    """Samples a tree of processes until it is told to stop; then `peak_mb` says the most."""
+    """Samples a tree of processes until `stop`; then `peak_mb` is its maximum."""
 
     def __init__(self, root: int) -> None:
         super().__init__(daemon=True)

@@ -26,7 +26,7 @@ _POLYFILL = _TOOLS / "webcomponents/node_modules/webcomponents.js/webcomponents.
 
 @dataclass(frozen=True)
 class Viewer:
-    """How to start a viewer without a trace, and how to open one in it."""
+    """Ways to start a viewer without a trace, and to open one in it."""
 
     name: str
     folder: Path
@@ -38,7 +38,7 @@ class Viewer:
 
     @property
     def missing(self) -> str:
-        """What has to be installed first, or nothing."""
+        """Return what has to be installed first, or nothing."""
         absent = [path for path in self.needs if not path.exists()]
         return f"{self.name} is not installed (`make interop`)" if absent else ""
 
@@ -89,7 +89,7 @@ _LOADED = """() => {
 _TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-# The page tells its parent that it is ready; where it has none it would take that for a trace.
+# The page reports to its parent that it is ready; without one it would take that for a trace.
 _ALONE = """
 window.addEventListener("message", event => {
   if (event.data?.msg === "ready") event.stopImmediatePropagation();

@@ -1,9 +1,9 @@
-"""Measure everything, one script after the other, and write docs/performance.md anew.
+"""Measure everything, one script after the other, and rewrite docs/performance.md.
 
     python benchmarks/all.py [--quick] [--only load viewers] [--report]
 
 Each script runs in a process of its own; what it prints and how long it took is kept in
-benchmarks/results/all.json. Where one fails or is stopped, the page says so in its place.
+benchmarks/results/all.json. If one fails or is stopped, the page has a note in its place.
 With `--report` nothing is measured: the page is written from the results that are there.
 """
 

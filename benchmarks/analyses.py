@@ -1,4 +1,4 @@
-"""How fast each analysis of HTA's interface is, ours against HTA's, on one core, in one run.
+"""Compare the time of each analysis of HTA's interface with HTA's, on one core, in one run.
 
     python benchmarks/analyses.py [--only resnet50] [--repeat 5]
 
@@ -52,7 +52,7 @@ def demo() -> dict[int, Path]:
 
 def run(python: Path | str, module: str, files: dict[int, Path], repeat: int) -> harness.Run:
     with tempfile.TemporaryDirectory() as scratch:
-        # Copies: HTA writes some of its results beside what it reads.
+        # Copies: HTA writes some of its results next to its input.
         copies = {rank: shutil.copy(path, scratch) for rank, path in files.items()}
         listing = Path(scratch) / "files.list"
         listing.write_text(json.dumps({str(rank): str(path) for rank, path in copies.items()}))

@@ -1,4 +1,4 @@
-"""How long a job of many ranks takes to load, and how much memory all its processes take meanwhile.
+"""Measure the time to load a job of many ranks, and the memory of all its processes meanwhile.
 
     python benchmarks/big.py [--folder benchmarks/.data/demo64x51] [--ranks 8] [--hta-ranks 4]
         [--only "load, empty" …] [--memory-limit "1 GB"] [--one-file-gb 2] [--repeat 1]
@@ -72,7 +72,7 @@ def watched(
     python: Path | str = sys.executable,
     env: dict[str, str] | None = None,
 ) -> Row:
-    """Run work in a fresh interpreter; return its seconds, the tree's peak, and what it says."""
+    """Run work in a fresh interpreter; return its seconds, the tree's peak and its output."""
     task = json.dumps({"setup": setup, "work": work, "extra": extra})
     process = subprocess.Popen(
         [str(python), HERE / "_probe.py"],
@@ -98,7 +98,7 @@ def watched(
 
 
 class Rows:
-    """Runs the rows that are asked for, one after another."""
+    """Runs the requested rows, one after another."""
 
     def __init__(self, options: argparse.Namespace, scratch: Path) -> None:
         self.options = options
@@ -107,12 +107,12 @@ class Rows:
         self.rows: dict[str, Row] = {}
 
     def wanted(self, name: str) -> bool:
-        """Whether a row was asked for."""
+        """Whether a row was requested."""
         only = self.options.only
         return only is None or any(name.startswith(start) for start in only)
 
     def add(self, name: str, setup: str, work: str, extra: str = COUNT, **more: Any) -> None:
-        """Measure a row as often as asked for; the fastest run counts."""
+        """Measure a row the requested number of times; the fastest run counts."""
         if not self.wanted(name):
             return
 
@@ -221,7 +221,7 @@ def table(rows: dict[str, Row], paths: list[str], one_file_bytes: int) -> str:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=DATA / "demo64x51")
-    parser.add_argument("--ranks", type=int, help="only the first so many files")
+    parser.add_argument("--ranks", type=int, help="only the first RANKS files")
     parser.add_argument("--hta-ranks", type=int, default=4, help="what HTA loads; 0: nothing")
     parser.add_argument("--only", nargs="*", help="rows to measure, by the start of their names")
     parser.add_argument("--memory-limit", default="1 GB")

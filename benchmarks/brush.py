@@ -147,7 +147,7 @@ def _figures(values: list[float]) -> dict[str, float]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Markdown: one row a panel, then one row a kind of brush."""
+    """Return Markdown with a row per panel, then one per kind of brush."""
     lines = ["| kernel, ms | p50 | p95 | max |", "|---|---:|---:|---:|"]
     rows = {
         **result["panels"],
@@ -163,7 +163,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def pieces_table(pieces: dict[str, dict[str, float]]) -> str:
-    """Markdown: one row a panel, of the whole job."""
+    """Return Markdown with a row per panel, of the whole job."""
     lines = ["| whole job, first time | answers | longest | together |", "|---|---:|---:|---:|"]
     for name, one in pieces.items():
         spent = f"{one['longest_ms']:.0f} ms | {one['total_ms']:,.0f} ms"

@@ -1,4 +1,4 @@
-"""What a cluster of processes on this machine gains: load and analyse 16 ranks with Dask.
+"""Measure what a cluster of local processes gains: load and analyse 16 ranks with Dask.
 
     python benchmarks/cluster.py [--ranks 16] [--workers 1 2] [--repeat 2] [FOLDER]
 
@@ -43,7 +43,7 @@ WITHOUT = "without Dask"
 
 
 def measure_once(files: list[str], workers: int) -> dict[str, Any]:
-    """Load and analyse once, on so many workers; 0: without a cluster."""
+    """Load and analyse once, on this number of workers; 0: without a cluster."""
     watcher = Watcher(os.getpid())
     watcher.start()
     if not workers:

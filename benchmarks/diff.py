@@ -1,6 +1,6 @@
 """Measure how long two real runs take to open side by side, and how smoothly they move.
 
-In a real JupyterLab in Chromium without a GPU: `trace_diff__control` beside `trace_diff__test`. The
+In a real JupyterLab in Chromium without a GPU: `trace_diff__control` with `trace_diff__test`. The
 cell that loads both runs is timed by the kernel, without a cache; the one that shows them from its
 start until the page has each part, by the page's own clock. Each time is a new kernel and a new
 page; the median of several counts, and that of the ratios to the loads of the same kernel. At last
@@ -88,7 +88,7 @@ def opened(page: Page, kernel: Kernel) -> dict[str, float]:
     page.evaluate(RUN_AND_WATCH, PARTS)
     page.wait_for_function("count => Object.keys(__seen).length === count", arg=len(PARTS))
     found = {part: float(page.evaluate("part => __seen[part]", part)) for part, _ in PARTS}
-    # Processor time tells the kernel's part on a machine that does other things as well.
+    # Processor time is the kernel's part on a machine that does other things as well.
     found["kernel until tree, processor"] = float(kernel("print(time.process_time() - begin_cpu)"))
     found["loads"] = float(kernel("print(loads)"))
     found["loads, processor"] = float(kernel("print(loads_cpu)"))
@@ -110,7 +110,7 @@ def move(page: Page, keys: list[str], wheel: list[tuple[float, int]]) -> dict[st
 
 
 def table(moves: dict[str, dict[str, Any]]) -> str:
-    """Markdown: one row a move."""
+    """Return Markdown with a row per move."""
     lines = [
         "| move | frames | work p50 | work p95 | frames over 25 ms |",
         "|---|---:|---:|---:|---:|",
@@ -125,7 +125,7 @@ def table(moves: dict[str, dict[str, Any]]) -> str:
 
 
 def medians(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Of each figure the median in seconds, and as a share of what both loads took."""
+    """Return each figure's median in seconds, and as a share of both loads' time."""
     return {
         name: {
             "seconds": statistics.median(run[name] for run in runs),

@@ -43,7 +43,7 @@ KINDS: dict[str, tuple[ChangeName, ...]] = {
 
 @dataclass
 class Score:
-    """What was told of the pairs of one kind."""
+    """Findings for the pairs of one kind."""
 
     pairs: int = 0
     exact: int = 0
@@ -59,7 +59,7 @@ class Score:
         """Take in one pair."""
         frame = diff.changes(both)
         told = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
-        # Sentences beyond those of changes are wrong only where nothing was done.
+        # Sentences beyond those of changes are wrong only if nothing was changed.
         beyond = Counter(one.kind for one in diff.findings(both)) if not expected else Counter()
         said = [kind for kind in ("headline", "composition") for _ in range(beyond[kind])]
         self.pairs += 1
@@ -88,7 +88,7 @@ class Score:
 
 
 def told_ranks(both: diff.Comparison) -> list[int]:
-    """Return the ranks that are told to keep the others waiting on one side."""
+    """Return the ranks that the findings of one side name as stragglers."""
     found = [one.text for one in diff.findings(both) if one.kind == "straggler"]
     return [int(text.split()[1]) for text in found]
 
@@ -186,7 +186,7 @@ def measured(first_seed: int, pairs: int) -> dict[str, Score]:
 
 
 def table(scores: dict[str, Score]) -> str:
-    """Markdown: one row a kind of pair."""
+    """Return Markdown with a row per kind of pair."""
     columns = "done to the second run, pairs, exactly told, missed, names, headlines, slight, ranks"
     lines = [f"| {columns.replace(', ', ' | ')} |", f"|---|{'---:|' * columns.count(',')}"]
     lines += [

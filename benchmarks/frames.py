@@ -26,7 +26,7 @@ from support import browser as hands
 from support.notebooks import Kernel, run_notebook, write_notebook
 from support.servers import jupyterlab
 
-# Every frame's callbacks, whoever asked for them, add up to one figure; drawing to a canvas happens
+# Every frame's callbacks, of any caller, add up to one figure; drawing to a canvas happens
 # in the call, so nothing of it is left out.
 COUNT_FRAMES = """
 (() => {
@@ -157,14 +157,14 @@ def measure(page: Page, kernel: Kernel, move: Callable[[], None]) -> dict[str, A
     page.evaluate("__frames.work = []; __frames.gaps = []; __frames.on = true")
     move()
     frames = page.evaluate("__frames.on = false; __frames")
-    # What the last view still asks for belongs to it.
+    # Outstanding requests of the last view belong to it.
     page.wait_for_timeout(500)
     answers = json.loads(kernel("import json; print(json.dumps(answers))"))
     return {"work": frames["work"], "gaps": frames["gaps"], "answers": answers}
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    """Markdown: one row a move."""
+    """Return Markdown with a row per move."""
     lines = [
         (
             "| move | frames | work p50 | work p95 | frames over 25 ms "
@@ -199,7 +199,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="a job or a store on disk; default: 10 M events"
     )
-    parser.add_argument("--ranks", type=int, help="a demo job of so many ranks instead")
+    parser.add_argument("--ranks", type=int, help="a demo job of RANKS ranks instead")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--events", type=int, help="events per rank and step")
     arguments = parser.parse_args()

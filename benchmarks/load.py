@@ -1,4 +1,4 @@
-"""How fast and in how much memory a trace loads, in one run.
+"""Measure the time and memory of loading a trace, in one run.
 
     python benchmarks/load.py [--only small] [--repeat 5] [--profile]
 
@@ -22,7 +22,7 @@ import _harness as harness
 from _harness import DATA, REPO, SHARED, Missing
 
 OURS_STAGES = "import hta_widgets as hw\nfrom hta_widgets.readers import stages; stages.reset()"
-#: Rows of which one run says enough for the large file.
+#: Rows that run once for the large file.
 SLOW = {
     anchors.HTA_ROW,
     anchors.PERFETTO_ROW,
@@ -76,7 +76,7 @@ def saved(path: Path) -> Path:
 
 
 def stage_table(path: Path) -> str:
-    """Where our own time goes."""
+    """Return the parts of our own time."""
     work = f"traces = hw.load({str(path)!r}, cache=False, progress=False)"
     runs = [
         harness.run_code(OURS_STAGES, work, extra="stages.seconds()", core=anchors.CORE)
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["small", "large", "job"])
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, the best counts")
     parser.add_argument("--profile", action="store_true", help="show where our time goes")
-    parser.add_argument("--ranks", type=int, help="only the first so many of the job's")
+    parser.add_argument("--ranks", type=int, help="only the first RANKS of the job")
     parser.add_argument("--limit-gb", type=float, default=8, help="memory for frames of the job")
     parser.add_argument("--timeout-s", type=float, default=290, help="time for a row of the job")
     options = parser.parse_args()

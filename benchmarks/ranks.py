@@ -70,7 +70,7 @@ OPEN_ON_DASK = "traces = hw.load({path!r}, executor=client.get_executor(), progr
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a set called ``traces``."""
+    """Requests to a set named ``traces``."""
 
     name: str
     code: str
@@ -93,7 +93,7 @@ QUESTIONS = (
     Question("clock offsets", "analysis.clock_offsets(traces)"),
     Question("on the fitted clock", "traces.with_clock('fitted')"),
     Question(
-        "lateness, once more there",
+        "lateness, known",
         "analysis.stragglers(traces.with_clock('fitted'))",
         quick=False,
     ),
@@ -109,7 +109,7 @@ class Line:
     peak_mb: float
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 def demo_files(ranks: int, steps: int) -> Path:

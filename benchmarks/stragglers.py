@@ -32,7 +32,7 @@ _RECORDS = 1200  # of a rank and step: a model of three layers
 
 
 def told(folder: Path, seed: int, allowed: Sequence[int], *, slow: bool) -> dict[str, object]:
-    """Write a job, and return what is true of it and what is told."""
+    """Write a job; return its truth and the findings."""
     rng = np.random.default_rng([seed, 9])
     ranks, steps = int(rng.choice(RANKS)), int(rng.choice(allowed))
     rank = int(rng.integers(ranks)) if slow else None
@@ -80,7 +80,7 @@ def main() -> None:
             if not one["red"] == one["judged"] == one["named"] == one["truth"] or one["facts"]:
                 print(kind, one, flush=True)
     print(describe(machine()))
-    print("\n| jobs | of | right rows | red rows | right headline | told as a fact |")
+    print("\n| jobs | of | right rows | red rows | right headline | stated as a fact |")
     print("|---|---:|---:|---:|---:|---:|")
     for kind in ("healthy", "slow"):
         names = ("jobs", "right rows", "red rows", "right headline", "facts")

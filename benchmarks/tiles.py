@@ -1,4 +1,4 @@
-"""Times what the kernel does for a timeline: getting ready, new views, and what else is asked.
+"""Measure the kernel's work for a timeline: getting ready, new views and other requests.
 
 Asks as the page does: answers that may take 30 ms and 0.8 MB, and again for what is left. Times
 are processor time, and beside it what a clock on the wall says, which other work on the machine
@@ -109,7 +109,7 @@ class Spent:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What is written down of it."""
+        """Return its row of the results."""
         return {
             "cpu_ms": self.cpu_ms,
             "wall_ms": self.wall_ms,
@@ -160,7 +160,7 @@ def first_answers(traces: TraceSet) -> tuple[TileEngine, list[dict[str, Any]]]:
         ("minimap", until_there(engine, {"op": "minimap", "bins": PIXELS})),
         ("match collectives (lateness)", until_there(engine, {"op": "lateness", **window})),
         ("late arrivals (ribbon)", until_there(engine, ribbon)),
-        ("ranks that are alike (clusters)", until_there(engine, {"op": "clusters"})),
+        ("similar ranks (clusters)", until_there(engine, {"op": "clusters"})),
     ]
     return engine, [{"what": what, **spent.figures} for what, spent in steps]
 
@@ -202,7 +202,7 @@ def views(engine: TileEngine, count: int) -> Iterator[dict[str, Any]]:
 def figures_of(
     engine: TileEngine, choose: Callable[[random.Random], list[int]], share: float, count: int
 ) -> dict[str, Any]:
-    """Figures of new views at random places, of which nothing is in the page yet."""
+    """Figures of new views at random places that the page holds nothing of yet."""
     rng = random.Random(1)
     start, end = engine.scene()["range"]
     width = max(int((end - start) * share), PIXELS)

@@ -1,4 +1,4 @@
-"""How smoothly viewers move the same file in the same window: ours, Perfetto's UI, catapult.
+"""Compare how smoothly viewers move one file in one window: ours, Perfetto's UI, catapult.
 
     python benchmarks/viewers.py [--only small] [--moves zoom pan keys]
 

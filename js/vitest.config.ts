@@ -22,7 +22,7 @@ export default defineConfig({
           name: "unit",
           environment: "jsdom",
           alias: { vscode: `${root}js/vscode/test/vscode.ts` },
-          isolate: false, // jsdom for each file anew would take ten times as long as all tests
+          isolate: false, // a new jsdom per file would take ten times as long as all tests
           setupFiles: [`${root}js/test/boxes.ts`],
           include: ["js/{src,test,vscode}/**/*.test.ts"],
           exclude: ["js/{src,test,vscode}/**/*.browser.test.ts"],

@@ -147,7 +147,7 @@ def report(page: Path, message: Any) -> None:
 
 
 def index(folder: Path) -> str:
-    """Return a page that shows each picture beside the earlier one, changed ones first."""
+    """Return a page that shows each picture with the earlier one, changed ones first."""
     rows = []
     for now in (folder / "new").glob("*.png"):
         before = folder / "old" / now.name

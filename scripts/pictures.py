@@ -35,7 +35,7 @@ WORDS = ".hta-headline, .hta-status"
 
 
 def pictured(browser: Browser, work: Path) -> Iterator[tuple[str, Page, list[str]]]:
-    """Show each page that README and docs picture: its name, the page, and what it says."""
+    """Show each page that README and docs picture: its name, the page and its text."""
     job, slower, byteps, mpi = jobs(work)
 
     def opened(view: Any, width: int, height: int, theme: str = "light") -> Page:
@@ -101,7 +101,7 @@ def collective(job: hw.TraceSet) -> hw.Timeline:
 
 
 def words_on(page: Page) -> list[str]:
-    """Return what a page says once it no longer changes, line by line."""
+    """Return the text of a page once it no longer changes, line by line."""
     page.mouse.move(2, 2)
     page.evaluate("window.scrollTo(0, 0)")
     page.locator(WORDS).first.wait_for(timeout=60_000)
@@ -120,7 +120,7 @@ def words_on(page: Page) -> list[str]:
 def shoot(page: Page, path: Path) -> None:
     """Write what is seen, in as many colours as it takes."""
     if path.stem in ("timeline", "collective", "diff"):
-        # Without the page's foot, which says when it was saved.
+        # Without the page's foot, which has the time of saving.
         page.locator(".hta-root").first.screenshot(path=path)
     else:
         page.screenshot(path=path, full_page=path.stem.startswith("charts"))
@@ -130,7 +130,7 @@ def shoot(page: Page, path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Write all pictures, and ``texts.json`` beside them."""
+    """Write all pictures and ``texts.json``."""
     texts: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as work, sync_playwright() as play:
         browser = play.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)

@@ -21,7 +21,7 @@ FOLDER = "demo-job"
 
 def blocks() -> dict[str, str]:
     """Return the page's blocks as base64 text, by name."""
-    # Problems state paths of files, which must not be those of this machine.
+    # Problems state paths of files, which must not be this machine's.
     with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         write_demo(FOLDER, ranks=3, steps=4, straggler=2, uneven_us=3000, events_per_step=800)
         engine = TileEngine(hw.load(FOLDER))

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "js" / "vscode"
-#: Name in the extension's folder, and where the file is.
+#: Name in the extension's folder, and path of the file.
 FILES = {
     "README.md": SOURCE / "README.md",
     "CHANGELOG.md": SOURCE / "CHANGELOG.md",

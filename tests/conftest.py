@@ -25,7 +25,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_collection_modifyitems(items):
-    # What is quick comes first. And Playwright leaves its event loop running in this thread, which
+    # Quick tests come first. And Playwright leaves its event loop running in this thread, which
     # other tests cannot share.
     items.sort(key=lambda item: "e2e" in item.path.parts)
     for item in items:
@@ -99,6 +99,6 @@ def node() -> str:
 
 @pytest.fixture(scope="session")
 def built(repo) -> None:
-    """Skip where the front end is not built."""
+    """Skip if the front end is not built."""
     if not (repo / "hta_widgets/static/page.js").exists():
         pytest.skip("the front end is not built (`make build` does it)")

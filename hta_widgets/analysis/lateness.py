@@ -119,7 +119,7 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
     """Return each rank's unmatched communication before it arrived, without compute meanwhile.
 
-    It counts as waiting, as nobody knows how much of it was.
+    It counts as waiting, as its share of waiting is unknown.
     """
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)

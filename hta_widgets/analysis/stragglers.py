@@ -389,7 +389,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, step, stated, lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits are those of all ranks, whichever are shown.
+    # Imposed waits include all ranks, whichever are shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
     kept = match.spread(np.logical_or, selected)

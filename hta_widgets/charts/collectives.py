@@ -97,7 +97,7 @@ def arrivals(
         of the clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
-        dark, as that is no judgement: a rank that comes last, alone, to more than half of its
+        dark, as that is not a judgement: a rank that comes last, alone, to more than half of its
         collectives and for which more than half of all the waiting is done.
 
     Returns

@@ -68,7 +68,7 @@ def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
     """Return the ranks to mark as late: the given ones, or the one that most waiting is for.
 
     That is a rank that comes last, alone, to more than half of its collectives, at least four, and
-    for which more than half of all the waiting is done; only collectives count of which no rank's
+    for which more than half of all the waiting is done; only collectives count in which no rank's
     event is missing. It is a reading of these rows alone; `hta_widgets.analysis.stragglers` judges.
     """
     if late is not None:

@@ -40,7 +40,7 @@ def add_counters(
 
     The rank's records are written as by `export_trace`, followed by the counters:
     ``Queue Length`` with the stream as its id, and ``Memcpy HtoD``, ``Memset``, … with their rate
-    as ``Memcpy BW``, in GB/s. Names are those of HTA. Unlike HTA, which writes into the
+    as ``Memcpy BW``, in GB/s. Names are HTA's. Unlike HTA, which writes into the
     folder of the input, this writes to `path` and refuses the files that were read.
     """
     if isinstance(traces, Trace):
@@ -392,7 +392,7 @@ class _Compressed:
         self._legend = json_text({number: name for name, number in numbers.items()})
 
     def __call__(self, fields: dict[str, bytes]) -> bool:
-        """Change the record's fields; return whether they are those of an event."""
+        """Change the record's fields; return whether it is an event."""
         if fields.get("ph") != b'"X"' or "name" not in fields:
             return False
         name = json.loads(fields["name"])

@@ -57,7 +57,7 @@ class Part:
 
     header: dict[str, Any]
     blocks: list[Block]
-    whole: bool = True  # an overview holds all lanes, not only those of folded ranks
+    whole: bool = True  # an overview holds all lanes, not only folded ranks'
 
     @property
     def size_bytes(self) -> int:
@@ -180,7 +180,7 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Par
     writer.ints("row", rows, delta=True)
     writer.ints("size", sizes)
     writer.ints("block", counts)
-    # The args of a begin event precede those of its end, whatever their order in the file.
+    # The args of a begin event precede its end's, whatever their order in the file.
     table = rank.table
     swapped = [row for row, end in table.end_record.items() if end < table.record[row]]
     writer.ints("swapped", sorted(swapped), delta=True)

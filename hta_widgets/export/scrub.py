@@ -31,7 +31,7 @@ _PUBLIC_KEYS = {
 }
 _GONE = "scrubbed"
 
-# The three tables below are those of docs/security.md. Repetitions are bounded, or begin only
+# docs/security.md has the three tables below. Repetitions are bounded, or begin only
 # after other characters: the time is linear in the length of a text.
 
 #: Keys that are removed with their values, at any depth.
@@ -51,7 +51,7 @@ _OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _SECRET = r"(?:token|passw(?:or)?d|passphrase|secret|(?:api|access|private)[_-]?key)"  # noqa: S105
 #: Patterns of private text and their replacements, in order of application.
 PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
-    # URLs except those of files
+    # URLs except of files
     (re.compile(r"(?<![\w+.-])(?!file:)[A-Za-z][\w+.-]{0,30}:[/\\]{2,}[^\s\"'<>]*"), _GONE),
     # secrets after a keyword: --token x, TOKEN=x, password: x, Bearer x
     (

@@ -140,7 +140,7 @@ def export_trace(
     scrub : bool, default False
         Leave out host names, users, environment and directories.
     clock : {"recorded", "set"}, default "recorded"
-        Write the times of the files, or those of the clock of `traces`.
+        Write the times of the files, or of the clock of `traces`.
         After ``traces.with_clock("fitted")`` that moves all timed records of a rank by one offset,
         exactly; the file's key ``"hta_widgets"`` then has ``"clock": "fitted"`` and ``offset_ns``,
         which was subtracted from the rank's recorded times. Offsets differ from those

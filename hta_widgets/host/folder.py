@@ -1,4 +1,4 @@
-"""What pages may open: the files of the command line, and the jobs and files of a folder."""
+"""Files that pages may open: of the command line, and the jobs and files of a folder."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _size(file: _File) -> int:
 
 
 class Offered:
-    """The files that pages may open: those of the command line, and those of its folder."""
+    """The files that pages may open: of the command line, and of its folder."""
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
@@ -197,7 +197,7 @@ class Offered:
 
     @property
     def request(self) -> dict[str, Any] | None:
-        """What a page opens first; None: it shows the start page."""
+        """The first view of a page; None for the start page."""
         if self.compare is not None:
             return {"view": "diff", "paths": [self.paths[0], self.compare]}
         if self.folder is None:

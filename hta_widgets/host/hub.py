@@ -13,7 +13,7 @@ from comm.base_comm import BaseComm
 from hta_widgets.host.wire import pack
 
 Send = Callable[[bytes], None]
-#: Takes a file that a page asked for; returns the file's name and its address, or None.
+#: Takes a file that a page requested; returns the file's name and its address, or None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
 #: Most of a model's bytes: sent once, by their hash.
@@ -128,7 +128,7 @@ class Hub:
 
 
 class WireComm(BaseComm):
-    """What ipywidgets takes for a comm: Jupyter's messages, in frames."""
+    """A comm as ipywidgets expects it: Jupyter's messages, in frames."""
 
     def __init__(self, hub: Hub, *args: Any, **options: Any) -> None:
         self._hub = hub

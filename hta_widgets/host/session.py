@@ -31,7 +31,7 @@ _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 #: Paths as pages name them, and what `hta_widgets.load` takes; None: they are not on offer.
 Sources = Callable[[str], Any]
-#: A method, and its arguments, of which the first is the page.
+#: A method, and its arguments; the first is the page.
 _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
@@ -41,7 +41,7 @@ class Cancelled(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class _Request:
-    """What a page opens; equal requests share their models."""
+    """A view that a page opens; equal requests share their models."""
 
     view: str
     paths: tuple[str, ...]
@@ -114,7 +114,7 @@ class Session:
     def end(self) -> None:
         """End `run` at once, also during a load."""
         _interrupt_main(signal.SIGTERM)
-        self.stop()  # where a signal does not end waiting
+        self.stop()  # if a signal does not end waiting
 
     def _waits(self, page: str, message: dict[str, Any]) -> bool:
         """Whether a page asks for what is being loaded; it waits for that, too."""

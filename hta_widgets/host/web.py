@@ -64,7 +64,7 @@ _LAST_PORT = 65_535
 
 
 class Site:
-    """What requests share: the session, who is there, the folder, and when to end."""
+    """State of all requests: the session, its clients, the folder and the idle time."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class _Checked(RequestHandler):
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        """Check who asks."""
+        """Check the client."""
         if not _HOST.fullmatch(self.request.host):
             raise HTTPError(403, reason="Not a loopback name")
         if not self.site.is_token(self.get_cookie(self.site.cookie) or ""):
@@ -210,7 +210,7 @@ class Missing(_Checked):
     """Any other address."""
 
     def prepare(self) -> None:
-        """Check who asks before saying what is not there."""
+        """Check the client before answering that a file does not exist."""
         super().prepare()
         raise HTTPError(404)
 

@@ -60,7 +60,7 @@ def _matched(traces: TraceSet) -> Work[None]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return what a page says of the clock that it draws; None if collectives compare no clocks."""
+    """Return the words for the drawn clock; None if collectives compare no clocks."""
     fit = clock_fit(traces)
     known = fit.collectives >= MIN_COLLECTIVES
     if known.sum() < 2:

@@ -230,7 +230,7 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: the whole step first, then its phases in order.
 
-    Phases are those of `phase_times` with at least `LEAST_PCT` of the steps' time.
+    Phases are the ones of `phase_times` with at least `LEAST_PCT` of the steps' time.
     """
     whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
     phases = analysis.phase_times(traces, selection=selection)

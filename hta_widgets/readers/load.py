@@ -91,7 +91,7 @@ _BAR_DELAY_S = 0.5
 _REPORT_EVERY_S = 0.1
 
 
-#: Called with the bytes read so far, and those of all files.
+#: Called with the bytes read so far, and the bytes of all files.
 Progress = Callable[[int, int], object]
 
 
@@ -197,7 +197,7 @@ def load(
         hardly any memory.
     progress : bool or callable
         Whether to show a progress bar in notebooks and terminals; or a function that is called
-        with the bytes that are read and those of all files. An interrupt, or a
+        with the bytes that are read and the bytes of all files. An interrupt, or a
         `KeyboardInterrupt` that the function raises, ends the load and its processes.
     memory_limit : float or str, optional
         Memory that loading may take, in bytes or as in ``"3 GB"``. Ranks that are not cached are

@@ -124,7 +124,7 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
-    """Yield futures as they complete; those of other libraries in order."""
+    """Yield futures as they complete; other libraries' in order."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):

@@ -186,7 +186,7 @@ class StoredEvents(_Stored, EventTable):
 
     @property
     def has_own_kinds(self) -> bool:
-        """Whether the kinds differ from those of the file."""
+        """Whether the kinds differ from the file's."""
         try:
             object.__getattribute__(self, "kind")
         except AttributeError:

@@ -50,7 +50,7 @@ class Event:
     def kernels(self) -> pd.DataFrame:
         """The device work launched during a host event on its thread, as rows of `Trace.events`.
 
-        Its columns are those of `TraceSet.events`; empty for device work.
+        `TraceSet.events` has the same columns; empty for device work.
         """
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)

@@ -17,7 +17,7 @@ export interface Widget {
 export interface Tab extends Widget {
   readonly content: Widget;
   readonly toolbar: { addItem(name: string, item: Widget): boolean };
-  /** Of a document. */
+  /** A document's context. */
   readonly context?: Context;
   readonly sessionContext?: { path: string };
 }

@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
-/** What a room may import besides itself; it may also import what these import. */
+/** Rooms that a room may import besides itself; it may also import what these import. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   facts: ["protocol"],

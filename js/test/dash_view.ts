@@ -19,7 +19,7 @@ import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
-/** What stands in for a chart: it says what it shows, and can be told to brush. */
+/** A chart's double: it records what it shows, and can be made to brush. */
 export class FakeChart implements ChartPanel {
   static all: FakeChart[] = [];
   readonly el = document.createElement("div");
@@ -69,7 +69,7 @@ export interface DashView {
   all(selector: string): HTMLElement[];
   text(selector: string): string;
   chart(id: string): FakeChart;
-  /** Selections that panels were asked for since the last call. */
+  /** Selections of the panels' requests since the last call. */
   questions(): SelectionJson[];
 }
 

@@ -43,7 +43,7 @@ type WireMessage =
   | { method: "custom"; content: Record<string, unknown> }
   | { method: "update"; state: Record<string, unknown> };
 
-/** What stands where a kernel's end of the wire would be. */
+/** A double of the kernel's end of the wire. */
 class LoopComm {
   readonly target_name = "jupyter.widget";
   private onMessage: ((message: unknown) => void) | undefined;

@@ -1,4 +1,4 @@
-/** What a test waits for may come late on a busy machine; one that is broken fails all the same. */
+/** A busy machine may be late; a broken test fails all the same. */
 
 import { vi } from "vitest";
 

@@ -1,4 +1,4 @@
-/** Two runs of two steps each, as the kernel tells a page of them. */
+/** Two runs of two steps each, as the kernel sends them to a page. */
 
 import type { Frame } from "../src/protocol/source";
 

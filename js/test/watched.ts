@@ -10,7 +10,7 @@ export class Watched implements Source {
   readonly asked: { op: string; request: Record<string, unknown> }[] = [];
   /** Errors by operation. */
   readonly broken = new Map<string, string>();
-  /** Replies by operation, instead of those of the source. */
+  /** Replies by operation, instead of the source's. */
   readonly replies = new Map<string, (request: never) => Record<string, unknown>>();
   /** An array holds all replies back until `release` is called. */
   held: (() => void)[] | null = null;

@@ -59,7 +59,7 @@ def browse(lab, files, page):
 
 @pytest.fixture
 def requests(page):
-    """Addresses that pages of this context asked for."""
+    """Addresses that pages of this context requested."""
     asked = []
     page.context.on("request", lambda request: asked.append(unquote(request.url)))
     return asked
@@ -80,7 +80,7 @@ def dash_of(page, traces):
 
 
 def contents_of(requests, name):
-    """What the contents API was asked about a file."""
+    """Requests to the contents API about a file."""
     return [url for url in requests if "/api/contents" in url and name in url]
 
 

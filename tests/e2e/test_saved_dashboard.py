@@ -250,7 +250,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
     view = hw.Dashboard(job, panels=["timeline", "selection", "messages"])
     page.goto(f"file://{view.save_html(tmp_path / 'added.html')}")
     dash = Dash(page, job)
-    # It was asked for by name, and this job has none.
+    # The panel was chosen by name, and the job has no messages.
     expect(dash.panel("messages")).to_contain_text("No sends between ranks")
     page.get_by_role("button", name="Choose which panels are shown").click()
     added = ("call_tree_device", "arrivals", "critical_path")

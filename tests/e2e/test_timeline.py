@@ -61,7 +61,7 @@ def opened(kept_notebook, job) -> Page:
 
 @pytest.fixture
 def ddp(opened) -> Screen:
-    """A timeline that nobody has touched."""
+    """An untouched timeline."""
     opened.set_viewport_size({"width": 1440, "height": 1000})
     run_cells(opened)
     root = opened.locator(".hta-root")

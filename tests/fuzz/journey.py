@@ -1,4 +1,4 @@
-"""What a user does with a set of traces, and what must hold whatever the files contain."""
+"""Steps of a user with a set of traces, and what must hold whatever the files contain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What findings of one cause have in common."""
+        """The common part of findings of one cause."""
         return re.sub(r"\d+", "n", self.error)[:60], self.place
 
 

@@ -73,7 +73,7 @@ def test_trace_equals_an_independent_reading(path):
     category = events["category"].astype(str).to_numpy()[order]
     assert category.tolist() == [record.get("cat", "") for record in complete]
 
-    # Every record comes back as the file has it, and all that is no record.
+    # Every record comes back as in the file, and everything between records.
     wanted = np.unique(np.linspace(0, len(records) - 1, 60).astype(int))
     for place, body in trace.source.records(wanted):
         assert json.loads(body, parse_float=Decimal) == records[place]

@@ -23,7 +23,7 @@ def test_the_rank_that_slept_is_the_straggler():
 
 
 def test_coalesced_sends_match_nothing():
-    """Their kernels name neither group nor peers, while those of all other collectives do."""
+    """Their kernels name neither group nor peers, while all other collectives' do."""
     frame = analysis.collectives(hw.load(DATA / "p2p"))
     assert frame.attrs["matched"] == {
         "communication": 42,

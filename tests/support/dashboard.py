@@ -103,7 +103,7 @@ class Dash:
     def click_bar(self, panel: str, rank: int, *, keys: Sequence[str] = ()) -> None:
         """Click the bar of a rank, which is as many bars down as there are ranks before it."""
         self.ready(panel)
-        # A chart that is laid out anew has another canvas.
+        # A new layout of a chart has another canvas.
         rows = np.array([])
         for _ in range(300):
             canvas = self.chart(panel)

@@ -15,7 +15,7 @@ JOBS = ("cpu_stacks.json.gz", "gloo", "gpu", "nccl", "cuda_graphs.json.gz", "str
 
 
 def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list:
-    """Return parameters: paths of our own traces, and of `shared`, skipped where it is missing.
+    """Return parameters: paths of our own traces, and of `shared`, skipped if it is missing.
 
     With `files` our own folders count as their files, each of one rank.
     """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 START_S = 60
-#: Where the build leaves JupyterLab's extension.
+#: Folder of the built JupyterLab extension.
 SHARE = Path(__file__).resolve().parents[2] / "share/jupyter"
 
 
@@ -39,7 +39,7 @@ class Lab:
         return json.loads(body) if body else None
 
     def end_sessions(self, *, kept: bool = False) -> None:
-        """End kernels, so that the next test starts with fresh modules; or those of a file."""
+        """End kernels, so that the next test starts with fresh modules; or a file's shared ones."""
         for session in self.api("sessions"):
             if session["path"].startswith("kept-") == kept:
                 self.api(f"sessions/{session['id']}", "DELETE")

@@ -13,7 +13,7 @@ TURNED = {
 
 
 def changes_of(both, *, turned):
-    """Return the rows of `changes`; those of a swapped comparison are swapped back."""
+    """Return the rows of `changes`; a swapped comparison's are swapped back."""
     sides = ("after", "before") if turned else ("before", "after")
     return sorted(
         (

@@ -70,7 +70,7 @@ def _rank(late):
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory, built):
-    """What calls work on: a small job of each format, and everything that is made of it."""
+    """Inputs of calls: a small job of each format, and everything that is made of it."""
     folder = tmp_path_factory.mktemp("jobs")
     for name in ("kineto", "byteps", "mpi"):
         (folder / name).mkdir()

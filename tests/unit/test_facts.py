@@ -65,7 +65,7 @@ def test_every_cause_of_idleness_has_a_label_and_a_meaning():
         assert set(cause) == {"label", "meaning", "advice"}, name
         assert cause["label"], name
         assert cause["meaning"], name
-        # What to change is known only where the cause is.
+        # Advice is known only if the cause is.
         assert bool(cause["advice"]) == (name not in {"blocked", "unknown"}), name
 
 

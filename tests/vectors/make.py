@@ -513,7 +513,7 @@ def ribbon_case(given):
     ends = []
     for mine, wait in jobs:
         came_last = [one for one in mine if one["wait"] == 0]
-        # Of several at the same time, the event of the highest rank.
+        # Among several at the same time, the event of the highest rank.
         alone = len(mine) > 1 and len(came_last) == 1
         ends.append({**came_last[-1], "wait": wait, "who": came_last[-1]["rank"] if alone else -1})
     known = sorted({one["name"] for one in entries})

@@ -398,7 +398,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return the decoder for starts like those of `records`, or None."""
+    """Return the decoder for starts as in `records`, or None."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]

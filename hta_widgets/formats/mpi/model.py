@@ -99,7 +99,7 @@ _DTYPES: dict[type, Any] = {int: np.int64, float: np.float64, str: object}
 
 
 class CallRow(NamedTuple):
-    """A routine's calls, all or those of one bin of message sizes.
+    """A routine's calls, all or in one bin of message sizes.
 
     `avg_bytes` is NaN in call stacks, which print none.
     """

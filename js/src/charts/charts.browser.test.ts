@@ -50,7 +50,7 @@ async function painted(): Promise<void> {
   await new Promise((done) => setTimeout(done, 60));
 }
 
-/** Where rows lie: the words that name them, in the picture's own text. */
+/** Positions of rows: their names in the picture's own text. */
 async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: number }> {
   const svg = await (await panel.toSvg()).text();
   const found = new DOMParser().parseFromString(svg, "image/svg+xml");

@@ -92,9 +92,9 @@ export interface RowsContent {
   windows?: boolean;
   /** The mark at a spot, for marks with a tooltip or selection of their own; `y` counts rows. */
   hit?(x: number, y: number, reachX: number, reachY: number): Hit | null;
-  /** The keys that a rectangle selects, if they are not those of its rows. */
+  /** The keys that a rectangle selects, if they differ from its rows' keys. */
   within?(x0: number, x1: number, y0: number, y1: number): Key[];
-  /** Chosen marks of the source; null if all are. Default: those of chosen rows. */
+  /** Chosen marks of the source; null if all are. Default: the chosen rows' marks. */
   chosenMarks?(chosen: Chosen): number[] | null;
   /** The numbers for the chart's table, if they are not the frame's. */
   table?: PanelFrame;

@@ -25,7 +25,7 @@ export type Cell = number | string | boolean | readonly (number | string)[];
  * charts have some 10 000 items; texts and lists are not.
  */
 export type Rows = Float64Array | Cell[];
-/** One value, or rows; sets are those of `in`. */
+/** One value, or rows; sets are the right side of `in`. */
 export type Value = Cell | Rows | ReadonlySet<Cell>;
 export type Scope = Map<string, Value>;
 

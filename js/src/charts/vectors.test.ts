@@ -1,4 +1,4 @@
-/** What charts show of frames is what Python's charts show of them: see chart_vectors.py. */
+/** Charts of the page equal Python's charts of the same frames: see chart_vectors.py. */
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";
@@ -32,7 +32,7 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-/** Equal, numbers but for the last digits. */
+/** Equal; numbers except for their last digits. */
 function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string): void {
   const all = Array.from(found);
   expect(all.length, what).toBe(wanted.length);

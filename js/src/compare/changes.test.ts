@@ -1,4 +1,4 @@
-/** What became of each event: classes, the legend, the list of changes, one history for two. */
+/** The fate of each event: classes, the legend, the list of changes, one history for two. */
 
 import { type ComponentChild, h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
@@ -89,10 +89,10 @@ describe("classes of events", () => {
     expect([of("slower", true), of("faster", true)]).toEqual([4, 10]);
   });
 
-  test("are those of the chosen pair of ranks, in a saved page too", async () => {
+  test("belong to the chosen pair of ranks, in a saved page too", async () => {
     const half = counts.map((side) => side.map((count) => Math.floor(count / 2)));
     const header = { columns: {}, statuses: [], counts, pair_counts: [half, counts] };
-    const none = () => Promise.reject(new Error("not asked for"));
+    const none = () => Promise.reject(new Error("not requested"));
     const source = new PairSource({}, header, none, [null, null], none);
     const { reply } = await source.ask("classes", {});
     expect(reply).toEqual({ counts, pair_counts: [half, counts] });
@@ -170,7 +170,7 @@ describe("the list of changes", () => {
     expect(chosen).toEqual([1, null]);
   });
 
-  test("tells chance only where the spread is known", () => {
+  test("states chance only if the spread is known", () => {
     expect(chanceWords("slower", 0.02).words).toBe("p 0.020");
     expect(chanceWords("faster", null).words).toBe("one step");
     expect(chanceWords("added", null).words).toBe("in most steps");
@@ -239,7 +239,7 @@ describe("one history of two timelines", () => {
     expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
   });
 
-  test("what is chosen beside them is one step, with all that it changes, and turns with it", () => {
+  test("a choice next to them is one step, with all its changes, and is undone with it", () => {
     const { one, walked } = pair();
     let step = 3;
     let was = 0;
@@ -327,7 +327,7 @@ describe("tables of other formats", () => {
         { name: "change", sides: false, diff: false },
       ],
     );
-    // What has no other side is a column of its own.
+    // A step without a partner is a column of its own.
     expect(measuresOf(columns).map(({ name }) => name)).toEqual([
       "routine",
       "calls",

@@ -1,9 +1,9 @@
-/** How many rows make columns end at one height. */
+/** The number of rows that makes columns end at one height. */
 
 import { expect, test } from "vitest";
 import { parted, rowsFor } from "./charts";
 
-test("a table takes as many rows as make it as high as what lies beside it", () => {
+test("a table takes as many rows as make it as high as its neighbour", () => {
   const table = { height: 90 + 10 * 25, shown: 10, row: 25 };
   expect(rowsFor(table.height, table)).toBe(10);
   expect(rowsFor(table.height + 60, table)).toBe(12);

@@ -99,7 +99,7 @@ describe("the way from one run to the other", () => {
       }),
     );
     expect(partnerView({ ...line, base: "absolute", pieces: same }, 0, [5, 9])).toEqual([5, 9]);
-    // All of the shorter run, beside all of the longer one; also the other way round.
+    // All of the shorter run with all of the longer one; also the other way round.
     const absolute: Line = {
       base: "absolute",
       pieces: same,
@@ -207,7 +207,7 @@ test("words and colours of differences", () => {
   expect(shortLabels(["same", "same"])).toEqual(["same", "same"]);
 });
 
-test("a pair says both durations; what has no partner says why", () => {
+test("a pair has both durations; an event without a partner has the reason", () => {
   const event = (dur: number) =>
     ({
       rank: 0,
@@ -314,7 +314,7 @@ describe("a saved page that holds some of many steps", () => {
     await expect(source.ask("frame", { name: "waterfall:cause:13" })).rejects.toThrow("not hold");
   });
 
-  test("says which, and lets no other be chosen", async () => {
+  test("names them, and lets no other be chosen", async () => {
     const chosen: (number | null)[] = [];
     const strip = new Strip((slot) => chosen.push(slot));
     strip.held.value = { steps: new Set([1]), why: "1 of 2." };
@@ -332,7 +332,7 @@ describe("a saved page that holds some of many steps", () => {
   });
 });
 
-test("where nothing is told, the difference that may be chance is not hidden", () => {
+test("without findings, the difference that may be chance is not hidden", () => {
   expect(silence([1000, 1005])).toEqual(["Nothing changed beyond the noise.", ""]);
   expect(silence([1_000_000, 1_200_000])[1]).toMatch(/^After takes longer: .*20\s%; that may/u);
   expect(silence([0, 0])[0]).toMatch(/^Nothing to compare/u);

@@ -1,4 +1,4 @@
-/** What of a comparison cannot be had says so in its own place, and can be asked for again. */
+/** Parts of a comparison that fail state it in their own place, and can be requested again. */
 
 import { h, render } from "preact";
 import { expect, test, vi } from "vitest";
@@ -73,7 +73,7 @@ function press(el: HTMLElement): void {
   button!.click();
 }
 
-test("one frame that fails leaves the others drawn, and is asked for again alone", async () => {
+test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
   const { kernel, charts, headline, drawn, textOf } = mounted(["lanes", "names"]);
   await charts.load(drawn);
   await new Promise((resolve) => setTimeout(resolve));
@@ -93,7 +93,7 @@ test("one frame that fails leaves the others drawn, and is asked for again alone
   expect(textOf("strip")).not.toContain("could not be drawn");
 });
 
-test("where nothing can be had, every place says so", async () => {
+test("if nothing can be had, every place states it", async () => {
   const { charts, headline, kernel, drawn, textOf } = mounted([
     "waterfall:kind",
     "steps",

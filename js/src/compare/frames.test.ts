@@ -1,4 +1,4 @@
-/** Frames are asked for once, several in one go, and again where that failed. */
+/** Frames are requested once, several together, and again after a failure. */
 
 import { expect, test } from "vitest";
 import { PairSource } from "../engine/pairs";
@@ -8,7 +8,7 @@ import { Frames } from "./frames";
 const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
 const two: Frame = { rows: 2, columns: { name: ["a", "b"] }, attrs: {} };
 
-/** Answers what it holds, and writes down what it is asked. */
+/** Answers with what it holds, and records requests. */
 class Held implements Source {
   readonly status = "live";
   readonly asked: string[] = [];
@@ -35,7 +35,7 @@ class Held implements Source {
 
 const framesOf = (source: Source): Frames => new Frames(source, new AbortController().signal);
 
-test("several come in one answer, what is known already is not asked for again", async () => {
+test("several come in one answer, known frames are not requested again", async () => {
   const source = new Held({ steps: one, names: two }, { icicle: one });
   const frames = framesOf(source);
   await frames.get("icicle");
@@ -44,7 +44,7 @@ test("several come in one answer, what is known already is not asked for again",
   expect(source.asked).toEqual(["frame icicle", "frames steps names"]);
 });
 
-test("what the answer lacks is asked for by itself, and tells why it is not there", async () => {
+test("a frame that the answer lacks is requested by itself, and has the reason", async () => {
   const source = new Held({ steps: one }, { names: two });
   const frames = framesOf(source);
   frames.askFor(["steps", "names", "icicle"]);
@@ -56,7 +56,7 @@ test("what the answer lacks is asked for by itself, and tells why it is not ther
   expect(source.asked).toHaveLength(4);
 });
 
-test("where several cannot be asked for, each is", async () => {
+test("if several cannot be requested together, each is", async () => {
   const source = new Held(null, { steps: one });
   const frames = framesOf(source);
   frames.askFor(["steps"]);

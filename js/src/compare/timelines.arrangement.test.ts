@@ -1,4 +1,4 @@
-/** Where both timelines lie, and what is said where there is no room for it. */
+/** Arrangement of both timelines, and the text if the room is too small. */
 
 import { h } from "preact";
 import { expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { geometryOf } from "../stage/camera";
 import { made } from "../ui/dom";
 import { ArrangeChoice, arrangedIn, BESIDE_FROM_PX } from "./timelines";
 
-test("timelines lie beside each other where there is room, and say so where there is not", () => {
+test("timelines lie side by side if there is room, and give the reason otherwise", () => {
   expect(arrangedIn(BESIDE_FROM_PX, "beside")).toEqual({ beside: true, why: "" });
   expect(arrangedIn(1800, "stacked")).toEqual({ beside: false, why: "" });
   const narrow = arrangedIn(BESIDE_FROM_PX - 1, "beside");
@@ -14,7 +14,7 @@ test("timelines lie beside each other where there is room, and say so where ther
   expect(narrow.why).toContain("900 px");
 });
 
-test("the choice shows what was chosen, also where there is no room for it", () => {
+test("the choice shows what was chosen, also without room for it", () => {
   const chosen: string[] = [];
   const choose = (arrange: string): unknown => chosen.push(arrange);
   const choice = made(h(ArrangeChoice, { chosen: "beside", why: "stacked: too narrow", choose }));

@@ -166,7 +166,7 @@ describe("a page that holds a part of the job", () => {
   });
 });
 
-test("views hear of the kernel's state and of the page's data", () => {
+test("views receive the kernel's state and the page's data", () => {
   const heard: string[] = [];
   source.onStatus((status) => heard.push(`${status} ${source.holds}`), owner.signal);
   kernel.turn("busy");

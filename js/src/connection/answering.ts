@@ -323,7 +323,7 @@ export class ObservedSource implements Source {
   ): Promise<Answer<Op>> {
     if (op !== "stats") return this.watched(op, request, signal);
     const key = JSON.stringify(request);
-    // Shared by several callers, none of which may abort it for the others.
+    // Shared by several callers; none may abort it for the others.
     const answer = this.memo.get(
       key,
       () => this.watched(op, request, undefined) as Promise<Answer<"stats">>,

@@ -53,7 +53,7 @@ export const KEYS: readonly Key[] = [
 
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
-/** Echoes of so many saved views are known; a kernel that is busy answers late. */
+/** Max number of saved views that are known as echoes; a busy kernel answers late. */
 const MOST_ECHOES = 50;
 
 export const NOTHING: SharedState = {
@@ -104,7 +104,7 @@ export class Shared {
   /** The state at the last entry of the history, to which the next entry returns. */
   private settled: Readonly<SharedState> = NOTHING;
   private moving = false;
-  /** Views that were saved last, of which the host may send echoes. */
+  /** Views that were saved last; the host may send echoes of them. */
   private sent: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;

@@ -1,4 +1,4 @@
-/** Which chart draws which panel. */
+/** The chart of each panel. */
 
 import { ChartFrame, type Make, type MakeChart } from "../charts/chart";
 import { contentOf } from "../charts/defined";

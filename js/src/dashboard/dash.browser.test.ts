@@ -138,7 +138,7 @@ test("tables sort, filter, and show the rest of their names when asked", async (
   ];
   const view = mountDash({ panels: [...above, "operators"] });
   await ready(view);
-  // Far below the window nothing is asked for.
+  // Panels far below the window request nothing.
   expect(names(view, "operators")).toHaveLength(0);
   view.find("[data-panel=operators]").scrollIntoView();
   await expect.poll(() => names(view, "operators")).toHaveLength(12);
@@ -159,7 +159,7 @@ test("tables sort, filter, and show the rest of their names when asked", async (
   expect(view.find("[data-panel=kernels] [aria-sort]").getAttribute("aria-sort")).toBe("ascending");
 });
 
-test("hidden panels are not asked for, and are remembered", async () => {
+test("hidden panels are not requested, and are remembered", async () => {
   const view = mountDash({ panels: ["timeline", "breakdown", "kernels"] });
   await ready(view);
   const asked = (): string[] =>
@@ -180,7 +180,7 @@ test("hidden panels are not asked for, and are remembered", async () => {
   await expect.poll(() => names(view, "operators").length).toBe(12);
 });
 
-test("a failed question says so in the panel, and can be tried again", async () => {
+test("a failed request is reported in the panel, and can be tried again", async () => {
   const view = mountDash({}, (_, source) => source.broken.set("panels", "the kernel said no"));
   await expect.poll(() => view.text("[data-panel=kernels] .hta-failure")).toContain("said no");
   view.source.broken.clear();
@@ -275,7 +275,7 @@ test("a rank that is a fact is in ink, ranks that are missing are in amber", asy
   expect(view.text(".hta-dash-toolbar .hta-warn-text")).toBe("3 of 8 ranks");
 });
 
-test("every panel marks the ranks that the headline names, also where it comes later", async () => {
+test("every panel marks the ranks that the headline names, also if it comes later", async () => {
   const view = mountDash();
   await ready(view);
   const marked = (): unknown[] =>

@@ -1,4 +1,4 @@
-/** Which panels stand where at a width, and the grid that holds them. */
+/** Places of panels at a width, and the grid that holds them. */
 
 import { panelKind } from "../facts/panels";
 import { h, toggle } from "../ui/dom";
@@ -155,7 +155,7 @@ function row(ids: readonly string[]): Band {
   return { columns: ids.map((id) => ({ width: fr(SHARE[id] ?? 1), panels: [id] })) };
 }
 
-/** All panels beside the timeline: in one column, or in two where there is room for both. */
+/** All panels next to the timeline: in one column, or in two if both have room. */
 function fullColumns(width: number): string[][] {
   const [left = [], middle = [], right = []] = WIDE;
   const rest = BELOW.flat();
@@ -214,7 +214,7 @@ export class Board {
     private readonly status: HTMLElement,
   ) {}
 
-  /** The panels of its column and of those beside it; null where it has the width for itself. */
+  /** The panels of its column and of the neighbouring ones; null if it has the whole width. */
   columnsBeside(id: string): { own: string[]; others: string[][] } | null {
     const band = this.layout?.bands.find(({ columns }) =>
       columns.some(({ panels }) => panels.includes(id)),
@@ -225,7 +225,7 @@ export class Board {
     return { own: own.panels, others: others.map(({ panels }) => panels) };
   }
 
-  /** What a panel can grow within its column of the full window; null in other layouts. */
+  /** Height by which a panel can grow in its column of the full window; null in other layouts. */
   roomInFull(id: string, heightOf: (id: string) => number): number | null {
     if (this.layout?.name !== "full") return null;
     const own = this.layout.bands[0]?.columns.find(({ panels }) => panels.includes(id))?.panels;
@@ -233,7 +233,7 @@ export class Board {
     return own === undefined ? null : height - own.reduce((sum, one) => sum + heightOf(one), 0);
   }
 
-  /** Put every panel where it belongs at this width; false if all of them are there already. */
+  /** Put every panel in its place at this width; false if all of them are there already. */
   arrange(width: number, choice: Choice, full: boolean): boolean {
     if (width <= 0) return false;
     const layout = layoutOf(width, choice, full);

@@ -19,7 +19,7 @@ const places = (width: number, choice = ALL as Parameters<typeof layoutOf>[1]): 
   );
 
 describe("places", () => {
-  test("panels that would stay empty are listed, but for those that are shown all the same", () => {
+  test("panels that would stay empty are listed, except those that are shown all the same", () => {
     const leftOut = { "no GPU work": ["heatmap", "kernels"], "no ProfilerStep": ["steps"] };
     expect(leftOutWords(leftOut, ["kernels"])).toBe(
       "Not in this job: Rank × time (no GPU work); Steps and phases (no ProfilerStep).",
@@ -54,7 +54,7 @@ describe("places", () => {
     expect(layoutOf(1100, ["kernels"]).statusAfter).toBe(0);
   });
 
-  test("rows are kept as they are given, below each other where it is narrow", () => {
+  test("rows are kept as they are given, below each other if it is narrow", () => {
     const rows = [["breakdown", "kernels"], ["timeline"]];
     expect(places(1100, rows)).toEqual(["breakdown | kernels", "timeline"]);
     expect(places(700, rows)).toEqual(["breakdown", "kernels", "timeline"]);
@@ -79,12 +79,12 @@ describe("choices", () => {
     expect(brushed(first, { ranks: null }, 8)).toBeNull();
   });
 
-  test("all ranks, and no names, are no choice", () => {
+  test("all ranks, and no names, are not a choice", () => {
     expect(brushed(null, { ranks: [1, 0] }, 2)).toBeNull();
     expect(brushed(null, { names: [] }, 2)).toBeNull();
   });
 
-  test("a query of the user's stays beside chosen names", () => {
+  test("a query of the user's stays with chosen names", () => {
     const mine = only({ query: "dur_ns > 5 or step == 3" });
     const both = brushed(mine, { kinds: ["compute"] }, 8);
     expect(both?.query).toBe("(dur_ns > 5 or step == 3) and kind in ['compute']");
@@ -174,7 +174,7 @@ describe("questions", () => {
     expect(data.state("kernels").value).toMatchObject({ isStale: false, frame: frame(3) });
   });
 
-  test("a panel is not asked for what it wrote itself, nor twice for the same", async () => {
+  test("a panel does not request what it wrote itself, nor the same twice", async () => {
     const { calls, data, settle } = asked();
     data.want(["breakdown", "kernels"], EVERYTHING);
     calls[0]!.answer(0);
@@ -188,7 +188,7 @@ describe("questions", () => {
     expect(calls).toHaveLength(2);
   });
 
-  test("what the kernel has not come to is asked for next, of the selection wanted then", async () => {
+  test("waiting panels are requested next, for the selection of that time", async () => {
     const { calls, data, settle } = asked();
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
     calls[0]!.answer(1, ["kernels", "queue"]);
@@ -207,7 +207,7 @@ describe("questions", () => {
     expect(calls).toHaveLength(3);
   });
 
-  test("a failure stands where the numbers would, and a new selection tries again", async () => {
+  test("a failure is shown in place of the numbers, and a new selection tries again", async () => {
     const { calls, fails, data, settle } = asked();
     data.want(["kernels"], EVERYTHING);
     fails[0]!(new Error("no such column"));

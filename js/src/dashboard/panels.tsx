@@ -233,7 +233,7 @@ function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
   );
 }
 
-// What the readers skipped, repaired or guessed, most events first.
+// Problems of the readers, most events first.
 
 const FIRST = 4;
 const LONGEST_TITLE = 60;
@@ -295,7 +295,7 @@ export function Headline({
   chooseRank,
 }: {
   facts: HeadlineFacts | null;
-  /** What it is of, if the panels are of something else; "" if they are not. */
+  /** The scope, if panels have another one; "" otherwise. */
   scope: string;
   chooseRank(rank: number, add: boolean): void;
 }) {

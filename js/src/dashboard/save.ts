@@ -16,7 +16,7 @@ interface Exportable {
 }
 
 interface ExportWays {
-  /** Of the job: files are named by it. */
+  /** Title of the job: files are named by it. */
   title: string;
   source: Source;
   signal: AbortSignal;
@@ -94,7 +94,7 @@ function save(ways: ExportWays, name: string, made: Promise<Blob>): void {
     });
 }
 
-// What can be taken away from the dashboard, and where it is asked for.
+// Exports of the dashboard and their menu.
 
 interface TakeAwayWays {
   exports(): ExportWays;
@@ -131,7 +131,7 @@ export class TakeAway {
   }
 
   private exportable(id: string): Exportable {
-    // The heatmap's cells are no table of rows.
+    // The heatmap's cells are not a table of rows.
     const frame = isCounted(id) ? this.ways.frame(id) : null;
     return { id, title: panelKind(id).title, chart: this.ways.chart(id), frame };
   }

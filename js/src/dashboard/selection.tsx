@@ -101,7 +101,7 @@ export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook
       </div>
       <div class="hta-sel-doings">
         {look.findings.map((finding) => (
-          // What is read on it is what it is called; what it is about is a description.
+          // The accessible name is the visible text; the hint is its description.
           <Button
             key={finding.label}
             text={finding.label}
@@ -141,10 +141,10 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
   ].join("");
 }
 
-// What is selected, and every way to change it: each change is a step to come back to.
+// The selection, and every way to change it: each change is an entry of the history.
 
 interface ChoosingWays {
-  /** What the timeline shows now. */
+  /** Window of the timeline. */
   view(): Span;
   /** Gestures of the timeline that are still settling come first. */
   settle(): void;
@@ -180,7 +180,7 @@ export class Choosing {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
-  /** What figures are of. */
+  /** The scope of figures. */
   get effective(): SelectionJson {
     const whole: SelectionJson = { ...EVERYTHING, ...this.selection.value };
     const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
@@ -237,7 +237,7 @@ export class Choosing {
 interface Phrase {
   part: Part;
   text: string;
-  /** All of it, where the text is short of something. */
+  /** The whole text, if the shown one is cut. */
   full: string;
 }
 
@@ -265,7 +265,7 @@ export function selectionWords(
   return phrases.length === 0 ? EVERYTHING_WORDS : phrases.map(({ text }) => text).join(", ");
 }
 
-/** What each dimension says; none where everything is selected. */
+/** A text per dimension; none if everything is selected. */
 export function phrasesOf(
   selection: SelectionJson | null,
   short: (name: string) => string = (name) => name,

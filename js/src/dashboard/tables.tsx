@@ -92,7 +92,7 @@ function rowsOf({ columns }: PanelFrame): Row[] {
   return names.map((_, row) => (by) => (by === "short" ? labels[row] : columns[by]?.[row]) ?? null);
 }
 
-/** A rank is told apart where its mean differs by more than this. */
+/** A rank stands out if its mean differs by more than this. */
 const ODD_FROM = 0.05;
 /** Means of fewer calls a rank are of other shapes, or cut by the window: no ground to blame. */
 const TELLING_CALLS = 5;
@@ -163,7 +163,7 @@ const duration = (by: string, title: string, hint: string, from?: number): Colum
 const count = (from?: number): ColumnLook =>
   number("count", "count", "How often it ran, on all ranks", counted, from);
 
-/** The one rank that is told apart wherever one is; null where it is now this one, now that. */
+/** The rank that stands out in all rows with one; null if rows differ in it. */
 function oddRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const found = new Set(
@@ -284,7 +284,7 @@ const OPERATORS: TableLook = {
   },
 };
 
-/** Of which ranks the numbers are; "" if the job has one. */
+/** Words for the ranks of the numbers; "" if the job has one. */
 function ofRanks(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
   if (frame.attrs.job_ranks === 1) return "";
   if (ranks === null) return `${before}all ranks together`;
@@ -388,7 +388,7 @@ const REQUESTS: TableLook = {
     {
       by: "tensor",
       title: "tensor",
-      hint: "By tensor and partition, where the files tell",
+      hint: "By tensor and partition, if the files have them",
       width: "minmax(0, 1.2fr)",
       from: 460,
       cell: (row) => {

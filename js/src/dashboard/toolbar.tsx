@@ -159,7 +159,7 @@ function SaveForm({ source, signal, request, path: first, about }: SaveLook) {
     <div class="hta-save-form">
       <p class="hta-note">{about}</p>
       {source.status === "none" ? (
-        <p>There is no kernel that could write it.</p>
+        <p>Without a kernel it cannot be written.</p>
       ) : (
         <div class="hta-field-row">
           <input

@@ -1,4 +1,4 @@
-/** What Python says too: clauses of queries, and selections in words. */
+/** Texts that equal Python's: clauses of queries, and selections in words. */
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";

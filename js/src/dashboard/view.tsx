@@ -31,7 +31,7 @@ import { DashToolbar } from "./toolbar";
 interface DashOptions {
   scene: Scene;
   source: Source;
-  /** What linked views share. */
+  /** State that linked views share. */
   state: Model;
   /** The dashboard's own traits. */
   model: Model;
@@ -61,7 +61,7 @@ export class DashApp {
   private readonly scene: Signal<Scene>;
   private readonly shown: ReadonlySignal<readonly string[]>;
   private readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
-  /** What the timeline shows now, be it on its way. */
+  /** Window of the timeline, or the one that it moves to. */
   private view: Span;
   private theme: ThemeName;
   private fetches = false;
@@ -272,7 +272,7 @@ export class DashApp {
     const { root, options, traits } = this;
     const { signal: ended, source } = options;
     source.onStatus((status) => {
-      // What a busy kernel could not tell is asked again once it is free.
+      // Requests that a busy kernel did not answer are repeated once it is free.
       if (status === "live") this.panes.retry();
     }, ended);
     watchTheme(root, ended, (theme) => this.setTheme(theme));
@@ -379,7 +379,7 @@ export class DashApp {
     this.fetchOffline();
   }
 
-  /** What the page needs to do without the kernel, once all is drawn. */
+  /** Data for a page without a kernel, sent once all is drawn. */
   private fetchOffline(): void {
     const { live, signal: ended } = this.options;
     if (live === null || this.fetches || ended.aborted) return;
@@ -408,7 +408,7 @@ export class DashApp {
   }
 }
 
-// How high the timeline is among its neighbours.
+// Height of the timeline among its neighbours.
 
 const LEAST_PX = 220;
 const MOST_PX = 560;
@@ -432,7 +432,7 @@ class TimelineFit {
 
   constructor(private readonly ways: FitWays) {}
 
-  /** As given; else what its ranks need, and what the columns beside it leave. */
+  /** As given; else what its ranks need and the neighbouring columns leave. */
   fit(anew = false): void {
     const { timeline, given, isCalm } = this.ways;
     if (!anew && this.fitted && !isCalm()) return;
@@ -446,7 +446,7 @@ class TimelineFit {
         : Math.max(timeline.height + all, LEAST_PX);
   }
 
-  /** The height of the timeline at which its column is as high as those beside it. */
+  /** The height of the timeline that makes its column as high as its neighbours. */
   private room(): number {
     const { board, timeline, heightOf } = this.ways;
     const columns = board.columnsBeside("timeline");
@@ -526,7 +526,7 @@ function listenToDashKeys(
   );
 }
 
-// What the dashboard's model says, beside what linked views share.
+// Values of the dashboard's model that linked views do not share.
 
 interface About {
   panels?: string[];
@@ -536,11 +536,11 @@ interface About {
 }
 
 class Traits {
-  /** Are like ranks folded? null where nobody chose. */
+  /** Whether similar ranks are folded; null if not chosen. */
   readonly folded;
-  /** Of the timeline; null for what fits. */
+  /** Height of the timeline; null for one that fits. */
   readonly height;
-  /** Of the heatmap. */
+  /** Metric of the heatmap. */
   readonly metric;
   readonly headline;
   /** The panels that are to be shown. */
@@ -576,7 +576,7 @@ class Traits {
     return this.about.format ?? "";
   }
 
-  /** The panels that the job's files have something for; null where nobody says. */
+  /** The panels that the job's files have data for; null if unknown. */
   get offered(): string[] | null {
     return this.about.panels ?? null;
   }

@@ -15,7 +15,7 @@ import {
 import { Spans } from "./spans";
 import { Sweep, timeOf } from "./sweep";
 
-/** Bits of a state; those of work are in the order of its kinds. */
+/** Bits of a state; bits of work are in the order of its kinds. */
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT] = [1, 2, 4, 8] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 

@@ -33,7 +33,7 @@ interface ModelSpec {
   state: Record<string, unknown>;
 }
 
-/** A host of models that the page holds, with nobody behind it. */
+/** A host of the page's own models, without Python. */
 function hostOf(specs: Readonly<Record<string, ModelSpec>>): WidgetHost {
   const transport = { post: () => undefined, load: loadModule, css: readText };
   const host = new WidgetHost(transport, null, 0);

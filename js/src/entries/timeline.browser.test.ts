@@ -58,7 +58,7 @@ test("exports are default only, the state has no view", () => {
   expect(state).toEqual({});
 });
 
-test("it asks the kernel, draws, and tells it of gestures in one save", async () => {
+test("it asks the kernel, draws, and sends gestures in one save", async () => {
   const { page, widget } = await notebook();
   const view = await widget.show();
   await expect.poll(() => said(view.el)).toContain("GPUs compute");

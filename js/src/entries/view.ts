@@ -105,7 +105,7 @@ class ViewPage {
 
   // --- what is shown ------------------------------------------------------------------------------
 
-  /** Show what the address says, which reloads and the browser's Back keep. */
+  /** Show the view of the address, which reloads and the browser's Back keep. */
   private follow(): void {
     const before = this.request;
     this.request = fromHash(location.hash) ?? this.hello?.request ?? null;

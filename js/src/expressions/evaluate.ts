@@ -11,7 +11,7 @@ export type ColumnOf = (name: string) => ((row: number) => Value) | null;
 
 type Evaluate = (row: number) => Value;
 
-const NO_COLUMNS = "The columns are those of Trace.events.";
+const NO_COLUMNS = "Trace.events has the columns.";
 
 /**
  * The test of a query. Parsing and testing throw Errors that name operations a page cannot perform.

@@ -24,7 +24,7 @@ interface Row {
   isIo: boolean;
 }
 
-/** The chosen rows; for a rank with both a profile and a time line, those of the profile. */
+/** The chosen rows; for a rank with both a profile and a time line, the profile's. */
 function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
   const { columns } = table;
   const [rank, key, calls, bytes, time] = eachOf(

@@ -1,5 +1,5 @@
 /**
- * Where a view is shown. Before it there is a card: progress with a cancel button, or why there is
+ * The place of a view. Before it a card is shown: progress with a cancel button, or why there is
  * no view. Above it is a bar once the host has ended.
  */
 

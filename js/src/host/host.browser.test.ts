@@ -21,7 +21,7 @@ test("styles come once, as a sheet of the document", async () => {
   el.remove();
 });
 
-test("a timeline and open panels share the window, and nobody else hears of it", () => {
+test("a timeline and open panels share the window, and no other view receives it", () => {
   const sent: unknown[] = [];
   const manager = { kernel: { status: "idle" as const } };
   const model = new RemoteModel({ height: 480 }, (data) => sent.push(data), manager);

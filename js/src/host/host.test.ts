@@ -79,7 +79,7 @@ test("what was set here and is not yet sent wins over what arrives", () => {
   expect(model.get("view")).toEqual([4, 5]);
 });
 
-test("a local change reaches listeners here and nobody else", () => {
+test("a local change reaches only the listeners here", () => {
   const { model, sent } = modelOf({ height: null });
   const heard = vi.fn();
   model.on("change:height", heard);
@@ -151,7 +151,7 @@ test("a model that is opened again keeps its listeners and takes the new state",
   expect(heard).toHaveBeenCalledTimes(1);
 });
 
-test("when Python has ended, sending fails and models are told", async () => {
+test("when Python has ended, sending fails and models are notified", async () => {
   const { host, posted } = hostOf({}, { one: { a: 1 } });
   const model = await host.model("one");
   const closed = vi.fn();

@@ -1,5 +1,5 @@
 /**
- * Runs widgets outside Jupyter: models, references and views. Messages are those of Jupyter's
+ * Runs widgets outside Jupyter: models, references and views, with the messages of Jupyter's
  * widgets (comm_open, comm_msg, comm_close), whatever carries them.
  */
 
@@ -13,7 +13,7 @@ export interface Transport {
   css(name: string): Promise<string>;
 }
 
-/** Import a module from its source, where the page's policy allows `blob:` scripts. */
+/** Import a module from its source, if the page's policy allows `blob:` scripts. */
 export async function importText(source: string): Promise<{ default: unknown }> {
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   try {

@@ -3,7 +3,7 @@
 type Listener = (...args: unknown[]) => void;
 type State = Record<string, unknown>;
 
-/** Where widgets see whether a kernel is there, and how it is called. */
+/** The presence and the name of a kernel, as widgets see it. */
 export interface Manager {
   kernel: { status: "idle" | "dead" };
   words?: Record<string, string> | null;

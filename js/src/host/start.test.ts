@@ -76,7 +76,7 @@ test("traces that come later are new, and ticks stay", () => {
   expect(page.el.textContent).toContain("Tick another one to compare a");
 });
 
-test("an empty folder says so", () => {
+test("an empty folder has a note", () => {
   page.show([]);
   expect(page.el.textContent).toContain("There are no traces in runs yet.");
 });

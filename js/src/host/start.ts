@@ -26,7 +26,7 @@ export class StartPage {
   private entries: Entry[] = [];
   private readonly ticked: string[] = [];
   private readonly unfolded = new Set<string>();
-  /** What was there at first; anything else is new. */
+  /** Entries of the first listing; all others are new. */
   private known: Set<string> | null = null;
   private readonly list = h("table", { class: "hta-host-list" });
   private readonly pair = h("div", { class: "hta-host-pair", role: "status" });

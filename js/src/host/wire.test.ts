@@ -8,7 +8,7 @@ const FRAME = [
   ...[0, 0, 0, 0, 0, 0, 7, 8, 9, 0, 0, 0, 0, 0],
 ];
 
-test("a frame is as the protocol says", () => {
+test("a frame is as in the protocol", () => {
   const bytes = new Uint8Array([0, 7, 8, 9, 0]).subarray(1, 4);
   const message = { type: 1 } as never;
   expect([...new Uint8Array(pack(message, [bytes, new ArrayBuffer(0)]))]).toEqual(FRAME);

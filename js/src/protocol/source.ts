@@ -212,7 +212,7 @@ export interface Hit {
   lane: number | null;
   slice: Slice | null;
   /**
-   * Cell under the pointer if there is no rectangle: its exact window and its values in the tile.
+   * Cell under the pointer without a rectangle: its exact window and its values in the tile.
    */
   cell: { start: number; end: number; busy: number; count: number; kind: Kind | null } | null;
   step: SceneStep | null;

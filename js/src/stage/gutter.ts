@@ -112,7 +112,7 @@ function factOfRow(row: Row, gutter: GutterScene): Fact {
     return { texts: [`${count} in the others`, `${count} folded`, count], look: "hit" };
   }
   const reason = reasonOf(row.why);
-  // Of folded ranks one is drawn, and figures are its own.
+  // One of the folded ranks is drawn, with its own figures.
   const named = (text: string): string =>
     /\d/.test(text) ? `rank ${row.rank.rank} ${text}` : text;
   if (row.like.length > 1) own.texts = own.texts.map(named);

@@ -19,7 +19,7 @@ export class Emitter<T = void> {
   }
 }
 
-/** What the parts of a timeline share. */
+/** State that the parts of a timeline share. */
 export class Context {
   private readonly job: Signal<Scene>;
   private readonly index = computed(() => new LaneIndex(this.job.value));

@@ -90,7 +90,7 @@ export class Hover {
     this.again = debounce(REST_MS, ctx.signal, () => this.refresh());
     this.arrows = new LaunchArrows(ctx, () => this.refresh());
     ctx.signal.addEventListener("abort", () => this.leave(), { once: true });
-    // What scrolls, if not the page itself, does not say so above it.
+    // Scroll events of inner elements do not bubble.
     const scrolled = (): void => this.leave();
     document.addEventListener("scroll", scrolled, { capture: true, signal: ctx.signal });
   }

@@ -31,7 +31,7 @@ export class Navigation {
     return this.ctx.stage.view();
   }
 
-  /** Begin a gesture of many steps, of which only the end is recorded. */
+  /** Begin a gesture of many steps; only its end is recorded. */
   begin(): void {
     this.gestures += 1;
   }

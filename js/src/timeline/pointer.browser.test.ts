@@ -119,7 +119,7 @@ describe("the pointer", () => {
     await expect.poll(() => view.find(".hta-tooltip").hidden).toBe(true);
   });
 
-  test("the tooltip does not stay where the page was scrolled away below it", async () => {
+  test("the tooltip goes when the page is scrolled below it", async () => {
     const view = mount();
     await ready(view);
     pointer(view, "pointermove", 30, 110);

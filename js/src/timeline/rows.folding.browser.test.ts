@@ -32,7 +32,7 @@ test("U and the button fold and unfold, and the line below counts the shown rank
   expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
 });
 
-test("the line below says that similar ranks are being looked for", async () => {
+test("the line below states the search for similar ranks", async () => {
   const view = mount();
   await ready(view);
   view.source.held = [];

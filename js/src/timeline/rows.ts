@@ -95,7 +95,7 @@ export class Rows {
     this.changed.emit();
   }
 
-  /** Ranks that share a row, for charts beside the timeline. */
+  /** Ranks that share a row, for charts next to the timeline. */
   get folded(): readonly (readonly number[])[] {
     const rows = new Map<number, number[]>();
     for (const [rank, stands] of this.alike?.hidden ?? []) {

@@ -74,7 +74,7 @@ export function clockWords(
 
 interface StatusWays {
   openProblems(anchor: HTMLElement): void;
-  /** Draw on this clock from now on; null where nothing can. */
+  /** Draw on this clock from now on; null if it cannot be changed. */
   setClock: ((clock: Clock) => void) | null;
   showAllRanks(): void;
   /** Describe the source's status; null for the default text. */
@@ -96,7 +96,7 @@ export class StatusLine {
   readonly hinting = signal(false);
   /** Text on a source that does not answer from a live kernel. */
   readonly kernel = signal<KernelSays | null>(null);
-  /** What is spoken by screen readers. */
+  /** Text for screen readers. */
   readonly spoken = signal("");
   private readonly said = signal<Partial<Record<Layer, Words>>>({});
   private readonly layer = computed(() => LAYERS.find((one) => one in this.said.value));
@@ -232,7 +232,7 @@ function RanksShown({ line: { ranks, ways } }: { line: StatusLine }) {
   );
 }
 
-/** Which clock is drawn, where recorded clocks disagree. */
+/** The drawn clock, if recorded clocks disagree. */
 function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;
@@ -263,7 +263,7 @@ function ClockBadge({ line }: { line: StatusLine }) {
 
 function TruthBadge({ line: { ctx, kernel, ways } }: { line: StatusLine }) {
   const { truth } = ctx.scene;
-  // What is drawn may not be all there is.
+  // The drawing may lack events.
   if (kernel.value?.isWarning === true && ctx.source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");

@@ -60,7 +60,7 @@ describe("the view in words", () => {
     [59e6, 40e6, "begins 1.00 ms before and ends 18.0 ms after the export's window"],
     [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
     [61e6, 4e6, ""],
-  ])("an event from %d on for %d ns that an export cut says so", (start, dur, words) => {
+  ])("an event from %d on for %d ns that an export cut has a note", (start, dur, words) => {
     const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
     const exported: Scene = { ...scene, range: [60e6, 81e6], part };
     expect(cutWords({ start, dur }, exported).replaceAll("\u2009", " ")).toBe(words);

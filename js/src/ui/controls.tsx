@@ -104,7 +104,7 @@ export function Swatch({ kind }: { kind: Kind }) {
   return <span class="hta-swatch" data-kind={kind} aria-hidden="true" />;
 }
 
-/** Buttons side by side, one of which is chosen. */
+/** Buttons side by side; one is chosen. */
 export function Choice<T extends string>(look: {
   name: string;
   options: readonly (readonly [id: T, text: string, about?: string])[];

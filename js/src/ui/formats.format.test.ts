@@ -41,7 +41,7 @@ describe("durations keep three significant digits", () => {
     expect(plain(formatDuration(ns))).toBe(expected);
   });
 
-  test("means that are no whole nanoseconds", () => {
+  test("means that are not whole nanoseconds", () => {
     expect(plain(formatDuration(12.34))).toBe("12.3 ns");
     expect(plain(formatDuration(0.25))).toBe("0.25 ns");
   });

@@ -1,4 +1,4 @@
-/** What follows signals without being drawn by them: canvases, sizes, texts of other parts. */
+/** Effects that follow signals outside of components: canvases, sizes, texts of other parts. */
 
 import { effect, untracked } from "@preact/signals";
 

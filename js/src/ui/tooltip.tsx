@@ -8,7 +8,7 @@ export type TipLine = readonly ComponentChild[];
 
 interface Shown {
   pointer: { x: number; y: number };
-  /** Of the mark that it must not cover. */
+  /** Box of the mark that it must not cover. */
   mark: { top: number; bottom: number } | null;
   lines: readonly TipLine[];
 }

@@ -105,7 +105,7 @@ export function activate(context: vscode.ExtensionContext): void {
   );
 }
 
-/** What a command of the explorer is for: what is selected, or the file in front. */
+/** Files of a command of the explorer: the selected ones, or the active editor's. */
 function chosen(one?: vscode.Uri, many?: vscode.Uri[]): vscode.Uri[] | null {
   if (many !== undefined && many.length > 0) return many;
   if (one !== undefined) return [one];

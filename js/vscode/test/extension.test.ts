@@ -69,7 +69,7 @@ async function heard(panel: Panel, type: string): Promise<any> {
 const put = (panel: Panel, message: any): void =>
   panel.say({ type: "frame", frame: pack(message) });
 
-/** A Python that answers as told. */
+/** A double of Python with given answers. */
 function script(name: string, text: string): string {
   const path = join(folder, name);
   writeFileSync(path, `#!/bin/sh\n${text}\n`);
@@ -257,7 +257,7 @@ test("a Python that is not used is stopped, but not while it loads", async () =>
   await vi.waitFor(() => expect(existsSync(`/proc/${pid}`)).toBe(false), WAIT);
 }, 90_000);
 
-test("much to read is asked for first", async () => {
+test("large input needs a confirmation", async () => {
   fake.settings.askAboveMB = 0.00001;
   const panel = edit(folder);
   const { problem } = await heard(panel, "problem");
@@ -292,7 +292,7 @@ test("a notebook loads the trace", async () => {
   expect(cells[1].value).toContain("hw.Dashboard(traces)");
 });
 
-test("files of a page go where the dialog says, or nowhere", async () => {
+test("files of a page go to the dialog's path, or nowhere", async () => {
   const panel = edit(trace);
   const name = "chosen.json.gz";
   fake.saveTo = undefined;

@@ -61,7 +61,7 @@ export class Panel {
 const tabsChanged = new Emitter();
 const tasksEnded = new Emitter();
 
-/** What a test sets, and what it looks at. */
+/** Values that a test sets and checks. */
 export const fake = {
   settings: {} as Record<string, unknown>,
   extensions: {} as Record<string, unknown>,

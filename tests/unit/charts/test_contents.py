@@ -1,4 +1,4 @@
-"""What the dashboard's charts show, before any layout."""
+"""Contents of the dashboard's charts, before any layout."""
 
 import json
 

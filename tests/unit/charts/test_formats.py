@@ -1,4 +1,4 @@
-"""Numbers read as the timeline's do: the cases are those of js/src/ui/formats.format.test.ts."""
+"""Numbers read as the timeline's do: js/src/ui/formats.format.test.ts has the same cases."""
 
 import math
 

@@ -107,7 +107,7 @@ def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
         traces, truth = job(write_byteps_job, seed=1, slow_worker=None, servers=servers)
         truths.append(truth)
         sides.append(traces)
-    # Of all steps, as in the truth.
+    # All steps, as in the truth.
     diff = hd.compare(*(traces.select("step < 4") for traces in sides))
     whole = hd.compare(*sides)
     assert whole.step_count == diff.step_count == 4

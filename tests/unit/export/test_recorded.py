@@ -10,7 +10,7 @@ from typing import Any
 
 
 def shape(value: Any) -> Any:
-    """Return names and versions without values, of lists those of all their items."""
+    """Return names and versions without values; for lists, of all their items."""
     if isinstance(value, list):
         return sorted({json.dumps(shape(one)) for one in value if isinstance(one, dict)})
     if isinstance(value, dict):

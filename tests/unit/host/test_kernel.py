@@ -25,7 +25,7 @@ def job(tmp_path):
 
 @pytest.fixture
 def page(monkeypatch):
-    """What widgets sent, and what was published besides."""
+    """Messages of widgets, and what else was published."""
     sent, published = [], []
     monkeypatch.setattr(Comm, "sent", sent, raising=False)
     monkeypatch.setattr(comm, "create_comm", Comm)

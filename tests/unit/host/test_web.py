@@ -1,4 +1,4 @@
-"""Who gets in to a host on loopback, and what it hands out."""
+"""Access to a host on loopback, and its files."""
 
 import asyncio
 import contextlib

@@ -119,7 +119,7 @@ function EventFacts(look: EventLook & { brief: Brief }) {
   const { brief, place, cut, go, picked } = look;
   const { detail } = picked;
   const event = detail?.event ?? brief;
-  /** Which lists of an event are shown in full. */
+  /** Lists of an event that are shown in full. */
   const all = useSignal({ of: "", flows: false, parents: false });
   const of = `${brief.rank}/${brief.table}/${brief.id}`;
   const open = all.value.of === of ? all.value : { of, flows: false, parents: false };
