@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
@@ -238,6 +239,25 @@ def comm_events(trace: Trace) -> CommEvents:
         unsized=np.where((elements >= 0) & (bytes_each < 0) & has_dtype, dtype, -1)[like],
         dtypes=dtypes,
     )
+
+
+def batched_sends(trace: Trace) -> pd.DataFrame:
+    """Return ``rank``, ``peer`` and ``bytes`` of sends without a kernel of their own.
+
+    The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
+    """
+    table = trace.table
+    codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
+    records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
+    launched = _enclosing(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
+    args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
+    labels = ["" if value is None else str(value) for value in args[_NAME]]
+    source, target = _ends(trace, {key: list(one) for key, one in args.items()}, labels)
+    each = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
+    elements = numbers_of(args["In msg nelems"])
+    size = np.where((elements >= 0) & (each > 0), elements * each, 0)
+    sent = np.isin(labels, list(_SENDS)) & (target >= 0)
+    return pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]
 
 
 def _distinct(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.comm_events import OPERATIONS
+from hta_widgets.analysis.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import parts
 from hta_widgets.errors import TraceError
@@ -137,6 +137,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
     first[match.starts] = True
     sent = (operation == _SEND_RECV) & (source >= 0) & (target >= 0) & first
     found = [pd.DataFrame({"rank": source, "peer": target, "bytes": size})[sent]]
+    found += map(batched_sends, traces.values())
     together = pd.DataFrame({"of": match.collective, "rank": rank, "bytes": size})
     together = together[operation == _ALL_TO_ALL]
     pairs = together.merge(together[["of", "rank"]].rename(columns={"rank": "peer"}), on="of")

@@ -40,6 +40,20 @@ def test_coalesced_sends_match_nothing():
     }
 
 
+def test_messages_include_the_sends_of_batches():
+    """In three steps each rank sends 1 MiB to the next in a batch, and 256 KiB to all others."""
+    dash = hw.Dashboard(hw.load(DATA / "p2p"), panels=["messages"])
+    frame = dash.panel_frame("messages").set_index(["rank", "peer"])
+    kib = (frame["bytes"] / 1024).unstack().fillna(0)
+    assert kib.to_numpy().tolist() == [
+        [0, 4608, 768, 768],  # and 256 KiB a step in a send of its own
+        [768, 0, 3840, 768],
+        [768, 768, 0, 3840],
+        [3840, 768, 768, 0],
+    ]
+    assert frame["count"].sum() == 3 * (4 + 12 + 1)
+
+
 def test_a_rank_held_up_by_unmatched_communication_is_no_straggler():
     """Rank 0 comes late to each all_to_all, after 16 ms in the batch of sends before it."""
     late = analysis.stragglers(hw.load(DATA / "p2p")).set_index("rank")
