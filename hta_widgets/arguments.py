@@ -26,6 +26,8 @@ Count = Annotated[int, range(_MOST)]
 Positive = Annotated[int, range(1, _MOST)]
 #: Of a job that is made up: more would take days.
 Size = Annotated[int, range(1, 1 << 16)]
+#: BytePS numbers partitions by 64 bits without a sign.
+PartitionKey = Annotated[int, range(1 << 64)]
 
 #: Parameters that are checked where events are chosen.
 _ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
@@ -129,18 +131,14 @@ def _as(kind: Any, value: Any) -> Any:
                 continue
         raise _MisfitError
     if origin is Annotated:
-        if (found := _as(inner[0], value)) in inner[1]:
+        if (found := _number(int, value)) in inner[1]:
             return found
     elif origin is Literal:
         if any(type(one) is type(value) and one == value for one in inner):
             return value
     elif origin in (int, float):
-        # No comparison with nan is true.
-        if isinstance(value, Real) and not isinstance(value, bool):
-            number: Any = value
-            most = _MOST if origin is int else sys.float_info.max
-            if abs(number) <= most and (origin is float or number % 1 == 0):
-                return number if origin is float else int(number)
+        if abs(found := _number(origin, value)) <= _MOST or origin is float:
+            return found
     elif origin is bool:
         if isinstance(value, (int, np.bool_)):
             return bool(value)
@@ -161,6 +159,16 @@ def _as(kind: Any, value: Any) -> Any:
     raise _MisfitError
 
 
+def _number(kind: type, value: Any) -> Any:
+    """Return a finite number, as an int if `kind` is int; raise `_MisfitError` if it is none."""
+    # No comparison with nan is true.
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number: Any = value
+        if abs(number) <= sys.float_info.max and (kind is float or number % 1 == 0):
+            return number if kind is float else int(number)
+    raise _MisfitError
+
+
 def _in_words(kind: Any, *, many: bool = False) -> str:
     """Return what a type is: ``"a whole number or a list of texts"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
@@ -176,7 +184,7 @@ def _in_words(kind: Any, *, many: bool = False) -> str:
         *rest, last = words
         return f"{', '.join(rest)} or {last}" if rest else last
     if origin is Annotated:
-        low, high = inner[1][0], inner[1][-1]
+        low, high = inner[1].start, inner[1].stop - 1
         to = "" if high >= _MOST - 1 else f" to {high:,}"
         return f"{_in_words(inner[0], many=many)} from {low:,}{to}"
     if origin in (Iterable, Sequence):

@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
+from hta_widgets.arguments import PartitionKey
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_for
 from hta_widgets.formats.byteps.rows import STAGES, TotalRows, WorkerRows, worker_rows
@@ -437,7 +438,7 @@ def byteps_steps(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 @scoped
 def byteps_bandwidth(
-    traces: TraceSet, sizes: Mapping[int, int], **scope: Unpack[Scope]
+    traces: TraceSet, sizes: Mapping[PartitionKey, int], **scope: Unpack[Scope]
 ) -> pd.DataFrame:
     """Return the rate at which root GPUs push to and pull from the servers.
 
