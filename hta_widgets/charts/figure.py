@@ -38,8 +38,8 @@ plotting: Any = _Later("bokeh.plotting")
 resources: Any = _Later("bokeh.resources")
 
 
-#: BokehJS is large: one cell's output brings it along, and the others wait for it. By script: the
-#: cell, and the run of it.
+#: BokehJS is large: one cell's output includes it, and the others wait for it. Cell and number of
+#: its execution, by script.
 _brought_by: dict[str, tuple[str | None, str | None]] = {}
 
 

@@ -199,7 +199,7 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
 
 
 def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
-    """Return such positions on an axis of time, with their labels."""
+    """Return the positions of ticks on an axis of time, with their labels."""
     ticks = nice_ticks(end_ns, most, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
     return [(at, axis_time(at, step)) for at in ticks]

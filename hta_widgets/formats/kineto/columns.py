@@ -224,7 +224,7 @@ _decode = json.JSONDecoder().decode
 
 
 class SmallArgs(Mapping[int, dict[str, Any]]):
-    """Args by the number of their record, as text: a million dictionaries would fill memory."""
+    """Args by record number, kept as text: a million dictionaries would take too much memory."""
 
     def __init__(self) -> None:
         self._numbers = array("q")

@@ -63,7 +63,7 @@ export interface Stack {
   /** Column of the total of the parts. */
   of?: string;
   parts?: readonly Part[];
-  /** Or a column with the part of each item, and the columns of its time and its share. */
+  /** Instead of `parts`: a column that names each item's part, and columns of its time and share. */
   by?: string;
   value?: string;
   share?: string;

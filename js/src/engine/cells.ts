@@ -25,7 +25,7 @@ interface Events {
   starts: Float64Array;
   durs: Float64Array;
   kinds: Uint8Array;
-  /** Row in the table of each; null for a lane without slices. */
+  /** Each event's row in the table; null for a lane without slices. */
   rows: Int32Array | null;
 }
 

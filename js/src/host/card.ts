@@ -17,7 +17,7 @@ const STAGES: Readonly<Record<string, string>> = {
 
 export interface Stage {
   stage: string;
-  /** Bytes read, and of all files. */
+  /** Bytes read so far, and bytes of all files. */
   done?: number;
   of?: number;
 }

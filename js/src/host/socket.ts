@@ -17,7 +17,7 @@ interface Content {
 
 interface Ways {
   receive(message: Message, buffers: readonly DataView[]): void;
-  /** The connection broke, and is being dialled. */
+  /** The connection broke and is being restored. */
   lost(): void;
   ended(): void;
 }
