@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 node_bin=node_modules/.bin
 only=${1:-test}
+# Kernels, workers and command lines compile the package and the tests once, not each time.
+unset PYTHONDONTWRITEBYTECODE
 if [ "$only" = all ]; then export ALL_EXAMPLES=1 HYPOTHESIS_PROFILE=long; fi
 table=()
 failed=0
