@@ -734,8 +734,8 @@ def _by(frame: pd.DataFrame, keys: list[str], noun: str, theme: Theme) -> dict[s
         "data": data,
         "names": list(data["name"]),
         "marks": [
-            Bars(0.0, "overlapped_ns", orange, "behind compute"),
-            Bars("overlapped_ns", "communication_ns", orange, "exposed", line=orange, alpha=0.25),
+            Bars(0.0, "overlapped_ns", orange, "behind compute", line=orange, alpha=0.25),
+            Bars("overlapped_ns", "communication_ns", orange, "exposed"),
             *[Whiskers("least_ns", "most_ns", theme.ink2)] * several,
         ],
         "end_ns": float(data["most_ns"].max()),

@@ -36,7 +36,10 @@ def _critical_path(traces: TraceSet) -> pd.DataFrame:
     path = analysis.job_critical_path(traces, annotation="", window=(start, end))
     whole = analysis.job_path_summary(path)
     frame = whole[["rank", "count", "dur_ns", "share"]].assign(
-        cause=whole["bound_by"].astype(str).str.replace("_", " ")
+        cause=whole["bound_by"]
+        .astype(str)
+        .str.replace("kernel_kernel", "kernel_to_kernel")
+        .str.replace("_", " ")
     )
     return _first(frame[whole["bound_by"] != "outside_path"], path)
 

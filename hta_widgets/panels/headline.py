@@ -330,7 +330,7 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
     of_span = f"{share(waiting_ns / max(spans_ns, 1))} of {whose} {_device(times)} span"
     subject: list[Piece] = [f"{len(late.waiting)} of {plural(ranks, 'rank')} wait "]
     if len(late.waiting) == 1:
-        subject = [_rank(late.waiting[0], begins=True), " waits "]
+        subject = [f"Rank {late.waiting[0]} waits "]
     whom: list[Piece] = [_rank(first)]
     if len(others) == 1:
         whom += [" and ", _rank(others[0])]

@@ -152,7 +152,8 @@ export function Chips({ legend, narrow }: { legend: Legend; narrow: ReadonlySign
     return () => ended.abort();
   }, [isNarrow]);
   const look = `${isNarrow ? "hta-legend-narrow" : ""} ${legend.isPending.value ? "hta-pending" : ""}`;
-  const text = left.value === null || left.value === kinds.length ? "Kinds" : `+${left.value}`;
+  const isAll = isNarrow || left.value === null || left.value === kinds.length;
+  const text = isAll ? "Kinds" : `+${left.value}`;
   return (
     <div
       ref={place}
@@ -182,11 +183,15 @@ export function Chips({ legend, narrow }: { legend: Legend; narrow: ReadonlySign
 }
 
 function Menu({ legend }: { legend: Legend }) {
+  const waits = legend.waits.value;
   return (
     <div class="hta-menu" role="group" aria-label="Kinds">
       {kindsOf(legend.ctx.scene).map((kind) => (
         <Chip key={kind} legend={legend} kind={kind} shares={legend.shares.value} isLong />
       ))}
+      {waits !== null && (
+        <WaitKeys scene={legend.ctx.scene} waits={waits} shares={legend.shares.value} />
+      )}
     </div>
   );
 }
