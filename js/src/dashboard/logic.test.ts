@@ -188,6 +188,19 @@ describe("questions", () => {
     expect(calls).toHaveLength(2);
   });
 
+  test("numbers of chosen events are marked as such, numbers of windows and ranks are not", async () => {
+    const { calls, data, settle } = asked();
+    const filtered = (): unknown => data.state("idle").value.frame?.attrs.filtered;
+    data.want(["idle"], only({ query: "kind == 'communication'" }));
+    calls[0]!.answer(0);
+    await settle();
+    expect(filtered()).toBe(1);
+    data.want(["idle"], only({ start_ns: 1, ranks: [5] }));
+    calls[1]!.answer(1);
+    await settle();
+    expect(filtered()).toBe(0);
+  });
+
   test("waiting panels are requested next, for the selection of that time", async () => {
     const { calls, data, settle } = asked();
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));

@@ -144,8 +144,11 @@ export class PanelData {
   }
 
   /** Numbers of a selection that is no longer wanted are still newer than those shown. */
-  private put(id: string, key: string, frame: PanelFrame): void {
+  private put(id: string, key: string, numbers: PanelFrame): void {
     this.entry(id).shownKey = key;
+    const { tracks, query, ids } = JSON.parse(key) as SelectionJson;
+    const filtered = tracks !== null || query !== null || ids !== null ? 1 : 0;
+    const frame = { ...numbers, attrs: { ...numbers.attrs, filtered } };
     this.set(id, { frame });
     const name = `${id} ${key}`;
     this.kept.delete(name);

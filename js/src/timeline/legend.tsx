@@ -190,7 +190,7 @@ function Menu({ legend }: { legend: Legend }) {
         <Chip key={kind} legend={legend} kind={kind} shares={legend.shares.value} isLong />
       ))}
       {waits !== null && (
-        <WaitKeys scene={legend.ctx.scene} waits={waits} shares={legend.shares.value} />
+        <WaitKeys scene={legend.ctx.scene} waits={waits} shares={legend.shares.value} isLong />
       )}
     </div>
   );
@@ -218,7 +218,8 @@ function Chip(look: { legend: Legend; kind: Kind; shares: Shares; isLong?: boole
   );
 }
 
-function WaitKeys({ scene, waits, shares }: { scene: Scene; waits: Waits; shares: Shares }) {
+function WaitKeys(look: { scene: Scene; waits: Waits; shares: Shares; isLong?: boolean }) {
+  const { scene, waits, shares, isLong = false } = look;
   const where = scene.ranks.every(isMpi) ? "in MPI" : "on the stream";
   return STATES.map(({ name, long, short, words, hasShare }) => (
     <span
@@ -227,8 +228,9 @@ function WaitKeys({ scene, waits, shares }: { scene: Scene; waits: Waits; shares
       title={`${placed(words, where)}.${hasShare ? about(waits.share, shares) : ""}`}
     >
       <i class={`hta-swatch hta-swatch-${name}`} aria-hidden="true" />
-      <Name long={placed(long, where)} short={short} />
-      {hasShare && <span class="hta-share">{waits.share}</span>}
+      <Name long={isLong ? short : placed(long, where)} short={short} />
+      {(hasShare || isLong) && <span class="hta-share">{hasShare && waits.share}</span>}
+      {isLong && <span class="hta-note">{words.replace(/^[^:]*: /, "")}</span>}
     </span>
   ));
 }

@@ -172,6 +172,14 @@ def test_temporal_breakdown_stacks_shares_to_the_whole():
     assert fills == [kind["compute"], kind["communication"], kind["memory"], charts.LIGHT.idle]
 
 
+def test_temporal_breakdown_of_some_events_says_what_becomes_of_others():
+    frame = frames.temporal()
+    words = "only selected events count: other work is idle time here"
+    assert words not in words_of(charts.temporal_breakdown(frame))
+    frame.attrs["filtered"] = 1
+    assert words in words_of(charts.temporal_breakdown(frame))
+
+
 def test_temporal_breakdown_of_the_contracts_columns_alone():
     frame = frames.temporal().drop(columns=["exposed_communication_ns", "exposed_memory_ns"])
     data = data_of(charts.temporal_breakdown(frame), "rank", "non_compute_ns")
