@@ -204,11 +204,11 @@ export class Choosing {
     this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
   }
 
-  /** `from`: the panel that chose its ranks. */
-  select(selection: SelectionJson | null, from = ""): void {
+  /** `from`: the panel that chose its ranks; `more` changes in the same entry of the history. */
+  select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
     const patch = selection === null ? { selected_event: null } : {};
-    this.set({ ...patch, selection, ranks_from });
+    this.set({ ...patch, ...more, selection, ranks_from });
   }
 
   setScope(scope: SharedState["scope"]): void {

@@ -7,6 +7,7 @@ import { type Model, same, traitOf } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { Tables } from "../formats/shared";
 import { withTables } from "../formats/source";
+import { roomAround } from "../protocol/selection";
 import type { Scene, Source, Span, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
@@ -337,9 +338,12 @@ export class DashApp {
   }
 
   private choose({ selection }: Finding): void {
-    this.choosing.select(selection, "headline");
     const { start_ns: start, end_ns: end } = selection;
-    if (start !== null && end !== null) this.timeline.zoomTo(start, end);
+    const [first, last] = this.scene.value.range;
+    const [from, to] = roomAround(start ?? first, (end ?? last) - (start ?? first), 0.1);
+    const isWindow = start !== null && end !== null;
+    const view: Span = [Math.max(Math.floor(from), first), Math.min(Math.ceil(to), last)];
+    this.choosing.select(selection, "headline", isWindow ? { view: [...view] } : {});
   }
 
   // --- the panels ---------------------------------------------------------------------------------

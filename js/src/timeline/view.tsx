@@ -3,7 +3,6 @@
 import { signal } from "@preact/signals";
 import { ObservedSource } from "../connection/answering";
 import { type Key, KEYS, type Model, Shared } from "../connection/store";
-import { roomAround } from "../protocol/selection";
 import {
   asError,
   isAbort,
@@ -210,11 +209,6 @@ export class TimelineApp {
   /** Find similar ranks now, without waiting for the first picture. */
   prepareFolding(): void {
     this.parts.folding.ready();
-  }
-
-  /** Show a window with a margin. */
-  zoomTo(start: number, end: number): void {
-    this.parts.nav.zoomTo(roomAround(start, end - start, 0.1));
   }
 
   /** Height of the drawing in which every row has room. */
