@@ -33,7 +33,7 @@ FONT = "system-ui, 'DejaVu Sans', sans-serif"
 
 @dataclass(frozen=True)
 class Bar:
-    """Time of another tool: as a ratio to ours and in words, or why there is no ratio."""
+    """Time of another tool: as a ratio to ours and in words, or the reason for having none."""
 
     label: str
     ratio: float | None

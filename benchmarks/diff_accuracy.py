@@ -59,7 +59,7 @@ class Score:
         """Take in one pair."""
         frame = diff.changes(both)
         told = set(zip(frame["change"].astype(str), frame["name"].astype(str), strict=True))
-        # Sentences beyond those of changes are wrong only if nothing was changed.
+        # Sentences about anything but changes are wrong only if nothing was changed.
         beyond = Counter(one.kind for one in diff.findings(both)) if not expected else Counter()
         said = [kind for kind in ("headline", "composition") for _ in range(beyond[kind])]
         self.pairs += 1

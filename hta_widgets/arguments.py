@@ -160,7 +160,7 @@ def _as(kind: Any, value: Any) -> Any:
 
 
 def _number(kind: type, value: Any) -> Any:
-    """Return a finite number, as an int if `kind` is int; raise `_MisfitError` if it is none."""
+    """Return a finite number, as an int if `kind` is int; raise `_MisfitError` otherwise."""
     # No comparison with nan is true.
     if isinstance(value, Real) and not isinstance(value, bool):
         number: Any = value

@@ -22,7 +22,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.intervals import Covered, union
+from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memo, memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -182,12 +182,18 @@ def steps_of(match: Matching) -> Ints:
 
 
 @memoized
-def covered_by_compute(trace: Trace) -> Covered:
-    """Return the cumulative compute time of a rank, by times of its table."""
+def compute_of(trace: Trace) -> Intervals:
+    """Return the intervals in which a rank's device computes, by times of its table."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
     start = table.start_ns[rows]
-    return Covered(*union(start, start + table.dur_ns[rows]))
+    return union(start, start + table.dur_ns[rows])
+
+
+@memoized
+def _covered_by_compute(trace: Trace) -> Covered:
+    """Return the cumulative compute time of a rank, by times of its table."""
+    return Covered(*compute_of(trace))
 
 
 def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -> Ints:
@@ -209,7 +215,7 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
 
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     """Return a rank's compute time in each interval of its table's times."""
-    covered = covered_by_compute(trace)
+    covered = _covered_by_compute(trace)
     computed: Ints = covered(end_ns) - covered(start_ns)
     return computed
 

@@ -198,8 +198,8 @@ def comm_events(trace: Trace) -> CommEvents:
     group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
     # The kernel's name is the algorithm's and common to all members; names in args take precedence.
-    # Where groups are stated, a kernel of sends and receives without one is a coalesced batch:
-    # its peers are not recorded.
+    # If groups are stated, a kernel of sends and receives without one is a coalesced batch: its
+    # peers are not recorded.
     states_groups = any(one.stream < 0 for one in groups)
     contents = [
         (
@@ -251,8 +251,8 @@ def batched_sends(trace: Trace) -> pd.DataFrame:
     records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))
     launched = _enclosing(trace, trace.launch_of[comm_events(trace).rows], _RECORD)
     args = event_args(trace, np.setdiff1d(records, launched), _OF_OPERATORS)
-    labels = ["" if value is None else str(value) for value in args[_NAME]]
-    source, target = _ends(trace, {key: list(one) for key, one in args.items()}, labels)
+    labels = ["" if value is None else str(value).lower() for value in args[_NAME]]
+    source, target = _ends(trace, args, labels)
     each = np.array([bytes_of(str(value)) for value in args["dtype"]], dtype=np.int64)
     elements = numbers_of(args["In msg nelems"])
     size = np.where((elements >= 0) & (each > 0), elements * each, 0)

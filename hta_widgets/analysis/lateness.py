@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.collectives import Arrivals, computed_between
+from hta_widgets.analysis.collectives import Arrivals, compute_of, computed_between
 from hta_widgets.analysis.matching import Matching
 from hta_widgets.analysis.scope import BUSY, over_ranks
 from hta_widgets.taxonomy import KINDS
@@ -128,10 +128,7 @@ def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
         unknown[match.place[mine]] = False
         if unknown.any() and len(mine):
             pieces = union(events.start_ns[unknown], events.end_ns[unknown])
-            table = trace.table
-            compute = (table.kind == KINDS.index("compute")) & (table.stream >= 0)
-            start = table.start_ns[compute]
-            exposed = Covered(*subtract(pieces, union(start, start + table.dur_ns[compute])))
+            exposed = Covered(*subtract(pieces, compute_of(trace)))
             found[mine] = exposed(times.arrival_ns[mine] - shift) - exposed(since[mine] - shift)
     return found
 

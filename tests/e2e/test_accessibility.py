@@ -1,4 +1,4 @@
-"""Saved pages judged by axe-core: nothing serious in either theme, with menus and details open."""
+"""Judge saved pages with axe-core: no findings in either theme, with menus and details open."""
 
 import pytest
 from playwright.sync_api import expect

@@ -2,13 +2,13 @@
 
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { ChartSlots, type MakeChart } from "../charts/chart";
-import { type LiveSource, ObservedSource } from "../connection/answering";
+import { type LiveSource, ObservedSource, wholeSpan } from "../connection/answering";
 import { type Model, same, traitOf } from "../connection/store";
 import { PANELS } from "../facts/panels";
 import type { Tables } from "../formats/shared";
 import { withTables } from "../formats/source";
 import { roomAround } from "../protocol/selection";
-import type { Scene, Source, Span, ThemeName } from "../protocol/source";
+import type { Scene, SharedState, Source, Span, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
 import { kernelSays, progressWords } from "../timeline/status";
@@ -339,11 +339,13 @@ export class DashApp {
 
   private choose({ selection }: Finding): void {
     const { start_ns: start, end_ns: end } = selection;
-    const [first, last] = this.scene.value.range;
-    const [from, to] = roomAround(start ?? first, (end ?? last) - (start ?? first), 0.1);
-    const isWindow = start !== null && end !== null;
-    const view: Span = [Math.max(Math.floor(from), first), Math.min(Math.ceil(to), last)];
-    this.choosing.select(selection, "headline", isWindow ? { view: [...view] } : {});
+    const more: Partial<SharedState> = {};
+    if (start !== null && end !== null) {
+      const room = wholeSpan(roomAround(start, end - start, 0.1));
+      const [first, last] = this.scene.value.range;
+      more.view = [Math.max(room.start, first), Math.min(room.end, last)];
+    }
+    this.choosing.select(selection, "headline", more);
   }
 
   // --- the panels ---------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ export function Button(look: ButtonLook) {
   const { text, keys, showKey = false, title, on, off } = look;
   const name = look.name ?? text ?? "";
   const hint = text === name ? undefined : name;
-  // Speech control goes by the visible text, so that the name of a button has it.
+  // Speech control uses the visible text, so the accessible name must contain it.
   const words = text?.match(/\p{L}[\p{L} ]*/u)?.[0] ?? "";
   const isNamed = !showKey && name !== text && name.toLowerCase().includes(words.toLowerCase());
   return (

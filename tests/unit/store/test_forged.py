@@ -21,7 +21,7 @@ from hta_widgets.tiles.lanes import kept_lanes
 TOO_LOW, TOO_HIGH = -(2**31), 2**31 - 1
 #: Columns whose length others depend on, or nothing.
 UNCOUNTED = ("lanes.", "args.", "comm.record", "records.first")
-#: JSON in places where it does not belong.
+#: Misplaced JSON.
 NASTY = (None, -1, 2**62, 2**70, 1.5, "x", [], {}, [[]], True)
 
 
