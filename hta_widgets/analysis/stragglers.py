@@ -83,7 +83,9 @@ def exposed_waits(
         - ``rank``
         - ``collectives``: selected events of the rank that are matched with other ranks'
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
-        - ``exposed_communication_ns``: all communication without compute
+        - ``exposed_communication_ns``: all communication without compute;
+          ``unmatched_exposed_ns``: the same of events without a match on other ranks, of which it
+          is unknown how long they wait
 
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
@@ -91,7 +93,7 @@ def exposed_waits(
     chosen = parts(traces, **scope)
     waits = waits_of(traces, clock)
     found = list(over_ranks(chosen, _of_rank, each=waits.each(chosen.ranks)))
-    times = np.array(found, dtype=np.int64).reshape(-1, 4)
+    times = np.array(found, dtype=np.int64).reshape(-1, 5)
     ranks = np.array(chosen.ranks, dtype=np.int64)
     unknown = ranks[times[:, 1] < 0].tolist()
     note = "" if len(chosen) else note_for("no_ranks")
@@ -99,7 +101,10 @@ def exposed_waits(
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
-    columns = ("collectives", "wait_ns", "exposed_wait_ns", "exposed_communication_ns")
+    columns = (
+        *("collectives", "wait_ns", "exposed_wait_ns"),
+        *("exposed_communication_ns", "unmatched_exposed_ns"),
+    )
     return result(
         {"rank": ranks, **dict(zip(columns, times.T, strict=True))},
         matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
@@ -270,13 +275,22 @@ class Waits:
         place = match.place[entries]
         last = self.times.last_ns[entries] - self.times.shifts_ns[number]
         until = np.minimum(last, events.end_ns[place])
-        known = events.is_alone
-        known[place[match.is_complete[match.collective[entries]]]] = True
-        return RankWaits(events.rows[place], events.start_ns[place], until, events.rows[~known])
+        return RankWaits(
+            events.rows[place], events.start_ns[place], until, unmatched_rows(match, number)
+        )
 
     def each(self, ranks: list[int]) -> list[tuple[RankWaits]]:
         """Return the waits of some ranks, as arguments for `over_ranks`."""
         return [(self.of_rank(rank),) for rank in ranks]
+
+
+def unmatched_rows(match: Matching, number: int) -> Rows:
+    """Return the communication of a trace that is not matched on all the ranks of its group."""
+    entries, events = match.of_trace[number], match.events[number]
+    known = events.is_alone.copy()
+    known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
+    rows: Rows = events.rows[~known]
+    return rows
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
@@ -303,14 +317,16 @@ def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:
     return waits.rows[kept], begin, until
 
 
-def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int]:
+def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int, int]:
     compute = part.covered("compute")
     exposed = total(subtract(part.covered("communication"), compute))
+    alone = np.intersect1d(part.of_kinds("communication"), waits.unmatched)
+    unmatched = total(subtract(union(*part.clipped(alone)), compute))
     if not len(waits.rows):
-        return 0, -1, -1, exposed
+        return 0, -1, -1, exposed, unmatched
     rows, begin, until = waiting(part, waits)
     pieces = union(begin, until)
-    return len(rows), total(pieces), total(subtract(pieces, compute)), exposed
+    return len(rows), total(pieces), total(subtract(pieces, compute)), exposed, unmatched
 
 
 # --- waits that ranks impose ----------------------------------------------------------------------

@@ -208,7 +208,9 @@ class _Plan:
         self.indices = {
             rank.rank: RankIndex(rank, budget, lambda: engine.lateness) for rank in engine.job.ranks
         }
-        self.collectives = Collectives(engine.job, lambda: engine.lateness, self.names)
+        self.collectives = Collectives(
+            engine.job, engine.traces, lambda: engine.lateness, self.names
+        )
         self.alike = alike(engine)
         self.phases = phase_ranges(engine.traces)
         late = self.collectives.late(*scene["range"])

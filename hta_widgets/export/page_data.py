@@ -14,8 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.idle import activities_by_thread, behind_stream_waits
+from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import joined
 from hta_widgets.analysis.steps import clipped_steps
+from hta_widgets.analysis.stragglers import unmatched_rows
 from hta_widgets.export.page_format import Block, ColumnWriter, Names, Types, packed
 from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
@@ -30,6 +32,7 @@ from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Covered, Spans, spans_of
 from hta_widgets.trace.selection import device_index_of
 from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
 
 #: Minimum number of ranks for folding.
 _LEAST_RANKS = 3
@@ -399,28 +402,37 @@ _DIGITS = 15
 
 
 class Collectives(Part):
-    """Members and waits of collectives."""
+    """Members and waits of collectives, and the communication without a match."""
 
-    def __init__(self, job: Job, lateness: Callable[[], Lateness], names: Names) -> None:
+    def __init__(
+        self, job: Job, traces: TraceSet, lateness: Callable[[], Lateness], names: Names
+    ) -> None:
         super().__init__({"note": "", "columns": {}}, [])
         self.lateness: Lateness | None = None
         try:
             found = lateness()
+            match = matching(traces) if len(traces) > 1 else None
         except (OSError, ValueError, LookupError) as error:
             # Arguments are read from the files, which may be gone by now.
             self.header["note"] = str(error) or type(error).__name__
             return
         self.header |= {"note": found.note, "clock": found.clock}
         frame = found.frame
-        if not len(frame):
-            return
-        self.lateness = found
-        self.header["late"] = found.late
         writer = ColumnWriter()
-        _entries(writer, job, frame, names)
-        self.header |= _calls(writer, frame)
-        ranks = frame["rank"].to_numpy()
-        self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
+        if match is not None:
+            unmatched = [unmatched_rows(match, number) for number in range(len(job.ranks))]
+            self.header["unmatched"] = [len(rows) for rows in unmatched]
+            if any(self.header["unmatched"]):
+                writer.ints("unmatched", np.concatenate(unmatched), delta=True)
+        if len(frame):
+            self.lateness = found
+            self.header["late"] = found.late
+            _entries(writer, job, frame, names)
+            self.header |= _calls(writer, frame)
+            ranks = frame["rank"].to_numpy()
+            self.header["counts"] = [int((ranks == rank.rank).sum()) for rank in job.ranks]
+        if not writer.specs:
+            return
         self.header["columns"] = writer.specs
         self.blocks.append(writer.block("collectives"))
 

@@ -253,9 +253,12 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
         "rank", "span_ns", "idle_ns", "compute_ns", "non_compute_ns", "busy_ns",
         "communication_ns", "exposed_communication_ns", "exposed_memory_ns",
     ]  # fmt: skip
-    wait = dict(zip(waits["rank"].tolist(), waits["exposed_wait_ns"].tolist(), strict=True))
+    waits = waits.set_index("rank").loc[frame["rank"]]
     found = taken(frame, names)
-    found["exposed_wait_ns"] = or_null([wait[rank] for rank in frame["rank"].tolist()])
+    found["exposed_wait_ns"] = or_null(waits["exposed_wait_ns"].tolist())
+    # A rank alone has no partners that could be missing.
+    unmatched = waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(found)
+    found["unmatched_exposed_ns"] = or_null(unmatched)
     found.attrs["missing_ranks"] = _missing(traces, selection, frame)
     return found
 

@@ -1,5 +1,6 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
+import { sum } from "../expressions/numbers";
 import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { Lane, type SliceOut } from "./cells";
 import {
@@ -40,6 +41,8 @@ export class Collectives {
   private readonly firsts: number[];
   private readonly calls: { name: Int32Array; group: Int32Array; last: Int32Array };
   private readonly busFactor: Float64Array;
+  /** Communication without a match on other ranks, by rank. */
+  private readonly alone: Int32Array;
   private readonly lanes = new Map<string, OverlayLane>();
   /** Positions of each collective's entries, by rank. */
   private members: number[][] | null = null;
@@ -76,6 +79,7 @@ export class Collectives {
     for (let i = 0; i < named.length; i += 1) named[i]! += this.calls.name[call[i]!]!;
     this.all.last_alone = call.map((of) => this.calls.last[of]!);
     this.busFactor = columns.floats("call_bus_factor");
+    this.alone = columns.i32("unmatched");
     this.firsts = [0];
     for (const count of header.counts ?? ranks.map(() => 0)) {
       this.firsts.push(this.firsts.at(-1)! + count);
@@ -119,6 +123,15 @@ export class Collectives {
       (values as Float64Array).subarray(from, to),
     ]);
     return Object.fromEntries(cut) as Entries;
+  }
+
+  /** One rank's communication without a match on other ranks; null if not known. */
+  unmatched(rank: number): Int32Array | null {
+    const { unmatched } = this.header;
+    if (unmatched === undefined) return null;
+    const at = this.ranks.indexOf(rank);
+    const from = sum(unmatched.slice(0, at));
+    return this.alone.subarray(from, from + (unmatched[at] ?? 0));
   }
 
   lane(rank: number, overlay: OverlayHeader): OverlayLane {

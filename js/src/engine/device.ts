@@ -5,6 +5,7 @@ import { countBelow, picked, positions } from "./columns";
 import {
   around,
   BUSY,
+  COMMUNICATION as COMMUNICATION_KIND,
   isChosen,
   ofAllTimes,
   overlaps,
@@ -16,13 +17,13 @@ import { Spans } from "./spans";
 import { Sweep, timeOf } from "./sweep";
 
 /** Bits of a state; bits of work are in the order of its kinds. */
-export const [COMPUTE, COMMUNICATION, MEMORY, WAIT] = [1, 2, 4, 8] as const;
+export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
 /** Chosen work of all times. */
 interface Device {
   kinds: readonly Spans[];
-  /** Time by kind of work, and of waits for other ranks. */
+  /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
   sweep: Sweep;
 }
 
@@ -38,7 +39,12 @@ export function deviceOf(part: Part): Device {
     );
     const waits = positions(matched.id.length, (i) => isChosen(all, matched.id[i]!));
     const waited = Spans.of(picked(matched.start, waits), picked(matched.wait, waits));
-    return { kinds, sweep: Sweep.of([...kinds, waited].map(({ cover }) => cover)) };
+    const alone = new Set(all.rank.unmatched);
+    const unmatched = spansAt(
+      work,
+      chosen.filter((i) => alone.has(work.row[i]!) && work.kind[i] === COMMUNICATION_KIND),
+    );
+    return { kinds, sweep: Sweep.of([...kinds, waited, unmatched].map(({ cover }) => cover)) };
   });
 }
 

@@ -102,12 +102,14 @@ export interface CollectivesHeader {
   note: string;
   /** The clock that the page has. */
   clock?: ClockFacts | null;
-  /** Empty if no collectives are matched. */
+  /** Empty if there is no communication. */
   columns: Record<string, ColumnSpec>;
   /** The ranks that the others wait for, in the whole job; absent if no collectives are matched. */
   late?: number[];
   /** Entries of each rank. */
   counts?: number[];
+  /** Number of each rank's communication events without a match; absent for a rank alone. */
+  unmatched?: number[];
   /** Sorted by code points, as `groups`. */
   names?: string[];
   groups?: string[];

@@ -87,6 +87,8 @@ export class PanelRank {
   readonly kernels: Kernel[] = [];
   /** Its part in matched collectives. */
   readonly matched: ReturnType<Collectives["part"]>;
+  /** Its communication without a match on other ranks; null if not known. */
+  readonly unmatched: Int32Array | null;
   private readonly known = new Lru<string, unknown>(KEPT_RESULTS);
   private readonly whole = new Map<string, unknown>();
 
@@ -97,6 +99,7 @@ export class PanelRank {
   ) {
     this.number = rank.number;
     this.matched = collectives.part(rank.number);
+    this.unmatched = collectives.unmatched(rank.number);
     this.work = this.findWork();
   }
 

@@ -13,6 +13,7 @@ import {
   overlap,
   prelaunchedNote,
   spanOf,
+  UNMATCHED,
   WORK,
 } from "./device";
 import {
@@ -42,7 +43,8 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
   const rows = at.map((part) => {
     const [start, end] = spanOf(part)!;
     const { times } = deviceTimes(part);
-    return { rank: part.rank.number, span: end - start, times, wait: exposedWait(part) };
+    const [wait, known] = [exposedWait(part), part.rank.unmatched !== null];
+    return { rank: part.rank.number, span: end - start, times, wait, known };
   });
   const columns = columnsOf(rows, {
     rank: ({ rank }) => rank,
@@ -55,6 +57,8 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     exposed_communication_ns: ({ times }) => timeOf(times, COMMUNICATION, COMPUTE),
     exposed_memory_ns: ({ times }) => timeOf(times, MEMORY, COMPUTE | COMMUNICATION),
     exposed_wait_ns: ({ wait }) => wait,
+    unmatched_exposed_ns: ({ known, times }) =>
+      known ? timeOf(times, UNMATCHED, COMPUTE) : null,
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
   const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];

@@ -335,6 +335,21 @@ def test_windows_cut_waits_and_ranks_do_not_change_who_is_last(pair):
     assert without["exposed_wait_ns"].tolist() == [1000, 0]
 
 
+def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
+    other = {"Process Group Name": "1", "Process Group Ranks": "[0, 1]"}
+    traces = small.load(
+        tmp_path,
+        [small.nccl(1000, 3000), small.nccl(4000, 4500, **other), small.kernel(4100, 4200)],
+        [small.nccl(2000, 3000)],
+    )
+    found = analysis.exposed_waits(traces, clock="host")
+    assert found["exposed_wait_ns"].tolist() == [1000, 0]
+    assert found["exposed_communication_ns"].tolist() == [2400, 1000]
+    assert found["unmatched_exposed_ns"].tolist() == [400, 0]
+    window = analysis.exposed_waits(traces, clock="host", window=(4150, 4300))
+    assert window["unmatched_exposed_ns"].tolist() == [100, 0]
+
+
 def test_who_leaves_before_the_last_comes_waits_until_then(tmp_path):
     traces = small.load(
         tmp_path, [small.nccl(1000, 1400)], [small.nccl(2000, 3000)], [small.nccl(1000, 3000)]

@@ -57,7 +57,7 @@ def test_a_panel_shows_its_analysis(job, engine, panel, selection):
     expected = getattr(analysis, name)(job, selection=whole)
     found = engine.frame(panel, selection)
     for column in found:
-        if column != "exposed_wait_ns":
+        if column not in {"exposed_wait_ns", "unmatched_exposed_ns"}:
             assert found[column].tolist() == pytest.approx(
                 expected[column].tolist(), nan_ok=True
             ) or (found[column].tolist() == expected[column].tolist())
@@ -138,6 +138,7 @@ def test_who_waits_for_whom(tmp_path):
     assert found["exposed_wait_ns"].tolist() == [700, 0]
     part = PanelEngine(traces).frame("breakdown", Selection(1400, 1800))
     assert part["exposed_wait_ns"].tolist() == [300]
+    assert part["unmatched_exposed_ns"].tolist() == [0]
     kernels = PanelEngine(traces).frame("kernels")
     assert kernels.set_index("kind")["wait_ns"].to_dict()["communication"] == 1000
 
@@ -145,7 +146,8 @@ def test_who_waits_for_whom(tmp_path):
 def test_nothing_is_known_of_waits_without_partners(tmp_path):
     traces = small.load(tmp_path, [small.nccl(1000, 3000)])
     engine = PanelEngine(traces)
-    assert engine.frame("breakdown")["exposed_wait_ns"].isna().all()
+    unknown = engine.frame("breakdown")[["exposed_wait_ns", "unmatched_exposed_ns"]]
+    assert unknown.isna().to_numpy().all()
     assert engine.frame("kernels")["wait_ns"].isna().all()
 
 
