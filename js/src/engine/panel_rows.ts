@@ -57,8 +57,7 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     exposed_communication_ns: ({ times }) => timeOf(times, COMMUNICATION, COMPUTE),
     exposed_memory_ns: ({ times }) => timeOf(times, MEMORY, COMPUTE | COMMUNICATION),
     exposed_wait_ns: ({ wait }) => wait,
-    unmatched_exposed_ns: ({ known, times }) =>
-      known ? timeOf(times, UNMATCHED, COMPUTE) : null,
+    unmatched_exposed_ns: ({ known, times }) => (known ? timeOf(times, UNMATCHED, COMPUTE) : null),
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
   const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];

@@ -40,7 +40,11 @@ function rankOf(events: readonly Event[]): PanelRank {
   };
   const names = { full: () => "", category: () => "", kind: () => "" };
   const matched = { id: [], start: new Float64Array(0), wait: new Float64Array(0) };
-  return new PanelRank(rank as never, names as never, { part: () => matched, unmatched: () => new Int32Array(0) } as never);
+  return new PanelRank(
+    rank as never,
+    names as never,
+    { part: () => matched, unmatched: () => new Int32Array(0) } as never,
+  );
 }
 
 /** A window of a rank with all events, or with some of its work. */
