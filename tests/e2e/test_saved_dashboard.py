@@ -142,8 +142,11 @@ def test_the_longest_gap_is_shown_with_its_cause(page, tmp_path, built):
         assert dash.selection == job.select(start_ns=100_000, end_ns=720_000, ranks=[0])
         assert dash.numbers("breakdown")["idle_ns"].tolist() == [620_000]
 
-    dash.root.get_by_role("button", name="Longest gap", exact=True).click()
+    button = dash.root.get_by_role("button", name="Longest gap", exact=True)
+    button.evaluate("el => el.scrollIntoView({ block: 'start' })")
+    button.click()
     is_explained()
+    expect(panel).to_be_in_viewport(ratio=0.9)
     # Selection and zoom are one step.
     dash.undo()
     expect(panel).to_be_hidden()
@@ -258,6 +261,7 @@ def test_panels_are_added_in_a_saved_page(page, job, tmp_path, built, screenshot
     for title in ("Call tree: GPU time", "Arrivals at collectives", "Critical path"):
         page.get_by_role("menuitemcheckbox", name=title).check()
     page.keyboard.press("Escape")
+    expect(dash.panel("critical_path")).to_be_in_viewport()
     dash.has_numbers_of(job.select(), added)
     screenshot(page, "dashboard_added_panels")
     middle = (job.start_ns + job.end_ns) // 2

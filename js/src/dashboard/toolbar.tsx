@@ -22,6 +22,8 @@ interface DashToolbarLook {
   folding: ReadonlySignal<FoldingNow>;
   fold(): void;
   showPanel(id: string, on: boolean): void;
+  /** Bring the panel that was added last into view. */
+  showAdded(): void;
   exports(): MenuItem[];
   /** Null in saved pages, which cannot write themselves. */
   form: SaveLook | null;
@@ -101,7 +103,13 @@ export function DashToolbar(look: DashToolbarLook) {
       <MenuButton text={of} name={`Figures are of: ${of}`} items={scopes}>
         {" ▾"}
       </MenuButton>
-      <MenuButton text="Panels" name="Choose which panels are shown" keep items={panels} />
+      <MenuButton
+        text="Panels"
+        name="Choose which panels are shown"
+        keep
+        items={panels}
+        closed={look.showAdded}
+      />
       <MenuButton
         text="Export…"
         name="Write the selection, a table or a chart"

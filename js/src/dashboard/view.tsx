@@ -61,6 +61,8 @@ export class DashApp {
   private readonly traits: Traits;
   private readonly scene: Signal<Scene>;
   private readonly shown: ReadonlySignal<readonly string[]>;
+  /** The panel that the menu added last. */
+  private added = "";
   private readonly folding = signal<FoldingNow>({ isOffered: false, isOn: false, groups: [] });
   /** Window of the timeline, or the one that it moves to. */
   private view: Span;
@@ -190,6 +192,7 @@ export class DashApp {
     const help = (anchor: HTMLElement): void => this.timeline.openHelp(anchor);
     const openProblems = (anchor: HTMLElement): void => this.timeline.openProblems(anchor);
     const showPanel = (id: string, on: boolean): void => this.showPanel(id, on);
+    const showAdded = (): void => this.showAdded();
     const Above = () => (
       <>
         <DashToolbar
@@ -202,6 +205,7 @@ export class DashApp {
           folding={this.folding}
           fold={() => this.timeline.toggleFolding()}
           showPanel={showPanel}
+          showAdded={showAdded}
           exports={() => takeAway.all(this.shown.value)}
           form={options.live === null ? null : takeAway.saveForm()}
           help={help}
@@ -346,12 +350,24 @@ export class DashApp {
       more.view = [Math.max(room.start, first), Math.min(room.end, last)];
     }
     this.choosing.select(selection, "headline", more);
+    if (more.view !== undefined) this.bringIntoView("timeline");
   }
 
   // --- the panels ---------------------------------------------------------------------------------
 
   private showPanel(id: string, on: boolean): void {
     this.traits.keep("panels", withPanel(this.traits.choice.value, id, on));
+    this.added = on ? id : "";
+  }
+
+  private showAdded(): void {
+    if (this.added !== "") this.bringIntoView(this.added);
+    this.added = "";
+  }
+
+  private bringIntoView(id: string): void {
+    if (!this.shown.value.includes(id)) return;
+    this.panes.pane(id).scrollIntoView({ block: "nearest" });
   }
 
   private arrange(): void {

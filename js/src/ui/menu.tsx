@@ -1,7 +1,7 @@
 /** Popovers and menus at buttons, and toolbars. */
 
 import { type ComponentChildren, render, type VNode } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Button, type ButtonLook, Icon } from "./controls";
 import { aria, focused, h } from "./dom";
 import { visibleBox } from "./placing";
@@ -204,19 +204,29 @@ export interface MenuItem {
   press(): void;
 }
 
-/** A button with a menu; `keep`: it stays open while its switches are pressed. */
+/**
+ * A button with a menu; `keep`: it stays open while its switches are pressed. `closed` is called
+ * after it is closed.
+ */
 export function MenuButton({
   items,
   keep = false,
+  closed,
   ...look
-}: Omit<ButtonLook, "press"> & { items(): readonly MenuItem[]; keep?: boolean }) {
+}: Omit<ButtonLook, "press"> & {
+  items(): readonly MenuItem[];
+  keep?: boolean;
+  closed?: () => void;
+}) {
   const content = (close: () => void): VNode => (
-    <Menu items={items} close={keep ? () => undefined : close} />
+    <Menu items={items} close={keep ? () => undefined : close} closed={closed} />
   );
   return <Opener {...look} role="menu" content={content} />;
 }
 
-function Menu({ items, close }: { items(): readonly MenuItem[]; close(): void }) {
+function Menu(look: { items(): readonly MenuItem[]; close(): void; closed?: () => void }) {
+  const { items, close, closed } = look;
+  useEffect(() => closed, [closed]);
   return (
     <div class="hta-dash-menu">
       {items().map(({ text, note, on, isParted = false, press }) => (
