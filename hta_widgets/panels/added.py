@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
+from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.comm_events import OPERATIONS, batched_sends
 from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import parts
@@ -63,7 +64,8 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
             "last": calls["rank"] == calls["last_rank"],
         }
     ).sort_values(["rank", "start_ns"], ignore_index=True)
-    frame.attrs = {"note": calls.attrs.get("note", "")}
+    residual = int(clock_fit(traces).residual_ns.max(initial=-1))
+    frame.attrs = {"note": calls.attrs.get("note", ""), "residual_ns": residual}
     return frame
 
 

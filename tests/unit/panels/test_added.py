@@ -1,6 +1,7 @@
 """The panels that a user adds, on small jobs worked out by hand."""
 
 import pytest
+from support.chart_vectors import content_of
 from support.small import call, event, kernel, load
 
 import hta_widgets as hw
@@ -89,6 +90,15 @@ def two(tmp_path):
 def test_arrivals_follow_the_window(two):
     frame = frame_of(two, "arrivals", start_ns=100)
     assert frame[["rank", "lag_ns", "last"]].to_numpy().tolist() == [[0, 0, 0], [1, 40, 1]]
+
+
+def test_arrivals_state_how_well_the_clocks_fit(two):
+    frame = frame_of(two, "arrivals")
+    assert frame.attrs["residual_ns"] == 0
+    assert "clocks fit" not in content_of("arrivals", frame)["subtitle"]
+    frame.attrs["residual_ns"] = 30
+    words = "clocks fit to 30\u2009ns: shorter differences mean nothing"
+    assert words in content_of("arrivals", frame)["subtitle"]
 
 
 def test_frames_of_arrivals_follow_the_window_like_their_panel(two):
