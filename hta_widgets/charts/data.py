@@ -174,9 +174,19 @@ def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
         frame: pd.DataFrame = run(traces, **options)
         if of:
             frame = getattr(analysis, name)(frame)
+        if _filters(options.get("selection")):
+            frame = frame.copy(deep=False)
+            frame.attrs["filtered"] = 1
         return frame
 
     return _taking(f"hta_widgets.analysis.{name}", frame_of)
+
+
+def _filters(selection: Any) -> bool:
+    """Return whether a selection leaves out events of its window and ranks."""
+    if not isinstance(selection, Selection):
+        return selection is not None
+    return any(part is not None for part in (selection.tracks, selection.query, selection.ids))
 
 
 def draws_panel(panel: str) -> Callable[[Draw], Draw]:

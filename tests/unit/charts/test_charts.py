@@ -18,7 +18,7 @@ from bokeh.models import (
     WheelZoomTool,
 )
 from bokeh.resources import CDN
-from support import chart_frames as frames
+from support import chart_frames as frames, small
 from support.chart_reading import bars_of, data_of, plots, right_of, words_of
 from support.random_job import write_job
 
@@ -178,6 +178,19 @@ def test_temporal_breakdown_of_some_events_says_what_becomes_of_others():
     assert words not in words_of(charts.temporal_breakdown(frame))
     frame.attrs["filtered"] = 1
     assert words in words_of(charts.temporal_breakdown(frame))
+
+
+def test_charts_of_traces_say_that_the_selection_leaves_out_work(tmp_path):
+    traces = small.load(
+        tmp_path, [small.kernel(0, 100), small.copy(200, 300), small.copy(400, 500)]
+    )
+    words = "only selected events count: other work is idle time here"
+    for selection in ("kind == 'memory'", traces.select(query="kind == 'memory'")):
+        assert words in words_of(charts.temporal_breakdown(traces, selection=selection))
+        assert words in words_of(charts.device_idle_breakdown(traces, selection=selection))
+    assert words in words_of(charts.temporal_breakdown(traces.select(query="dur_ns > 1")))
+    window = traces.select(start_ns=0, end_ns=250)
+    assert words not in words_of(charts.temporal_breakdown(traces, selection=window))
 
 
 def test_temporal_breakdown_of_the_contracts_columns_alone():
