@@ -402,6 +402,7 @@ def _clusters(frame: pd.DataFrame) -> pd.DataFrame:
             "idle_ns",
             "exposed_communication_ns",
             "exposed_wait_ns",
+            "unmatched_exposed_ns",
             "lost_share",
         )
         if name in frame
@@ -431,18 +432,25 @@ def _name(ranks: list[int], standing_for: int) -> str:
 
 def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     """Add start and end of each part of a step to the data; return the bars."""
-    transfer = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
-    known = data["compute_ns"] + transfer + data["exposed_wait_ns"] + data["idle_ns"]
+    rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
+    unmatched = np.minimum(data.get("unmatched_exposed_ns", 0 * rest), rest)
+    known = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
     left = np.zeros(len(data))
     marks = []
     pieces: list[tuple[str, pd.Series, str, dict[str, Any]]] = [
         ("compute", data["compute_ns"], theme.kind["compute"], {}),
-        ("transfer", transfer, theme.kind["communication"], {}),
+        ("transfer", rest - unmatched, theme.kind["communication"], {}),
         (
             "waits",
             data["exposed_wait_ns"],
             theme.wait_fill,
             {"line": theme.wait_line, "hatch": "/", "hatch_color": theme.wait_line},
+        ),
+        (
+            "communication without partners",
+            unmatched,
+            mixed(theme.kind["communication"], theme.bg, 0.5),
+            {"line": theme.kind["communication"]},
         ),
         ("idle", data["idle_ns"], theme.idle, {}),
         (

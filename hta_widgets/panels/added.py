@@ -88,7 +88,10 @@ def _bandwidth(traces: TraceSet) -> pd.DataFrame:
 
 def _clusters(traces: TraceSet) -> pd.DataFrame:
     ranks = analysis.rank_clusters(traces)
-    means = ["step_ns", "compute_ns", "idle_ns", "exposed_communication_ns", "exposed_wait_ns"]
+    means = [
+        *("step_ns", "compute_ns", "idle_ns"),
+        *("exposed_communication_ns", "exposed_wait_ns", "unmatched_exposed_ns"),
+    ]
     groups = ranks.groupby("cluster", sort=True)
     frame = groups[means].mean().reset_index(drop=True)
     members = [sorted(own) for own in groups["rank"].agg(list)]
