@@ -433,7 +433,7 @@ def _name(ranks: list[int], standing_for: int) -> str:
 def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
     """Add start and end of each part of a step to the data; return the bars."""
     rest = (data["exposed_communication_ns"] - data["exposed_wait_ns"]).clip(lower=0)
-    unmatched = np.minimum(data.get("unmatched_exposed_ns", 0 * rest), rest)
+    unmatched = rest.clip(upper=data.get("unmatched_exposed_ns", 0))
     known = data["compute_ns"] + rest + data["exposed_wait_ns"] + data["idle_ns"]
     left = np.zeros(len(data))
     marks = []
