@@ -84,8 +84,8 @@ def exposed_waits(
         - ``collectives``: selected events of the rank that are matched with other ranks'
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
         - ``exposed_communication_ns``: all communication without compute;
-          ``unmatched_exposed_ns``: the same of events without a match on other ranks, of which it
-          is unknown how long they wait
+          ``unmatched_exposed_ns``: the same of events without a match on other ranks, whose waits
+          are unknown
 
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.

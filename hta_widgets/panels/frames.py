@@ -256,7 +256,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     waits = waits.set_index("rank").loc[frame["rank"]]
     found = taken(frame, names)
     found["exposed_wait_ns"] = or_null(waits["exposed_wait_ns"].tolist())
-    # A rank alone has no partners that could be missing.
+    # The partners of a single rank are not missing: the job has none.
     unmatched = waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(found)
     found["unmatched_exposed_ns"] = or_null(unmatched)
     found.attrs["missing_ranks"] = _missing(traces, selection, frame)
