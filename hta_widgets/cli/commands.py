@@ -213,7 +213,7 @@ def report(options: argparse.Namespace) -> None:
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = _load(options)
-    path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
+    path = viewer(traces, clock="auto").save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         print(text)
     _print_page(path, options)
@@ -222,8 +222,9 @@ def report(options: argparse.Namespace) -> None:
 def diff(options: argparse.Namespace) -> None:
     """Write two runs side by side as one page, and print what changed."""
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
+    from hta_widgets.widgets.view import on_better_clock  # noqa: PLC0415 - see above
 
-    before, after = load(options.before), load(options.after)
+    before, after = on_better_clock(load(options.before), load(options.after))
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)

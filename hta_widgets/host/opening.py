@@ -23,6 +23,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     from hta_widgets.readers.load import load  # noqa: PLC0415
     from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
+    from hta_widgets.widgets.view import on_better_clock  # noqa: PLC0415
 
     reported_s = 0.0
 
@@ -36,9 +37,9 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     if view == "diff":
         if len(sources) != 2:
             raise TraceError(f"a comparison has two sides, not {len(sources)}")
-        before, after = (load(source, progress=progress) for source in sources)
+        sides = [load(source, progress=progress) for source in sources]
         report(stage="draw")
-        return TraceDiff(before, after)
+        return TraceDiff(*on_better_clock(*sides))
     traces = load(sources[0] if len(sources) == 1 else list(sources), progress=progress)
     report(stage="draw")
     return Dashboard(traces, clock="auto")

@@ -44,8 +44,7 @@ from hta_widgets.widgets.view import (
     Color,
     Height,
     LinkedView,
-    as_traces,
-    on_clock,
+    drawn_traces,
     page_target,
 )
 
@@ -174,7 +173,7 @@ class Dashboard(LinkedView):
         clock: str | None = None,
     ) -> None:
         self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
-        drawn = on_clock(as_traces(traces, "Dashboard"), clock)
+        drawn = drawn_traces(traces, "Dashboard", clock)
         workers = {(one.job, one.worker) for one in drawn.values() if one.format == "byteps"}
         labels = {one.name: one.label for one in all_formats()}
         offered = offered_panels(drawn.formats, workers=len(workers))

@@ -26,8 +26,7 @@ from hta_widgets.widgets.view import (
     Height,
     LinkedView,
     State,
-    as_traces,
-    on_clock,
+    drawn_traces,
 )
 
 
@@ -56,7 +55,8 @@ class Timeline(LinkedView):
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly
         more (by twice the residual and 1 µs); it matches all collectives first. Default: the
-        clock of the traces, which is the recorded one unless changed.
+        clock of the traces, which is the recorded one unless changed; ``"auto"`` where the view
+        loads files itself.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Timeline(LinkedView):
         _state: State | None = None,
     ) -> None:
         self._esm, self._css = asset("timeline.js"), asset("timeline.css")
-        drawn = on_clock(as_traces(traces), clock)
+        drawn = drawn_traces(traces, "Timeline", clock)
         engine = _engine or TileEngine(drawn)
         self._tracks = tracks
         super().__init__(

@@ -38,7 +38,14 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
-from hta_widgets.widgets.view import Height, LinkedView, known_or_loaded, page_target, shown_window
+from hta_widgets.widgets.view import (
+    Height,
+    LinkedView,
+    known_or_loaded,
+    on_better_clock,
+    page_target,
+    shown_window,
+)
 
 SideName = Literal["before", "after"]
 SIDES: tuple[SideName, SideName] = ("before", "after")
@@ -61,9 +68,18 @@ class SideTimeline(Timeline):
         return found
 
 
-def whole_selection(source: Any) -> Selection:
-    """Return a side as a selection with all ranks of its set."""
-    found = known_or_loaded(source, "TraceDiff")
+def whole_selections(before: Any, after: Any) -> tuple[Selection, Selection]:
+    """Return both sides as selections with all ranks of their sets.
+
+    Files are on the better clock, as in other views; if a side is traces, on that of those.
+    """
+    sides = known_or_loaded(before, "TraceDiff"), known_or_loaded(after, "TraceDiff")
+    if sides[0] is not before and sides[1] is not after:
+        sides = on_better_clock(*sides)
+    return _whole_selection(sides[0]), _whole_selection(sides[1])
+
+
+def _whole_selection(found: Side) -> Selection:
     if isinstance(found, Selection):
         return found.owner.select(found)
     return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
@@ -222,7 +238,8 @@ class TraceDiff(anywidget.AnyWidget):
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
         Two jobs; two ranks, two steps or two windows of one, as selections. Each is drawn on the
-        clock of its traces; see `TraceSet.with_clock`.
+        clock of its traces (see `TraceSet.with_clock`); two paths on the fitted clock if that is
+        clearly better for one of them.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
@@ -296,7 +313,7 @@ class TraceDiff(anywidget.AnyWidget):
         color: Literal["change", "kind", "name"] = "change",
     ) -> None:
         self._esm, self._css = asset("diff.js"), asset("diff.css")
-        self.sources = whole_selection(before), whole_selection(after)
+        self.sources = whole_selections(before, after)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )

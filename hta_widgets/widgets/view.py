@@ -222,7 +222,7 @@ class LinkedView(anywidget.AnyWidget):
     color : {"kind", "name"}
         How events are coloured at first.
     clock : {"recorded", "fitted", "auto"}, optional
-        The clock to draw on; by default that of the traces.
+        The clock to draw on; by default that of the traces, ``"auto"`` for files.
     **traits
         The view's own traits.
     """
@@ -249,7 +249,7 @@ class LinkedView(anywidget.AnyWidget):
         clock: str | None = None,
         **traits: Any,
     ) -> None:
-        self.traces = on_clock(as_traces(traces, type(self).__name__), clock)
+        self.traces = drawn_traces(traces, type(self).__name__, clock)
         self.engine = engine or TileEngine(self.traces)
         self._engines = {self.traces.clock: (self.traces, self.engine)}
         self._mirroring = False
@@ -492,28 +492,36 @@ def clock_of(traces: TraceSet) -> str:
     return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
-def on_clock(traces: TraceSet, clock: str | None) -> TraceSet:
-    """Return the traces on a clock: None for their own, ``"auto"`` for the better one."""
+def drawn_traces(source: Any, viewer: str = "Timeline", clock: str | None = None) -> TraceSet:
+    """Return the traces that a view draws, on its clock; load anything that `hw.load` takes.
+
+    Without a clock, traces keep theirs. Files that are loaded here get the better one: the
+    caller has no set with other times.
+    """
+    found = known_or_loaded(source, viewer)
+    if clock is None and found is not source:
+        clock = "auto"
+    if isinstance(found, Trace):
+        found = TraceSet([found])
+    elif isinstance(found, Selection):
+        found = found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
     if clock is None:
-        return traces
+        return found
     if clock == "auto":
-        clock = "fitted" if clock_fit(traces).is_needed else clock_of(traces)
+        return on_better_clock(found)[0]
     if clock not in _CLOCKS:
         raise TraceError(
             f"no view has a clock {clock!r}",
             remedy=f"The clocks are {', '.join(map(repr, _CLOCKS))} and 'auto'.",
         )
-    return traces.with_clock(_CLOCKS[clock])
+    return found.with_clock(_CLOCKS[clock])
 
 
-def as_traces(source: Any, viewer: str = "Timeline") -> TraceSet:
-    """Return the traces that a view draws; loads anything that `hw.load` takes."""
-    found = known_or_loaded(source, viewer)
-    if isinstance(found, Trace):
-        return TraceSet([found])
-    if isinstance(found, Selection):
-        return found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
-    return found
+def on_better_clock(*sets: TraceSet) -> tuple[TraceSet, ...]:
+    """Return all sets on the fitted clock if recorded clocks of one disagree clearly more."""
+    if any(clock_fit(traces).is_needed for traces in sets):
+        return tuple(traces.with_clock("fitted") for traces in sets)
+    return sets
 
 
 def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:

@@ -56,6 +56,20 @@ def test_the_clock_is_that_of_the_traces_unless_chosen(job):
         hw.Timeline(job, clock="atomic")
 
 
+def test_files_that_a_view_reads_are_drawn_on_the_better_clock(job, tmp_path):
+    agreeing = [one.path for one in job_of(tmp_path, 0).values()]
+    assert hw.Timeline(agreeing).clock == "recorded"
+    assert hw.Timeline(agreeing, clock="fitted").clock == "fitted"
+    paths = [one.path for one in job.values()]
+    assert hw.Timeline(paths).clock == "fitted"
+    assert hw.Dashboard(paths).traces.clock == "fitted"
+    assert hw.Dashboard(paths, clock="recorded").traces.clock == "host"
+    both = hw.TraceDiff(paths, agreeing)
+    assert [side.clock for side in both.sides] == ["fitted", "fitted"]
+    mixed = hw.TraceDiff(job, agreeing)
+    assert [side.clock for side in mixed.sides] == ["recorded", "recorded"]
+
+
 def test_frames_selection_and_scene_follow_the_clock_and_windows_stay_on_the_lowest_rank(job):
     dash = hw.Dashboard(job)
     dash.select(start_ns=2_000_000, end_ns=2_500_000)
