@@ -435,7 +435,7 @@ def legend_of(figure: Any, marks: Sequence[Any], theme: Theme) -> Any:
                 line_color=mark.line,
                 hatch_pattern=mark.hatch,
                 hatch_color=mark.hatch_color or theme.ink2,
-                hatch_scale=4,
+                hatch_scale=6,
             )
         items.append(models.LegendItem(label={"value": drawn(mark.name)}, renderers=[key]))
     legend = models.Legend(

@@ -323,7 +323,7 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
     if late is None:
         return None
     first, *others = late.ranks
-    each = f"{duration(late.wait_ns)}{' each' if len(late.waiting) > 1 else ''}"
+    how_long = f"{'on average ' if len(late.waiting) > 1 else ''}{duration(late.wait_ns)}"
     waiting_ns = late.wait_ns * len(late.waiting)
     spans_ns = sum(times.span_ns.get(rank, 0) for rank in late.waiting)
     whose = "their" if len(late.waiting) > 1 else "its"
@@ -340,7 +340,7 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
     return Finding(
         "waiting",
         waiting_ns / times.all_ns,
-        [*subject, f"{each} on the stream, {of_span}, for ", *whom, "."],
+        [*subject, f"{how_long} on the stream, {of_span}, for ", *whom, "."],
         label,
         Selection(ranks=tuple(late.ranks)),
     )

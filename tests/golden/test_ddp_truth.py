@@ -105,14 +105,14 @@ def test_the_headline_names_the_straggler(made):
     part = 100 * mean_ms * 1e6 / spans.mean()
     assert found.text_parts[-2] == {"rank": truth["slow"], "text": "rank 5"}
     assert found.text.replace(THIN, " ") == (
-        f"7 of 8 ranks wait {mean_ms:.0f} ms each on the stream, {part:.0f} % of their GPU span,"
-        " for rank 5."
+        f"7 of 8 ranks wait on average {mean_ms:.0f} ms on the stream, {part:.0f} % of their GPU"
+        " span, for rank 5."
     )
     said = str(found).replace(THIN, " ")
     assert said.startswith(
-        "7 of 8 ranks wait 149 ms each on the stream, 19 % of their GPU span, for rank 5. Rank 5"
-        " arrives last at 21 of 21 collectives; its forward pass takes 128 ms, 13 % over the median"
-        " rank. GPUs are idle 66 % of each rank's GPU span"
+        "7 of 8 ranks wait on average 149 ms on the stream, 19 % of their GPU span, for rank 5. "
+        "Rank 5 arrives last at 21 of 21 collectives; its forward pass takes 128 ms, 13 % over the"
+        " median rank. GPUs are idle 66 % of each rank's GPU span"
     )
     assert found.findings[0].label == "Select rank 5"
     assert found.findings[0].selection == hw.Selection(ranks=(5,))

@@ -8,7 +8,7 @@ test("the line names the rank that others wait for, the legend explains the hatc
   await ready(view);
   await expect
     .poll(() => view.text(".hta-said"))
-    .toMatch(/2 ranks wait [\d.]+ ms each \(\d+ %\) on the stream for rank 2\./);
+    .toMatch(/2 ranks wait on average [\d.]+ ms \(\d+ %\) on the stream for rank 2\./);
   const all = (): HTMLElement[] => [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
   await expect.poll(() => all().length).toBe(2);
   const keys = all();

@@ -99,13 +99,13 @@ describe("the status line of a view", () => {
 
   test("describes how long ranks wait, and for which rank", () => {
     expect(text(lateWords(lateness()))).toBe(
-      " 2 ranks wait 140 ms each (14 %) on the stream for rank 2.",
+      " 2 ranks wait on average 140 ms (14 %) on the stream for rank 2.",
     );
   });
 
   test("ranks without streams wait in MPI", () => {
     expect(text(lateWords(lateness(), null, "in MPI"))).toBe(
-      " 2 ranks wait 140 ms each (14 %) in MPI for rank 2.",
+      " 2 ranks wait on average 140 ms (14 %) in MPI for rank 2.",
     );
   });
 

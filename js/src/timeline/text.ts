@@ -156,8 +156,8 @@ function who(device: string, ranks: number): string {
 const LEAST_WAIT = 0.02;
 
 /**
- * `7 ranks wait 149 ms each (18 %) on the stream for rank 5.`, as a share of their devices' spans,
- * or `in MPI` if there is no stream; null if no rank stands out.
+ * `7 ranks wait on average 149 ms (18 %) on the stream for rank 5.`, as a share of their devices'
+ * spans, or `in MPI` if there is no stream; null if no rank stands out.
  */
 export function lateWords(
   lateness: Lateness | null,
@@ -176,9 +176,9 @@ export function lateWords(
   const sum = (of: "wait" | "span"): number => others.reduce((all, one) => all + one[of], 0);
   const [mean, share] = [sum("wait") / others.length, sum("wait") / Math.max(sum("span"), 1)];
   const who = others.length === 1 ? "1 rank waits" : `${formatCount(others.length)} ranks wait`;
-  const each = others.length === 1 ? "" : " each";
+  const average = others.length === 1 ? "" : "on average ";
   return [
-    ` ${who} ${formatDuration(mean)}${each} (${formatShare(share)}) ${where} for `,
+    ` ${who} ${average}${formatDuration(mean)} (${formatShare(share)}) ${where} for `,
     { strong: `rank ${rank}` },
     ".",
   ];

@@ -2,6 +2,7 @@
 
 import pytest
 from support.chart_vectors import content_of
+from support.collective_job import collective
 from support.small import call, event, kernel, load
 
 import hta_widgets as hw
@@ -99,6 +100,16 @@ def test_arrivals_state_how_well_the_clocks_fit(two):
     frame.attrs["residual_ns"] = 30
     words = "clocks fit to 30\u2009ns: shorter differences mean nothing"
     assert words in content_of("arrivals", frame)["subtitle"]
+
+
+def test_collectives_that_ranks_reach_together_have_a_bandwidth(tmp_path):
+    """4 000 bytes in 100 and 50 ns; ``2 · (n - 1) / n`` of two ranks is 1."""
+    together = [collective(100, 200, seq=1)]
+    job = load(tmp_path, [*together, collective(300, 400, seq=2)],
+               [*together, collective(350, 400, seq=2)])  # fmt: skip
+    frame = frame_of(job, "bandwidth").sort_values("start_ns")
+    assert frame["start_ns"].tolist() == [100, 350]
+    assert frame["busbw_gb_s"].tolist() == [40, 80]
 
 
 def test_frames_of_arrivals_follow_the_window_like_their_panel(two):
