@@ -322,6 +322,18 @@ test("names from traces are text, whatever they hold", async () => {
   expect(query).toBe(`name in ['${evil}']`);
 });
 
+test("a table shows as many names as its column has room for, and no more than its neighbours", async () => {
+  const view = mountDash({ panels: [["kernels", "timeline"]] });
+  await ready(view);
+  const [table, other] = ["kernels", "timeline"].map((id) => view.find(`[data-panel=${id}]`));
+  const first = table!.offsetHeight;
+  other!.style.minHeight = `${first + 60}px`;
+  await expect.poll(() => names(view, "kernels").length).toBe(14);
+  expect(table!.offsetHeight).toBe(first + 50);
+  other!.style.minHeight = "";
+  await expect.poll(() => names(view, "kernels").length).toBe(12);
+});
+
 test("letters typed on a button do not reach the notebook", async () => {
   const view = mountDash();
   await ready(view);

@@ -214,15 +214,16 @@ export class Board {
     private readonly status: HTMLElement,
   ) {}
 
-  /** The panels of its column and of the neighbouring ones; null if it has the whole width. */
-  columnsBeside(id: string): { own: string[]; others: string[][] } | null {
+  /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity without. */
+  roomBeside(id: string, heightOf: (id: string) => number): number {
     const band = this.layout?.bands.find(({ columns }) =>
       columns.some(({ panels }) => panels.includes(id)),
     );
     const own = band?.columns.find(({ panels }) => panels.includes(id));
-    if (band === undefined || own === undefined || band.columns.length < 2) return null;
-    const others = band.columns.filter((column) => column !== own);
-    return { own: own.panels, others: others.map(({ panels }) => panels) };
+    if (band === undefined || own === undefined) return -Infinity;
+    const height = ({ panels }: Column): number =>
+      panels.reduce((sum, one) => sum + heightOf(one), 0);
+    return Math.max(...band.columns.filter((one) => one !== own).map(height)) - height(own);
   }
 
   /** Height by which a panel can grow in its column of the full window; null in other layouts. */

@@ -5,6 +5,7 @@ import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import type { ChartSlots } from "../charts/chart";
 import { pitchOf } from "../charts/rows";
+import { same } from "../connection/store";
 import { isCounted, METRICS, panelKind } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
 import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
@@ -16,6 +17,7 @@ import { h, mount } from "../ui/dom";
 import { formatCount, rangesText } from "../ui/formats";
 import { Sight } from "../ui/host";
 import type { MenuItem } from "../ui/menu";
+import { FIRST_ROWS, ROW_PX } from "../ui/table";
 import {
   ChartPlace,
   type HeadlineFacts,
@@ -68,6 +70,8 @@ export class Panes {
   /** Once nothing changes, panels out of sight follow: a page is printed whole. */
   private readonly followLater: () => void;
   private follows = false;
+  /** Rows that tables show beyond the first, since their columns have room. */
+  private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   private refreshing = false;
 
   constructor(private readonly parts: PaneParts) {
@@ -126,6 +130,21 @@ export class Panes {
     );
     mount(pane, el, ended);
     return el;
+  }
+
+  /** The height of a panel, without the rows that fill its column. */
+  heightOf(id: string): number {
+    const el = this.pane(id);
+    const drawn = el.querySelectorAll(".hta-name-row").length - FIRST_ROWS;
+    const spare = Math.min(this.spareRows.peek()[id] ?? 0, Math.max(drawn, 0));
+    return el.offsetHeight - spare * ROW_PX;
+  }
+
+  /** Show as many more rows of each table as its column has room for. */
+  fillTables(roomOf: (id: string) => number): void {
+    const rows = (id: string): number => Math.max(Math.floor(roomOf(id) / ROW_PX), 0);
+    const spare = Object.fromEntries(Object.keys(TABLES).map((id) => [id, rows(id)]));
+    if (!same(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
   /** Numbers of a panel, as they are known. */
@@ -194,7 +213,8 @@ export class Panes {
     if (look !== undefined) {
       const brush = (names: string[] | null): void =>
         choosing.brush(id, brushOf(id, numbers.frame, names));
-      return <NameTable look={look} brush={brush} {...numbers} />;
+      const room = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
+      return <NameTable look={look} brush={brush} room={room} {...numbers} />;
     }
     const slot = charts.slot(id);
     if (id === "mpi_sizes") return <Sizes slot={slot} {...numbers} />;

@@ -120,9 +120,9 @@ export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook
   );
 }
 
-function wholeWords({ part, range, events, ranks }: Scene): string {
-  const from = part ? formatDuration(range[0]) : "0";
-  const window = events > 0 ? `${from} to ${formatDuration(range[1])}, ` : "";
+function wholeWords({ part, range: [start, end], events, ranks }: Scene): string {
+  const length = part ? windowWords(start, end) : formatDuration(end - start);
+  const window = events > 0 ? `${length}, ` : "";
   return `${window}${plural(ranks.length, "rank")}`;
 }
 

@@ -55,7 +55,8 @@ export function NameTable({
   frame,
   chosen,
   brush,
-}: Numbers & { look: TableLook; brush(names: string[] | null): void }) {
+  room,
+}: Numbers & { look: TableLook; brush(names: string[] | null): void; room: number }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowsOf(frame), [frame]);
   // Names of the other table are chosen: nothing of this one is left out by that.
@@ -78,6 +79,7 @@ export function NameTable({
         isFaint={rows.some(isOn)}
         press={(row, add) => brush(picked(chosen.names, String(row("name")), add))}
         noun={look.rows}
+        room={room}
         foot={(drawn) => look.foot?.(frame, drawn) ?? ""}
       />
     </div>

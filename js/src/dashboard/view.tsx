@@ -144,8 +144,8 @@ export class DashApp {
     this.fit = new TimelineFit({
       timeline: this.timeline,
       board: this.board,
+      panes: this.panes,
       given: () => traits.height.value,
-      heightOf: (id) => this.panes.pane(id).offsetHeight,
       isCalm: () => this.choosing.selection.value === null,
     });
     this.timeline.onFolding((now) => {
@@ -286,6 +286,12 @@ export class DashApp {
     watchBoxes(
       panels.map((id) => this.panes.pane(id)),
       throttle(FIT_MS, ended, () => this.fit.fit()),
+      ended,
+    );
+    const timeline = this.panes.pane("timeline");
+    watchBoxes(
+      [timeline],
+      throttle(FIT_MS, ended, () => this.fit.fillTables()),
       ended,
     );
     ended.addEventListener("abort", () => root.remove(), { once: true });
@@ -442,9 +448,9 @@ const ROOMY_PX = 440;
 interface FitWays {
   timeline: TimelineApp;
   board: Board;
+  panes: Panes;
   /** As the user of Python wants it; null for what fits. */
   given(): number | null;
-  heightOf(id: string): number;
   /** While something is selected, rows come and go: what is looked at should stay in its place. */
   isCalm(): boolean;
 }
@@ -454,30 +460,29 @@ class TimelineFit {
 
   constructor(private readonly ways: FitWays) {}
 
-  /** As given; else what its ranks need and the neighbouring columns leave. */
+  /** As given; else what its ranks need and the neighbouring columns leave; then tables. */
   fit(anew = false): void {
-    const { timeline, given, isCalm } = this.ways;
+    const { timeline, board, given, isCalm } = this.ways;
     if (!anew && this.fitted && !isCalm()) return;
     this.fitted = true;
     const needed = Math.min(Math.max(timeline.naturalHeight, LEAST_PX), MOST_PX);
     const most = Math.max(needed * STRETCH, ROOMY_PX);
-    const all = this.ways.board.roomInFull("timeline", this.ways.heightOf);
+    const all = board.roomInFull("timeline", this.heightOf);
+    const room = timeline.height + board.roomBeside("timeline", this.heightOf);
     timeline.height =
       all === null
-        ? (given() ?? Math.max(needed, Math.min(this.room(), most)))
+        ? (given() ?? Math.max(needed, Math.min(room, most)))
         : Math.max(timeline.height + all, LEAST_PX);
+    this.fillTables();
   }
 
-  /** The height of the timeline that makes its column as high as its neighbours. */
-  private room(): number {
-    const { board, timeline, heightOf } = this.ways;
-    const columns = board.columnsBeside("timeline");
-    if (columns === null) return 0;
-    const height = (ids: readonly string[]): number =>
-      ids.reduce((sum, id) => sum + heightOf(id), 0);
-    const own = height(columns.own) - timeline.height;
-    return Math.max(...columns.others.map(height)) - own;
+  fillTables(): void {
+    const { board, panes } = this.ways;
+    const isFull = board.layout?.name === "full";
+    panes.fillTables((id) => (isFull ? 0 : board.roomBeside(id, this.heightOf)));
   }
+
+  private readonly heightOf = (id: string): number => this.ways.panes.heightOf(id);
 }
 
 // Keys while the focus is in the dashboard but not in its timeline, which has keys of its own.

@@ -54,7 +54,8 @@ interface TableLook<Row> {
   foot?(drawn: number): string;
 }
 
-const FIRST_ROWS = 12;
+export const FIRST_ROWS = 12;
+export const ROW_PX = 25;
 const MORE_ROWS = 40;
 
 export function Table<Row>(look: TableLook<Row>) {
