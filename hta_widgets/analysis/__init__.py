@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.analysis.annotations import kernels_by_annotation, user_annotation_breakdown
 from hta_widgets.analysis.busy import (
     comm_comp_overlap,
     communication_by_group,
@@ -40,8 +39,10 @@ from hta_widgets.analysis.launches import (
 from hta_widgets.analysis.memory import memory_events, memory_timeline
 from hta_widgets.analysis.operator_kernels import (
     frequent_kernel_sequences,
+    kernels_by_annotation,
     operator_kernels,
     operator_launch_delays,
+    user_annotation_breakdown,
 )
 from hta_widgets.analysis.operators import operators
 from hta_widgets.analysis.steps import phase_times, step_times

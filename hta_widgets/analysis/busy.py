@@ -30,9 +30,8 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
-from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.arrays import Ints, Rows, sums
+from hta_widgets.trace.columns import event_args, numbers_of
 from hta_widgets.trace.intervals import Intervals, intersect, subtract, total, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection

@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args, numbers_of
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args, numbers_of
 from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace

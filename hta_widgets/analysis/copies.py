@@ -32,10 +32,8 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.arguments import checked
-from hta_widgets.trace.arrays import Floats, Ints, Rows
-from hta_widgets.trace.columns import CounterTable, Pool
-from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.arrays import Floats, Ints, Rows, sums
+from hta_widgets.trace.columns import CounterTable, Pool, event_args, numbers_of
 from hta_widgets.trace.traceset import TraceSet
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.busy import without_work
-from hta_widgets.analysis.lateness import loads_data
+from hta_widgets.analysis.collectives import loads_data
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
     BUSY,
@@ -30,8 +30,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.grouping import group_order, sums
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, group_order, sums
 from hta_widgets.trace.host_stack import of_category, of_name
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized

@@ -28,8 +28,16 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
-from hta_widgets.trace.grouping import group_order, stable_order, sums
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Rows,
+    group_order,
+    stable_order,
+    sums,
+)
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")

@@ -18,7 +18,7 @@ from hta_widgets.analysis.scope import Part, Window, parts, result, stacked
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.event_args import numbers_of, record_args
+from hta_widgets.trace.columns import numbers_of, record_args
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet

@@ -26,9 +26,8 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.facts import note_for
-from hta_widgets.trace.arrays import Bools, Ints, Rows
-from hta_widgets.trace.event_args import event_args
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.arrays import Bools, Ints, Rows, sums
+from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,

@@ -21,9 +21,8 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
-from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows, dense, group_statistics
 from hta_widgets.trace.columns import EventTable, Pool
-from hta_widgets.trace.grouping import dense, group_statistics
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.memo import LRU, memo, walked
 from hta_widgets.trace.selection import Selection, as_ranks, device_index_of, member_rows

@@ -27,8 +27,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, sums
 from hta_widgets.trace.host_stack import nearest
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
@@ -37,7 +36,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The argument of events that an export cut at its window; see `hta_widgets.export.edits`.
+#: The argument of events that an export cut at its window; see `hta_widgets.export.members`.
 CLIPPED = "hta_clipped"
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 

@@ -12,10 +12,9 @@ import pandas as pd
 
 from hta_widgets.arguments import Positive, checked
 from hta_widgets.charts.data import Draw, draws, draws_only, require_of
-from hta_widgets.charts.defined import draw
+from hta_widgets.charts.defined import draw, draw_folded
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import blank, sentences, unmatched
-from hta_widgets.charts.folding import draw_folded
 from hta_widgets.charts.language import column, fill, is_rows
 from hta_widgets.charts.rows import Column, Tooltip, rows_chart, time_ticks
 from hta_widgets.charts.theme import Theme, ThemeName, theme_of

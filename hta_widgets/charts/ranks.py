@@ -11,7 +11,7 @@ import pandas as pd
 
 from hta_widgets.charts.chart import chart
 from hta_widgets.charts.data import KIND_ORDER, listed, placed, ramp, require
-from hta_widgets.charts.defined import folded_scope, scope_of, spoken
+from hta_widgets.charts.defined import TOGETHER, folded_scope, groups_of, scope_of, spoken
 from hta_widgets.charts.definition import definition
 from hta_widgets.charts.figure import (
     add_tooltip,
@@ -22,7 +22,6 @@ from hta_widgets.charts.figure import (
     new_figure,
     plain_axis,
 )
-from hta_widgets.charts.folding import TOGETHER, groups_of
 from hta_widgets.charts.lanes import time_axis
 from hta_widgets.charts.rows import (
     NAMED_ROWS,

@@ -10,8 +10,8 @@ import webbrowser
 
 from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
-from hta_widgets.host.downloads import Downloads
 from hta_widgets.host.folder import Offered
+from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import Session
 from hta_widgets.host.web import Site, listen, redirect_file
 

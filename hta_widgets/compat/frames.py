@@ -16,8 +16,7 @@ from hta_widgets import taxonomy
 from hta_widgets.compat.config import AttributeSpec
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.columns import EventTable
-from hta_widgets.trace.event_args import event_args
+from hta_widgets.trace.columns import EventTable, event_args
 from hta_widgets.trace.intervals import union
 from hta_widgets.trace.trace import Trace
 

@@ -15,8 +15,7 @@ from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames, is_h
 from hta_widgets.diff.trees import STATUSES, Matched, NamePool, RankTree, TreeMatcher, rank_tree
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Floats, Ints, Rows
-from hta_widgets.trace.grouping import ranges
+from hta_widgets.trace.arrays import Floats, Ints, Rows, ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of

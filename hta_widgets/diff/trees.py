@@ -16,8 +16,7 @@ from hta_widgets.analysis.comm_events import comm_events
 from hta_widgets.analysis.scope import BUSY, Part
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.grouping import ranges
+from hta_widgets.trace.arrays import Bools, Ints, ranges
 from hta_widgets.trace.host_stack import (
     Forest,
     below_backward,

@@ -26,8 +26,7 @@ from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, sums
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import dtype_of
 

@@ -23,10 +23,11 @@ from hta_widgets.analysis.scope import part_of
 from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, compare
 from hta_widgets.errors import TraceError
-from hta_widgets.export.edits import Clip, FlowThreads
 from hta_widgets.export.members import (
     ASK,
     DROP,
+    Clip,
+    FlowThreads,
     Members,
     base_time,
     json_text,

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hta_widgets import options as settings
-from hta_widgets.host.downloads import Downloads
-from hta_widgets.host.opening import VIEWS
-from hta_widgets.host.session import Session
-from hta_widgets.host.wire import MOST_BYTES, WireError, unpack
+from hta_widgets.host.opening import VIEWS, Downloads
+from hta_widgets.host.session import MOST_BYTES, Session, WireError, unpack
 
 _PAGE = "editor"
 _HEAD = struct.Struct("<I")

@@ -22,10 +22,9 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from hta_widgets.errors import TraceError
 from hta_widgets.export.page_format import asset
 from hta_widgets.files import scratch
-from hta_widgets.host.downloads import Downloads
 from hta_widgets.host.folder import Folder
-from hta_widgets.host.session import Session
-from hta_widgets.host.wire import MOST_BYTES, WireError, pack, unpack
+from hta_widgets.host.opening import Downloads
+from hta_widgets.host.session import MOST_BYTES, Session, WireError, pack, unpack
 
 #: Any port: `ssh -L` gives the page another one. Other names would let DNS rebinding in.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")

@@ -1,12 +1,21 @@
-"""Answer requests about one job."""
+"""Answer requests about one job; what takes long, on one background thread per process.
+
+A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
+Meanwhile the kernel's main thread answers other requests.
+"""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, TypeVar
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import copy_context
+from functools import cached_property, partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,28 +25,162 @@ from hta_widgets.analysis.busy import totals
 from hta_widgets.analysis.clocks import MIN_COLLECTIVES, clock_fit
 from hta_widgets.analysis.clusters import HEATMAP_METRICS
 from hta_widgets.analysis.collectives import collectives
+from hta_widgets.analysis.idle import GapAt, gap_at
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live import operations
-from hta_widgets.live.background import PENDING, Work, Works, due
-from hta_widgets.live.gaps import gap_of
 from hta_widgets.live.operations import Answer, Request, answer
 from hta_widgets.panels.catalog import ADDED, panel_of, panels, without_own
 from hta_widgets.panels.frames import CLOCK, MAKERS, MARKED, as_json
 from hta_widgets.panels.headline import headline
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
-from hta_widgets.tiles.details import cell, checked_row, details, launches, neighbor, snap
+from hta_widgets.tiles.details import brief, cell, checked_row, details, launches, neighbor, snap
 from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
-from hta_widgets.tiles.replies import ClockFacts, Clusters
+from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
 from hta_widgets.tiles.scene import describe, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
 from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
-from hta_widgets.trace.memo import LRU, keep_for_pages, memo, stop_if_cancelled
+from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.memo import (
+    LRU,
+    Cancelled,
+    cancelled,
+    keep_for_pages,
+    memo,
+    stop_if_cancelled,
+)
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
 T = TypeVar("T")
+
+#: The reply while the answer is not ready.
+PENDING: Mapping[str, Any] = {"pending": True}
+_SUPERSEDED_AFTER = 32  # later requests for other work, after which work is cancelled
+_NAME = "hta-background"
+
+
+def due(within_ms: float | None) -> float:
+    """Return the end of a request's wait, on the clock of `time.perf_counter`."""
+    return math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
+
+
+class Work(Generic[T]):
+    """A result that is computed on first request, and kept.
+
+    After a failure or `cancel` the next request starts again.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self.last_request = 0
+        self._make = make
+        self._lock = threading.Lock()
+        self._future: Future[T] = Future()
+        self._is_queued = self._is_cancelled = False
+
+    def by(self, due: float) -> bool:
+        """Wait until `due` for the result of the background thread; return whether it is ready."""
+        if due == math.inf:
+            self.value  # noqa: B018 - computed in this thread
+            return True
+        with self._lock:
+            future, self._is_cancelled = self._future, False
+            if not self._is_queued:
+                self._is_queued = True
+                _submit(partial(copy_context().run, self._run, future))
+        try:
+            wait((future,), max(0.0, due - time.perf_counter()))
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        return future.done() and _has_result(future)
+
+    @property
+    def value(self) -> T:
+        """The result, computed in this thread unless another thread is computing it."""
+        while True:
+            future = self._future
+            self._run(future)
+            wait((future,))
+            if _has_result(future):
+                return future.result()
+
+    def cancel(self) -> None:
+        """Stop the computation at the next rank."""
+        self._is_cancelled = True
+
+    def _run(self, future: Future[T]) -> None:
+        with self._lock:
+            if future.running() or future.done():
+                return
+            future.set_running_or_notify_cancel()
+        of_caller = cancelled.get()
+        token = cancelled.set(lambda: self._is_cancelled or of_caller())
+        try:
+            stop_if_cancelled()
+            made = self._make()
+        except BaseException as error:
+            with self._lock:
+                self._future, self._is_queued, self._is_cancelled = Future(), False, False
+            future.set_exception(error)
+            raise
+        finally:
+            cancelled.reset(token)
+        future.set_result(made)
+
+
+def _has_result(future: Future[Any]) -> bool:
+    """Return False if it was cancelled or interrupted; raise any other error."""
+    error = future.exception()
+    if error is None or isinstance(error, (Cancelled, KeyboardInterrupt)):
+        return error is None
+    raise error
+
+
+class Works:
+    """The last answers to one engine's requests, ready or in the making."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._works: LRU[Hashable, Work[Any]] = LRU(most, on_evict=Work.cancel)
+        self._requests = 0
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> Work[T]:
+        """Return the work under `key`, and cancel superseded work."""
+        self._requests += 1
+        work: Work[T] = self._works.of(key, lambda: Work(make))
+        work.last_request = self._requests
+        for other in self._works.values():
+            if other.last_request < self._requests - _SUPERSEDED_AFTER:
+                other.cancel()
+        return work
+
+    def clear(self) -> None:
+        """Cancel and forget all."""
+        self._works.clear()
+
+
+_queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_starting = threading.Lock()
+
+
+def _submit(call: Callable[[], None]) -> None:
+    with _starting:
+        if all(thread.name != _NAME for thread in threading.enumerate()):
+            # A daemon, unlike the threads of executors: the interpreter ends without its work.
+            threading.Thread(target=_serve, name=_NAME, daemon=True).start()
+    _queue.put(call)
+
+
+def _serve() -> None:
+    while True:
+        with suppress(BaseException):  # the caller gets it from the future
+            _queue.get()()
+
+
+# --- one job --------------------------------------------------------------------------------------
+
 
 MOST_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
@@ -408,3 +551,72 @@ class TileEngine:
         )  # fmt: skip
         for work in works:
             work.cancel()
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+MOST_NAMES = 8
+_HOST_KINDS = [KINDS.index(kind) for kind in ("cpu", "annotation", "sync")]
+
+
+def gap_of(index: RankIndex, time: int) -> Gap | None:
+    """Return the gap of a rank's device at an instant; None if there is none."""
+    rank = index.rank
+    found = gap_at(rank.trace, time - rank.shift_ns)
+    if found is None:
+        return None
+    events = index.events
+    rows, spent = _host_times(index, found)
+    names = rank.table.name[rows]
+    host: list[HostTime] = []
+    for name in np.unique(names):
+        of_name = names == name
+        own = rows[of_name]
+        longest = int(own[np.argmax(spent[of_name])])
+        host.append(
+            {
+                "longest": brief(index, events, longest),
+                "count": len(own),
+                "time": int(spent[of_name].sum()),
+            }
+        )
+    host.sort(key=lambda one: (-one["time"], one["longest"]["id"]))
+    causes = sorted(found.pieces.items(), key=lambda one: -one[1])
+    return {
+        "rank": rank.rank,
+        "start": found.start + rank.shift_ns,
+        "end": found.end + rank.shift_ns,
+        "causes": [{"cause": cause, "time": ns} for cause, ns in causes if ns > 0],
+        "ends": brief(index, events, found.next),
+        "launch": None if found.call < 0 else brief(index, events, found.call),
+        "host": host[:MOST_NAMES],
+        "host_time": int(spent.sum()),
+    }
+
+
+def _host_times(index: RankIndex, gap: GapAt) -> tuple[Rows, Ints]:
+    """Return the events of one thread during a gap, and the time of each outside of those below."""
+    rank = index.rank
+    table = rank.table
+    end = table.start_ns + table.dur_ns
+    is_host = np.isin(index.events.kind, _HOST_KINDS) & (table.stream < 0)
+    rows = np.flatnonzero(
+        is_host & (table.start_ns < gap.end) & (end > gap.start) & (table.dur_ns > 0)
+    )
+    inside = np.minimum(end[rows], gap.end) - np.maximum(table.start_ns[rows], gap.start)
+    spent = np.zeros(len(table), dtype=np.int64)
+    spent[rows] = inside
+    above = table.parent[rows]
+    nested = (above >= 0) & (spent[above] > 0)
+    np.subtract.at(spent, above[nested], inside[nested])
+    spent = np.maximum(spent[rows], 0)
+    if not len(rows):
+        return rows, spent
+    track = table.track[rows]
+    by_track = np.bincount(track, spent, minlength=len(rank.track_lane0))
+    chosen = table.track[gap.call]
+    if gap.call < 0 or by_track[chosen] == 0:
+        chosen = min(np.unique(track), key=lambda one: (-by_track[one], rank.track_lane0[one]))
+    here = (track == chosen) & (spent > 0)
+    return rows[here], spent[here]

@@ -72,8 +72,8 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
     # One row per collective; of ranks that arrive last together, any.
-    last = calls.groupby("collective")["arrival_ns"].idxmax()
-    known = calls.loc[last][lambda frame: frame["busbw_gb_s"].notna()]
+    last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
+    known = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
     spent = known.groupby(key, observed=True)["transfer_ns"].transform("sum")
     known = known.assign(spent=spent).sort_values(["spent", *key, "arrival_ns"], ascending=False)

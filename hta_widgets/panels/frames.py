@@ -18,8 +18,7 @@ from hta_widgets.facts import note_for
 from hta_widgets.panels import added
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Floats, Ints, Rows
-from hta_widgets.trace.grouping import ranges
+from hta_widgets.trace.arrays import Floats, Ints, Rows, ranges
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import dtype_of

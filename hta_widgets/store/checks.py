@@ -14,8 +14,7 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.columns import TrackRole
-from hta_widgets.trace.event_args import COMMUNICATION_KEYS
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, TrackRole
 from hta_widgets.trace.problems import ProblemKind
 
 if TYPE_CHECKING:

@@ -19,8 +19,13 @@ from hta_widgets.files import is_remote
 from hta_widgets.store.checks import Damaged
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import EventTable, NumberedRecords, RecordSource
-from hta_widgets.trace.event_args import COMMUNICATION_KEYS, record_args
+from hta_widgets.trace.columns import (
+    COMMUNICATION_KEYS,
+    EventTable,
+    NumberedRecords,
+    RecordSource,
+    record_args,
+)
 from hta_widgets.trace.memo import LRU
 
 if TYPE_CHECKING:

@@ -11,10 +11,19 @@ import numpy.typing as npt
 
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
-from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Codes,
+    Ints,
+    Rows,
+    event_order,
+    match_brackets,
+    sorted_unique,
+    stable_order,
+)
 from hta_widgets.trace.columns import CategoryCodes, EventTable, Pool, RankColumns, RecordSource
 from hta_widgets.trace.flows import Finder, asyncs, counters, flow_table, instants
-from hta_widgets.trace.grouping import event_order, match_brackets, sorted_unique, stable_order
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import Naming, assign_lanes, device_streams, find_tracks

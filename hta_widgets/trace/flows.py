@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from hta_widgets.trace.arrays import Codes, Ints, Rows
+from hta_widgets.trace.arrays import (
+    Codes,
+    Ints,
+    Rows,
+    dense,
+    group_order,
+    match_brackets,
+    stable_order,
+)
 from hta_widgets.trace.columns import (
     AsyncTable,
     CategoryCodes,
@@ -22,7 +30,6 @@ from hta_widgets.trace.columns import (
     InstantTable,
     RankColumns,
 )
-from hta_widgets.trace.grouping import dense, group_order, match_brackets, stable_order
 from hta_widgets.trace.problems import Problems
 
 #: Categories of arrows from launch to device work, by versions of the profiler.

@@ -1,4 +1,4 @@
-"""Nesting of host events: the nearest operator above an event, and sums over all events below."""
+"""Nesting of host events: the nearest operator above an event, sums over all events below."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.trace.tracks import assign_lanes
 
 _STEP = "ProfilerStep#"
@@ -241,3 +242,58 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
     position[rows] = np.arange(len(rows))
     at = position[nearest(parent, is_operator)]
     return OperatorTree(rows, forest_of(at[parent[rows]]), at)
+
+
+# --- one event ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a rank.
+
+    Attributes
+    ----------
+    id : int
+        Its id in `Trace.events`.
+    """
+
+    trace: Trace
+    id: int
+
+    def __repr__(self) -> str:
+        return f"<event {self.id} of rank {self.trace.rank}: {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        table = self.trace.table
+        return str(table.names.values[int(table.name[self.id])])
+
+    @property
+    def operator(self) -> Event | None:
+        """The innermost operator around the event, or around the call that launched it.
+
+        None if there is none. The operator of an operator is itself.
+        """
+        call = int(self.trace.launch_of[self.id])
+        if call < 0 and self.trace.table.stream[self.id] >= 0:
+            return None
+        tree = operator_tree(self.trace)
+        at = int(tree.innermost[call if call >= 0 else self.id])
+        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The device work launched during a host event on its thread, as rows of `Trace.events`.
+
+        `TraceSet.events` has the same columns; empty for device work.
+        """
+        table = self.trace.table
+        launched = np.flatnonzero(self.trace.launch_of >= 0)
+        call = self.trace.launch_of[launched]
+        within = (table.track[call] == table.track[self.id]) & (
+            table.start_ns[call] >= table.start_ns[self.id]
+        )
+        within &= table.end_ns[call] <= table.end_ns[self.id]
+        rows = launched[within]
+        return events_of([self.trace], rows=lambda _: rows)

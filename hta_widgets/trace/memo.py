@@ -20,7 +20,7 @@ class Cancelled(BaseException):
     """The result of the running work is no longer needed."""
 
 
-#: Whether the running work is cancelled; set by `hta_widgets.live.background`.
+#: Whether the running work is cancelled; set by `hta_widgets.live.job`.
 cancelled: ContextVar[Callable[[], bool]] = ContextVar("cancelled", default=lambda: False)
 
 

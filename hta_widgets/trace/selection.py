@@ -16,8 +16,7 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
-from hta_widgets.trace.grouping import group_order
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, group_order
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.query import Clauses, read_clauses

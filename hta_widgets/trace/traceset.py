@@ -17,9 +17,8 @@ from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
-from hta_widgets.trace.event import Event
-from hta_widgets.trace.overview import Overview
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.host_stack import Event
+from hta_widgets.trace.problems import Overview, Problems
 from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor

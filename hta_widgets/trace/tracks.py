@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Bools, Ints
+from hta_widgets.trace.arrays import Bools, Ints, dense, group_order
 from hta_widgets.trace.columns import RankColumns, Track, TrackRole
-from hta_widgets.trace.grouping import dense, group_order
 
 
 @dataclass(slots=True)

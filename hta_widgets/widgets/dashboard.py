@@ -20,8 +20,7 @@ from hta_widgets.export.page import OfflineData, embed
 from hta_widgets.export.page_format import asset
 from hta_widgets.files import table_bytes, write_table
 from hta_widgets.live import operations
-from hta_widgets.live.background import PENDING, due
-from hta_widgets.live.job import PanelEngine, TileEngine
+from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, due
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.added import WHOLE, is_kept_in_pages, whole_frame, without_data
 from hta_widgets.panels.catalog import (

@@ -22,8 +22,7 @@ from hta_widgets.diff.compare import Comparison, Pairing, RunSide
 from hta_widgets.diff.findings import Finding
 from hta_widgets.diff.tables import makers
 from hta_widgets.errors import TraceError, UnknownNameError
-from hta_widgets.export.page import OfflineData
-from hta_widgets.export.page_diff import held, save_diff
+from hta_widgets.export.page import OfflineData, held, save_diff
 from hta_widgets.export.page_format import asset
 from hta_widgets.export.svg.drawing import LEAST_BESIDE_PX, classed, side_width, stacked_svg
 from hta_widgets.export.svg.picture import timeline_svg
@@ -73,10 +72,11 @@ def whole_selections(before: Any, after: Any) -> tuple[Selection, Selection]:
 
     Files are on the better clock, as in other views; if a side is traces, on that of those.
     """
-    sides = known_or_loaded(before, "TraceDiff"), known_or_loaded(after, "TraceDiff")
-    if sides[0] is not before and sides[1] is not after:
-        sides = on_better_clock(*sides)
-    return _whole_selection(sides[0]), _whole_selection(sides[1])
+    first, second = known_or_loaded(before, "TraceDiff"), known_or_loaded(after, "TraceDiff")
+    loaded = [one for one in (first, second) if isinstance(one, TraceSet)]
+    if len(loaded) == 2 and first is not before and second is not after:
+        first, second = on_better_clock(*loaded)
+    return _whole_selection(first), _whole_selection(second)
 
 
 def _whole_selection(found: Side) -> Selection:

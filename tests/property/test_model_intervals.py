@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from hta_widgets.trace.grouping import match_brackets
+from hta_widgets.trace.arrays import match_brackets
 from hta_widgets.trace.intervals import Covered, Intervals, clip, intersect, subtract, total, union
 
 PIECES = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from support.examples import examples
 
-from hta_widgets.trace.grouping import event_order
+from hta_widgets.trace.arrays import event_order
 from hta_widgets.trace.tracks import assign_lanes
 
 TIMES = st.tuples(st.integers(0, 40), st.integers(0, 15))

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes, busy_rows
-from hta_widgets.analysis.critical.rules import (
+from hta_widgets.analysis.critical.nodes import (
     COPYING,
     DEPENDENCY,
     KERNEL_KERNEL,
@@ -18,14 +17,17 @@ from hta_widgets.analysis.critical.rules import (
     OPERATOR,
     SYNC,
     SYNCHRONIZING,
+    DeviceWork,
+    EdgeList,
+    Nodes,
     Rules,
+    busy_rows,
     named,
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, Rows
-from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.grouping import stable_order
+from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
+from hta_widgets.trace.columns import event_args, numbers_of
 from hta_widgets.trace.trace import Trace
 
 #: Earlier than any end.

@@ -14,8 +14,7 @@ import pandas as pd
 
 from hta_widgets.charts.theme import FONT, Theme
 from hta_widgets.facts import facts
-from hta_widgets.live.comparison import BINS, DiffAnswers
-from hta_widgets.live.event_classes import CLASSES
+from hta_widgets.live.comparison import BINS, CLASSES, DiffAnswers
 from hta_widgets.trace.arrays import Codes, Floats, Ints
 
 SIZE_PX = 11

@@ -27,10 +27,9 @@ from hta_widgets.formats.byteps.rows import (
 )
 from hta_widgets.readers.discovery import natural_key
 from hta_widgets.readers.ranks import is_rank
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
 from hta_widgets.trace.columns import AsyncTable, CounterTable, RankColumns, RecordSource
-from hta_widgets.trace.grouping import number_in_group
 from hta_widgets.trace.names import IDENTITY, MARK
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace

@@ -29,7 +29,7 @@ from hta_widgets.formats.mpi.model import (
 )
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import Floats, Ints
-from hta_widgets.trace.event_args import event_args, numbers_of
+from hta_widgets.trace.columns import event_args, numbers_of
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 

@@ -27,11 +27,9 @@ from hta_widgets.readers.formats import Outcome, Start
 from hta_widgets.readers.streams import open_stream, whole_file
 from hta_widgets.store.rank_file import Kept
 from hta_widgets.taxonomy import MPI_CATEGORY
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, number_in_group
 from hta_widgets.trace.build import build_trace
-from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns
-from hta_widgets.trace.event_args import event_args, numbers_of
-from hta_widgets.trace.grouping import number_in_group
+from hta_widgets.trace.columns import NumberedRecords, Pool, RankColumns, event_args, numbers_of
 from hta_widgets.trace.memo import memoized, walked
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace

@@ -1,4 +1,4 @@
-/** Frames of `hta_widgets/host/wire.py`: JSON and buffers, each aligned to 8 bytes. */
+/** Frames of `hta_widgets/host/session.py`: JSON and buffers, each aligned to 8 bytes. */
 
 export type Bytes = ArrayBuffer | ArrayBufferView;
 

@@ -19,7 +19,7 @@ from hta_widgets.demo.job import write_demo
 from hta_widgets.store.rank_file import StoredRank
 from hta_widgets.store.ranks import StoredTrace
 from hta_widgets.trace import memo as kept_results
-from hta_widgets.trace.event_args import COMMUNICATION_KEYS, event_args
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 
 RANKS = 6
 

@@ -6,8 +6,7 @@ import time
 import comm
 import pytest
 
-from hta_widgets.host.session import Session
-from hta_widgets.host.wire import unpack
+from hta_widgets.host.session import Session, unpack
 
 
 class Page:

@@ -11,7 +11,7 @@ import pytest
 from support.random_job import write_job
 
 import hta_widgets as hw
-from hta_widgets.host.wire import pack, unpack
+from hta_widgets.host.session import pack, unpack
 
 
 class Pipe:

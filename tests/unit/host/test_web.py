@@ -19,10 +19,9 @@ import hta_widgets as hw
 from hta_widgets.cli import main, parser
 from hta_widgets.cli.view import command_again
 from hta_widgets.host import web
-from hta_widgets.host.downloads import Downloads
-from hta_widgets.host.session import Session
+from hta_widgets.host.opening import Downloads
+from hta_widgets.host.session import MOST_BYTES, Session, unpack
 from hta_widgets.host.web import Site, listen, redirect_file
-from hta_widgets.host.wire import MOST_BYTES, unpack
 from hta_widgets.widgets.view import page_target
 
 

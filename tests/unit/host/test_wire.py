@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from hta_widgets.host.wire import MOST_PARTS, WireError, pack, unpack
+from hta_widgets.host.session import MOST_PARTS, WireError, pack, unpack
 
 #: Written by hand: parts of 10, 3 and 0 bytes at 16, 32 and 40; also in wire.test.ts.
 FRAME = (

@@ -8,8 +8,8 @@ import time
 import pytest
 from support.background import held_up, settled
 
-from hta_widgets.live import background
-from hta_widgets.live.background import Work, Works, due
+from hta_widgets.live import job
+from hta_widgets.live.job import Work, Works, due
 from hta_widgets.trace.memo import stop_if_cancelled
 
 
@@ -103,7 +103,7 @@ def test_an_interrupt_while_waiting_cancels(monkeypatch):
 
     work = Work(endless(threading.Event()))
     with monkeypatch.context() as patch:
-        patch.setattr(background, "wait", interrupted)
+        patch.setattr(job, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             work.by(soon())
     settled()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.made_ranks import kernel, op
 
-from hta_widgets.trace.grouping import event_order
+from hta_widgets.trace.arrays import event_order
 from hta_widgets.trace.tracks import assign_lanes
 
 

@@ -14,10 +14,9 @@ from hta_widgets import cli, diff
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.diff.align import LANES, lanes
-from hta_widgets.export.page_diff import HeldSteps
+from hta_widgets.export.page import HeldSteps
 from hta_widgets.export.svg.drawing import class_parts, looks
-from hta_widgets.live.comparison import BINS, PairTable
-from hta_widgets.live.event_classes import CLASSES, classes_of_pairs, rows_of_change
+from hta_widgets.live.comparison import BINS, CLASSES, PairTable, classes_of_pairs, rows_of_change
 from hta_widgets.tiles.cells import unpack
 
 
