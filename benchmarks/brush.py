@@ -20,7 +20,7 @@ from _job import stored_job
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import ADDED, offered_panels, panels as known_panels
+from hta_widgets.panels.frames import ADDED, offered_panels, panels as known_panels
 from hta_widgets.trace.query import Clauses
 
 #: What a dashboard of such a job asks for after a brush.

@@ -12,14 +12,12 @@ from hta_widgets.analysis.busy import (
 from hta_widgets.analysis.clocks import clock_offsets
 from hta_widgets.analysis.clusters import rank_clusters, rank_time_heatmap
 from hta_widgets.analysis.collectives import collectives
-from hta_widgets.analysis.copies import memory_bandwidth, memory_bandwidth_summary, with_counters
 from hta_widgets.analysis.critical.path import (
     critical_path,
     critical_path_summary,
     path_selection,
     with_critical_path,
 )
-from hta_widgets.analysis.diff_ops import diff_ops
 from hta_widgets.analysis.groups import parallel_groups
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
@@ -28,7 +26,14 @@ from hta_widgets.analysis.idle import (
     idle_time_breakdown,
 )
 from hta_widgets.analysis.job_path import job_critical_path, job_path_summary
-from hta_widgets.analysis.kernels import cupti_counters, kernel_breakdown, kernel_duration_by_rank
+from hta_widgets.analysis.kernels import (
+    cupti_counters,
+    kernel_breakdown,
+    kernel_duration_by_rank,
+    memory_bandwidth,
+    memory_bandwidth_summary,
+    with_counters,
+)
 from hta_widgets.analysis.launches import (
     launch_outliers,
     launch_stats,
@@ -44,7 +49,7 @@ from hta_widgets.analysis.operator_kernels import (
     operator_launch_delays,
     user_annotation_breakdown,
 )
-from hta_widgets.analysis.operators import operators
+from hta_widgets.analysis.operators import diff_ops, operators
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
 from hta_widgets.readers.formats import face_getter

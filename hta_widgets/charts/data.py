@@ -15,8 +15,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.analysis.scope import require_columns
 from hta_widgets.errors import TraceError
-from hta_widgets.panels.catalog import panels, without_own
-from hta_widgets.panels.frames import MAKERS, MARKED
+from hta_widgets.panels.frames import MAKERS, MARKED, panels, without_own
 from hta_widgets.panels.headline import headline
 from hta_widgets.text import count, number_runs, plural, run_text
 from hta_widgets.trace.selection import Selection

@@ -22,7 +22,7 @@ from hta_widgets.diff.compare import conditions
 from hta_widgets.errors import TraceError
 from hta_widgets.export.trace import export_trace, refuse_unfitted
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import offered_panels
+from hta_widgets.panels.frames import offered_panels
 from hta_widgets.panels.headline import headline, text_of
 from hta_widgets.readers.load import load
 from hta_widgets.text import UNKNOWN, count, duration, share

@@ -10,10 +10,9 @@ import webbrowser
 
 from hta_widgets import options as settings
 from hta_widgets.errors import TraceError
-from hta_widgets.host.folder import Offered
 from hta_widgets.host.opening import Downloads
 from hta_widgets.host.session import Session
-from hta_widgets.host.web import Site, listen, redirect_file
+from hta_widgets.host.web import Offered, Site, listen, redirect_file
 
 
 def view(options: argparse.Namespace) -> None:

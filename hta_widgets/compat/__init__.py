@@ -49,12 +49,12 @@ _MODULES = {
     },
     "analyzers.straggler_analysis": {"trace_analysis": "StragglerAnalysis"},
     "analyzers.timeline": {
-        "figures": "plot_timeline_gpu_kernels plot_timeline_gpu_kernels_from_trace"
+        "results": "plot_timeline_gpu_kernels plot_timeline_gpu_kernels_from_trace"
     },
     "analyzers.trace_counters": {"trace_analysis": "TraceCounters"},
     "common.constants": {"config": "CUDA_MAX_LAUNCH_QUEUE_PER_STREAM"},
     "common.timeline": {
-        "figures": "EventType PlotFormat Timeline TimelinePlotSetting align_module_with_kernels"
+        "results": "EventType PlotFormat Timeline TimelinePlotSetting align_module_with_kernels"
     },
     "common.trace": {"trace": "Trace get_cpu_gpu_correlation", "frames": "TraceSymbolTable"},
     "common.trace_call_graph": {

@@ -18,8 +18,10 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.copies import bandwidth_steps
-from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
+from hta_widgets.analysis.kernels import (
+    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,  # noqa: F401
+    bandwidth_steps,
+)
 from hta_widgets.analysis.launches import describe, queue_steps
 from hta_widgets.analysis.scope import parts
 from hta_widgets.arguments import checked
@@ -29,7 +31,6 @@ from hta_widgets.compat.config import (
     ParserConfig,
     logger,
 )
-from hta_widgets.compat.figures import show
 from hta_widgets.compat.frames import (
     KERNEL_TYPE_OF_KIND,
     TraceSymbolTable,
@@ -47,6 +48,7 @@ from hta_widgets.compat.results import (
     hta_columns,
     names_shown,
     one_below,
+    show,
     step_number,
     with_attrs_of,
 )

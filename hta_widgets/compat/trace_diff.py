@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.diff_ops import sums_by_name
+from hta_widgets.analysis.operators import sums_by_name
 from hta_widgets.analysis.scope import Part
-from hta_widgets.compat.figures import show
 from hta_widgets.compat.frames import (
     ANNOTATION,
     TraceSymbolTable,
@@ -25,6 +24,7 @@ from hta_widgets.compat.frames import (
     shorten_name,
     symbols_of,
 )
+from hta_widgets.compat.results import show
 from hta_widgets.compat.trace import Trace
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

@@ -13,8 +13,7 @@ from hta_widgets.analysis.matching import matching
 from hta_widgets.analysis.scope import result
 from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, RunSide, step_at
-from hta_widgets.diff.pairs import KIND_OF, moments
-from hta_widgets.diff.statistics import either_test, mean_parts
+from hta_widgets.diff.pairs import KIND_OF, either_test, mean_parts, moments
 from hta_widgets.diff.trees import aligned_places
 from hta_widgets.trace.arrays import Bools, Ints, ranges
 from hta_widgets.trace.intervals import Covered, union

@@ -17,8 +17,7 @@ from hta_widgets.analysis.scope import joined, result
 from hta_widgets.arguments import checked
 from hta_widgets.diff.align import STEP_KINDS, kind_times, steps
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
-from hta_widgets.diff.pairs import Matches, match, splits_communication
-from hta_widgets.diff.statistics import either_test, paired
+from hta_widgets.diff.pairs import Matches, either_test, match, paired, splits_communication
 from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
-from hta_widgets.analysis.diff_ops import Side, parts_of
+from hta_widgets.analysis.operators import Side, parts_of
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import clipped_steps, host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of

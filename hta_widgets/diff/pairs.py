@@ -1,7 +1,8 @@
-"""Match the events of two runs, and split the time of their steps by cause."""
+"""Match the events of two runs, split their steps' time by cause, test for chance."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,142 @@ from hta_widgets.trace.arrays import Floats, Ints, Rows, ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
+
+_lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
+_ROUNDS = 200
+_TINY = 1e-300
+LEAST_PAIRS = 3  # minimum number of differences for estimating their spread
+
+
+def mean_parts(sums: Ints, count: int) -> Ints:
+    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean.
+
+    All are rounded down; the units left over go to the largest remainders. Halves round up.
+    """
+    whole, rest = np.divmod(sums.astype(np.int64), count)
+    total = (2 * int(sums.sum()) + count) // (2 * count)
+    left = total - int(whole.sum())
+    order = np.argsort(-rest, kind="stable")
+    whole[order[:left]] += 1
+    return whole
+
+
+def welch(before: Floats, after: Floats) -> Floats:
+    """Return the two-sided p-value of Welch's t-test of each column; rows are steps.
+
+    The steps of one run count as independent draws; the two sides may spread differently.
+    """
+    counts = len(before), len(after)
+    if min(counts) < 2:
+        return np.full(before.shape[1], np.nan)
+    gap = after.mean(axis=0) - before.mean(axis=0)
+    errors = [side.var(axis=0, ddof=1) / len(side) for side in (before, after)]
+    error = errors[0] + errors[1]
+    freedom = error**2 / np.maximum(
+        errors[0] ** 2 / (counts[0] - 1) + errors[1] ** 2 / (counts[1] - 1), _TINY
+    )
+    return _p_value(gap, error, freedom)
+
+
+def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
+    """Return the p-value of Student's t for means with squared standard errors `error`."""
+    # Rounding of means must not count as spread.
+    still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
+    freedom = np.where(still, 1.0, freedom)
+    likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error)))
+    found: Floats = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
+    return found
+
+
+def paired_steps(before: Floats, after: Floats) -> Floats:
+    """Return the p-value of each column by a paired t-test of the logarithms of ratios.
+
+    Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
+    """
+    count, columns = before.shape
+    known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
+    ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
+    group = np.tile(np.arange(columns), count)
+    likely: Floats = np.where(known, paired(group, ratio.ravel(), columns), np.nan)
+    return likely
+
+
+def either_test(
+    before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
+) -> Floats:
+    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`.
+
+    It is the smaller of the two, each multiplied by its factor, because two tests have more false
+    positives than one. With the default factors Welch's test decides among many columns, and
+    together both have at most a tenth more.
+    """
+    found = welch(before, after)
+    if by_step and len(before) >= LEAST_PAIRS:
+        found = np.fmin(factors[0] * found, factors[1] * paired_steps(before, after))
+    return np.minimum(found, 1.0)
+
+
+def paired(group: Ints, difference: Floats, size: int) -> Floats:
+    """Return the p-value of the mean difference of each group, by Student's paired t-test.
+
+    Used for paired calls in a single step, when other steps do not show their spread.
+    """
+    count = np.bincount(group, minlength=size).astype(np.float64)
+    mean = np.bincount(group, difference, size) / np.maximum(count, 1)
+    spread = np.bincount(group, (difference - mean[group]) ** 2, size)
+    freedom = np.maximum(count - 1, 1)
+    likely = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
+    found: Floats = np.where(count >= LEAST_PAIRS, likely, np.nan)
+    return found
+
+
+def _beta(a: Floats, b: float, x: Floats) -> Floats:
+    """Return the regularised incomplete beta function, by its continued fraction."""
+    x = np.clip(x, 0.0, 1.0)
+    swap = x > (a + 1) / (a + b + 2)
+    one, two = np.where(swap, b, a), np.where(swap, a, b)
+    at = np.where(swap, 1 - x, x)
+    inside = (at > 0) & (at < 1)
+    safe = np.where(inside, at, 0.5)
+    front = np.exp(
+        _lgamma(one + two) - _lgamma(one) - _lgamma(two)
+        + one * np.log(safe) + two * np.log1p(-safe)
+    ) / one  # fmt: skip
+    value = front * _fraction(one, two, safe)
+    value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
+    found: Floats = np.where(swap, 1 - value, value)
+    return found
+
+
+def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
+    """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
+    c = np.ones_like(x)
+    d = _nonzero(1 - (a + b) * x / (a + 1))
+    d = 1 / d
+    value = d.copy()
+    for m in range(1, _ROUNDS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        d = 1 / _nonzero(1 + even * d)
+        c = _nonzero(1 + even / c)
+        value = value * d * c
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 / _nonzero(1 + odd * d)
+        c = _nonzero(1 + odd / c)
+        step = d * c
+        value = value * step
+        if np.all(np.abs(step - 1) < 1e-14):
+            break
+    return value
+
+
+def _nonzero(values: Floats) -> Floats:
+    """Replace values near 0, by which the fraction divides."""
+    found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
+    return found
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
 
 _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer duration; smaller differences are not changes

@@ -14,8 +14,7 @@ from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
 from hta_widgets.diff.compare import Comparison, RunSide, both_have_frames
-from hta_widgets.diff.pairs import match
-from hta_widgets.diff.statistics import either_test
+from hta_widgets.diff.pairs import either_test, match
 from hta_widgets.diff.trees import (
     FRAME,
     OPERATOR,
@@ -130,7 +129,7 @@ def names(
     device : {"auto", "gpu", "cpu", "all"}, default "auto"
         ``"gpu"``: device work; ``"cpu"``: events on the host; ``"auto"``: device work if a side has
         any, else events on the host, such as MPI calls and BytePS stages; as in
-        `hta_widgets.analysis.diff_ops`.
+        `hta_widgets.analysis.operators`.
     short_names : bool, default False
         Group names by their short form, so that instances of a template are one name.
 

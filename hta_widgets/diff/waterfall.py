@@ -18,11 +18,11 @@ from hta_widgets.diff.pairs import (
     Matches,
     chains,
     match,
+    mean_parts,
     moments,
     splits_communication,
     work_shares,
 )
-from hta_widgets.diff.statistics import mean_parts
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

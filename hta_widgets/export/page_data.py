@@ -26,7 +26,7 @@ from hta_widgets.tiles.details import args_of_record
 from hta_widgets.tiles.lanes import CounterLane, Lane, RankIndex
 from hta_widgets.tiles.lateness import Lateness
 from hta_widgets.tiles.layout import Job, LaneRef, Rank
-from hta_widgets.tiles.stats import device_range
+from hta_widgets.tiles.scene import device_range
 from hta_widgets.trace.arrays import Array, Floats, Ints, Rows
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.intervals import Covered, Spans, spans_of

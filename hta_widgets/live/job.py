@@ -29,8 +29,16 @@ from hta_widgets.analysis.idle import GapAt, gap_at
 from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.live import operations
 from hta_widgets.live.operations import Answer, Request, answer
-from hta_widgets.panels.catalog import ADDED, panel_of, panels, without_own
-from hta_widgets.panels.frames import CLOCK, MAKERS, MARKED, as_json
+from hta_widgets.panels.frames import (
+    ADDED,
+    CLOCK,
+    MAKERS,
+    MARKED,
+    as_json,
+    panel_of,
+    panels,
+    without_own,
+)
 from hta_widgets.panels.headline import headline
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import NameKeys, answer_tiles
@@ -39,9 +47,8 @@ from hta_widgets.tiles.lanes import Budget, Classes, RankIndex
 from hta_widgets.tiles.lateness import Lateness, Ribbon, clusters
 from hta_widgets.tiles.layout import Job, lay_out
 from hta_widgets.tiles.replies import ClockFacts, Clusters, Gap, HostTime
-from hta_widgets.tiles.scene import describe, whole_range
+from hta_widgets.tiles.scene import DeviceTimes, compute_of, describe, minimap, stats, whole_range
 from hta_widgets.tiles.search import TABLES, Hits, Members, Search, View, marks
-from hta_widgets.tiles.stats import DeviceTimes, compute_of, minimap, stats
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.memo import (
     LRU,

@@ -23,16 +23,17 @@ from hta_widgets.live import operations
 from hta_widgets.live.job import PENDING, PanelEngine, TileEngine, due
 from hta_widgets.live.operations import Answer, answer
 from hta_widgets.panels.added import WHOLE, is_kept_in_pages, whole_frame, without_data
-from hta_widgets.panels.catalog import (
+from hta_widgets.panels.frames import (
     ADDED,
+    base_tables,
     chart_panels,
     chosen_panels,
     empty_panels,
     offered_panels,
     panel_of,
     panels as known_panels,
+    rows_or_none,
 )
-from hta_widgets.panels.frames import base_tables, rows_or_none
 from hta_widgets.readers.formats import all_formats
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace

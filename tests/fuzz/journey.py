@@ -20,7 +20,7 @@ import numpy as np
 
 import hta_widgets as hw
 from hta_widgets import analysis, diff
-from hta_widgets.panels.catalog import chart_panels
+from hta_widgets.panels.frames import chart_panels
 from hta_widgets.trace.traceset import TraceSet
 
 from .inputs import damaged

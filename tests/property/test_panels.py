@@ -18,7 +18,7 @@ from hta_widgets import analysis
 from hta_widgets.analysis import scope
 from hta_widgets.analysis.operators import _Involved
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import panels as known_panels
+from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
 
 SHARED = ("hta_tests/cpu_only", "hta_tests/amd_trace", "hta_tests/mtia_inference_trace",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hta_widgets.panels.added import WHOLE
-from hta_widgets.panels.catalog import panels
+from hta_widgets.panels.frames import panels
 
 #: Panels that the page's engine adds up; others are in tables of the page.
 IDS = [

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.diff.tables import beside
-from hta_widgets.panels.catalog import Panel
-from hta_widgets.panels.frames import taken
+from hta_widgets.panels.frames import Panel, taken
 from hta_widgets.panels.headline import Finding
 from hta_widgets.readers.formats import Format, Outcome, Start
 from hta_widgets.trace.build import build_trace

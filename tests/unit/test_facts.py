@@ -9,7 +9,7 @@ import pytest
 
 from hta_widgets import analysis
 from hta_widgets.facts import facts, note_for
-from hta_widgets.panels.catalog import all_panels
+from hta_widgets.panels.frames import all_panels
 
 ROOT = Path(__file__).parents[2]
 #: Where each language names a note.

@@ -11,8 +11,7 @@ import pandas as pd
 from hta_widgets.analysis.scope import Part, result
 from hta_widgets.diff.compare import Comparison, RunSide
 from hta_widgets.diff.findings import Finding
-from hta_widgets.diff.pairs import Piece
-from hta_widgets.diff.statistics import welch
+from hta_widgets.diff.pairs import Piece, welch
 from hta_widgets.diff.tables import beside, of_sides, rows_of
 from hta_widgets.formats.byteps.rows import STAGES, worker_rows
 from hta_widgets.formats.byteps.servers import byteps_servers, byteps_worker_lag

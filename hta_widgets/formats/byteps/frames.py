@@ -15,8 +15,7 @@ import pandas as pd
 from hta_widgets import analysis
 from hta_widgets.facts import facts
 from hta_widgets.formats.byteps.rows import node_label, requests_of, worker_rows
-from hta_widgets.panels.catalog import Panel, Whole, known_panel
-from hta_widgets.panels.frames import as_json, rows_or_none, taken
+from hta_widgets.panels.frames import Panel, Whole, as_json, known_panel, rows_or_none, taken
 from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import count, duration, share
 from hta_widgets.trace.selection import Selection

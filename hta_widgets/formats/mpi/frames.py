@@ -15,8 +15,7 @@ from hta_widgets import analysis
 from hta_widgets.formats.byteps.frames import of_format
 from hta_widgets.formats.mpi.model import MPI_FORMATS
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
-from hta_widgets.panels.catalog import Frame, Panel, known_panel
-from hta_widgets.panels.frames import as_json, rows_or_none, taken
+from hta_widgets.panels.frames import Frame, Panel, as_json, known_panel, rows_or_none, taken
 from hta_widgets.panels.headline import Finding, Piece
 from hta_widgets.text import duration, share, size_range
 from hta_widgets.trace.query import read_clauses

@@ -4,7 +4,7 @@ import { button } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatBytes, formatCount, plural } from "../ui/formats";
 
-/** A job or a file, as `hta_widgets/host/folder.py` lists it. */
+/** A job or a file, as `hta_widgets/host/web.py` lists it. */
 export interface Entry {
   path: string;
   files: number;

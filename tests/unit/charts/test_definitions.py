@@ -11,7 +11,7 @@ import pytest
 from hta_widgets.charts import defined, definition, language
 from hta_widgets.charts.theme import LIGHT
 from hta_widgets.errors import TraceError
-from hta_widgets.panels.catalog import chart_panels
+from hta_widgets.panels.frames import chart_panels
 
 VECTORS = Path(__file__).parents[2] / "vectors/definitions.json"
 CASES = json.loads(VECTORS.read_text("utf-8"))["cases"]

@@ -11,7 +11,7 @@ import pytest
 import hta_widgets as hw
 from hta_widgets import analysis, charts
 from hta_widgets.charts import figure as in_notebooks
-from hta_widgets.compat import figures
+from hta_widgets.compat import results
 from hta_widgets.demo.job import write_demo
 
 
@@ -19,7 +19,7 @@ from hta_widgets.demo.job import write_demo
 def notebook(monkeypatch):
     """A kernel whose displayed outputs are collected."""
     shown = []
-    monkeypatch.setattr(figures, "in_notebook", lambda: True)
+    monkeypatch.setattr(results, "in_notebook", lambda: True)
     monkeypatch.setattr(in_notebooks, "_brought_by", {})
     monkeypatch.setattr("IPython.display.display", lambda output, **_: shown.append(output))
     cell = SimpleNamespace(cell="a", run="1", outputs=shown)
@@ -35,16 +35,16 @@ FRAME = pd.DataFrame(
 
 def test_outside_notebooks_nothing_is_drawn(monkeypatch):
     monkeypatch.setattr(charts, "comm_comp_overlap", None)
-    figures.show("comm_comp_overlap", FRAME)
-    assert not figures.in_notebook()
+    results.show("comm_comp_overlap", FRAME)
+    assert not results.in_notebook()
 
 
 def test_outside_notebooks_one_line_is_printed(capsys):
-    figures.print_where_figures_show.cache_clear()
-    figures.show("comm_comp_overlap", FRAME.head(0))
+    results.print_where_figures_show.cache_clear()
+    results.show("comm_comp_overlap", FRAME.head(0))
     assert capsys.readouterr() == ("", "")
     for _ in range(2):
-        figures.show("comm_comp_overlap", FRAME)
+        results.show("comm_comp_overlap", FRAME)
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -53,7 +53,7 @@ def test_outside_notebooks_one_line_is_printed(capsys):
 
 
 def test_stragglers_outside_notebooks_print_the_line(capsys, tmp_path):
-    figures.print_where_figures_show.cache_clear()
+    results.print_where_figures_show.cache_clear()
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
     analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
     analyzer.get_potential_stragglers(visualize=True)
@@ -61,13 +61,13 @@ def test_stragglers_outside_notebooks_print_the_line(capsys, tmp_path):
 
 
 def test_nothing_to_draw_shows_nothing(notebook):
-    figures.show("comm_comp_overlap", FRAME.head(0))
-    figures.show("comm_comp_overlap", None)
+    results.show("comm_comp_overlap", FRAME.head(0))
+    results.show("comm_comp_overlap", None)
     assert notebook.outputs == []
 
 
 def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
-    figures.show("comm_comp_overlap", FRAME)
+    results.show("comm_comp_overlap", FRAME)
     html = notebook.outputs[0]["text/html"]
     # Addresses that HTML loads from; BokehJS' own text may hold others.
     assert not re.search(r"<(script|link|iframe)[^>]+(src|href)=", html)
@@ -79,14 +79,14 @@ def test_a_figure_needs_no_network_and_no_earlier_call(notebook):
 def test_bokeh_comes_once_and_again_when_its_cell_runs_again(notebook):
     for cell, run in (("a", "1"), ("a", "1"), ("b", "2"), ("a", "3"), ("b", "4")):
         notebook.cell, notebook.run = cell, run
-        figures.show("comm_comp_overlap", FRAME)
+        results.show("comm_comp_overlap", FRAME)
     large = [len(output["text/html"]) > 300_000 for output in notebook.outputs]
     assert large == [True, False, False, True, False]
 
 
 def test_text_of_a_trace_is_escaped(notebook):
     frame = FRAME.assign(note="</script><script>alert(1)</script>")
-    figures.show("comm_comp_overlap", frame, title="</script><b>")
+    results.show("comm_comp_overlap", frame, title="</script><b>")
     script = notebook.outputs[0]["text/html"].rpartition("const item = ")[2]
     assert script.count("</script>") == 1
     assert script.endswith("</script>")

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import hta_widgets as hw
-from hta_widgets.host.folder import Folder, Offered
+from hta_widgets.host.web import Folder, Offered
 
 EVENT = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 2, "ts": 0.0, "dur": 1.0}
 

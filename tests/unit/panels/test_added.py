@@ -7,7 +7,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import ADDED
+from hta_widgets.panels.frames import ADDED
 from hta_widgets.trace.selection import Selection
 
 

@@ -9,8 +9,7 @@ import hta_widgets as hw
 from hta_widgets.demo.byteps import write_byteps_job
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import offered_panels
-from hta_widgets.panels.frames import as_json, base_tables
+from hta_widgets.panels.frames import as_json, base_tables, offered_panels
 from hta_widgets.trace.selection import Selection
 
 

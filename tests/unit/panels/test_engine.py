@@ -12,7 +12,7 @@ import hta_widgets as hw
 from hta_widgets import analysis
 from hta_widgets.errors import TraceError
 from hta_widgets.live.job import PanelEngine
-from hta_widgets.panels.catalog import panels as known_panels
+from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
 
 COMPARED = {

@@ -20,7 +20,7 @@ from hta_widgets.store.ranks import StoredTrace
 from .conftest import event
 
 module = importlib.import_module("hta_widgets.readers.load")  # the package shows its function
-reader = importlib.import_module("hta_widgets.formats.kineto.chrome_json")
+reader = importlib.import_module("hta_widgets.formats.kineto.reader")
 
 
 @pytest.fixture(autouse=True)

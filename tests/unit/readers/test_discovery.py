@@ -236,7 +236,7 @@ def test_files_that_are_not_asked_for_are_not_read(write, tmp_path, monkeypatch)
     for rank in range(3):
         write(trace(rank), f"rank-{rank}.json")
     read = []
-    module = importlib.import_module("hta_widgets.formats.kineto.chrome_json")
+    module = importlib.import_module("hta_widgets.formats.kineto.reader")
     original = module.read_file
     monkeypatch.setattr(
         module, "read_file", lambda path, **more: read.append(path) or original(path, **more)

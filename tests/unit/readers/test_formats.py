@@ -9,7 +9,7 @@ from support import toy_format
 import hta_widgets as hw
 from hta_widgets import analysis, diff
 from hta_widgets.live.job import PanelEngine, TileEngine
-from hta_widgets.panels.catalog import all_panels, offered_panels
+from hta_widgets.panels.frames import all_panels, offered_panels
 from hta_widgets.panels.headline import headline
 from hta_widgets.readers import formats
 

@@ -13,7 +13,7 @@ import pytest
 from fuzz.inputs import samples
 
 import hta_widgets as hw
-from hta_widgets.formats.kineto import chrome_json
+from hta_widgets.formats.kineto import reader
 from hta_widgets.readers.load import read_trace
 from hta_widgets.store.files import MANIFEST
 
@@ -148,14 +148,14 @@ def test_a_file_that_cannot_be_read(write, tmp_path):
 
 def test_an_error_in_the_reader_costs_one_file(write, tmp_path, monkeypatch):
     good, bad = write(TRACE, "rank-1.json"), write(TRACE, "rank-2.json")
-    real = chrome_json.read_file
+    real = reader.read_file
 
     def failing(path, **more):
         if path == str(bad):
             raise ZeroDivisionError("by design")
         return real(path, **more)
 
-    monkeypatch.setattr(chrome_json, "read_file", failing)
+    monkeypatch.setattr(reader, "read_file", failing)
     traces = load(tmp_path)
     assert traces.ranks == [1]
     assert "ZeroDivisionError: by design" in traces.problems["detail"].iloc[0]
