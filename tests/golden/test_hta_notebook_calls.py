@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from support import recorded
+from support.examples import ALL
 
 import hta_widgets as hw
 from hta_widgets.compat.analyzers.counters_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
@@ -311,7 +312,7 @@ SHARED = (
 )
 
 
-@pytest.mark.parametrize("include_last", [False, True])
+@pytest.mark.parametrize("include_last", [False, True] if ALL else [False])
 @pytest.mark.parametrize("path", recorded.paths(*SHARED))
 def test_no_call_fails(path, include_last, tmp_path):
     where = {"trace_dir": path} if path.is_dir() else {"trace_files": [str(path)]}

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support.examples import only_in_all
 
 pytestmark = pytest.mark.slow
 
@@ -135,6 +136,7 @@ def test_sdist_builds_without_node(dist, built):
     assert not [name for name in names if name.startswith(unwanted)]
 
 
+@only_in_all
 def test_wheel_works_in_a_clean_environment_without_node(dist, tmp_path):
     venv.create(tmp_path / "clean", with_pip=True)
     bin_ = tmp_path / "clean/bin"

@@ -98,7 +98,7 @@ def test_the_timeline_says_the_same_of_who_waits(tmp_path, seed):
     stats, _ = engine.answer({"op": "stats", "start": start, "end": end})
     spans = [span for rank, span in enumerate(stats["span"]) if rank != 3]
     assert headline(traces).text == (
-        f"4 of 5 ranks wait {duration(mean)} each on the stream,"
+        f"4 of 5 ranks wait on average {duration(mean)} on the stream,"
         f" {share(sum(waits) / sum(spans))} of their GPU span, for rank 3."
     )
 

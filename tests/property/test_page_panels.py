@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support import page_engine, recorded, small
 from support.brushes import BINS, EVERYTHING, IDS, brushes
+from support.examples import examples
 from support.page_engine import NO_STATE
 from support.random_job import write_job
 
@@ -81,7 +82,7 @@ SHARED = ("made/ddp_8rank", "hta_tests/amd_trace", "hta_tests/cpu_only",
 def test_real_traces(saved, path):
     traces = hw.load(path, progress=False)
     pair = Pair(traces, saved(TileEngine(traces), max_mb=100))
-    compared(pair, path.name, 4)
+    compared(pair, path.name, examples(6))
 
 
 def test_collectives_on_the_host_are_no_device_work(tmp_path, saved):

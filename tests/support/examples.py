@@ -1,8 +1,12 @@
-"""The number of examples of a property: a third, except in `make test-all`."""
+"""What only `make test-all` runs: two thirds of the examples of a property, and some long tests."""
 
 import os
 
+import pytest
+
 ALL = bool(os.environ.get("ALL_EXAMPLES"))
+
+only_in_all = pytest.mark.skipif(not ALL, reason="only `make test-all` runs it")
 
 
 def examples(number: int) -> int:

@@ -8,6 +8,7 @@ import pickle
 import pandas as pd
 import pytest
 from support import mortal
+from support.examples import only_in_all
 from support.same_sets import assert_same
 
 import hta_widgets as hw
@@ -123,6 +124,7 @@ def sets(client, here, there, tmp_path_factory):
     return found
 
 
+@only_in_all
 @pytest.mark.parametrize("kind", list(NAMES))
 def test_every_analysis_gives_the_same_frame(sets, kind, monkeypatch):
     here, there = sets[kind]

@@ -294,22 +294,27 @@ def test_pages_of_a_folder_get_its_entries(downloads, built, tmp_path, monkeypat
 def test_the_command_prints_addresses_and_ends_with_ctrl_c(tmp_path, built, repo):
     (tmp_path / "my trace.json").write_text('{"traceEvents": []}')
     env = os.environ | {"SSH_CONNECTION": "1 2 3 4", "PYTHONPATH": str(repo), "DISPLAY": ""}
-    command = [sys.executable, "-m", "hta_widgets.cli", "view", str(tmp_path / "my trace.json")]
-    host = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-    lines = []
-    for line in host.stdout:
-        lines.append(line)
-        if "Ctrl+C" in line:
-            break
-    [address] = [line for line in lines if "token=" in line]
-    port = address.split(":")[2].split("/")[0]
-    assert any(f"ssh -L {port}:127.0.0.1:{port} " in line for line in lines)
-    shown = Path(f"/proc/{host.pid}/cmdline")
-    if shown.exists():
-        assert address.split("token=")[1].strip() not in shown.read_text()
-    host.send_signal(2)
-    assert host.wait(30) == 0
-    host.stdout.close()
+    # A shell that runs the tests in the background ignores the signal, and so would the command.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeds}; from hta_widgets.cli import main; raise SystemExit(main())"
+    command = [sys.executable, "-c", program, "view", str(tmp_path / "my trace.json")]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as host:
+        try:
+            lines = []
+            for line in host.stdout:
+                lines.append(line)
+                if "Ctrl+C" in line:
+                    break
+            [address] = [line for line in lines if "token=" in line]
+            port = address.split(":")[2].split("/")[0]
+            assert any(f"ssh -L {port}:127.0.0.1:{port} " in line for line in lines)
+            shown = Path(f"/proc/{host.pid}/cmdline")
+            if shown.exists():
+                assert address.split("token=")[1].strip() not in shown.read_text()
+            host.send_signal(2)
+            assert host.wait(30) == 0
+        finally:
+            host.kill()
 
 
 def test_the_command_to_run_again():
