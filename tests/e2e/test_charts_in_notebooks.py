@@ -2,6 +2,7 @@
 
 import pytest
 from playwright.sync_api import expect
+from support.examples import only_in_all
 
 from hta_widgets.demo.job import write_demo
 
@@ -23,9 +24,16 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("app", ["notebook", "notebook7"])
 # Of the temporal breakdown; types, kernels, and kernels across ranks; launches.
-@pytest.mark.parametrize(("cells", "count"), [("values of cells", 2), ("TraceAnalysis", 5)])
+@pytest.mark.parametrize(
+    ("app", "cells", "count"),
+    [
+        ("notebook", "values of cells", 2),
+        ("notebook7", "TraceAnalysis", 5),
+        pytest.param("notebook", "TraceAnalysis", 5, marks=only_in_all),
+        pytest.param("notebook7", "values of cells", 2, marks=only_in_all),
+    ],
+)
 def test_charts_are_drawn_below_their_cells(app, cells, count, tmp_path, request, page):
     write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
     job = str(tmp_path / "job")

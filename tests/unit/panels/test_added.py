@@ -1,5 +1,6 @@
 """The panels that a user adds, on small jobs worked out by hand."""
 
+import pandas as pd
 import pytest
 from support.chart_vectors import content_of
 from support.collective_job import collective
@@ -110,6 +111,13 @@ def test_collectives_that_ranks_reach_together_have_a_bandwidth(tmp_path):
     frame = frame_of(job, "bandwidth").sort_values("start_ns")
     assert frame["start_ns"].tolist() == [100, 350]
     assert frame["busbw_gb_s"].tolist() == [40, 80]
+
+
+def test_outliers_of_kernels_with_one_short_name_are_told_apart():
+    kernels = {"kernel": ["gemm<float>", "gemm<int>"], "short": ["gemm", "gemm"]}
+    frame = pd.DataFrame({"outlier": "late start", **kernels, "count": [2, 1], "launches": [4, 4]})
+    names = content_of("launch_outliers", frame)["names"]
+    assert names == ["late start · gemm (float)", "late start · gemm (int)"]
 
 
 def test_frames_of_arrivals_follow_the_window_like_their_panel(two):
