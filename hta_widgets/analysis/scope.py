@@ -8,9 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import pairwise
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +61,8 @@ _SHARED = {
     Whether copies and fills count.
 """,
     "selection": """selection : Selection, optional
-    The events to work on; all by default.
+    The events to work on; all by default. Times are on the clock of its set, which a view may have
+    fitted.
 """,
     "window": """window : (start_ns, end_ns), optional
     Narrows the selection in time.
@@ -75,7 +76,7 @@ _SHARED = {
 def scoped(function: Function) -> Function:
     """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
-    Its arguments are `checked`.
+    Its arguments are `checked`, and traces are put on the clock of the selection.
 
     Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
     own text.
@@ -101,7 +102,16 @@ def scoped(function: Function) -> Function:
     described = missing.pop("traces", "") + described + "".join(missing.values())
     title = title or "\nParameters\n----------\n"
     function.__doc__ = head.rstrip() + "\n" + title + described + returns + after
-    return checked(function)
+
+    @wraps(function)
+    def on_its_clock(traces: Any, *arguments: Any, **named: Any) -> Any:
+        given = named.get("selection")
+        on = given.traces if isinstance(given, Selection) else None
+        if on is not None and isinstance(traces, TraceSet):
+            traces = traces.with_clock(on.clock)
+        return function(traces, *arguments, **named)
+
+    return cast("Function", checked(on_its_clock))
 
 
 @dataclass(frozen=True, eq=False)

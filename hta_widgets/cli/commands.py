@@ -213,7 +213,7 @@ def report(options: argparse.Namespace) -> None:
 
     viewer = Timeline if options.timeline_only else Dashboard
     traces = _load(options)
-    path = viewer(traces, clock="auto").save_html(options.out, max_mb=options.max_mb)
+    path = viewer(traces).save_html(options.out, max_mb=options.max_mb)
     if text := str(headline(traces)):
         print(text)
     _print_page(path, options)

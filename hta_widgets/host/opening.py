@@ -28,7 +28,6 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     from hta_widgets.readers.load import load  # noqa: PLC0415
     from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
-    from hta_widgets.widgets.view import on_better_clock  # noqa: PLC0415
 
     reported_s = 0.0
 
@@ -44,10 +43,10 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
             raise TraceError(f"a comparison has two sides, not {len(sources)}")
         sides = [load(source, progress=progress) for source in sources]
         report(stage="draw")
-        return TraceDiff(*on_better_clock(*sides))
+        return TraceDiff(*sides)
     traces = load(sources[0] if len(sources) == 1 else list(sources), progress=progress)
     report(stage="draw")
-    return Dashboard(traces, clock="auto")
+    return Dashboard(traces)
 
 
 def models_of(widget: Any) -> Sequence[Any]:

@@ -222,6 +222,7 @@ def describe(job: Job, traces: TraceSet) -> dict[str, Any]:
         "lanes": job.lanes,
         "part": part_of_job(traces),
         **strip(job),
+        **({"clock": "fitted"} if traces.clock == "fitted" else {}),
         "truth": truth(events, problems, ranks),
     }
 

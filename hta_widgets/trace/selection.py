@@ -240,6 +240,9 @@ def chosen_events(
 ) -> Selection:
     """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
     if isinstance(query, Selection):
+        if query.traces is not None:
+            # Its window is on the clock of its set, such as that of a view.
+            traces = traces.with_clock(query.traces.clock)
         given = (start_ns, end_ns, ranks, tracks, None, ids)
         fields = zip(_FIELDS, given, strict=True)
         changes: dict[str, Any] = {name: value for name, value in fields if value is not None}

@@ -116,7 +116,7 @@ class Dashboard(LinkedView):
         As in `Timeline`.
     folded : bool, optional
         As in `Timeline`.
-    clock : {"recorded", "fitted", "auto"}, optional
+    clock : {"auto", "recorded", "fitted"} or None, default "auto"
         As in `Timeline`.
 
     Attributes
@@ -170,7 +170,7 @@ class Dashboard(LinkedView):
         height: Height | None = None,
         color: Color = "kind",
         folded: bool | None = None,
-        clock: str | None = None,
+        clock: str | None = "auto",
     ) -> None:
         self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
         drawn = drawn_traces(traces, "Dashboard", clock)
@@ -223,7 +223,9 @@ class Dashboard(LinkedView):
     @cached_property
     def timeline(self) -> Timeline:
         """The timeline as a separate view, linked with this dashboard."""
-        return Timeline(self.traces, color=self.color, _engine=self.engine, _state=self.state)
+        return Timeline(
+            self.traces, color=self.color, clock=None, _engine=self.engine, _state=self.state
+        )
 
     @checked
     def panel_frame(self, panel: str) -> pd.DataFrame:

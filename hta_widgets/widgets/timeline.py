@@ -51,12 +51,11 @@ class Timeline(LinkedView):
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
         outliers have rows; numbers remain those of all ranks. Default: above 16 ranks.
-    clock : {"recorded", "fitted", "auto"}, optional
+    clock : {"auto", "recorded", "fitted"} or None, default "auto"
         The clock to draw on: as recorded, or fitted so that ranks leave collectives together
         (`TraceSet.with_clock`). ``"auto"`` takes the fitted one if recorded clocks disagree clearly
-        more (by twice the residual and 1 µs); it matches all collectives first. Default: the
-        clock of the traces, which is the recorded one unless changed; ``"auto"`` where the view
-        loads files itself.
+        more (by twice the residual and 1 µs); it matches all collectives first. None: the clock of
+        the traces.
 
     Attributes
     ----------
@@ -101,7 +100,7 @@ class Timeline(LinkedView):
         height: Height = 480,
         color: Color = "kind",
         folded: bool | None = None,
-        clock: str | None = None,
+        clock: str | None = "auto",
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:

@@ -68,14 +68,10 @@ class SideTimeline(Timeline):
 
 
 def whole_selections(before: Any, after: Any) -> tuple[Selection, Selection]:
-    """Return both sides as selections with all ranks of their sets.
-
-    Files are on the better clock, as in other views; if a side is traces, on that of those.
-    """
+    """Return both sides as selections with all ranks of their sets, sets on the better clock."""
     first, second = known_or_loaded(before, "TraceDiff"), known_or_loaded(after, "TraceDiff")
-    loaded = [one for one in (first, second) if isinstance(one, TraceSet)]
-    if len(loaded) == 2 and first is not before and second is not after:
-        first, second = on_better_clock(*loaded)
+    if isinstance(first, TraceSet) and isinstance(second, TraceSet):
+        first, second = on_better_clock(first, second)
     return _whole_selection(first), _whole_selection(second)
 
 
@@ -237,9 +233,9 @@ class TraceDiff(anywidget.AnyWidget):
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        Two jobs; two ranks, two steps or two windows of one, as selections. Each is drawn on the
-        clock of its traces (see `TraceSet.with_clock`); two paths on the fitted clock if that is
-        clearly better for one of them.
+        Two jobs; two ranks, two steps or two windows of one, as selections. Two jobs are
+        drawn on the fitted clock (see `TraceSet.with_clock`) if that is clearly better for one of
+        them, selections on the clock of their traces.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
@@ -322,7 +318,10 @@ class TraceDiff(anywidget.AnyWidget):
         )
         self.left, self.right = (
             SideTimeline(
-                side.traces.subset(ranks=side.ranks), height=height, folded=len(side.ranks) > 8
+                side.traces.subset(ranks=side.ranks),
+                height=height,
+                folded=len(side.ranks) > 8,
+                clock=None,
             )
             for side in self.comparison.sides
         )

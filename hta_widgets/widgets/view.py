@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -195,7 +196,19 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
         """Convert an assigned value to a selection."""
         if value is None or isinstance(value, (str, pd.DataFrame)):
             value = obj.traces.select(value)
+        elif isinstance(value, Selection):
+            value = _of(value, obj.traces)
         return super().validate(obj, value)
+
+
+def _of(selection: Selection, traces: TraceSet) -> Selection:
+    """Return a selection of a set's own; of another clock the window stays on the lowest rank."""
+    given = selection.traces
+    lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
+    start, end = (
+        None if time is None else time + lift_ns for time in (selection.start_ns, selection.end_ns)
+    )
+    return replace(selection, start_ns=start, end_ns=end, traces=traces)
 
 
 class Window(t.Tuple):
@@ -222,7 +235,7 @@ class LinkedView(anywidget.AnyWidget):
     color : {"kind", "name"}
         How events are coloured at first.
     clock : {"recorded", "fitted", "auto"}, optional
-        The clock to draw on; by default that of the traces, ``"auto"`` for files.
+        The clock to draw on; by default that of the traces.
     **traits
         The view's own traits.
     """
@@ -349,10 +362,9 @@ class LinkedView(anywidget.AnyWidget):
         Selection
             The new selection.
         """
-        if isinstance(what, Selection) and not conditions:
-            self.selection = what.of(self.traces)
-        else:
-            self.selection = self.traces.select(what, **conditions)
+        if isinstance(what, Selection):
+            what = _of(what, self.traces)
+        self.selection = self.traces.select(what, **conditions)
         return self.selection
 
     def selected_events(self) -> pd.DataFrame:
@@ -493,14 +505,8 @@ def clock_of(traces: TraceSet) -> str:
 
 
 def drawn_traces(source: Any, viewer: str = "Timeline", clock: str | None = None) -> TraceSet:
-    """Return the traces that a view draws, on its clock; load anything that `hw.load` takes.
-
-    Without a clock, traces keep theirs. Files that are loaded here get the better one: the
-    caller has no set with other times.
-    """
+    """Return the traces that a view draws, on a clock (None: theirs); load what `hw.load` takes."""
     found = known_or_loaded(source, viewer)
-    if clock is None and found is not source:
-        clock = "auto"
     if isinstance(found, Trace):
         found = TraceSet([found])
     elif isinstance(found, Selection):

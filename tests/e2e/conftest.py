@@ -58,14 +58,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def job(folder):
-    """The job of `folder`."""
-    return hw.load(folder, progress=False, cache=False)
-
-
-@pytest.fixture(scope="session")
-def fitted(job):
-    """The job as hosts draw it: its clocks disagree."""
-    return job.with_clock("fitted")
+    """The job of `folder` as views draw it: its clocks disagree."""
+    return hw.load(folder, progress=False, cache=False).with_clock("fitted")
 
 
 def _runner(lab, page, app, prefix=""):

@@ -100,12 +100,12 @@ def test_folding_and_the_clock_are_one_in_page_and_python(dash, kernel):
     expect(names).to_have_count(8)
 
     badge = dash.root.locator(".hta-clock .hta-if-wide")
-    expect(badge).to_have_text(re.compile("^clock: recorded, "))
-    badge.click()
-    kernel.wait_for("dash.clock == 'fitted'")
     expect(badge).to_have_text(re.compile("^clock: fitted ±"))
-    kernel("dash.clock = 'recorded'")
+    badge.click()
+    kernel.wait_for("dash.clock == 'recorded'")
     expect(badge).to_have_text(re.compile("^clock: recorded, "))
+    kernel("dash.clock = 'fitted'")
+    expect(badge).to_have_text(re.compile("^clock: fitted ±"))
 
 
 def test_page_and_python_follow_each_other_and_the_page_outlives_the_kernel(

@@ -109,10 +109,8 @@ def test_one_file_has_the_numbers_of_python(view, folder, screenshot):
     screenshot(page, "view_file")
 
 
-def test_a_job_of_eight_ranks_brushed_exported_and_undone(
-    view, folder, fitted, tmp_path, screenshot
-):
-    host, page, job = *view(folder), fitted
+def test_a_job_of_eight_ranks_brushed_exported_and_undone(view, folder, job, tmp_path, screenshot):
+    host, page = view(folder)
     dash = Dash(page, job)
     whole = job.select()
     dash.has_numbers_of(whole, ("breakdown", "kernels"))
@@ -306,16 +304,16 @@ def test_a_file_that_leads_in(view, folder, context, page, screenshot):
 
 
 def test_a_badge_switches_between_fitted_and_recorded_clocks(
-    view, folder, job, fitted, tmp_path, screenshot
+    view, folder, job, tmp_path, screenshot
 ):
     """All of the page follows: its own copy of the job, the headline's findings, the timeline."""
     _, page = view(folder)
-    dash = Dash(page, fitted)
-    dash.has_numbers_of(fitted.select(), ("breakdown",))
+    dash = Dash(page, job)
+    dash.has_numbers_of(job.select(), ("breakdown",))
     holds_data(page)
     badge = dash.root.locator(".hta-clock")
     expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: fitted ±"))
-    middle = (fitted.start_ns + fitted.end_ns) // 2
+    middle = (job.start_ns + job.end_ns) // 2
     dash.drag_window(middle, middle + 10_000_000)
     expect(dash.panel("selection")).to_contain_text("start_ns=")
     chosen = dash.selection
@@ -327,19 +325,20 @@ def test_a_badge_switches_between_fitted_and_recorded_clocks(
     expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u2009µs apart")
     expect(badge).to_have_attribute("aria-pressed", "false")
     window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
-    window = {key: time - fitted.lift_ns for key, time in window.items()}
+    window = {key: time - job.lift_ns for key, time in window.items()}
+    recorded = job.with_clock("host")
     expect(dash.panel("selection")).to_contain_text(f"start_ns={window['start_ns']:_}")
-    chosen = job.select(ranks=chosen.ranks, **window)
-    on_recorded = Dash(page, job)
+    chosen = recorded.select(ranks=chosen.ranks, **window)
+    on_recorded = Dash(page, recorded)
     on_recorded.has_numbers_of(chosen, ("breakdown", "idle"))
     holds_data(page)
     assert on_recorded.selection == chosen
-    while on_recorded.selection != job.select():
+    while on_recorded.selection != recorded.select():
         on_recorded.undo()
-    on_recorded.has_numbers_of(job.select(), ("breakdown",))
+    on_recorded.has_numbers_of(recorded.select(), ("breakdown",))
     expect(badge.locator(".hta-if-wide")).to_have_text(re.compile("^clock: recorded"))
 
-    saved = hw.Dashboard(job, clock="fitted").save_html(tmp_path / "fitted.html")
+    saved = hw.Dashboard(job).save_html(tmp_path / "fitted.html")
     page.goto(f"file://{saved}")
     badge = page.locator(".hta-clock")
     expect(badge).to_have_attribute("title", re.compile("This page has the fitted clock alone"))

@@ -129,8 +129,7 @@ def test_one_file_has_the_numbers_of_python_and_outlives_it(
         time.sleep(0.2)
 
 
-def test_a_folder_is_one_job_brushed_exported_and_undone(editor, fitted, tmp_path, screenshot):
-    job = fitted
+def test_a_folder_is_one_job_brushed_exported_and_undone(editor, job, tmp_path, screenshot):
     editor.open(FILE)
     editor.close_all()
     editor.command("before", "Open as one job")

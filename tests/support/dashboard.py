@@ -142,7 +142,7 @@ class Dash:
     @property
     def selection(self) -> Selection:
         """Return the dashboard's selection, from the code that it offers."""
-        found = re.search(r"traces\.select\(.*\)", self.code, re.DOTALL)
+        found = re.search(r"traces(\.with_clock\(.\w+.\))?\.select\(.*\)", self.code, re.DOTALL)
         return eval(found[0], {"traces": self.traces, "hw": hw})
 
     def numbers(self, name: str) -> pd.DataFrame:

@@ -42,7 +42,7 @@ interface SelectionLook {
 export function SelectionPanel({ scene, choosing, sums, ...look }: SelectionLook) {
   const selection = choosing.selection.value;
   const phrases = phrasesOf(selection, look.shortName);
-  const code = selectionCode(selection);
+  const code = selectionCode(selection, scene.clock);
   return (
     <div class="hta-selection">
       <header class="hta-pane-head">

@@ -89,6 +89,8 @@ export interface Scene {
     all_events: boolean;
     cut_events: number;
   } | null;
+  /** Set if ranks lie on the clock that is fitted from their collectives. */
+  clock?: "fitted";
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some are missing; else empty. */
   ranks_of_job?: string;

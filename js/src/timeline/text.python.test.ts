@@ -58,6 +58,9 @@ describe("Python text", () => {
     ).toBe(
       'traces.select(start_ns=1_000, end_ns=25_000, ranks=[0, 5], tracks=["GPU 0 · stream 7"])',
     );
+    const late = selectionCode({ ...EVERYTHING, end_ns: 5 }, "fitted");
+    expect(late).toBe('traces.with_clock("fitted").select(end_ns=5)');
+    expect(selectionCode({ ...EVERYTHING, ranks: [1] }, "fitted")).toBe("traces.select(ranks=[1])");
     expect(selectionCode({ ...EVERYTHING, ids: [[0, 12]] })).toBe("traces.select(ids={(0, 12)})");
   });
 

@@ -403,8 +403,11 @@ function selectionArguments(selection: SelectionJson | null): string[] {
   return out;
 }
 
-export function selectionCode(selection: SelectionJson | null): string {
-  return `traces.select(${selectionArguments(selection).join(", ")})`;
+/** The code of a selection; `clock`: that of its times, if it is not the recorded one. */
+export function selectionCode(selection: SelectionJson | null, clock?: "fitted"): string {
+  const isTimed = selection !== null && (selection.start_ns ?? selection.end_ns) !== null;
+  const traces = isTimed && clock !== undefined ? `traces.with_clock("${clock}")` : "traces";
+  return `${traces}.select(${selectionArguments(selection).join(", ")})`;
 }
 
 /** Python code that gets one event and its arguments. */
@@ -422,9 +425,9 @@ export interface ExportChoice {
   scrub: boolean;
 }
 
-export function exportCode(choice: ExportChoice): string {
+export function exportCode(choice: ExportChoice, clock?: "fitted"): string {
   const parts = ["traces", pythonString(choice.path)];
-  if (choice.selection !== null) parts.push(selectionCode(choice.selection));
+  if (choice.selection !== null) parts.push(selectionCode(choice.selection, clock));
   for (const name of ["clip", "counters", "scrub"] as const) {
     if (choice[name]) parts.push(`${name}=True`);
   }

@@ -37,41 +37,59 @@ def facts(view):
 
 def test_pages_are_told_how_far_recorded_clocks_are_apart(job):
     wanted = {"apart_ns": 300_000, "residual_ns": 0, "is_off": True}
-    assert facts(hw.Timeline(job)) == {"is_fitted": False, **wanted}
-    assert facts(hw.Timeline(job, clock="fitted")) == {"is_fitted": True, **wanted}
+    assert facts(hw.Timeline(job, clock="recorded")) == {"is_fitted": False, **wanted}
+    assert facts(hw.Timeline(job)) == {"is_fitted": True, **wanted}
 
 
 def test_clocks_that_agree_are_not_called_off(tmp_path):
-    view = hw.Timeline(job_of(tmp_path, 0), clock="auto")
+    view = hw.Timeline(job_of(tmp_path, 0))
     assert view.clock == "recorded"
     assert facts(view) == {"is_fitted": False, "apart_ns": 0, "residual_ns": 0, "is_off": False}
 
 
-def test_the_clock_is_that_of_the_traces_unless_chosen(job):
-    assert hw.Timeline(job).clock == "recorded"
-    assert hw.Timeline(job.with_clock("fitted")).clock == "fitted"
-    assert hw.Dashboard(job, clock="auto").traces.clock == "fitted"
+def test_the_clock_is_the_better_one_unless_chosen(job, tmp_path):
+    agreeing = job_of(tmp_path, 0)
+    assert hw.Timeline(job).clock == "fitted"
+    assert hw.Dashboard(job).scene["clock"] == "fitted"
+    assert "clock" not in hw.Dashboard(agreeing).scene
+    assert hw.Timeline(agreeing, clock="fitted").clock == "fitted"
+    assert hw.Timeline(job, clock=None).clock == "recorded"
+    assert hw.Dashboard(job, clock="recorded").timeline.clock == "recorded"
     assert hw.Dashboard(job.with_clock("fitted"), clock="recorded").traces.clock == "host"
     with pytest.raises(TraceError, match="no view has a clock 'atomic'"):
         hw.Timeline(job, clock="atomic")
 
 
-def test_files_that_a_view_reads_are_drawn_on_the_better_clock(job, tmp_path):
-    agreeing = [one.path for one in job_of(tmp_path, 0).values()]
-    assert hw.Timeline(agreeing).clock == "recorded"
-    assert hw.Timeline(agreeing, clock="fitted").clock == "fitted"
-    paths = [one.path for one in job.values()]
-    assert hw.Timeline(paths).clock == "fitted"
-    assert hw.Dashboard(paths).traces.clock == "fitted"
-    assert hw.Dashboard(paths, clock="recorded").traces.clock == "host"
-    both = hw.TraceDiff(paths, agreeing)
+def test_two_jobs_are_compared_on_the_clock_that_is_better_for_one(job, tmp_path):
+    agreeing = job_of(tmp_path, 0)
+    both = hw.TraceDiff(job, agreeing)
     assert [side.clock for side in both.sides] == ["fitted", "fitted"]
-    mixed = hw.TraceDiff(job, agreeing)
-    assert [side.clock for side in mixed.sides] == ["recorded", "recorded"]
+    parts = hw.TraceDiff(job.select(), agreeing.select())
+    assert [side.clock for side in parts.sides] == ["recorded", "recorded"]
+
+
+def test_a_selection_of_a_view_keeps_its_clock_with_the_set_that_was_loaded(job):
+    dash = hw.Dashboard(job)
+    # Rank 1 would begin before 0, so all times are 300 µs later.
+    dash.select(start_ns=2_300_000, end_ns=2_800_000)
+    for traces in (job, dash.traces):
+        found = analysis.temporal_breakdown(traces, selection=dash.selection)
+        assert found["communication_ns"].tolist() == [500_000, 100_000]
+        assert traces.select(dash.selection).owner.clock == "fitted"
+        assert len(traces.select(dash.selection).events()) == len(dash.selected_events())
+
+
+def test_a_window_of_the_loaded_set_stays_on_the_lowest_rank_in_a_view(job):
+    dash = hw.Dashboard(job)
+    for what in (job.select(start_ns=2_000_000), dash.traces.select(start_ns=2_300_000)):
+        assert dash.select(what, end_ns=3_000_000).start_ns == 2_300_000
+        dash.selection = what
+        assert dash.selection.start_ns == 2_300_000
+        assert dash.selection.owner is dash.traces
 
 
 def test_frames_selection_and_scene_follow_the_clock_and_windows_stay_on_the_lowest_rank(job):
-    dash = hw.Dashboard(job)
+    dash = hw.Dashboard(job, clock="recorded")
     dash.select(start_ns=2_000_000, end_ns=2_500_000)
     past = len(dash.state._history["past"])
     # Rank 1 arrives 400 µs after rank 0: recorded at 2.7 ms, fitted at 2.4 ms.
@@ -98,8 +116,8 @@ def test_frames_selection_and_scene_follow_the_clock_and_windows_stay_on_the_low
 
 
 def test_linked_views_share_the_clock(job):
-    dash = hw.Dashboard(job)
-    timeline, other = dash.timeline, hw.Timeline(job, tracks="device 0")
+    dash = hw.Dashboard(job, clock="recorded")
+    timeline, other = dash.timeline, hw.Timeline(job, tracks="device 0", clock="recorded")
     dash.link(other)
     tracks = [len(rank["tracks"]) for rank in other.scene["ranks"]]
     timeline.clock = "fitted"
@@ -109,7 +127,7 @@ def test_linked_views_share_the_clock(job):
 
 
 def test_a_view_of_the_whole_job_still_shows_it(job):
-    view = hw.Timeline(job)
+    view = hw.Timeline(job, clock="recorded")
     view.clock = "fitted"
     assert view.view == view.whole == tuple(view.scene["range"])
 

@@ -40,12 +40,12 @@ def ask(dash, **request):
 def test_frames_are_those_of_the_analyses_with_the_window(dash, traces):
     start, end = window(traces)
     dash.select(traces.select(start_ns=start, end_ns=end))
-    expected = analysis.kernel_breakdown(traces, window=(start, end))
+    start, end = dash.selection.start_ns, dash.selection.end_ns
+    expected = analysis.kernel_breakdown(dash.traces, window=(start, end))
     pd.testing.assert_frame_equal(dash.frames["kernel_breakdown"], expected)
     pd.testing.assert_frame_equal(dash.frames["kernels"], expected)
-    pd.testing.assert_frame_equal(
-        dash.frames["temporal_breakdown"], analysis.temporal_breakdown(traces, window=(start, end))
-    )
+    expected = analysis.temporal_breakdown(dash.traces, window=(start, end))
+    pd.testing.assert_frame_equal(dash.frames["temporal_breakdown"], expected)
 
 
 def test_a_panel_is_not_filtered_by_what_it_selects_itself(dash, traces):
@@ -73,7 +73,7 @@ def test_with_scope_view_frames_are_of_the_window_in_view(dash, traces):
     pd.testing.assert_frame_equal(dash.frames["kernels"], whole)
     dash.scope = "view"
     pd.testing.assert_frame_equal(
-        dash.frames["kernels"], analysis.kernel_breakdown(traces, window=(start, end))
+        dash.frames["kernels"], analysis.kernel_breakdown(dash.traces, window=(start, end))
     )
     dash.undo()
     assert dash.scope == "selection"

@@ -19,7 +19,7 @@ def traces(tmp_path_factory):
 
 
 def test_no_view_is_the_whole_job(traces):
-    timeline = hw.Timeline(traces)
+    timeline = hw.Timeline(traces, clock="recorded")
     whole = timeline.view
     timeline.zoom_to(whole[0] + 10, whole[1] - 10)
     assert timeline.view == (whole[0] + 10, whole[1] - 10)

@@ -211,7 +211,7 @@ export function ExportPanel(look: { form: ExportForm; of: Exportable; close(): v
           <Button text="Write file" class="hta-primary" off={form.isBusy.value} press={write} />
           <Button
             text="Copy as Python"
-            press={() => form.actions.copy(exportCode(form.choice(of)), "Python")}
+            press={() => form.actions.copy(exportCode(form.choice(of), of.scene.clock), "Python")}
           />
           <Button text="SVG of this view" press={() => form.savePicture(scene)} />
           <div class="hta-result" role="status" aria-live="polite">

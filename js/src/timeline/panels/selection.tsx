@@ -89,7 +89,10 @@ export function AreaPanel(look: AreaLook) {
         </span>
         {showEvent !== null && <Tabs current="area" other={showEvent} />}
         <Button text="Zoom" keys="F" showKey press={look.zoom} />
-        <Button text="Copy as Python" press={() => look.copy(selectionCode(selection), "Python")} />
+        <Button
+          text="Copy as Python"
+          press={() => look.copy(selectionCode(selection, scene.clock), "Python")}
+        />
         <Button
           text="Export selection…"
           keys="X"
