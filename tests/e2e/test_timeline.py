@@ -237,7 +237,9 @@ def test_two_timelines_linked_in_the_page_and_undo_from_python(ddp):
     assert ddp.kernel.value("list(other.view)") == [10_000_000, 20_000_000]
     ddp.kernel("other.undo()")
     expect(words).to_contain_text("Whole job")
-    assert ddp.kernel.value("list(tl.view)") == ddp.kernel.value("[ts.start_ns, ts.end_ns]")
+    assert ddp.kernel.value("list(tl.view)") == ddp.kernel.value(
+        "[tl.traces.start_ns, tl.traces.end_ns]"
+    )
 
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
@@ -311,7 +313,7 @@ def test_a_tick_of_who_comes_last_selects_its_collective(ddp):
     # The last rank of the tenth collective is rank 5, by the job's own truth.
     time = ddp.kernel.value(
         "(lambda f: int(f[(f['rank'] == 5) & (f['collective'] == f['collective'].unique()[9])]"
-        ".arrival_ns.iloc[0]))(hw.analysis.collectives(ts))"
+        ".arrival_ns.iloc[0]))(hw.analysis.collectives(tl.traces))"
     )
     ddp.kernel(f"tl.zoom_to({time} - 500_000, {time} + 500_000)")
     middle = GUTTER + (ddp.stage.bounding_box()["width"] - GUTTER - MARGIN) / 2
@@ -353,7 +355,7 @@ def test_the_lower_edge_sets_the_height_and_empty_lanes_shrink(ddp):
     ddp.kernel.wait_for("300 < tl.height < 480")
     ddp.focus()
     ddp.page.keyboard.press("g")
-    ddp.kernel("tl.zoom_to(ts.start_ns, ts.start_ns + 500_000)")
+    ddp.kernel("tl.zoom_to(tl.traces.start_ns, tl.traces.start_ns + 500_000)")
     expect(ddp.root.locator(".hta-words")).to_contain_text("drawn thin")
     ddp.focus()
     ddp.page.keyboard.press("e")
