@@ -525,7 +525,7 @@ def drawn_traces(source: Any, viewer: str = "Timeline", clock: str | None = None
 
 def on_better_clock(*sets: TraceSet) -> tuple[TraceSet, ...]:
     """Return all sets on the fitted clock if recorded clocks of one disagree clearly more."""
-    if any(clock_fit(traces).is_needed for traces in sets):
+    if any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
         return tuple(traces.with_clock("fitted") for traces in sets)
     return sets
 
