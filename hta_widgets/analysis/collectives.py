@@ -216,8 +216,7 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     """Return a rank's compute time in each interval of its table's times."""
     covered = _covered_by_compute(trace)
-    computed: Ints = covered(end_ns) - covered(start_ns)
-    return computed
+    return covered(end_ns) - covered(start_ns)
 
 
 # --- bandwidth ------------------------------------------------------------------------------------

@@ -509,8 +509,7 @@ def held_ns(group: Array, time_ns: Ints, low: int | None = None, high: int | Non
     until[ends] = time_ns[ends]
     start = time_ns if low is None else np.maximum(time_ns, low)
     until = until if high is None else np.minimum(until, high)
-    held: Ints = np.maximum(until - start, 0)
-    return held
+    return np.maximum(until - start, 0)
 
 
 def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Floats, Floats]:

@@ -289,8 +289,7 @@ def unmatched_rows(match: Matching, number: int) -> Rows:
     entries, events = match.of_trace[number], match.events[number]
     known = events.is_alone.copy()
     known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
-    rows: Rows = events.rows[~known]
-    return rows
+    return events.rows[~known]
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:

@@ -265,8 +265,7 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
     """Return the compared step of a rank that runs at each of the times, -1 for none."""
     windows = side.windows[rank]
     at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
-    found: Ints = np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
-    return found
+    return np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
 
 
 def conditions(diff: Comparison) -> str:

@@ -442,8 +442,7 @@ def _log_ratio(table: pd.DataFrame) -> Floats:
     """
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
     known = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    found: Floats = np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
-    return found
+    return np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
 
 
 def _pace(table: pd.DataFrame, unit: str) -> Finding:

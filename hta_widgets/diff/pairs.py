@@ -276,8 +276,7 @@ def _work(part: Part, kind: str) -> Rows:
     if is_host_only(part.trace.format):
         # In these formats host calls are the communication.
         return rows
-    found: Rows = rows[part.table.stream[rows] >= 0]
-    return found
+    return rows[part.table.stream[rows] >= 0]
 
 
 def _either(a: Intervals, b: Intervals) -> Intervals:
@@ -310,8 +309,7 @@ def _is_matched(side: RunSide) -> bool:
 
 def _per_step(pieces: Intervals, windows: Ints) -> Ints:
     covered = Covered(*pieces)
-    found: Ints = covered(windows[:, 1]) - covered(windows[:, 0])
-    return found
+    return covered(windows[:, 1]) - covered(windows[:, 0])
 
 
 def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:

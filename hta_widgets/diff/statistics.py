@@ -50,8 +50,7 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
     still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
     freedom = np.where(still, 1.0, freedom)
     likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error)))
-    found: Floats = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
-    return found
+    return np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
 
 
 def paired_steps(before: Floats, after: Floats) -> Floats:
@@ -63,8 +62,7 @@ def paired_steps(before: Floats, after: Floats) -> Floats:
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
     group = np.tile(np.arange(columns), count)
-    likely: Floats = np.where(known, paired(group, ratio.ravel(), columns), np.nan)
-    return likely
+    return np.where(known, paired(group, ratio.ravel(), columns), np.nan)
 
 
 def either_test(
@@ -92,8 +90,7 @@ def paired(group: Ints, difference: Floats, size: int) -> Floats:
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)
     freedom = np.maximum(count - 1, 1)
     likely = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
-    found: Floats = np.where(count >= LEAST_PAIRS, likely, np.nan)
-    return found
+    return np.where(count >= LEAST_PAIRS, likely, np.nan)
 
 
 def _beta(a: Floats, b: float, x: Floats) -> Floats:
@@ -110,8 +107,7 @@ def _beta(a: Floats, b: float, x: Floats) -> Floats:
     ) / one  # fmt: skip
     value = front * _fraction(one, two, safe)
     value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
-    found: Floats = np.where(swap, 1 - value, value)
-    return found
+    return np.where(swap, 1 - value, value)
 
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
@@ -137,5 +133,4 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
 
 def _nonzero(values: Floats) -> Floats:
     """Replace values near 0, by which the fraction divides."""
-    found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
-    return found
+    return np.where(np.abs(values) < _TINY, _TINY, values)

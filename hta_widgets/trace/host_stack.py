@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.grouping import positions, ranges
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
@@ -26,16 +27,14 @@ def of_category(trace: Trace, pattern: str) -> Bools:
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
     wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
-    found: Bools = wanted[table.category] & (table.stream < 0)
-    return found
+    return wanted[table.category] & (table.stream < 0)
 
 
 def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
     """Return whether each event is a host event with a name that matches."""
     table = trace.table
     wanted = np.array([*map(matches, table.names.values), False])
-    found: Bools = wanted[table.name] & (table.stream < 0)
-    return found
+    return wanted[table.name] & (table.stream < 0)
 
 
 def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
@@ -151,9 +150,7 @@ def forest_of(parent: Ints) -> Forest:
         levels.append(level)
         amount = number[level]
         level = level[amount > 0]
-        amount = amount[amount > 0]
-        within = np.arange(int(amount.sum())) - np.repeat(np.cumsum(amount) - amount, amount)
-        level = children[np.repeat(first[level], amount) + within]
+        level = children[ranges(first[level], amount[amount > 0])]
     return Forest(parent, levels, children, first)
 
 
@@ -237,7 +234,5 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
         is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
-    position = np.full(len(parent) + 1, -1, dtype=np.int64)
-    position[rows] = np.arange(len(rows))
-    at = position[nearest(parent, is_operator)]
+    at = positions(rows, len(parent))[nearest(parent, is_operator)]
     return OperatorTree(rows, forest_of(at[parent[rows]]), at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -81,16 +81,14 @@ class Problems:
             key = Problem(kind, 0, detail, rank, file)
             self._counts[key] = self._counts.get(key, 0) + int(count)
 
-    def merge(self, other: Problems, rank: int | None = None) -> None:
-        """Add all of `other`; `rank` is set on those without one."""
-        for problem in other:
-            self.add(
-                problem.kind,
-                problem.count,
-                problem.detail,
-                rank if problem.rank is None else problem.rank,
-                problem.file,
-            )
+    def merge(
+        self, other: Iterable[Problem], rank: int | None = None, file: str | None = None
+    ) -> None:
+        """Add all of `other`; `rank` and `file` are set on those without one."""
+        for one in other:
+            own_rank = rank if one.rank is None else one.rank
+            own_file = file if one.file is None else one.file
+            self.add(one.kind, one.count, one.detail, own_rank, own_file)
 
     def __iter__(self) -> Iterator[Problem]:
         return (replace(key, count=count) for key, count in self._counts.items())

@@ -17,7 +17,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
-from hta_widgets.trace.grouping import group_order
+from hta_widgets.trace.grouping import grouped, marked
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.query import Clauses, read_clauses
@@ -103,9 +103,12 @@ class Selection:
     @checked
     def mask(self, trace: Trace) -> Bools:
         """Return which events of `trace` are members, by id."""
-        member = np.zeros(len(trace), dtype=bool)
-        member[member_rows(self, trace)] = True
-        return member
+        return marked(member_rows(self, trace), len(trace))
+
+    def edges_of(self, trace: Trace) -> tuple[int | None, int | None]:
+        """Return the window in times of the table of `trace`."""
+        start, end, shift = self.start_ns, self.end_ns, trace.shift_ns
+        return None if start is None else start - shift, None if end is None else end - shift
 
     def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
         """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
@@ -273,6 +276,19 @@ def listed(ranks: list[int]) -> str:
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
+def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
+    """Return whether each event overlaps the window ``[low, high)``; None is open.
+
+    An event of length 0 overlaps if its instant lies in the window.
+    """
+    inside = np.full(len(start), low is None or low != high)
+    if high is not None:
+        inside &= start < high
+    if low is not None:
+        inside &= (start >= low) | (end > low)
+    return inside
+
+
 class Overlapping:
     """Finds the events that overlap a window; events are sorted by start."""
 
@@ -284,10 +300,7 @@ class Overlapping:
         self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
 
     def within(self, low: int | None, high: int | None) -> Rows:
-        """Return the positions of the events that overlap ``[low, high)``; None is open.
-
-        An event of length 0 overlaps if its instant lies in the window.
-        """
+        """Return the positions of the events that are `overlapping` a window."""
         if low is not None and low == high:
             return np.empty(0, dtype=np.intp)
         count = len(self._start)
@@ -350,9 +363,7 @@ class TraceIndex:
     @memoized
     def _by_name(self) -> tuple[Rows, Rows]:
         """Return the rows ordered by name, and the bounds of each name."""
-        count = len(self._table.names)
-        sizes = np.bincount(self._table.name, minlength=count)
-        return group_order(self._table.name, count), np.concatenate(([0], np.cumsum(sizes)))
+        return grouped(self._table.name, len(self._table.names))
 
     def named(self, names: Iterable[str]) -> Rows:
         """Return the events of some names, ascending."""
@@ -391,12 +402,12 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = index_of(trace)
-    shift = trace.shift_ns
-    low = None if selection.start_ns is None else selection.start_ns - shift
-    high = None if selection.end_ns is None else selection.end_ns - shift
+    low, high = selection.edges_of(trace)
     clauses = Clauses() if selection.query is None else read_clauses(selection.query)
     if clauses.rest is None and clauses.names is not None:
-        rows = _in_window(trace, index.named(clauses.names), low, high)
+        rows = index.named(clauses.names)
+        start = trace.table.start_ns[rows]
+        rows = rows[overlapping(start, start + trace.table.dur_ns[rows], low, high)]
         clauses = clauses.with_names(None)
     elif clauses.rest is None and clauses.kinds is not None:
         rows = index.of_kinds_within(_known_kinds(clauses.kinds), low, high)
@@ -448,20 +459,6 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
 
 def _known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
-
-
-def _in_window(trace: Trace, rows: Rows, low: int | None, high: int | None) -> Rows:
-    if low is None and high is None:
-        return rows
-    if low is not None and low == high:
-        return rows[:0]
-    start = trace.table.start_ns[rows]
-    inside = np.ones(len(rows), dtype=bool)
-    if high is not None:
-        inside &= start < high
-    if low is not None:
-        inside &= (start >= low) | (start + trace.table.dur_ns[rows] > low)
-    return rows[inside]
 
 
 def _on_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:

@@ -18,9 +18,16 @@ from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.event import Event
+from hta_widgets.trace.grouping import positions
 from hta_widgets.trace.overview import Overview
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
+from hta_widgets.trace.selection import (
+    Selection,
+    chosen_events,
+    chosen_ranks,
+    listed,
+    overlapping,
+)
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 
@@ -69,8 +76,7 @@ class TraceSet(Mapping[int, Trace]):
         found = Problems()
         by_file = {trace.path: trace.rank for trace in ordered}
         for problem in problems or ():
-            rank = problem.rank if problem.rank is not None else by_file.get(problem.file or "")
-            found.add(problem.kind, problem.count, problem.detail, rank, problem.file)
+            found.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier than recorded instant 0 is
         self.lift_ns: int = 0 if like is None else like.lift_ns
@@ -295,11 +301,7 @@ class TraceSet(Mapping[int, Trace]):
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         kept = {trace.rank for trace in chosen}
         problems = Problems()
-        for problem in self._problems:
-            if problem.rank is None or problem.rank in kept:
-                problems.add(
-                    problem.kind, problem.count, problem.detail, problem.rank, problem.file
-                )
+        problems.merge(one for one in self._problems if one.rank is None or one.rank in kept)
         return TraceSet(chosen, problems=problems, like=self)
 
     @checked
@@ -459,20 +461,13 @@ class TraceSet(Mapping[int, Trace]):
 
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
-    low = None if window.start_ns is None else window.start_ns - trace.shift_ns
-    high = None if window.end_ns is None else window.end_ns - trace.shift_ns
+    edges = window.edges_of(trace)
 
     def inside(start: Ints, end: Ints) -> Rows:
-        kept = np.ones(len(start), dtype=bool)
-        if low is not None:
-            kept &= (end > low) | (start >= low)
-        if high is not None:
-            kept &= start < high
-        return np.flatnonzero(kept)
+        return np.flatnonzero(overlapping(start, end, *edges))
 
     rows = np.flatnonzero(member)
-    new_row = np.full(len(member) + 1, -1, dtype=np.int64)
-    new_row[rows] = np.arange(len(rows))
+    new_row = positions(rows, len(member))
     table, flows = trace.table, trace.flow_table
     counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
     # An async interval without an end is only known to have started.

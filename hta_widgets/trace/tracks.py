@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.columns import RankColumns, Track, TrackRole
-from hta_widgets.trace.grouping import dense, group_order
+from hta_widgets.trace.grouping import dense, group_order, grouped, marked
 
 
 @dataclass(slots=True)
@@ -166,8 +166,7 @@ def assign_lanes(
     if not count:
         none = np.zeros(tracks, dtype=np.int64)
         return Lanes(np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0)
-    order = group_order(track, tracks)
-    first = np.concatenate(([0], np.cumsum(np.bincount(track, minlength=tracks))))
+    order, first = grouped(track, tracks)
     begin, end = start[order], (start + dur)[order]
 
     stop = _subtree_ends(begin, end, first)
@@ -232,8 +231,7 @@ def _depth(stop: Ints) -> Ints:
     count = len(stop)
     closed = np.bincount(stop, minlength=count + 1)[:count]
     np.cumsum(closed, out=closed)
-    depth: Ints = np.subtract(np.arange(count), closed, out=closed)
-    return depth
+    return np.subtract(np.arange(count), closed, out=closed)
 
 
 def _parents(depth: Ints) -> Ints:
@@ -407,10 +405,7 @@ def find_tracks(
     on_device = np.flatnonzero(stream >= 0)[::-1]
     track_stream[track[on_device]] = stream[on_device]
 
-    of_device = np.zeros(count, dtype=bool)
-    of_device[track[device]] = True
-    of_mpi = np.zeros(count, dtype=bool)
-    of_mpi[track[calls_mpi]] = True
+    of_device, of_mpi = marked(track[device], count), marked(track[calls_mpi], count)
 
     names = naming(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
