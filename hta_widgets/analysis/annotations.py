@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
@@ -120,9 +120,9 @@ def kernels_by_annotation(
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _annotated, source))
     names = "rank id start_ns dur_ns name:c stream:i annotation:c"
-    columns = stacked([one.columns for one in found], names)
-    sources = dict(zip(chosen.ranks, (one.source for one in found), strict=True))
-    annotations = sum(one.annotations for one in found)
+    columns = stacked([one for one, _, _ in found], names)
+    sources = dict(zip(chosen.ranks, (side for _, side, _ in found), strict=True))
+    annotations = sum(ranges for _, _, ranges in found)
     inside = int((columns["annotation"].codes > 0).sum())
     note = "" if len(columns["rank"]) else "no device events"
     if not note and not inside:
@@ -141,15 +141,8 @@ def kernels_by_annotation(
     return result(columns, matched=matched, note=note, source=sources)
 
 
-class _Annotated(NamedTuple):
-    """Columns of one rank, the side of its ranges, and their number."""
-
-    source: str
-    annotations: int
-    columns: dict[str, Any]
-
-
-def _annotated(part: Part, source: str) -> _Annotated:
+def _annotated(part: Part, source: str) -> tuple[dict[str, Any], str, int]:
+    """Return the columns of one rank, the side of its ranges, and their number."""
     trace, table = part.trace, part.table
     if source == "auto":
         source = "device" if _ranges(trace, "device").any() else "host"
@@ -158,9 +151,8 @@ def _annotated(part: Part, source: str) -> _Annotated:
         found = _device_ranges(trace, rows)
     else:
         stops = _ranges(trace, "host")
-        found = nearest(below_backward(trace, nested_parents(trace, stops)), stops)[
-            trace.launch_of[rows]
-        ]
+        above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
+        found = above[trace.launch_of[rows]]
     start, end = part.clipped(rows)
     annotation = np.zeros(len(rows), dtype=np.int32)
     code, ranges = used_texts(table.name[found[found >= 0]], table.names)
@@ -174,7 +166,7 @@ def _annotated(part: Part, source: str) -> _Annotated:
         "stream": table.stream[rows],
         "annotation": (annotation, ["", *ranges]),
     }
-    return _Annotated(source, int(_ranges(trace, source).sum()), columns)
+    return columns, source, int(_ranges(trace, source).sum())
 
 
 def _device_ranges(trace: Trace, rows: Rows) -> Ints:
@@ -192,12 +184,9 @@ def _device_ranges(trace: Trace, rows: Rows) -> Ints:
     for stream in np.unique(of_range).tolist():
         here, there = ranges[of_range == stream], np.flatnonzero(of_row == stream)
         events = rows[there]
-        which = shortest_overlapping(
-            table.start_ns[events],
-            table.start_ns[events] + table.dur_ns[events],
-            table.start_ns[here],
-            table.start_ns[here] + table.dur_ns[here],
-        )
+        start, low = table.start_ns[events], table.start_ns[here]
+        end, high = start + table.dur_ns[events], low + table.dur_ns[here]
+        which = shortest_overlapping(start, end, low, high)
         found[there] = np.append(here, -1)[which]
     return found
 

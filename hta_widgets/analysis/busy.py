@@ -33,7 +33,7 @@ from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.grouping import sums
-from hta_widgets.trace.intervals import Intervals, intersect, subtract, total, union
+from hta_widgets.trace.intervals import intersect, subtract, total, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -111,22 +111,19 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
             **{name: column[name] for name in rest},
         },
         matched=count_kinds(chosen),
-        note=(without_work(chosen.ranks, working), prelaunched_note(chosen)),
+        note=(lacking_note(chosen.ranks, working), prelaunched_note(chosen)),
     )
 
 
-def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
-    """Name the ranks that are left out because they have no device work; empty if all have."""
-    idle = [str(rank) for rank in chosen if rank not in working]
-    if not idle:
+def lacking_note(chosen: Sequence[int], having: Collection[int], what: str = "device_work") -> str:
+    """Name the ranks without device work, or communication; empty if all have some."""
+    without = [str(rank) for rank in chosen if rank not in having]
+    if not without:
         return "" if chosen else note_for("no_ranks")
-    if not working:
-        return note_for("no_device_work")
-    return note_for("no_device_work_on", ranks=_ranks(idle))
-
-
-def _ranks(ranks: Sequence[str]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)}"
+    if len(without) == len(chosen):
+        return note_for(f"no_{what}")
+    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
+    return note_for(f"no_{what}_on", ranks=named)
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
@@ -207,11 +204,8 @@ def _label(code: int, kinds: Sequence[str]) -> str:
 
 
 def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
-    return _concurrent_ns([part.covered(kind) for kind in kinds])
-
-
-def _concurrent_ns(covers: Sequence[Intervals]) -> list[int]:
-    """Return the time of each combination of covers; bit n of the index stands for cover n."""
+    """Return the time of each combination of kinds; bit n of the index stands for kind n."""
+    covers = [part.covered(kind) for kind in kinds]
     time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
     change = np.concatenate(
         [
@@ -251,14 +245,10 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     chosen = parts(traces, **scope)
     times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
     communicating, overlapped, computing = times.T
-    silent = [
-        str(rank)
-        for rank, time in zip(chosen.ranks, communicating.tolist(), strict=True)
-        if not time
-    ]
+    ranks = np.array(chosen.ranks, dtype=np.int64)
     return result(
         {
-            "rank": np.array(chosen.ranks, dtype=np.int64),
+            "rank": ranks,
             "communication_ns": communicating,
             "overlapped_ns": overlapped,
             "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
@@ -266,23 +256,13 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "compute_ns": computing,
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=_silence(silent, len(chosen)),
+        note=lacking_note(chosen.ranks, ranks[communicating > 0].tolist(), "communication"),
     )
 
 
 def _overlap(part: Part) -> tuple[int, int, int]:
     communication, compute = part.covered("communication"), part.covered_by_all("compute")
     return total(communication), total(intersect(communication, compute)), total(compute)
-
-
-def _silence(silent: Sequence[str], ranks: int) -> str:
-    if not ranks:
-        return note_for("no_ranks")
-    if not silent:
-        return ""
-    if len(silent) == ranks:
-        return note_for("no_communication")
-    return note_for("no_communication_on", ranks=_ranks(silent))
 
 
 @scoped

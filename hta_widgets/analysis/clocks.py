@@ -21,6 +21,7 @@ from hta_widgets.analysis.matching import (
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
+from hta_widgets.trace.grouping import marked, positions
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -170,8 +171,7 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 def _usable(match: Matching) -> Bools:
     """Return the entries to fit: collectives that end together, or all of a group without any."""
     together = np.isin(match.taken("operation"), TOGETHER)
-    has = np.zeros(len(match.groups), dtype=bool)
-    has[match.group[together]] = True
+    has = marked(match.group[together], len(match.groups))
     usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
     return usable
 
@@ -194,8 +194,7 @@ def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -
     for number in np.unique(part[left]).tolist() if len(left) else []:
         members = np.flatnonzero(part == number)
         mine = part[left] == number
-        place = np.zeros(count, dtype=np.int64)
-        place[members] = np.arange(len(members))
+        place = positions(members, count)
         found = _least_squares(
             len(members), place[left[mine]], place[right[mine]], apart[mine], weight[mine]
         )

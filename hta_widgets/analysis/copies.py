@@ -36,7 +36,7 @@ from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.columns import CounterTable, Pool
 from hta_widgets.trace.event_args import event_args, numbers_of
 from hta_widgets.trace.grouping import sums
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, with_ranks
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
 #: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
@@ -302,14 +302,8 @@ def with_counters(
         The same ranks and events, with counters.
     """
     counted = {part.rank: _counted(part, kinds) for part in parts(traces, ranks=ranks)}
-    return TraceSet(
-        [
-            trace.replace(counter_table=counted.get(trace.rank, trace.counter_table))
-            for trace in traces.values()
-        ],
-        problems=traces.found,
-        like=traces,
-    )
+    changed = {rank: traces[rank].replace(counter_table=one) for rank, one in counted.items()}
+    return with_ranks(traces, changed)
 
 
 def _counted(part: Part, kinds: Iterable[CounterKind]) -> CounterTable:

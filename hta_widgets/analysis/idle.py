@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.busy import without_work
+from hta_widgets.analysis.busy import lacking_note
 from hta_widgets.analysis.lateness import loads_data
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import (
     Part,
     Scope,
     categorical,
+    codes_of,
     count_kinds,
     joined,
     over_ranks,
@@ -31,7 +32,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.grouping import group_order, sums
+from hta_widgets.trace.grouping import group_order, marked, ranges, sums
 from hta_widgets.trace.host_stack import of_category, of_name
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
@@ -126,7 +127,7 @@ def device_idle_breakdown(
             "max_ns": most,
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen.ranks, working),
+        note=lacking_note(chosen.ranks, working),
     )
 
 
@@ -181,7 +182,7 @@ def device_idle_gaps(
             "host_wait_ns": spent[:, _HOST].sum(axis=1),
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen.ranks, working),
+        note=lacking_note(chosen.ranks, working),
     )
 
 
@@ -299,8 +300,7 @@ def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     if len(several):
         number = count[several]
         group = np.repeat(np.arange(len(several)), number)
-        within = np.arange(len(group)) - np.repeat(np.cumsum(number) - number, number)
-        place = first[several][group] + within
+        place = ranges(first[several], number)
         call = trace.launch_of[rows[place]]
         called = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
         order = np.lexsort((called, group))
@@ -397,9 +397,8 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")
-    waits = np.zeros(len(table), dtype=bool)
-    waits[waiting_calls(trace)] = True
-    return waits & (table.stream < 0), of_name(trace, loads_data), called & ~python, called & python
+    waits = marked(waiting_calls(trace), len(table)) & (table.stream < 0)
+    return waits, of_name(trace, loads_data), called & ~python, called & python
 
 
 @memoized
@@ -420,8 +419,7 @@ def behind_stream_waits(trace: Trace) -> Bools:
 
 def _launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
-    busy = np.isin(trace.table.kind, [KINDS.index(kind) for kind in BUSY])
-    call = trace.launch_of[busy]
+    call = trace.launch_of[np.isin(trace.table.kind, codes_of(BUSY))]
     return np.unique(call[call >= 0])
 
 

@@ -13,16 +13,11 @@ import pandas as pd
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.collectives import Arrivals, arrivals
 from hta_widgets.analysis.comm_events import TOGETHER
-from hta_widgets.analysis.critical.nodes import (
-    AnalysisRange,
-    busy_rows,
-    instance_numbers,
-    ranges_named,
-)
+from hta_widgets.analysis.critical.nodes import AnalysisRange, instance_numbers, ranges_named
 from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
 from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
 from hta_widgets.analysis.matching import Matching, counted, matching
-from hta_widgets.analysis.scope import Window, categorical, result
+from hta_widgets.analysis.scope import Window, busy_rows, categorical, result
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS

@@ -11,8 +11,7 @@ import pandas as pd
 
 from hta_widgets.analysis.collectives import Arrivals, compute_of, computed_between
 from hta_widgets.analysis.matching import Matching
-from hta_widgets.analysis.scope import BUSY, over_ranks
-from hta_widgets.taxonomy import KINDS
+from hta_widgets.analysis.scope import busy_rows, over_ranks
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import of_name
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
@@ -202,7 +201,7 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     """Return the device's idle time while the host loads data, and its other idle time."""
     table = trace.table
     end = table.start_ns + table.dur_ns
-    busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY]) & (table.stream >= 0)
+    busy = busy_rows(trace)
     whole = Intervals.none()
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))

@@ -29,7 +29,7 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
-from hta_widgets.trace.grouping import group_order, stable_order, sums
+from hta_widgets.trace.grouping import group_order, grouped, stable_order, sums
 from hta_widgets.trace.traceset import TraceSet
 
 _OUTLIERS = ("short kernel", "long call", "late start")
@@ -522,8 +522,7 @@ def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Float
 def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
     """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
     found = np.full((groups, len(STATISTICS)), np.nan)
-    order = group_order(group, groups)
-    first = np.searchsorted(group[order], np.arange(groups + 1))
+    order, first = grouped(group, groups)
     for code in range(groups):
         values = value[order[first[code] : first[code + 1]]].astype(np.float64)
         found[code, 0] = len(values)

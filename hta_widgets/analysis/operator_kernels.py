@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.scope import (
-    BUSY,
     Part,
     Scope,
+    busy_rows,
     categorical,
     count_kinds,
     joined,
@@ -28,7 +28,7 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.grouping import marked, positions, sums
 from hta_widgets.trace.host_stack import (
     backward_parents,
     below_backward,
@@ -167,47 +167,33 @@ def operator_launch_delays(
     HTA's ``get_aten_op_kernels_and_delay``. HTA uses the operator that started last on any
     thread, covers CUDA's calls only, and fails if a call launched several kernels.
     """
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _delays_of, prefix))
-    count, to_call, to_kernel = (joined([one.sums[key] for one in found]) for key in range(3))
-    texts = [text for one in found for text in one.texts]
+    found = list(over_ranks(parts(traces, **scope), _delays_of, prefix))
+    names = "rank operator:s kernel_sequence:s occurrence_count"
+    names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
+    columns = stacked([one for one, _, _ in found], names)
+    for name in ("operator", "kernel_sequence"):
+        columns[name] = pd.array(columns[name].tolist(), dtype="str")
     return result(
-        {
-            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
-            "operator": pd.array([operator for operator, _ in texts], dtype="str"),
-            "kernel_sequence": pd.array([sequence for _, sequence in texts], dtype="str"),
-            "occurrence_count": count,
-            "avg_operator_launch_delay_ns": to_call / count,
-            "avg_runtime_delay_ns": to_kernel / count,
-        },
+        columns,
         matched={
-            "operators": sum(one.operators for one in found),
-            "kernels": sum(one.kernels for one in found),
+            "operators": sum(operators for _, operators, _ in found),
+            "kernels": sum(kernels for _, _, kernels in found),
         },
-        note="" if texts else f"no kernel was launched by an operator named {prefix}…",
+        note=""
+        if len(columns["rank"])
+        else f"no kernel was launched by an operator named {prefix}…",
     )
 
 
-@dataclass(slots=True)
-class _Delays:
-    """Operator and sequence of each row of one rank; count and sums of both delays."""
-
-    rank: int
-    texts: list[tuple[str, str]]
-    sums: list[Ints]
-    operators: int
-    kernels: int
-
-
-def _delays_of(part: Part, prefix: str) -> _Delays:
+def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
+    """Return the columns of one rank, and its numbers of operators and kernels."""
     trace, table = part.trace, part.table
     operators = of_name(trace, lambda name: name.startswith(prefix))
-    members = np.zeros(len(table) + 1, dtype=bool)
-    members[part.rows] = operators[part.rows]
+    members = marked(part.rows[operators[part.rows]], len(table) + 1)
 
     call = trace.launch_of
-    busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY])
-    work = np.flatnonzero(busy & (table.stream >= 0) & (call >= 0))
+    work = busy_rows(trace)
+    work = work[call[work] >= 0]
     copies = of_name(trace, lambda name: _COPIES.search(name) is not None)
     work = work[~copies[call[work]]]
     operator = nearest(nested_parents(trace, operators), operators)[call[work]]
@@ -222,9 +208,19 @@ def _delays_of(part: Part, prefix: str) -> _Delays:
         part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
     )
     call, start = call[work[first]], table.start_ns
-    delays = start[call] - start[operator[first]], start[work[first]] - start[call]
-    found = [sums(group, values, len(texts)) for values in (np.ones_like(group), *delays)]
-    return _Delays(part.rank, texts, found, int(members.sum()), len(work))
+    count = np.bincount(group, minlength=len(texts))
+    columns = {
+        "rank": part.rank,
+        "operator": [operator for operator, _ in texts],
+        "kernel_sequence": [sequence for _, sequence in texts],
+        "occurrence_count": count,
+        "avg_operator_launch_delay_ns": sums(
+            group, start[call] - start[operator[first]], len(texts)
+        )
+        / count,
+        "avg_runtime_delay_ns": sums(group, start[work[first]] - start[call], len(texts)) / count,
+    }
+    return columns, int(members.sum()), len(work)
 
 
 def _by_frequency(
@@ -389,9 +385,7 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
     if not len(candidates):
         return candidates
     if every_depth:
-        stops = np.zeros(len(parent), dtype=bool)
-        stops[candidates] = True
-        above = nearest(parent, stops)[parent[candidates]]
+        above = nearest(parent, marked(candidates, len(parent)))[parent[candidates]]
         return candidates[above < 0]
     depth = forest_of(parent).depth[candidates]
     least: Rows = candidates[depth == depth.min()]
@@ -400,11 +394,9 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
     """Return the root (a position) above each event, and above each device event."""
-    stops = np.zeros(len(trace), dtype=bool)
-    stops[roots] = True
-    position = np.full(len(trace) + 1, -1, dtype=np.int64)
-    position[roots] = np.arange(len(roots))
-    up = position[nearest(below_backward(trace, nested_parents(trace, stops)), stops)]
+    stops = marked(roots, len(trace))
+    above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
+    up = positions(roots, len(trace))[above]
     launched = up[call[device]]
     below = up[:-1].copy()
     below[trace.table.stream >= 0] = -1

@@ -26,9 +26,9 @@ from hta_widgets.analysis.scope import (
     stacked,
 )
 from hta_widgets.facts import note_for
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import event_args
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.grouping import positions, sums
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
@@ -39,7 +39,7 @@ from hta_widgets.trace.host_stack import (
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.selection import Overlapping, index_of
+from hta_widgets.trace.selection import Overlapping, index_of, overlapping
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -165,7 +165,8 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
     outermost = ~there.forest.repeated(members, group)
-    counted = _in_window(part, rows)
+    first_ns = part.table.start_ns[rows]
+    counted = overlapping(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {
         "count": counted.astype(np.int64),
         "cpu_total_ns": own[members] * outermost,
@@ -222,9 +223,7 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
     table = trace.table
     python = of_category(trace, "python_function")
     functions = np.flatnonzero(python)
-    position = np.full(len(table) + 1, -1, dtype=np.int64)
-    position[functions] = np.arange(len(functions))
-    above = position[nearest(table.parent, python)]
+    above = positions(functions, len(table))[nearest(table.parent, python)]
     forest = forest_of(above[table.parent[functions]])
     stack = np.zeros(len(functions) + 1, dtype=np.int64)  # the last is for events without function
     texts = [""]
@@ -287,18 +286,4 @@ def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
     """Return starts and ends, both limited to the window."""
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
-    if part.low is not None or part.high is not None:
-        start = np.clip(start, part.low, part.high)
-        end = np.clip(end, part.low, part.high)
-    return start, end
-
-
-def _in_window(part: Part, rows: Rows) -> Bools:
-    """Return whether each event overlaps the window, as in `Selection`."""
-    start = part.table.start_ns[rows]
-    inside = np.ones(len(rows), dtype=bool)
-    if part.low is not None:
-        inside &= (start + part.table.dur_ns[rows] > part.low) | (start >= part.low)
-    if part.high is not None:
-        inside &= (start < part.high) & (part.low != part.high)
-    return inside
+    return np.clip(start, part.low, part.high), np.clip(end, part.low, part.high)

@@ -23,10 +23,10 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
 from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows
 from hta_widgets.trace.columns import EventTable, Pool
-from hta_widgets.trace.grouping import dense, group_statistics
+from hta_widgets.trace.grouping import dense, group_statistics, marked
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.memo import LRU, memo, walked
-from hta_widgets.trace.selection import Selection, as_ranks, device_index_of, member_rows
+from hta_widgets.trace.selection import Selection, chosen_ranks, device_index_of, member_rows
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import Closed, result_of, submit, workers_of
@@ -41,6 +41,17 @@ _MAX_ROWS = 3
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+
+
+def codes_of(kinds: Iterable[str]) -> list[int]:
+    """Return the codes of kinds."""
+    return [KINDS.index(kind) for kind in kinds]
+
+
+def busy_rows(trace: Trace) -> Rows:
+    """Return the device work of a rank: computing, communicating and copying."""
+    table = trace.table
+    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, codes_of(BUSY)))
 
 
 class Scope(TypedDict, total=False):
@@ -155,9 +166,7 @@ class Part:
         def find() -> Rows:
             if self.plain:
                 return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
-            wanted = np.zeros(len(KINDS), dtype=bool)
-            wanted[[KINDS.index(kind) for kind in kinds]] = True
-            return self.rows[wanted[self.kinds]]
+            return self.rows[marked(codes_of(kinds), len(KINDS))[self.kinds]]
 
         return self.once(("rows", kinds), find)
 
@@ -169,9 +178,7 @@ class Part:
 
     @cached_property
     def _is_selected(self) -> Bools:
-        flags = np.zeros(len(self.table), dtype=bool)
-        flags[self.rows] = True
-        return flags
+        return marked(self.rows, len(self.table))
 
     def busy_rows(self) -> Rows:
         """Return the selected device work, ascending: computing, communicating and copying."""
@@ -327,15 +334,9 @@ def narrowed(
         start = low if start is None else max(start, low)
         end = max(high if end is None else min(end, high), start)
     if ranks is not None:
-        ranks = set(as_ranks(ranks))
-        missing = sorted(ranks - set(traces.ranks))
-        if missing:
-            raise TraceError(
-                f"no rank {', '.join(map(str, missing))}",
-                remedy=f"The ranks are {', '.join(map(str, traces.ranks))}.",
-            )
+        ranks = chosen_ranks(traces, ranks)
         if chosen.ranks is not None:
-            ranks &= set(chosen.ranks)
+            ranks = set(ranks) & set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
 
 
@@ -368,10 +369,10 @@ def part_of(trace: Trace, selection: Selection) -> Part:
     """Return the events of one rank in a selection; the latest selections are kept."""
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
-    shift, limit = trace.shift_ns, _MAX_ROWS * len(trace)
+    limit = _MAX_ROWS * len(trace)
     kept: LRU[Selection, Part] = memo(
         trace,
-        ("parts", shift),
+        ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
     return kept.of(
@@ -379,8 +380,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         lambda: Part(
             trace,
             member_rows(selection, trace),
-            None if selection.start_ns is None else selection.start_ns - shift,
-            None if selection.end_ns is None else selection.end_ns - shift,
+            *selection.edges_of(trace),
             selection.tracks is None and selection.query is None and selection.ids is None,
             selection,
         ),

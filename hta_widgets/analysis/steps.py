@@ -28,7 +28,7 @@ from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
-from hta_widgets.trace.grouping import sums
+from hta_widgets.trace.grouping import marked, sums
 from hta_widgets.trace.host_stack import nearest
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
@@ -254,15 +254,10 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
         mine = part.of_kinds(kind)
         mine = mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)]
         kinds[kind] = apart.pieces(code[mine], *part.clipped(mine))
-    selected = np.zeros(len(part.trace), dtype=bool)
-    selected[rows] = True
+    selected = marked(rows, len(part.trace))
     kept = selected[waits.rows]
-    waiting, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
-    if part.low is not None:
-        begin = np.maximum(begin, part.low)
-    if part.high is not None:
-        until = np.minimum(until, part.high)
-    wait = apart.pieces(code[waiting], begin, until)
+    edges = part.clipped_edges(waits.begin[kept], waits.until[kept])
+    wait = apart.pieces(code[waits.rows[kept]], *edges)
     unmatched = waits.unmatched[selected[waits.unmatched]]
     unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
     span = np.where(there, last - np.where(there, first, 0), 0)

@@ -31,6 +31,7 @@ from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
 from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
+from hta_widgets.trace.grouping import marked
 from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
@@ -408,9 +409,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
     kept = match.spread(np.logical_or, selected)
-    is_charged = np.zeros(len(match), dtype=bool)
-    is_charged[match.last_entries(times.wait_ns)] = True
-    is_charged &= kept
+    is_charged = marked(match.last_entries(times.wait_ns), len(match)) & kept
     imposed, raw = (
         np.where(is_charged, match.spread(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)

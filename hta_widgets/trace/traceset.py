@@ -459,6 +459,12 @@ class TraceSet(Mapping[int, Trace]):
         return _html(self, self._problems)
 
 
+def with_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
+    """Return the set with other traces for some of its ranks."""
+    every = [changed.get(rank, trace) for rank, trace in traces.items()]
+    return TraceSet(every, problems=traces.found, like=traces)
+
+
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
     edges = window.edges_of(trace)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes, busy_rows
+from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes
 from hta_widgets.analysis.critical.rules import (
     COPYING,
     DEPENDENCY,
@@ -22,6 +22,7 @@ from hta_widgets.analysis.critical.rules import (
     named,
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
+from hta_widgets.analysis.scope import busy_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.event_args import event_args, numbers_of

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.critical.rules import Rules, named, patterns_of
-from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import busy_rows, codes_of
 from hta_widgets.errors import TraceError
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
@@ -22,8 +21,7 @@ Tracks = npt.NDArray[np.int32] | Ints
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
 _CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
-_BUSY = [KINDS.index(kind) for kind in BUSY]
-_NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
+_NO_WORK = codes_of(("sync", "annotation"))
 
 
 @dataclass(frozen=True)
@@ -130,12 +128,6 @@ class Nodes:
         return found
 
 
-def busy_rows(trace: Trace) -> Rows:
-    """Return the device work of a rank: computing, communicating and copying."""
-    table = trace.table
-    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _BUSY))
-
-
 def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched."""
     table = trace.table
@@ -161,7 +153,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     if not len(rows) and not rules.as_hta:
         # Other tools' formats have no such categories.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
-            rows = np.flatnonzero(member & np.isin(table.kind, [*map(KINDS.index, kinds)]))
+            rows = np.flatnonzero(member & np.isin(table.kind, codes_of(kinds)))
             if len(rows):
                 return rows
     if rules.data_loading:
@@ -172,14 +164,13 @@ def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
 
 def _device_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     table = trace.table
-    member = table.stream >= 0
-    member &= ~np.isin(table.kind, _NO_WORK) if rules.as_hta else np.isin(table.kind, _BUSY)
-    rows = np.flatnonzero(member)
-    call = trace.launch_of[rows]
-    launched = call >= 0
     if rules.as_hta:
-        return rows[launched & inside[call] & (table.dur_ns[call] > 0)]
-    return rows[np.where(launched, inside[call], inside[rows])]
+        rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
+        call = trace.launch_of[rows]
+        return rows[(call >= 0) & inside[call] & (table.dur_ns[call] > 0)]
+    rows = busy_rows(trace)
+    call = trace.launch_of[rows]
+    return rows[np.where(call >= 0, inside[call], inside[rows])]
 
 
 def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
