@@ -213,11 +213,9 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 
 
 def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
-    """Return the minimum over the runs ``[first, after)`` that cover each of `size` positions.
-
-    Each run is split into two overlapping runs whose length is a power of two. Runs of the same
-    length are then halved together until they are single positions.
-    """
+    """Return the minimum over the runs ``[first, after)`` that cover each of `size` positions."""
+    # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
+    # length are then halved together until they are single positions.
     nothing = len(first)
     least = np.full(size, nothing, dtype=np.int64)
     run = np.flatnonzero(after > first)

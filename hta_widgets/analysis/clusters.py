@@ -456,10 +456,8 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
 
 
 def _representatives(apart: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with most similar ranks left.
-
-    Ties go to the rank closest to these ranks, then to the first.
-    """
+    """Return each rank's representative: repeatedly the one with most similar ranks left."""
+    # Ties go to the rank closest to these ranks, then to the first.
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
     found = np.arange(len(apart))

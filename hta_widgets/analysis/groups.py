@@ -161,10 +161,8 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
-    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
-
-    The groups of each rank are ascending: those of its kernels and those that its header lists.
-    """
+    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
+    # The groups of each rank are ascending: those of its kernels and those that its header lists.
     numbers, groups = identified(match.traces, match.events, match.headers)
     groups_of = [set(own) for own in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}

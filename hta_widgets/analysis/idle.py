@@ -245,10 +245,8 @@ class GapAt(NamedTuple):
 
 
 def _gaps(part: Part, short_ns: int) -> _Gaps | None:
-    """Return the gaps of a rank, cut at the window's edges; None if it has no span in it.
-
-    The whole gap decides on its categories, even if the window contains a part of it.
-    """
+    """Return the gaps of a rank, cut at the window's edges; None if it has no span in it."""
+    # The whole gap decides on its categories, even if the window contains a part of it.
     if part.span is None:
         return None
     whole = part.whole
@@ -352,10 +350,8 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
 
 @memoized
 def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
-    """Return the times of activities of each thread that launches work, as cumulative levels.
-
-    The levels are the thread's own activities, then the activities of all such threads.
-    """
+    """Return the times of activities of each thread that launches work, as cumulative levels."""
+    # The levels are the thread's own activities, then the activities of all such threads.
     table = trace.table
     threads = np.unique(table.track[_launch_calls(trace)])
     launching = np.isin(table.track, threads)

@@ -97,10 +97,8 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return each rank's wait in other collectives since its arrival at the collective before.
-
-    The wait may begin before it leaves that collective, as collectives and compute overlap.
-    """
+    """Return each rank's wait in other collectives since its arrival at the collective before."""
+    # The wait may begin before it leaves that collective, as collectives and compute overlap.
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)
     there = np.where(known, times.wait_ns[before], 0)
@@ -116,10 +114,8 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 
 
 def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return each rank's unmatched communication before it arrived, without compute meanwhile.
-
-    It counts as waiting, as its share of waiting is unknown.
-    """
+    """Return each rank's unmatched communication before it arrived, without compute meanwhile."""
+    # It counts as waiting, as its share of waiting is unknown.
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
     for trace, events, mine, shift in of_rank:
@@ -133,11 +129,9 @@ def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
 
 
 def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
-    """Return how much of each lateness came from waiting in other groups.
-
-    A rank that computes while a collective runs is as late to the next one, without a wait in
-    between. So inherited lateness is carried on, as long as the rank is that late.
-    """
+    """Return how much of each lateness came from waiting in other groups."""
+    # A rank that computes while a collective runs is as late to the next one, without a wait in
+    # between. So inherited lateness is carried on, as long as the rank is that late.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
     added = np.rint(more[order]).astype(np.int64)

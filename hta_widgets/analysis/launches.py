@@ -246,11 +246,9 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
 def _over_queues(
     traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
-    """Return a function's result for each rank's queues, and the attributes of their frame.
-
-    The function receives the selected events of all times, with the window's edges: work that
-    waits throughout the window is in none of the events that overlap it.
-    """
+    """Return a function's result for each rank's queues, and the attributes of their frame."""
+    # The function receives the selected events of all times, with the window's edges: work that
+    # waits throughout the window is in none of the events that overlap it.
     chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
@@ -359,10 +357,8 @@ def _statistics(part: Part, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _within(part: Part, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last before and first after it.
-
-    Their queue lengths hold at the window's edges.
-    """
+    """Return the changes in the window, and each stream's last before and first after it."""
+    # Their queue lengths hold at the window's edges.
     if part.low is None and part.high is None:
         return slice(None)
     bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()

@@ -228,10 +228,8 @@ def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list
 def _events_of_all(
     traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
 ) -> pd.DataFrame:
-    """Concatenate the communication of all ranks, on the recorded clock.
-
-    A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
-    """
+    """Concatenate the communication of all ranks, on the recorded clock."""
+    # A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
     contents: dict[Hashable, int] = {}
     blocks = []
     for number, (trace, one) in enumerate(zip(traces, events, strict=True)):

@@ -474,10 +474,8 @@ def _phases(traces: TraceSet) -> list[str]:
 
 
 def _once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
-    """Return a rank's number of steps, and the names that occur once in a step.
-
-    Each name has its start, relative to the first range of the step.
-    """
+    """Return a rank's number of steps, and the names that occur once in a step."""
+    # Each name has its start, relative to the first range of the step.
     found = _in_steps(trace)
     table, rows = trace.table, found.rows
     ranges = pd.DataFrame({"name": table.name[rows], "step": found.step})

@@ -181,10 +181,8 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
 
 
 def _bounds(start: Ints, end: Ints) -> Ints:
-    """Return the starts of the adjacent slots, and the end of the last one.
-
-    Steps of several ranks may overlap, and need not follow each other in order.
-    """
+    """Return the starts of the adjacent slots, and the end of the last one."""
+    # Steps of several ranks may overlap, and need not follow each other in order.
     return np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0))
 
 

@@ -165,11 +165,9 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 
 
 def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of the device and host times of each path, testing pairs of calls.
-
-    Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
-    one draw, its mean. Other calls of each rank are draws of their own.
-    """
+    """Return the p-values of the device and host times of each path, testing pairs of calls."""
+    # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
+    # one draw, its mean. Other calls of each rank are draws of their own.
     matches = match(diff)
     paths: list[Ints] = []
     draws: list[Ints] = []

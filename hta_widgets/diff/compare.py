@@ -279,11 +279,9 @@ def _formats_of(parts: Parts) -> set[str]:
 
 
 def _by_format(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], tuple[Parts, Parts]]:
-    """Return the ranks whose events are compared, and those that only tables compare.
-
-    Servers have another clock than workers and no steps; profiles have no events, and repeat the
-    calls of time lines.
-    """
+    """Return the ranks whose events are compared, and those that only tables compare."""
+    # Servers have another clock than workers and no steps; profiles have no events, and repeat the
+    # calls of time lines.
     formats = _formats_of(before), _formats_of(after)
     shared = formats[0] & formats[1]
     known = {one.name: one for one in all_formats()}
@@ -376,11 +374,9 @@ def _rank_pairs(
 
 
 def _own_numbers(parts: Parts) -> dict[int, int]:
-    """Return the number by which each rank is paired.
-
-    An MPI rank's profile and time line state one number; in a set the second file gets a free one.
-    Stated numbers count if the compared ranks have distinct ones.
-    """
+    """Return the number by which each rank is paired."""
+    # An MPI rank's profile and time line state one number; in a set the second file gets a free
+    # one. Stated numbers count if the compared ranks have distinct ones.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None

@@ -340,11 +340,9 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
 
 
 def _idle(part: Part, busy: Intervals, windows: Ints) -> dict[str, Ints]:
-    """Split idle time by cause and step, as `device_idle_breakdown` does.
-
-    Time before the rank's first work counts as a gap before it; time after the last work is
-    ``nothing_launched``.
-    """
+    """Split idle time by cause and step, as `device_idle_breakdown` does."""
+    # Time before the rank's first work counts as a gap before it; time after the last work is
+    # ``nothing_launched``.
     first_ns = min(int(windows.min()), int(busy.start[0]))
     last_ns = max(int(windows.max()), int(busy.end[-1]))
     start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start

@@ -581,11 +581,9 @@ class TreeMatcher:
         self._match_below(*found[goes_on].T, moved=moved)
 
     def _match_at_edges(self) -> None:
-        """Pair calls at the edges of operators that enclose them on one side only.
-
-        Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
-        the parent of a third.
-        """
+        """Pair calls at the edges of operators that enclose them on one side only."""
+        # Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
+        # the parent of a third.
         for _ in range(_ROUNDS):
             both = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
             if not len(both):
@@ -603,11 +601,9 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _touching(self, side: int) -> Ints:
-        """Return pairs of calls, of the other side and of this one; only the second has a parent.
-
-        That parent has a partner, and the call of the other side is within the partner's times, or
-        exceeds them by no more than rounding does.
-        """
+        """Return pairs of calls, first the other side's; only the second has a parent."""
+        # That parent has a partner, and the call of the other side is within the partner's times,
+        # or exceeds them by no more than rounding does.
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
         inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
@@ -640,10 +636,8 @@ class TreeMatcher:
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
     def _frames(self) -> None:
-        """Pair the callees of Python functions without a partner as if their callers called them.
-
-        Another version of a library may have one more function between two that both sides have.
-        """
+        """Pair callees of Python functions without a partner as if their callers called them."""
+        # Another version of a library may have one more function between two that both sides have.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):
@@ -659,11 +653,9 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _lifted(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by class and nearest caller with a partner, in order.
-
-        Callers are given as nodes of the first side, outermost nodes by their root. Between a node
-        and its caller are only Python functions without a partner.
-        """
+        """Return nodes without a partner by class and nearest caller with a partner, in order."""
+        # Callers are given as nodes of the first side, outermost nodes by their root. Between a
+        # node and its caller are only Python functions without a partner.
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
         up = nearest(tree.parent, ~alone)[tree.parent[nodes]]
@@ -698,10 +690,8 @@ class TreeMatcher:
         return above if above in taken else -1
 
     def _match_moved(self) -> None:
-        """Pair operators left over on both sides of a step.
-
-        First by equal subtrees, then by name if both sides have the same number of them.
-        """
+        """Pair operators left over on both sides of a step."""
+        # First by equal subtrees, then by name if both sides have the same number of them.
         for by_content in (True, False):
             keys = []
             for k, tree in enumerate(self.trees):
@@ -777,10 +767,8 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Return places of the n-th element of a key on both sides, (pairs, 2).
-
-    With `as_many`, only of keys that occur equally often on both sides.
-    """
+    """Return places of the n-th element of a key on both sides, (pairs, 2)."""
+    # With `as_many`, only of keys that occur equally often on both sides.
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
     kept = np.arange(len(a)), np.arange(len(b))

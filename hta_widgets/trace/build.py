@@ -230,10 +230,8 @@ def _event_rows(
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None,
 ) -> tuple[Rows, Ints, Codes, Rows]:
-    """Return rows, durations and phases of complete and of paired events, and the rows of ends.
-
-    The paired events come last, in the order of their ends.
-    """
+    """Return rows, durations and phases of complete and of paired events, and the rows of ends."""
+    # The paired events come last, in the order of their ends.
     rows = by_phase["X"]
     dur = columns.dur_ns[rows]
     brackets = by_phase["BE"]
@@ -291,10 +289,8 @@ def _gathered(
     *,
     consume: bool,
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
-    """Gather the events in `rows`, and the metadata records and other `groups` of rows.
-
-    The events' columns are those of the event table, and pid and tid.
-    """
+    """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
+    # The events' columns are those of the event table, and pid and tid.
     kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max

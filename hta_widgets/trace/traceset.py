@@ -528,11 +528,9 @@ def _is_epoch(time_ns: int) -> bool:
 
 
 def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
-    """Return the epoch time of instant 0, if known, and the shift of each trace.
-
-    Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
-    largest group stays, and the others are moved to start with it (problem ``clock``).
-    """
+    """Return the epoch time of instant 0, if known, and the shift of each trace."""
+    # Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
+    # largest group stays, and the others are moved to start with it (problem ``clock``).
     filled = [trace for trace in traces if len(trace)]
     if not filled:
         return None, [0] * len(traces)

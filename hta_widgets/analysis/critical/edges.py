@@ -111,11 +111,9 @@ def add_device_work(
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
-    """Return whether each device row was alone in its queue from its call to its start.
-
-    HTA counts the launches of its list that were called less those that have started, stream by
-    stream over the whole rank; a queue of unknown length is not empty.
-    """
+    """Return whether each device row was alone in its queue from its call to its start."""
+    # HTA counts the launches of its list that were called less those that have started, stream by
+    # stream over the whole rank; a queue of unknown length is not empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
@@ -252,10 +250,8 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the host's last waiting call between each launch and the previous one.
-
-    It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
-    """
+    """Return the time of the host's last waiting call between each launch and the previous one."""
+    # It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
     trace = nodes.trace
     table = trace.table
     called = table.start_ns[call]
@@ -407,10 +403,8 @@ def _recorded_work(trace: Trace, rows: Rows, launches: DeviceWork) -> Ints:
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work that synchronising calls without a recorded wait have waited for.
-
-    It is the last work of any stream to end while the call ran, if launched before the call.
-    """
+    """Return the work that synchronising calls without a recorded wait have waited for."""
+    # It is the last work of any stream to end while the call ran, if launched before the call.
     trace = nodes.trace
     table = trace.table
     calls = nodes.host[named(trace, nodes.host, SYNCHRONIZING.fullmatch)]

@@ -174,12 +174,10 @@ def _device_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
 
 
 def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
-    """Return the nodes in topological order.
-
-    At one instant ends come before starts, the device's ends before the host's, the host's starts
-    before the device's; both nodes of events without duration count as starts. Rows are ordered by
-    start, longest first, so of events that end together the later row is the inner one.
-    """
+    """Return the nodes in topological order."""
+    # At one instant ends come before starts, the device's ends before the host's, the host's starts
+    # before the device's; both nodes of events without duration count as starts. Rows are ordered
+    # by start, longest first, so of events that end together the later row is the inner one.
     table = trace.table
     rows = np.concatenate((host, device))
     on_host = np.arange(len(rows)) < len(host)
