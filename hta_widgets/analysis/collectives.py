@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.comm_events import OPERATIONS, unsized, unsized_note
+from hta_widgets.analysis.comm_events import OPERATIONS, operation_codes, unsized, unsized_note
 from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift
 from hta_widgets.analysis.scope import (
     Scope,
@@ -30,14 +30,11 @@ from hta_widgets.trace.traceset import TraceSet
 Clock = Literal["host", "fitted"]
 
 #: Collectives whose members have different sizes; the largest is that of the message.
-_ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
+_ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
-_ALL_REDUCE = [OPERATIONS.index("all_reduce")]
-_SHARED = [
-    OPERATIONS.index(name)
-    for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
-]
-_WHOLE = [OPERATIONS.index(name) for name in ("broadcast", "reduce", "send_recv")]
+_ALL_REDUCE = operation_codes("all_reduce")
+_SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+_WHOLE = operation_codes("broadcast", "reduce", "send_recv")
 
 
 @scoped

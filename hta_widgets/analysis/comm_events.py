@@ -35,16 +35,20 @@ OPERATIONS: tuple[str, ...] = (
     "send_recv",
     "other",
 )
+
+
+def operation_codes(*names: str) -> list[int]:
+    """Return the codes of operations."""
+    return [OPERATIONS.index(name) for name in names]
+
+
 _WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
 _SEND_RECV = OPERATIONS.index("send_recv")
 _OTHER = OPERATIONS.index("other")
 #: Collectives that no rank leaves before all have arrived.
-TOGETHER = [
-    OPERATIONS.index(name)
-    for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
-]
+TOGETHER = operation_codes("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 #: Operations whose input and output sizes may differ by member.
-_UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
+_UNEVEN = operation_codes("all_to_all", "gather", "scatter", "send_recv")
 
 _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"

@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import Part, Window, narrowed, result
+from hta_widgets.analysis.scope import Part, Window, categorical, narrowed, result
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection, as_ranks, listed
-from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 #: Anything whose events can be compared.
@@ -103,14 +103,14 @@ def diff_ops(
     return result(
         {
             "name": pd.Series([names[row] for row in order], dtype=object),
-            "kind": pd.Categorical.from_codes(kind[rows], dtype=dtype_of(KINDS)),
+            "kind": categorical(kind[rows], KINDS),
             "before_count": count[0][rows],
             "after_count": count[1][rows],
             "before_ns": total[0][rows],
             "after_ns": total[1][rows],
             "diff_count": diff_count[rows],
             "diff_ns": diff_ns[rows],
-            "change": pd.Categorical.from_codes(change[rows], dtype=dtype_of(CHANGES)),
+            "change": categorical(change[rows], CHANGES),
         },
         matched={"before": int(count[0].sum()), "after": int(count[1].sum())},
         note="" if names else "no events on either side",
@@ -178,10 +178,7 @@ def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Par
     if steps is None:
         return chosen
     wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
-    there: set[int] = set()
-    for part in chosen:
-        there.update(np.unique(part.table.step).tolist())
-    there.discard(-1)
+    there = {step for part in chosen for step in np.unique(part.table.step).tolist()} - {-1}
     missing = [step for step in wanted if step not in there]
     if missing:
         known = ", ".join(map(str, sorted(there)))
@@ -189,14 +186,10 @@ def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Par
             f"no step {', '.join(map(str, missing))}",
             remedy=f"The steps are {known}." if known else "No event lies in a ProfilerStep.",
         )
+    inside = [np.isin(part.table.step[part.rows], wanted) for part in chosen]
     return [
-        Part(
-            part.trace,
-            part.rows[np.isin(part.table.step[part.rows], np.array(wanted, dtype=np.int64))],
-            part.low,
-            part.high,
-        )
-        for part in chosen
+        Part(part.trace, part.rows[mask], part.low, part.high)
+        for part, mask in zip(chosen, inside, strict=True)
     ]
 
 

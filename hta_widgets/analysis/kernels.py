@@ -91,7 +91,6 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
-    names: list[str] = []
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
     notes = []
@@ -111,27 +110,23 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         block = {
             "rank": trace.rank,
             "id": rows,
+            "name": [table.names[code] for code in table.name[rows].tolist()],
             "start_ns": table.start_ns[rows] + trace.shift_ns,
             "dur_ns": table.dur_ns[rows],
             "launch_id": launch_of,
         }
         blocks.append(block)
-        names += [table.names[code] for code in table.name[rows].tolist()]
         if len(rows):
             stacks += _stacks(trace, launch_of)
             args += _args(trace, rows)
-    if not names:
+    if not stacks:
         notes.append(
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
             " asked for"
         )
-    column = stacked(blocks, "rank id start_ns dur_ns launch_id")
     counters = _counters(args)
     columns: dict[str, Any] = {
-        "rank": column["rank"],
-        "id": column["id"],
-        "name": pd.Series(names, dtype=object),
-        **{name: column[name] for name in ("start_ns", "dur_ns", "launch_id")},
+        **stacked(blocks, "rank id name:s start_ns dur_ns launch_id"),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -140,8 +135,8 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     flops = _flops(counters)
     if flops is not None:
         columns["flops"] = flops
-    launched = int((column["launch_id"] >= 0).sum())
-    matched = {"kernels": len(names), "launches": launched}
+    launched = int((columns["launch_id"] >= 0).sum())
+    matched = {"kernels": len(stacks), "launches": launched}
     return result(columns, matched=matched, note=notes)
 
 

@@ -227,8 +227,7 @@ def _by_frequency(
     part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
 ) -> tuple[list[Text], Ints]:
     """Group operators by name and by the names of the work behind them, `sizes` events each."""
-    # Returns the text of each group, most frequent first and then by text, and each operator's
-    # group.
+    # The texts of the groups come first, most frequent first and then by text.
     names, name = part.table.names, part.table.name
     codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
     ends: list[int] = (np.cumsum(sizes) * 4).tolist()

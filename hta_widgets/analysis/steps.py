@@ -28,6 +28,7 @@ from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.grouping import marked, sums
 from hta_widgets.trace.host_stack import nearest
 from hta_widgets.trace.intervals import Intervals, subtract, union
@@ -39,7 +40,6 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: The argument of events that an export cut at its window; see `hta_widgets.export.edits`.
 CLIPPED = "hta_clipped"
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
 #: Columns of `device_times`, in this order.
 DEVICE_TIMES: tuple[str, ...] = (
@@ -170,7 +170,7 @@ def clipped_steps(trace: Trace) -> Ints:
 
 def _step_rows(trace: Trace) -> tuple[Rows, Ints]:
     """Return the rows of the host's ranges that are steps, and their numbers."""
-    number = step_numbers(trace)[trace.table.name]
+    number = _numbers(trace)[trace.table.name]
     rows = np.flatnonzero((number >= 0) & (trace.table.stream < 0))
     return rows, number[rows]
 
@@ -198,7 +198,7 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
 def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     table = part.table
-    number_of = step_numbers(part.trace)
+    number_of = _numbers(part.trace)
     rows = part.rows[number_of[table.name[part.rows]] >= 0]
     rows = rows[table.stream[rows] < 0]
     start, end = part.clipped(rows)
@@ -207,18 +207,10 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
 
 
-def step_numbers(trace: Trace) -> Ints:
-    """Return the step number in each name of a rank, -1 for other names."""
+def _numbers(trace: Trace) -> Ints:
+    """Return the `step_numbers` of a rank's names."""
     names = trace.table.names
-    return memo(trace, ("step_numbers", len(names)), lambda: _step_numbers(names.values))
-
-
-def _step_numbers(names: Sequence[str]) -> Ints:
-    numbers = np.full(len(names), -1, dtype=np.int64)
-    for code, text in enumerate(names):
-        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
-            numbers[code] = int(found[1])
-    return numbers
+    return memo(trace, ("step_numbers", len(names)), lambda: step_numbers(names.values))
 
 
 def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
@@ -439,7 +431,7 @@ class _InSteps:
 @memoized
 def _in_steps(trace: Trace) -> _InSteps:
     table = trace.table
-    number = step_numbers(trace)
+    number = _numbers(trace)
     on_host = table.stream < 0
     is_step = (number[table.name] >= 0) & on_host
     steps = np.flatnonzero(is_step)

@@ -22,6 +22,7 @@ from hta_widgets.diff.statistics import either_test, paired
 from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.grouping import positions
 from hta_widgets.trace.host_stack import covered_by_children, of_name
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
@@ -146,18 +147,15 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     copies = of_name(part.trace, lambda name: "Memcpy" in name)[tree.rows]
     waits = (tree.kind == CALL) & (np.isin(tree.rows, waiting_calls(part.trace)) | copies)
     nodes = np.flatnonzero(operator | waits)
-    position = np.full(len(tree) + 1, -1, dtype=np.int64)
-    position[nodes] = np.arange(len(nodes))
+    parent = positions(nodes, len(tree))[tree.parent[nodes]]
     start, end = part.clipped(tree.rows[nodes])
     own = np.zeros(len(tree), dtype=np.int64)
-    own[nodes] = (end - start) - covered_by_children(position[tree.parent[nodes]], start, end)
+    own[nodes] = (end - start) - covered_by_children(parent, start, end)
     own[~operator] = 0
     device = np.where(tree.kind == WORK, length, 0)
     if split:
         rows, _, until, _ = side.waits.of_rank(part.rank)
-        position = np.full(len(part.table), -1, dtype=np.int64)
-        position[tree.rows] = np.arange(len(tree))
-        at = position[rows]
+        at = positions(tree.rows, len(part.table))[rows]
         at, until = at[at >= 0], until[at >= 0]
         begin, finish = part.clipped(tree.rows[at])
         device[at] = finish - np.clip(until, begin, finish)
@@ -528,5 +526,4 @@ def shifted_kinds(diff: Comparison) -> set[str]:
 
 
 def _shares(times: Floats) -> Floats:
-    found: Floats = times / np.maximum(times.sum(axis=1, keepdims=True), 1)
-    return found
+    return np.asarray(times / np.maximum(times.sum(axis=1, keepdims=True), 1))

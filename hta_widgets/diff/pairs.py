@@ -19,7 +19,6 @@ from hta_widgets.trace.arrays import Floats, Ints, Rows
 from hta_widgets.trace.grouping import ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.trace import dtype_of
 
 _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer duration; smaller differences are not changes
@@ -435,11 +434,11 @@ def _pairs(diff: Comparison) -> pd.DataFrame:
             "pair": np.arange(len(status), dtype=np.int64),
             **{name: column[name] for name in plain},
             "name": categorical(column["name"], matches.pool.names),
-            "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
+            "kind": categorical(column["kind"], KINDS),
             "path": categorical(callers[column["path"]], distinct.tolist()),
             **{name: column[name] for name in times},
             "diff_ns": column["after_ns"] - column["before_ns"],
-            "status": pd.Categorical.from_codes(status, dtype=dtype_of(STATUSES)),
+            "status": categorical(status, STATUSES),
         },
         matched={word: int((status == code).sum()) for code, word in enumerate(STATUSES)},
         note="" if len(status) else "no events are compared",

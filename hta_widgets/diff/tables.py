@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.scope import categorical, result
 from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
@@ -32,7 +32,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.trace import dtype_of
 
 #: A function from a comparison to a table of it.
 Table = Callable[[Comparison], pd.DataFrame]
@@ -188,10 +187,10 @@ def names(
     return result(
         {
             "name": pd.array([listed[k] for k in order], dtype="str"),
-            "kind": pd.Categorical.from_codes(spent.argmax(axis=1)[rows], dtype=dtype_of(KINDS)),
+            "kind": categorical(spent.argmax(axis=1)[rows], KINDS),
             **{name: columns[name] for name in (*_COUNTS, *_TIMES)},
             **{f"{name}_per_step": columns[name] / step_count for name in (*_COUNTS, *_TIMES)},
-            "change": pd.Categorical.from_codes(change, dtype=dtype_of(NAME_CHANGES)),
+            "change": categorical(change, NAME_CHANGES),
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },

@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.comm_events import comm_events
-from hta_widgets.analysis.scope import BUSY, Part
+from hta_widgets.analysis.scope import Part, busy_rows
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints
-from hta_widgets.trace.grouping import ranges
+from hta_widgets.trace.columns import Pool
+from hta_widgets.trace.grouping import marked, positions, ranges
 from hta_widgets.trace.host_stack import (
     Forest,
     below_backward,
@@ -108,9 +109,8 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
     if size_a * size_b <= _MOST_CELLS:
         found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b)]
         return
-    anchors = _landmarks(a[1], b[1])
-    if not len(anchors):
-        anchors = _landmarks(a[0], b[0])
+    by_hash = _landmarks(a[1], b[1])
+    anchors = by_hash if len(by_hash) else _landmarks(a[0], b[0])
     if not len(anchors):
         # Pair the n-th element of a name with the n-th.
         pairs = _namesakes(a[0], b[0], as_many=False)
@@ -241,7 +241,7 @@ class NamePool:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._shown: list[str] = []
-        self._full: dict[str, int] = {}
+        self._full = Pool()
         self._hashes: list[int] = []
 
     def codes(self, names: list[str]) -> Ints:
@@ -269,8 +269,7 @@ class NamePool:
 
     def full_codes(self, names: list[str]) -> Ints:
         """Return the code of each full name."""
-        codes = [self._full.setdefault(name, len(self._full)) for name in names]
-        return np.array(codes, dtype=np.int64)
+        return np.array([self._full.add(name) for name in names], dtype=np.int64)
 
     def hashes(self) -> Hashes:
         """Return a hash of each name, by code; codes depend on the reading order, hashes do not."""
@@ -374,14 +373,10 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     """Return the call tree of one rank."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
-    on_device = table.stream >= 0
-    busy = np.zeros(len(KINDS), dtype=bool)
-    busy[[KINDS.index(kind) for kind in BUSY]] = True
-    work = on_device & busy[table.kind]
-    kept = np.zeros(len(table), dtype=bool)
-    kept[part.rows] = True
+    work = marked(busy_rows(trace), len(table))
     # Waits on the device repeat calls of the runtime.
-    kept &= (table.kind != KINDS.index("sync")) & (~on_device | work)
+    kept = marked(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
+    kept &= (table.stream < 0) | work
     kept &= ~of_category(trace, "trace" if stacks else f"trace|{FRAME}")
     kept &= ~of_name(trace, lambda name: name.startswith("ProfilerStep"))
     slot = np.full(len(table), -1, dtype=np.int64)
@@ -397,9 +392,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(kept)
-    position = np.full(len(table) + 1, -1, dtype=np.int64)
-    position[rows] = np.arange(len(rows))
-    at = position[parent[rows]]
+    at = positions(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown one, is ordered by time, which is by row.

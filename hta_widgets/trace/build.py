@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,7 +88,16 @@ def _prefer_launching(
     return host[kept], code[kept]
 
 
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
+_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
+
+
+def step_numbers(names: Sequence[str]) -> Ints:
+    """Return the step number in each name, -1 for other names."""
+    numbers = np.full(len(names), -1, dtype=np.int64)
+    for code, text in enumerate(names):
+        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
+            numbers[code] = int(found[1])
+    return numbers
 
 
 def assign_steps(
@@ -103,14 +113,8 @@ def assign_steps(
     Host events belong to the step in which they start, on whatever thread. Device events belong
     to the step of their launch.
     """
-    count = len(start)
-    step = np.full(count, -1, dtype=np.int64)
-    numbers = np.full(len(names), -1, dtype=np.int64)
-    for code, text in enumerate(names.values):
-        if text.startswith("ProfilerStep"):
-            match = _STEP.match(text)
-            if match and len(match[1]) < 19:
-                numbers[code] = int(match[1])
+    step = np.full(len(start), -1, dtype=np.int64)
+    numbers = step_numbers(names.values)
     if not (numbers >= 0).any():
         return step
     # In order of start, so that the innermost of nested steps is written last.
@@ -355,12 +359,7 @@ def _table(
         "stream": stream,
         "step": np.full(len(start), -1, dtype=np.int64),
     }
-    table = EventTable(
-        **events,
-        names=columns.names,
-        categories=columns.categories,
-        tracks=tracks,
-    )
+    table = EventTable(**events, names=columns.names, categories=columns.categories, tracks=tracks)
     return table, device, places.of_thread
 
 

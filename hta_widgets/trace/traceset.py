@@ -21,13 +21,7 @@ from hta_widgets.trace.event import Event
 from hta_widgets.trace.grouping import positions
 from hta_widgets.trace.overview import Overview
 from hta_widgets.trace.problems import Problems
-from hta_widgets.trace.selection import (
-    Selection,
-    chosen_events,
-    chosen_ranks,
-    listed,
-    overlapping,
-)
+from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed, overlapping
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 

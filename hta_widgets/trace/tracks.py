@@ -153,14 +153,8 @@ def assign_lanes(
 ) -> Lanes:
     """Return lanes of events that are sorted by (start, longest first, file order).
 
-    Parameters
-    ----------
-    start, dur : arrays of int64
-        Starts are not negative.
-    track : array of int32
-        The track of each event, 0 .. `tracks`-1.
-    resolution_ns : int
-        Edges that miss each other by at most this much are taken as equal.
+    Starts are not negative. Edges that miss each other by at most `resolution_ns` are taken as
+    equal.
     """
     count = len(start)
     if not count:
