@@ -56,7 +56,7 @@ def user_annotation_breakdown(
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _ranges_of, use_device))
-    names = "rank name:s count sum_ns mean_ns:f min_ns max_ns std_ns:f"
+    names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
     column = stacked([one for one, _, _ in found], names)
     device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
     note = ""
@@ -65,7 +65,7 @@ def user_annotation_breakdown(
         if host if use_device else device:
             note += f"; use_device={not use_device} has some"
     return result(
-        {**column, "name": pd.array(column["name"].tolist(), dtype="str")},
+        column,
         matched={"device_annotations": device, "host_annotations": host},
         note=note,
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.busy import lacking_note
-from hta_widgets.analysis.lateness import loads_data
+from hta_widgets.analysis.collectives import loads_data
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
     BUSY,

@@ -13,9 +13,17 @@ import pandas as pd
 from hta_widgets.analysis.clocks import clock_fit
 from hta_widgets.analysis.collectives import Arrivals, arrivals
 from hta_widgets.analysis.comm_events import TOGETHER
-from hta_widgets.analysis.critical.nodes import AnalysisRange, instance_numbers, ranges_named
+from hta_widgets.analysis.critical.nodes import (
+    BOUNDS,
+    EDGE_TYPES,
+    EXACT,
+    LEAD,
+    OPERATOR,
+    AnalysisRange,
+    instance_numbers,
+    ranges_named,
+)
 from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
-from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, EXACT, LEAD, OPERATOR
 from hta_widgets.analysis.matching import Matching, counted, matching
 from hta_widgets.analysis.scope import Window, busy_rows, categorical, result
 from hta_widgets.arguments import checked

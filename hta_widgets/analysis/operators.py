@@ -1,13 +1,14 @@
-"""Time of operators on the host and of the device work that they launch."""
+"""Time of operators, and the kernels that they launch, with delays and sequences."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,10 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
+    busy_rows,
     categorical,
+    count_kinds,
+    joined,
     narrowed,
     over_ranks,
     parts,
@@ -24,18 +28,24 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
     stacked,
+    used_texts,
 )
 from hta_widgets.facts import note_for
+from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.event_args import event_args
-from hta_widgets.trace.grouping import positions, sums
+from hta_widgets.trace.grouping import marked, positions, sums
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
+    backward_parents,
+    below_backward,
     covered_by_children,
     forest_of,
     nearest,
+    nested_parents,
     of_category,
+    of_name,
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
@@ -287,3 +297,362 @@ def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
     return np.clip(start, part.low, part.high), np.clip(end, part.low, part.high)
+
+
+Text = TypeVar("Text", str, tuple[str, str])
+
+#: Copying calls, which HTA leaves out of the delays.
+_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+
+_ANNOTATION = KINDS.index("annotation")
+
+
+@scoped
+def operator_kernels(
+    traces: TraceSet,
+    operator_name: str | None = None,
+    *,
+    exact: bool = False,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return the device work that operators launch, event by event.
+
+    An event belongs to the innermost of the operators that encloses its launching call on the
+    call's thread. One call may launch several events (a CUDA graph).
+
+    Parameters
+    ----------
+    operator_name : str, optional
+        Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
+        count. With a name, every matching host event counts, including ranges named by the
+        program.
+    exact : bool, default False
+        Match the whole name.
+    selection : Selection, optional
+        The device work; all by default.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Times are clipped to it, delays are not.
+
+    Returns
+    -------
+    DataFrame
+        One row per device event (computing, communicating, copying), by rank and start: ``rank,
+        id, name`` (categorical)``, kind`` (categorical)``, stream, start_ns, dur_ns``;
+        ``operator`` (categorical)``, operator_id``; ``launch_id``, the id of the launching call;
+        ``operator_delay_ns`` from the operator's start to the call's, ``runtime_delay_ns`` from
+        the call's start to the event's. All times and ids are int64.
+    """
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    whole = stacked(
+        found,
+        "rank id name:c kind stream:i start_ns dur_ns operator:c operator_id launch_id"
+        " operator_delay_ns runtime_delay_ns",
+    )
+    whole["kind"] = categorical(whole["kind"], KINDS)
+    wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+    return result(
+        whole,
+        matched={**count_kinds(chosen), "below_operator": len(whole["rank"])},
+        note=prelaunched_note(chosen)
+        if len(whole["rank"])
+        else f"no device work was launched by {wanted}",
+    )
+
+
+def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
+    """Return the columns of one rank."""
+    trace, table = part.trace, part.table
+    work = part.busy_rows()
+    call = trace.launch_of[work]
+    if operator_name is None:
+        tree = operator_tree(trace)
+        operator = np.append(tree.rows, -1)[tree.innermost[call]]
+    else:
+        stops = of_name(
+            trace, lambda name: name == operator_name if exact else operator_name in name
+        )
+        operator = nearest(nested_parents(trace, stops), stops)[call]
+    below = operator >= 0
+    work, call, operator = work[below], call[below], operator[below]
+    start, end = part.clipped(work)
+    return {
+        "rank": part.rank,
+        "id": work,
+        "name": used_texts(table.name[work], table.names),
+        "kind": table.kind[work],
+        "stream": table.stream[work],
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "operator": used_texts(table.name[operator], table.names),
+        "operator_id": operator,
+        "launch_id": call,
+        "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
+        "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
+    }
+
+
+@scoped
+def operator_launch_delays(
+    traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
+) -> pd.DataFrame:
+    """Return the sequences of kernels that operators launch, and the delays of their launches.
+
+    A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
+    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence has the
+    names of all kernels that it launched; delays are measured for its first kernel.
+
+    Parameters
+    ----------
+    prefix : str, default "aten::"
+        Start of the operators' names.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, operator and sequence, the most frequent first: ``rank`` (int64)``,
+        operator, kernel_sequence`` (str, ``" -> "`` between)``, occurrence_count`` (int64);
+        ``avg_operator_launch_delay_ns`` (float64), mean of the time from the operator's start to
+        its first launching call's; ``avg_runtime_delay_ns`` (float64), from that call's start to
+        the kernel's.
+
+    Notes
+    -----
+    HTA's ``get_aten_op_kernels_and_delay``. HTA uses the operator that started last on any
+    thread, covers CUDA's calls only, and fails if a call launched several kernels.
+    """
+    found = list(over_ranks(parts(traces, **scope), _delays_of, prefix))
+    names = "rank operator:t kernel_sequence:t occurrence_count"
+    names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
+    columns = stacked([one for one, _, _ in found], names)
+    return result(
+        columns,
+        matched={
+            "operators": sum(operators for _, operators, _ in found),
+            "kernels": sum(kernels for _, _, kernels in found),
+        },
+        note=""
+        if len(columns["rank"])
+        else f"no kernel was launched by an operator named {prefix}…",
+    )
+
+
+def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
+    """Return the columns of one rank, and its numbers of operators and kernels."""
+    trace, table = part.trace, part.table
+    operators = of_name(trace, lambda name: name.startswith(prefix))
+    members = marked(part.rows[operators[part.rows]], len(table) + 1)
+
+    call = trace.launch_of
+    work = busy_rows(trace)
+    work = work[call[work] >= 0]
+    copies = of_name(trace, lambda name: _COPIES.search(name) is not None)
+    work = work[~copies[call[work]]]
+    operator = nearest(nested_parents(trace, operators), operators)[call[work]]
+    below = members[operator]
+    work, operator = work[below], operator[below]
+    order = np.lexsort((work, call[work], operator))
+    work, operator = work[order], operator[order]
+
+    first = np.flatnonzero(np.diff(operator, prepend=-1))
+    sizes = np.diff(first, append=len(work))
+    texts, group = _by_frequency(
+        part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
+    )
+    call, start = call[work[first]], table.start_ns
+    count = np.bincount(group, minlength=len(texts))
+    columns = {
+        "rank": part.rank,
+        "operator": [operator for operator, _ in texts],
+        "kernel_sequence": [sequence for _, sequence in texts],
+        "occurrence_count": count,
+        "avg_operator_launch_delay_ns": sums(
+            group, start[call] - start[operator[first]], len(texts)
+        )
+        / count,
+        "avg_runtime_delay_ns": sums(group, start[work[first]] - start[call], len(texts)) / count,
+    }
+    return columns, int(members.sum()), len(work)
+
+
+def _by_frequency(
+    part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
+) -> tuple[list[Text], Ints]:
+    """Group operators by name and by the names of the work behind them, `sizes` events each."""
+    # The texts of the groups come first, most frequent first and then by text.
+    names, name = part.table.names, part.table.name
+    codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
+    ends: list[int] = (np.cumsum(sizes) * 4).tolist()
+    known: dict[tuple[int, bytes], int] = {}
+    keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
+    found = [known.setdefault((own, codes[low:high]), len(known)) for own, low, high in keys]
+    group = np.array(found, dtype=np.int64)
+    texts = [
+        write(names[own], [names[code] for code in np.frombuffer(sequence, np.int32).tolist()])
+        for own, sequence in known
+    ]
+    count = np.bincount(group, minlength=len(texts)).tolist()
+    order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
+    return [texts[row] for row in order], np.argsort(order)[group]
+
+
+@scoped
+def frequent_kernel_sequences(
+    traces: TraceSet,
+    operator_name: str,
+    *,
+    min_pattern_len: int = 3,
+    top_k: int | None = None,
+    every_depth: bool = False,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return the sequences of device work that occurrences of an operator launch, by frequency.
+
+    Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
+    each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
+    host events; events of the autograd thread lie below the ``## backward ##`` range or the step
+    that runs at that time. The pattern has the name of the occurrence and of its device events by
+    start: kernels, copies and waits, on any stream.
+
+    Parameters
+    ----------
+    operator_name : str
+        Text in the names, for example ``"aten::linear"``.
+    min_pattern_len : int, default 3
+        Minimum number of device events.
+    top_k : int, optional
+        Maximum number of patterns per rank; all by default.
+    every_depth : bool, default False
+        Count occurrences at every depth unless they are below another one. HTA counts those at
+        the smallest depth, and so misses an operator that a model calls at several depths.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Times are cut,
+        patterns are not.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and pattern, by rank, the most frequent first, then by pattern: ``rank``
+        (int64)``, pattern`` (str, ``|`` between)``, count`` (int64); ``kernel_ns`` (int64), the sum
+        of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
+
+    See Also
+    --------
+    hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
+    """
+    find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
+    candidates = sum(one.candidates for one in found)
+    note = ""
+    if not candidates:
+        note = f"no host event's name contains {operator_name!r}"
+    elif not any(one.texts for one in found):
+        note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
+    return result(
+        {
+            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
+            "pattern": pd.array([text for one in found for text in one.texts], dtype="str"),
+            "count": joined([one.count for one in found]),
+            "kernel_ns": joined([one.kernel_ns for one in found]),
+            "operator_ns": joined([one.operator_ns for one in found]),
+        },
+        matched={
+            "operators": candidates,
+            "occurrences": sum(len(one.occurrences) for one in found),
+            "kernels": sum(one.kernels for one in found),
+        },
+        note=note,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The patterns of one rank, the most frequent first."""
+
+    rank: int
+    texts: list[str]
+    count: Ints
+    kernel_ns: Ints
+    operator_ns: Ints
+    occurrences: Rows
+    pattern: Ints
+    below: Ints
+    candidates: int
+    kernels: int
+
+
+def find_patterns(
+    part: Part,
+    operator_name: str,
+    min_pattern_len: int,
+    *,
+    top_k: int | None = None,
+    every_depth: bool = False,
+) -> Patterns:
+    """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
+    trace, table = part.trace, part.table
+    named = of_name(trace, lambda name: bool(operator_name) and operator_name in name)
+    candidates = part.rows[named[part.rows]]
+    parent = backward_parents(trace)
+    roots = _roots(parent, candidates, every_depth=every_depth)
+
+    call = trace.launch_of
+    device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
+    below, launched = _below(trace, roots, device, call)
+    size = np.bincount(launched[launched >= 0], minlength=len(roots))
+    kept = size >= max(min_pattern_len, 0)
+    occurrences, size = roots[kept], size[kept]
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    below, launched = number[below], number[launched]
+
+    work = device[launched >= 0]
+    launched = launched[launched >= 0]
+    work = work[np.argsort(launched, kind="stable")]
+    texts, group = _by_frequency(
+        part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
+    )
+    kernel_ns = sums(np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts))
+    operator_ns = sums(group, part.durations(occurrences), len(texts))
+    return Patterns(
+        part.rank,
+        texts[:top_k],
+        np.bincount(group, minlength=len(texts))[:top_k],
+        kernel_ns[:top_k],
+        operator_ns[:top_k],
+        occurrences,
+        np.where(group < len(texts[:top_k]), group, -1),
+        below,
+        len(candidates),
+        len(work),
+    )
+
+
+def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
+    """Return the candidates that count: those at the smallest depth, or all outermost ones."""
+    if not len(candidates):
+        return candidates
+    if every_depth:
+        above = nearest(parent, marked(candidates, len(parent)))[parent[candidates]]
+        return candidates[above < 0]
+    depth = forest_of(parent).depth[candidates]
+    least: Rows = candidates[depth == depth.min()]
+    return least
+
+
+def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
+    """Return the root (a position) above each event, and above each device event."""
+    stops = marked(roots, len(trace))
+    above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
+    up = positions(roots, len(trace))[above]
+    launched = up[call[device]]
+    below = up[:-1].copy()
+    below[trace.table.stream >= 0] = -1
+    below[device] = launched
+    return below, launched

@@ -599,6 +599,9 @@ def stacked(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]
             codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
             whole[name] = categorical(joined(codes, np.int32), pool.values)
             continue
+        if dtype is str:
+            whole[name] = pd.array([text for own in values for text in own], dtype="str")
+            continue
         arrays = [
             np.broadcast_to(np.asarray(one, dtype), size)
             for one, size in zip(values, sizes, strict=True)

@@ -12,8 +12,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.collectives import Arrivals, Clock, arrivals, steps_of
-from hta_widgets.analysis.lateness import PARTS, Lateness, costly_share, lateness
+from hta_widgets.analysis.collectives import (
+    PARTS,
+    Arrivals,
+    Clock,
+    Lateness,
+    arrivals,
+    costly_share,
+    lateness,
+    steps_of,
+)
 from hta_widgets.analysis.matching import Matching, counted, loaded_ranks, matching, shown_ranks
 from hta_widgets.analysis.scope import (
     BUSY,

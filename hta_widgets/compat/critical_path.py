@@ -1,7 +1,7 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
 Ids of events are HTA's: places in ``traceEvents``. Times and weights are µs. The graph follows
-HTA 0.5.0 (`hta_widgets.analysis.critical.rules.HTA`); docs/differences-from-hta.md lists what
+HTA 0.5.0 (`hta_widgets.analysis.critical.nodes.HTA`); docs/differences-from-hta.md lists what
 differs. A ``networkx.DiGraph`` if networkx is installed, which is optional.
 """
 
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from hta_widgets.analysis.critical.nodes import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
 from hta_widgets.analysis.critical.path import CriticalPath, longest_path, path_of
-from hta_widgets.analysis.critical.rules import BOUNDS, EDGE_TYPES, HTA, KERNEL_KERNEL, OPERATOR
 from hta_widgets.compat.config import logger
 from hta_widgets.compat.frames import (
     TraceSymbolTable,

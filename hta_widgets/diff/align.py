@@ -165,7 +165,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         else:
             marks, labels = pairs
     if base in ("steps", "collectives"):
-        before, after = _slot_maps(*(_bounds(*mark) for mark in marks))
+        before, after = _slot_maps(marks)
     else:
         first = [int(start[0]) for start, _ in marks]
         lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
@@ -180,14 +180,12 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     )
 
 
-def _bounds(start: Ints, end: Ints) -> Ints:
-    """Return the starts of the adjacent slots, and the end of the last one."""
+def _slot_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
+    """Return maps on which all slots start together."""
     # Steps of several ranks may overlap, and need not follow each other in order.
-    return np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0))
-
-
-def _slot_maps(before: Ints, after: Ints) -> tuple[TimeMap, TimeMap]:
-    """Return maps on which all slots, given by their bounds, start together."""
+    before, after = (
+        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in marks
+    )
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 

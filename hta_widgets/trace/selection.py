@@ -408,11 +408,11 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
         rows = index.named(clauses.names)
         start = trace.table.start_ns[rows]
         rows = rows[overlapping(start, start + trace.table.dur_ns[rows], low, high)]
-        clauses = clauses.with_names(None)
+        clauses = replace(clauses, names=None)
     elif clauses.rest is None and clauses.kinds is not None:
         rows = index.of_kinds_within(_known_kinds(clauses.kinds), low, high)
         rows = rows if clauses.kinds and _known_kinds(clauses.kinds) else rows[:0]
-        clauses = clauses.with_kinds(None)
+        clauses = replace(clauses, kinds=None)
     else:
         rows = index.of_kinds_within((), low, high)
     rows = _on_tracks(trace, rows, selection.tracks)

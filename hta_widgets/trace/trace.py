@@ -497,8 +497,6 @@ class Trace:
             }
         )
 
-    # --- one event --------------------------------------------------------------------------------
-
     @checked
     def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
         """Return the event's own args, as the file has them.
@@ -544,8 +542,6 @@ class Trace:
             return {}
         return args if isinstance(args, dict) else {"args": args}
 
-    # --- memory -----------------------------------------------------------------------------------
-
     @property
     def is_mapped(self) -> bool:
         """Whether the columns are mapped from a file and can be released."""
@@ -556,8 +552,6 @@ class Trace:
         # Replaced and not cleared, as other threads may be using it.
         self.memo = {}
         self._frame = None
-
-    # --- copies -----------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Trace:
         """Return a copy with other fields, for example ``rank=3``; arrays are shared."""

@@ -409,8 +409,6 @@ class TraceSet(Mapping[int, Trace]):
             self, query, start_ns=start_ns, end_ns=end_ns, ranks=ranks, tracks=tracks, ids=ids
         )
 
-    # --- keeping ----------------------------------------------------------------------------------
-
     @checked
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
@@ -443,8 +441,6 @@ class TraceSet(Mapping[int, Trace]):
         from hta_widgets.store.saving import save_set  # noqa: PLC0415
 
         return save_set(self, path)
-
-    # --- views ------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return f"<TraceSet {_facts(self, self._problems)}>"

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hta_widgets import TraceError
-from hta_widgets.analysis.critical.nodes import analysis_range
+from hta_widgets.analysis.critical.nodes import HTA, analysis_range
 from hta_widgets.analysis.critical.path import build, path_of
-from hta_widgets.analysis.critical.rules import HTA
 from hta_widgets.compat.analyzers.critical_path_analysis import CPGraph, CriticalPathAnalysis
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import trace_within

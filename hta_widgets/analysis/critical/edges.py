@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.critical.nodes import DeviceWork, EdgeList, Nodes
-from hta_widgets.analysis.critical.rules import (
+from hta_widgets.analysis.critical.nodes import (
     COPYING,
     DEPENDENCY,
     KERNEL_KERNEL,
@@ -18,6 +17,9 @@ from hta_widgets.analysis.critical.rules import (
     OPERATOR,
     SYNC,
     SYNCHRONIZING,
+    DeviceWork,
+    EdgeList,
+    Nodes,
     Rules,
     named,
 )

@@ -16,14 +16,6 @@ from hta_widgets.analysis.critical.edges import (
     find_waits,
 )
 from hta_widgets.analysis.critical.nodes import (
-    AnalysisRange,
-    EdgeList,
-    Edges,
-    Nodes,
-    analysis_range,
-    find_nodes,
-)
-from hta_widgets.analysis.critical.rules import (
     BLOCKING_IN_HTA,
     BOUNDS,
     EDGE_TYPES,
@@ -33,7 +25,13 @@ from hta_widgets.analysis.critical.rules import (
     LEAD,
     OPERATOR,
     SYNC,
+    AnalysisRange,
+    EdgeList,
+    Edges,
+    Nodes,
     Rules,
+    analysis_range,
+    find_nodes,
     named,
     patterns_of,
 )

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.lateness import costly_share
+from hta_widgets.analysis.collectives import costly_share
 from hta_widgets.analysis.scope import Scope, by_column, dtypes_of, result, scoped
 from hta_widgets.analysis.stragglers import stragglers
 from hta_widgets.formats.mpi.model import MpiJob, mpi_jobs
