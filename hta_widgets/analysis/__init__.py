@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from hta_widgets.analysis.annotations import kernels_by_annotation, user_annotation_breakdown
 from hta_widgets.analysis.busy import (
     comm_comp_overlap,
     communication_by_group,
@@ -29,7 +28,13 @@ from hta_widgets.analysis.idle import (
     idle_time_breakdown,
 )
 from hta_widgets.analysis.job_path import job_critical_path, job_path_summary
-from hta_widgets.analysis.kernels import cupti_counters, kernel_breakdown, kernel_duration_by_rank
+from hta_widgets.analysis.kernels import (
+    cupti_counters,
+    kernel_breakdown,
+    kernel_duration_by_rank,
+    kernels_by_annotation,
+    user_annotation_breakdown,
+)
 from hta_widgets.analysis.launches import (
     launch_outliers,
     launch_stats,

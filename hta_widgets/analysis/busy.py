@@ -42,15 +42,8 @@ from hta_widgets.trace.traceset import TraceSet
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = (
-    "idle_ns",
-    "compute_ns",
-    "non_compute_ns",
-    "span_ns",
-    "busy_ns",
-    "communication_ns",
-    "memory_ns",
-    "exposed_communication_ns",
-    "exposed_memory_ns",
+    "idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"
+    " exposed_communication_ns exposed_memory_ns"
 )
 
 #: Columns of communication times.
@@ -95,21 +88,15 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     chosen = parts(traces, **scope)
     found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
-    times = np.array(list(working.values()), dtype=np.int64).reshape(-1, len(_TIMES))
-    column = dict(zip(_TIMES, times.T, strict=True))
+    column = by_column([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100 * column[f"{name}_ns"] / span
         for name in ("idle", "compute", "non_compute")
     }
-    first, rest = _TIMES[:4], _TIMES[4:]
+    first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")
     return result(
-        {
-            "rank": np.array(list(working), dtype=np.int64),
-            **{name: column[name] for name in first},
-            **shares,
-            **{name: column[name] for name in rest},
-        },
+        {**{name: column[name] for name in first}, **shares, **column},
         matched=count_kinds(chosen),
         note=(lacking_note(chosen.ranks, working), prelaunched_note(chosen)),
     )
@@ -443,7 +430,5 @@ def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _records(frame: pd.DataFrame) -> list[Any]:
-    columns = {
-        str(column).removesuffix("_ns"): frame[column].astype(object).tolist() for column in frame
-    }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
+    return named.astype(object).to_dict("records")

@@ -133,9 +133,6 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     return f"no collectives connect these parts, so their clocks are not compared: {listed}{more}"
 
 
-# --- the fit --------------------------------------------------------------------------------------
-
-
 def _fit(match: Matching, used: Bools) -> ClockFit:
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)

@@ -132,9 +132,6 @@ def collectives(
     )
 
 
-# --- times ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""

@@ -32,8 +32,8 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.grouping import group_order, marked, ranges, sums
-from hta_widgets.trace.host_stack import of_category, of_name
+from hta_widgets.trace.grouping import group_order, ranges, sums
+from hta_widgets.trace.host_stack import CALLS, of_category, of_name
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
@@ -53,7 +53,6 @@ _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 _WAITS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
 #: Calls that make a stream wait for work of another one.
 STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
-_CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
@@ -393,8 +392,8 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")
-    waits = marked(waiting_calls(trace), len(table)) & (table.stream < 0)
-    return waits, of_name(trace, loads_data), called & ~python, called & python
+    loads = of_name(trace, loads_data)
+    return waiting_calls(trace), loads, called & ~python, called & python
 
 
 @memoized
@@ -420,12 +419,9 @@ def _launch_calls(trace: Trace) -> Rows:
 
 
 @memoized
-def waiting_calls(trace: Trace) -> Rows:
-    """Return the calls in which a host thread waits for its device."""
-    table = trace.table
-    calls = [k for k, text in enumerate(table.categories.values) if _CALL_CATEGORY.fullmatch(text)]
-    waits = [k for k, text in enumerate(table.names.values) if _WAITS.search(text)]
-    return np.flatnonzero(np.isin(table.category, calls) & np.isin(table.name, waits))
+def waiting_calls(trace: Trace) -> Bools:
+    """Return whether each event is a call in which a host thread waits for its device."""
+    return of_category(trace, CALLS) & of_name(trace, lambda name: _WAITS.search(name) is not None)
 
 
 @scoped

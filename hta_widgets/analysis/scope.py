@@ -87,10 +87,8 @@ _SHARED = {
 def scoped(function: Function) -> Function:
     """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
-    Its arguments are `checked`.
-
-    Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
-    own text.
+    Use with ``**scope: Unpack[Scope]``. Arguments are `checked`. A docstring that describes one of
+    the parameters itself keeps its own text.
     """
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]

@@ -145,7 +145,7 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     operator = tree.kind == OPERATOR
     # Waiting belongs to the device, not to the operator; copies from pageable memory wait too.
     copies = of_name(part.trace, lambda name: "Memcpy" in name)[tree.rows]
-    waits = (tree.kind == CALL) & (np.isin(tree.rows, waiting_calls(part.trace)) | copies)
+    waits = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(operator | waits)
     parent = positions(nodes, len(tree))[tree.parent[nodes]]
     start, end = part.clipped(tree.rows[nodes])

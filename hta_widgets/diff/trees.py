@@ -20,6 +20,7 @@ from hta_widgets.trace.arrays import Bools, Ints
 from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.grouping import marked, positions, ranges
 from hta_widgets.trace.host_stack import (
+    CALLS,
     Forest,
     below_backward,
     forest_of,
@@ -54,7 +55,6 @@ _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 _TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
 _ROUNDS = 4
 
-_CALLS = "(.+_)?(runtime|driver)"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
 _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
@@ -382,7 +382,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     kept &= slot >= 0
-    call = kept & of_category(trace, _CALLS)
+    call = kept & of_category(trace, CALLS)
     operator = kept & ~call & ~work
 
     above = below_backward(trace, nested_parents(trace, operator))

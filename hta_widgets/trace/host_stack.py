@@ -19,7 +19,7 @@ from hta_widgets.trace.tracks import assign_lanes
 _STEP = "ProfilerStep#"
 _BACKWARD = "## backward ##"
 _OPERATORS = "cpu_op|operator"
-_CALLS = "(.+_)?(runtime|driver)"
+CALLS = "(.+_)?(runtime|driver)"
 
 
 def of_category(trace: Trace, pattern: str) -> Bools:
@@ -64,7 +64,7 @@ def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.i
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
     if not crossed.any():
         return table.parent
-    among = of_category(trace, f"{_OPERATORS}|{_CALLS}")
+    among = of_category(trace, f"{_OPERATORS}|{CALLS}")
     if stops is not None:
         among |= stops
     rows = np.flatnonzero(among & crossed[table.track])

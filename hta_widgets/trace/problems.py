@@ -1,14 +1,13 @@
-"""Problems found while loading: counts of records that were skipped, repaired or guessed."""
+"""Problems found while loading: records skipped, repaired or guessed; and short frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from html import escape
+from typing import Any, Literal, get_args
 
 import pandas as pd
-
-from hta_widgets.trace.overview import Overview
 
 ProblemKind = Literal[
     "skipped",
@@ -33,6 +32,40 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
 PERHAPS_A_COPY = "perhaps a copy"
+
+
+class Overview(pd.DataFrame):
+    """A frame whose display is short.
+
+    Parameters
+    ----------
+    columns : mapping
+        The columns.
+    optional : sequence of str
+        Columns that are not displayed if all their values are unknown: None or -1.
+    if_empty : str
+        Displayed instead of no rows.
+    """
+
+    def __init__(self, columns: Any, *, optional: Sequence[str] = (), if_empty: str = "") -> None:
+        super().__init__(columns)  # type: ignore[call-arg] # pandas has no types
+        self.attrs = {"optional": list(optional), "if_empty": if_empty}
+
+    @property
+    def _sentence(self) -> str:
+        return self.attrs.get("if_empty", "") if self.empty else ""
+
+    def _displayed(self) -> Any:
+        known = self.notna() & (self != -1)
+        unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
+        return pd.DataFrame(self).drop(columns=unknown)
+
+    def __repr__(self) -> str:
+        return self._sentence or repr(self._displayed())
+
+    def _repr_html_(self) -> Any:
+        sentence = self._sentence
+        return f"<p>{escape(sentence)}</p>" if sentence else self._displayed()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,18 +169,13 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces."""
+        tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
+        listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
         return {
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
             "ranks": None if self.ranks is None else list(self.ranks),
-            "tracks": None
-            if self.tracks is None
-            else [
-                item if isinstance(item, str) else list(item)
-                for item in sorted(
-                    self.tracks, key=lambda t: ("", t) if isinstance(t, str) else t[::-1]
-                )
-            ],
+            "tracks": None if self.tracks is None else listed_tracks,
             "query": self.query,
             "ids": None if self.ids is None else [list(item) for item in sorted(self.ids)],
         }

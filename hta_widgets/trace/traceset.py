@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Literal, TypeVar
 
@@ -17,10 +17,9 @@ from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
 from hta_widgets.trace.arrays import Bools, Ints, Rows
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
-from hta_widgets.trace.event import Event
 from hta_widgets.trace.grouping import positions
-from hta_widgets.trace.overview import Overview
-from hta_widgets.trace.problems import Problems
+from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.problems import Overview, Problems
 from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed, overlapping
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
@@ -35,6 +34,58 @@ ClockName = Literal["host", "fitted"]
 T = TypeVar("T")
 #: Columns of tables that are lists of texts, one per row.
 _TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a rank.
+
+    Attributes
+    ----------
+    id : int
+        Its id in `Trace.events`.
+    """
+
+    trace: Trace
+    id: int
+
+    def __repr__(self) -> str:
+        return f"<event {self.id} of rank {self.trace.rank}: {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        table = self.trace.table
+        return str(table.names.values[int(table.name[self.id])])
+
+    @property
+    def operator(self) -> Event | None:
+        """The innermost operator around the event, or around the call that launched it.
+
+        None if there is none. The operator of an operator is itself.
+        """
+        call = int(self.trace.launch_of[self.id])
+        if call < 0 and self.trace.table.stream[self.id] >= 0:
+            return None
+        tree = operator_tree(self.trace)
+        at = int(tree.innermost[call if call >= 0 else self.id])
+        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The device work launched during a host event on its thread, as rows of `Trace.events`.
+
+        `TraceSet.events` has the same columns; empty for device work.
+        """
+        table = self.trace.table
+        launched = np.flatnonzero(self.trace.launch_of >= 0)
+        call = self.trace.launch_of[launched]
+        within = (table.track[call] == table.track[self.id]) & (
+            table.start_ns[call] >= table.start_ns[self.id]
+        )
+        within &= table.end_ns[call] <= table.end_ns[self.id]
+        rows = launched[within]
+        return events_of([self.trace], rows=lambda _: rows)
 
 
 class TraceSet(Mapping[int, Trace]):

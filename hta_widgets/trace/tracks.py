@@ -396,32 +396,27 @@ def find_tracks(
     first_row = np.empty(count, dtype=np.int64)
     first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
     track_stream = np.full(count, -1, dtype=np.int32)
-    on_device = np.flatnonzero(stream >= 0)[::-1]
-    track_stream[track[on_device]] = stream[on_device]
+    streamed = np.flatnonzero(stream >= 0)[::-1]
+    track_stream[track[streamed]] = stream[streamed]
 
     of_device, of_mpi = marked(track[device], count), marked(track[calls_mpi], count)
 
     names = naming(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
     threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
-    found = [
-        _track(
-            columns.pids[pid_code],
-            columns.tids[tid_code],
-            _role(
-                columns.pids[pid_code],
-                stream=int(track_stream[number]),
-                of_device=bool(of_device[number]),
-                of_mpi=bool(of_mpi[number]),
-                annotation=bool(slots[number] % 2),
-            ),
-            int(track_stream[number]),
-            names,
-            int(start[first_row[number]]),
-            device=columns.pids[pid_code] in device_pids,
-        )
-        for number, (pid_code, tid_code) in enumerate(threads_of)
-    ]
+    found = []
+    for number, (pid_code, tid_code) in enumerate(threads_of):
+        pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
+        if slots[number] % 2:
+            role: TrackRole = "annotation"
+        elif track_stream[number] >= 0 or of_mpi[number]:
+            role = "stream"
+        else:
+            # A device as a whole has rows as well, such as waits for all its streams.
+            role = "other" if of_device[number] or pid_text in _SPANS else "thread"
+        of, first_ns = int(track_stream[number]), int(start[first_row[number]])
+        on_device = pid_text in device_pids
+        found.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
     order = sorted(range(count), key=lambda number: found[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
@@ -435,15 +430,6 @@ def find_tracks(
         _distinct([found[number] for number in order]),
         of_thread,
     )
-
-
-def _role(pid: str, *, stream: int, of_device: bool, of_mpi: bool, annotation: bool) -> TrackRole:
-    if annotation:
-        return "annotation"
-    if stream >= 0 or of_mpi:
-        return "stream"
-    # A device as a whole has rows as well, such as waits for all its streams.
-    return "other" if of_device or pid in _SPANS else "thread"
 
 
 def _track(
@@ -465,22 +451,9 @@ def _track(
     if thread_sort is None:
         number = _STREAM_TID.fullmatch(tid)
         thread_sort = int(number[1]) if number else 0
-    return Track(
-        pid=pid,
-        tid=tid,
-        role=role,
-        label=thread,
-        process=process,
-        stream=stream,
-        sort=(
-            names.process_sort.get(pid, missing),
-            thread_sort,
-            0 if role == "annotation" else 1,
-            first_ns,
-        ),
-        nested=0,
-        lanes=0,
-    )
+    process_sort = names.process_sort.get(pid, missing)
+    sort = process_sort, thread_sort, 0 if role == "annotation" else 1, first_ns
+    return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
 def _distinct(tracks: list[Track]) -> list[Track]:
