@@ -286,11 +286,9 @@ class Lateness:
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the minimum share of their time that the others lose to a straggler.
-
-    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure` the
-    limit for one or two steps is so high that chance hardly reaches it.
-    """
+    """Return the minimum share of their time that the others lose to a straggler."""
+    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
+    # the limit for one or two steps is so high that chance hardly reaches it.
     few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
     return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
 

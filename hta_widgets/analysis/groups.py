@@ -145,10 +145,8 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def stage_of(traces: TraceSet) -> dict[int, int]:
-    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one.
-
-    Ranks of different stages do different work, so they are not to be compared.
-    """
+    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
+    # Ranks of different stages do different work, so they are not to be compared.
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
     kinds = _kinds(match, numbers, groups)

@@ -153,10 +153,8 @@ def split(codes: Ints, count: int) -> list[Ints]:
 
 
 def recorded_shift(trace: Trace) -> int:
-    """Return the shift from a table's times to the recorded clock.
-
-    Matching always uses it, so that collectives keep their numbers on any clock.
-    """
+    """Return the shift from a table's times to the recorded clock."""
+    # Matching always uses it, so that collectives keep their numbers on any clock.
     return trace.shift_ns + trace.clock_offset_ns
 
 

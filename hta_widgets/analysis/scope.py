@@ -259,10 +259,8 @@ class Part:
         return inside
 
     def covered_by_all(self, *kinds: str) -> Intervals:
-        """Return the times in the window at which any event of these kinds runs, selected or not.
-
-        Computing hides communication even if only the communication is selected.
-        """
+        """Return the times in the window at which any event of the kinds runs, selected or not."""
+        # Computing hides communication even if only the communication is selected.
         return self.once(
             ("covered by all", kinds),
             lambda: clip(device_index_of(self.trace).covered(kinds), self.low, self.high),

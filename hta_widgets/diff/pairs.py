@@ -75,10 +75,8 @@ class Matches:
 
     @cached_property
     def rank_of_path(self) -> Ints:
-        """The position of each path among all, ordered by depth, deepest first, then by name.
-
-        Unlike the numbers of paths it does not depend on the reading order of the sides.
-        """
+        """The position of each path among all, ordered by depth, deepest first, then by name."""
+        # Unlike the numbers of paths it does not depend on the reading order of the sides.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))

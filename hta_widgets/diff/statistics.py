@@ -15,10 +15,8 @@ LEAST_PAIRS = 3  # minimum number of differences for estimating their spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
-    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean.
-
-    All are rounded down; the units left over go to the largest remainders. Halves round up.
-    """
+    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean."""
+    # All are rounded down; the units left over go to the largest remainders. Halves round up.
     whole, rest = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
     left = total - int(whole.sum())
@@ -28,10 +26,8 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
 
 def welch(before: Floats, after: Floats) -> Floats:
-    """Return the two-sided p-value of Welch's t-test of each column; rows are steps.
-
-    The steps of one run count as independent draws; the two sides may spread differently.
-    """
+    """Return the two-sided p-value of Welch's t-test of each column; rows are steps."""
+    # The steps of one run count as independent draws; the two sides may spread differently.
     counts = len(before), len(after)
     if min(counts) < 2:
         return np.full(before.shape[1], np.nan)
@@ -54,10 +50,8 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
 
 
 def paired_steps(before: Floats, after: Floats) -> Floats:
-    """Return the p-value of each column by a paired t-test of the logarithms of ratios.
-
-    Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
-    """
+    """Return the p-value of each column by a paired t-test of the logarithms of ratios."""
+    # Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
     count, columns = before.shape
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
@@ -81,10 +75,8 @@ def either_test(
 
 
 def paired(group: Ints, difference: Floats, size: int) -> Floats:
-    """Return the p-value of the mean difference of each group, by Student's paired t-test.
-
-    Used for paired calls in a single step, when other steps do not show their spread.
-    """
+    """Return the p-value of the mean difference of each group, by Student's paired t-test."""
+    # Used for paired calls in a single step, when other steps do not show their spread.
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)

@@ -33,12 +33,10 @@ _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: Pool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
-    """Join host calls and device events by correlation id.
-
-    One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
-    call and the driver call inside it) the innermost that launches is taken; where ids are used
-    again later in the file, the last call before the device event.
-    """
+    """Join host calls and device events by correlation id."""
+    # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
+    # call and the driver call inside it) the innermost that launches is taken; where ids are used
+    # again later in the file, the last call before the device event.
     linked = correlation >= 0
     work = np.flatnonzero(linked & device)
     host = np.flatnonzero(linked & ~device)

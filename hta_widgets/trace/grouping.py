@@ -55,11 +55,9 @@ def number_in_group(group: Ints) -> Ints:
 
 
 def stable_order(key: Ints) -> Rows:
-    """Return the stable order of non-negative keys.
-
-    Packs key and position into one integer if they fit: sorting values is several times faster
-    than sorting positions, and the position makes it stable.
-    """
+    """Return the stable order of non-negative keys."""
+    # Packs key and position into one integer if they fit: sorting values is several times faster
+    # than sorting positions, and the position makes it stable.
     count = len(key)
     if count < 2:
         return np.arange(count)

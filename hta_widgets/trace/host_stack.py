@@ -55,11 +55,9 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
-    """Return the enclosing event of each, if only operators, calls and `stops` are nested.
-
-    A Python frame that crosses the end of an operator would otherwise be the parent of the calls
-    that the operator makes within the frame.
-    """
+    """Return the enclosing event of each, if only operators, calls and `stops` are nested."""
+    # A Python frame that crosses the end of an operator would otherwise be the parent of the calls
+    # that the operator makes within the frame.
     table = trace.table
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
     if not crossed.any():

@@ -140,12 +140,10 @@ _LARGEST = 1 << 64
 
 
 def checked_query(query: str) -> str:
-    """Return a query that is safe to evaluate; raise `ValueError` if it has more than comparisons.
-
-    pandas evaluates any attribute and any call, and so any code, and queries also come from
-    pages, files and saved selections. The text is written from the tree that was checked: pandas
-    splits its input at more characters than Python does, and could evaluate hidden lines.
-    """
+    """Return a query that is safe to evaluate; raise `ValueError` for more than comparisons."""
+    # pandas evaluates any attribute and any call, and so any code, and queries also come from
+    # pages, files and saved selections. The text is written from the tree that was checked: pandas
+    # splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
         tree = ast.parse("".join(map(_as_python, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

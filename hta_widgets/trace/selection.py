@@ -379,10 +379,8 @@ def index_of(trace: Trace) -> TraceIndex:
 
 @memoized
 def device_index_of(trace: Trace) -> TraceIndex:
-    """Return the index of a rank that does not count host collectives as communication.
-
-    They keep no device busy, and time between them is not idle.
-    """
+    """Return the index of a rank that does not count host collectives as communication."""
+    # They keep no device busy, and time between them is not idle.
     table, index = trace.table, index_of(trace)
     if any(track.stream >= 0 for track in table.tracks):
         return index

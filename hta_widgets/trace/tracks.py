@@ -27,10 +27,8 @@ class Settled:
     stop: Ints  # end of the subtree of each event
 
     def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
-        """Set the parents of spilled events, and of the events that these enclose.
-
-        Rows of `parent` begin at `low`.
-        """
+        """Set the parents of spilled events, and of the events that these enclose."""
+        # Rows of `parent` begin at `low`.
         parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
         last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
         inside = np.flatnonzero(last >= 0)
@@ -353,12 +351,10 @@ def device_streams(
     tid: npt.NDArray[np.int32],
     columns: RankColumns,
 ) -> npt.NDArray[np.int32]:
-    """Return the device stream of every event, -1 for host events.
-
-    A stream argument counts on rows of a `device` category only: Triton's operators on the host
-    carry one too. Device rows without the argument are on the stream of their thread: that of
-    other rows of the thread, else the one in the thread's name.
-    """
+    """Return the device stream of every event, -1 for host events."""
+    # A stream argument counts on rows of a `device` category only: Triton's operators on the host
+    # carry one too. Device rows without the argument are on the stream of their thread: that of
+    # other rows of the thread, else the one in the thread's name.
     result = np.where(device, stream, np.int32(-1))
     bare = np.flatnonzero(device & (stream < 0))
     if not len(bare):

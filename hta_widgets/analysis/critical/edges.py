@@ -64,12 +64,10 @@ _COUNTED = frozenset(
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
 ) -> int:
-    """Add edges to device work from its launch, the work before it, and the work it waits for.
-
-    A kernel can start once it is launched, the one before it on its stream has ended, and the work
-    that its stream waits for has ended. The last of these binds it, so the time from there
-    on counts: from the start of the launching call, or from the end of the kernel before.
-    """
+    """Add edges to device work from its launch, the work before it, and the work it waits for."""
+    # A kernel can start once it is launched, the one before it on its stream has ended, and the
+    # work that its stream waits for has ended. The last of these binds it, so the time from there
+    # on counts: from the start of the launching call, or from the end of the kernel before.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end = table.start_ns + table.dur_ns
@@ -188,12 +186,10 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
 
 
 def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
-    """Add edges between forward and backward threads; return their number.
-
-    While the backward pass runs, the thread that started it waits. So an outermost operator of one
-    thread depends on that of the other thread which ended last before its start. Operators that
-    overlap in time are not joined.
-    """
+    """Add edges between forward and backward threads; return their number."""
+    # While the backward pass runs, the thread that started it waits. So an outermost operator of
+    # one thread depends on that of the other thread which ended last before its start. Operators
+    # that overlap in time are not joined.
     chains = _Chains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
@@ -231,13 +227,11 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
-    """Return awaited work and the kernels that waited for it, as inferred from calls and times.
-
-    A kernel waited if all of this holds: its stream was idle although it had been launched; since
-    the launch before it into its stream, the host had called for a stream to wait for an event;
-    and work of another stream of the device, launched before that call, had ended just before it
-    started.
-    """
+    """Return awaited work and the kernels that waited for it, as inferred from calls and times."""
+    # A kernel waited if all of this holds: its stream was idle although it had been launched; since
+    # the launch before it into its stream, the host had called for a stream to wait for an event;
+    # and work of another stream of the device, launched before that call, had ended just before it
+    # started.
     trace, rows = nodes.trace, nodes.device
     table = trace.table
     rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
