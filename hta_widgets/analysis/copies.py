@@ -113,6 +113,9 @@ def _copies(part: Part) -> _Copies:
     )
 
 
+_ColumnsOf = Callable[[Part, _Copies], dict[str, Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class BandwidthSteps:
     """All changes of a rank's memory bandwidth, by kind and time; ends before starts."""
@@ -236,10 +239,7 @@ def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
 
 
 def _bandwidth_frame(
-    traces: TraceSet,
-    scope: Scope,
-    columns_of: Callable[[Part, _Copies], dict[str, Any]],
-    names: str,
+    traces: TraceSet, scope: Scope, columns_of: _ColumnsOf, names: str
 ) -> pd.DataFrame:
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _columns_and_counts, columns_of))
@@ -260,7 +260,7 @@ def _bandwidth_frame(
 
 
 def _columns_and_counts(
-    part: Part, columns_of: Callable[[Part, _Copies], dict[str, Any]]
+    part: Part, columns_of: _ColumnsOf
 ) -> tuple[dict[str, Any], Counter[str], int]:
     """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
     copies = _copies(part)

@@ -41,6 +41,8 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
+#: From the cell of each gap, the number of cells, and the length of each gap.
+_Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
@@ -508,7 +510,7 @@ def idle_interval_stats(
 def _stream_frame(
     traces: TraceSet,
     scope: Scope,
-    function: Callable[[Ints, int, Ints], Columns],
+    function: _Measures,
     columns: str,
     short_ns: int,
     streams: Iterable[int] | None,
@@ -524,10 +526,7 @@ def _stream_frame(
 
 
 def _stream_columns(
-    part: Part,
-    function: Callable[[Ints, int, Ints], Columns],
-    short_ns: int,
-    wanted: list[int] | None,
+    part: Part, function: _Measures, short_ns: int, wanted: list[int] | None
 ) -> dict[str, Any]:
     streams, cell, length = _stream_gaps(part, short_ns, wanted)
     size = len(_CATEGORIES)

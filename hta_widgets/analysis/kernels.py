@@ -305,7 +305,6 @@ def _kernel_frame(
 ) -> pd.DataFrame:
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS),
-        name=pd.array(frame["name"].tolist(), dtype="str"),
         mean_ns=frame["sum_ns"] / frame["count"],
     ).reset_index(drop=True)
     return result(
@@ -318,7 +317,7 @@ def _kernel_frame(
 def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
     found = list(over_ranks(chosen, _of_rank, kinds))
-    return pd.DataFrame(stacked(found, "rank kind name:s count sum_ns min_ns max_ns std_ns:f"))
+    return pd.DataFrame(stacked(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
 
 
 def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Any]:

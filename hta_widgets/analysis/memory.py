@@ -298,19 +298,14 @@ def _of_events(value: Any, path: str | Path) -> pd.DataFrame:
         )
     before = time < 0
     origin = int(time[~before].min()) if not before.all() else None
-    order = np.argsort(np.where(before, origin or 0, time), kind="stable")
+    time = np.where(before, origin or 0, time)
+    order = np.argsort(time, kind="stable")
     # Memory from before the first event comes first, wherever the file has it.
     order = np.concatenate((order[before[order]], order[~before[order]]))
     amounts = np.where(category[:, None] == np.arange(len(MEMORY_CATEGORIES)), amount[:, None], 0)
     sizes = np.cumsum(amounts[order], axis=0)
     matched = {word: int((action == code).sum()) for code, word in _ACTIONS.items()}
-    return _frame(
-        np.where(before, origin or 0, time)[order],
-        sizes,
-        origin,
-        matched,
-        amounts[before].sum(axis=0),
-    )
+    return _frame(time[order], sizes, origin, matched, amounts[before].sum(axis=0))
 
 
 def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:

@@ -116,13 +116,11 @@ def operators(
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_within_window, keys=keys, annotations=annotations)
     found = list(over_ranks(parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
-    names = " ".join(["rank", *(f"{key}:s" for key in keys), *_MEASURES])
+    names = " ".join(["rank", *(f"{key}:t" for key in keys), *_MEASURES])
     frame = pd.DataFrame(stacked([block for block, _ in found], names))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-    for key in keys:
-        frame[key] = pd.array(frame[key].tolist(), dtype="str")
     counts = Counter[str]()
     for _, of_rank in found:
         counts.update(of_rank)

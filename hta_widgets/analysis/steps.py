@@ -241,11 +241,9 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     there[code[rows]] = True
     apart = _EndToEnd(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
-    kinds = {}
-    for kind in ("compute", "communication"):
-        mine = part.of_kinds(kind)
-        mine = mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)]
-        kinds[kind] = apart.pieces(code[mine], *part.clipped(mine))
+    working = [part.of_kinds(kind) for kind in ("compute", "communication")]
+    working = [mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)] for mine in working]
+    compute, communication = (apart.pieces(code[mine], *part.clipped(mine)) for mine in working)
     selected = marked(rows, len(part.trace))
     kept = selected[waits.rows]
     edges = part.clipped_edges(waits.begin[kept], waits.until[kept])
@@ -259,14 +257,12 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
         "device_span_ns": span,
         "busy_ns": spent,
         "idle_ns": span - spent,
-        "compute_ns": apart.lengths(kinds["compute"]),
-        "communication_ns": apart.lengths(kinds["communication"]),
-        "exposed_communication_ns": apart.lengths(
-            subtract(kinds["communication"], kinds["compute"])
-        ),
+        "compute_ns": apart.lengths(compute),
+        "communication_ns": apart.lengths(communication),
+        "exposed_communication_ns": apart.lengths(subtract(communication, compute)),
         "wait_ns": apart.lengths(wait),
-        "exposed_wait_ns": apart.lengths(subtract(wait, kinds["compute"])),
-        "unmatched_exposed_ns": apart.lengths(subtract(unknown, kinds["compute"])),
+        "exposed_wait_ns": apart.lengths(subtract(wait, compute)),
+        "unmatched_exposed_ns": apart.lengths(subtract(unknown, compute)),
     }
 
 

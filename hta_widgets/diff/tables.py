@@ -152,7 +152,9 @@ def names(
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
     if device == "auto":
-        device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
+        every = [part for side in diff.sides for part in side.parts.values()]
+        has_work = any((part.table.stream[part.busy_rows()] >= 0).any() for part in every)
+        device = "gpu" if has_work else "cpu"
     pool = NamePool()
     frames = both_have_frames(diff)
     events = [_coded(side, device, pool, short=short_names, frames=frames) for side in diff.sides]
@@ -246,12 +248,6 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},
         note="" if order else "no operators in the steps that are compared",
-    )
-
-
-def _has_work(side: RunSide) -> bool:
-    return any(
-        bool((part.table.stream[part.busy_rows()] >= 0).any()) for part in side.parts.values()
     )
 
 
