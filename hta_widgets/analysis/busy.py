@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -275,11 +275,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     rank's.
     """
     chosen = parts(traces, **scope)
-    rows = [
-        (rank, *row)
-        for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True)
-        for row in found
-    ]
+    rows = _rows(chosen, _by_stream)
     return result(
         by_column(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_kinds(chosen, BUSY[:2]),
@@ -321,10 +317,7 @@ def communication_by_group(
     """
     chosen = parts(traces, **scope)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
-    of_ranks = over_ranks(chosen, _by_group, args)
-    rows = [
-        (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
-    ]
+    rows = _rows(chosen, _by_group, args)
     texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
     note = ""
     if not rows:
@@ -336,6 +329,12 @@ def communication_by_group(
         matched=count_kinds(chosen, BUSY[:2]),
         note=note,
     )
+
+
+def _rows(chosen: Parts, function: Callable[..., list[Any]], *args: Any) -> list[tuple[Any, ...]]:
+    """Return the rows that a function finds on each rank, behind the rank."""
+    found = zip(chosen.ranks, over_ranks(chosen, function, *args), strict=True)
+    return [(rank, *row) for rank, rows in found for row in rows]
 
 
 def _by_stream(part: Part) -> list[tuple[Any, ...]]:

@@ -299,10 +299,8 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0.
-
-    The clocks are fitted from matched collectives, unless the format provides offsets.
-    """
+    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
+    # The clocks are fitted from matched collectives, unless the format provides offsets.
     for offsets_of in provided("clock_offsets", traces.formats):
         known = offsets_of(traces)
         if known is None:

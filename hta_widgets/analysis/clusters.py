@@ -104,10 +104,8 @@ class RankFeatures:
 def rank_features(
     traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection
 ) -> RankFeatures:
-    """Return the features of the ranks, over the steps that all of them have.
-
-    Without common steps, each rank's own steps count; without steps, its whole time is one.
-    """
+    """Return the features of the ranks, over the steps that all of them have."""
+    # Without common steps, each rank's own steps count; without steps, its whole time is one.
     found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
     stepped = [one.numbers for one in found if len(one.numbers)]
     values, counts = np.unique(joined(stepped), return_counts=True)

@@ -51,7 +51,7 @@ def codes_of(kinds: Iterable[str]) -> list[int]:
 def busy_rows(trace: Trace) -> Rows:
     """Return the device work of a rank: computing, communicating and copying."""
     table = trace.table
-    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, codes_of(BUSY)))
+    return np.flatnonzero((table.stream >= 0) & marked(codes_of(BUSY), len(KINDS))[table.kind])
 
 
 class Scope(TypedDict, total=False):

@@ -27,6 +27,7 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
+    by_column,
     count_kinds,
     narrowed,
     over_ranks,
@@ -110,12 +111,9 @@ def exposed_waits(
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
-    columns = (
-        *("collectives", "wait_ns", "exposed_wait_ns"),
-        *("exposed_communication_ns", "unmatched_exposed_ns"),
-    )
+    names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
     return result(
-        {"rank": ranks, **dict(zip(columns, times.T, strict=True))},
+        by_column(np.column_stack([ranks, times]).tolist(), names),
         matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,

@@ -105,15 +105,13 @@ class Matches:
 
 @memoized
 def match(diff: Comparison) -> Matches:
-    """Match the events of the paired ranks.
-
-    From the outermost operators down, the calls of two matched operators are aligned in order by
-    name, identical subtrees first; names as in `hta_widgets.diff.trees.compared_name`. The callees
-    of a Python function without a partner match as if its caller had called them.
-    Threads match by the work they run, device work below its operator in order of launch. An
-    operator's unmatched work on both sides is ``replaced``. Operators left over on both sides with
-    equal subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
-    """
+    """Match the events of the paired ranks."""
+    # From the outermost operators down, the calls of two matched operators are aligned in order by
+    # name, identical subtrees first; names as in `hta_widgets.diff.trees.compared_name`. The
+    # callees of a Python function without a partner match as if its caller had called them. Threads
+    # match by the work they run, device work below its operator in order of launch. An operator's
+    # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
+    # subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
     pool = NamePool()
     stacks = both_have_frames(diff)
     paths: dict[tuple[int, int, int], int] = {}

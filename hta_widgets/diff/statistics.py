@@ -62,12 +62,10 @@ def paired_steps(before: Floats, after: Floats) -> Floats:
 def either_test(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`.
-
-    It is the smaller of the two, each multiplied by its factor, because two tests have more false
-    positives than one. With the default factors Welch's test decides among many columns, and
-    together both have at most a tenth more.
-    """
+    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`."""
+    # It is the smaller of the two, each multiplied by its factor, because two tests have more false
+    # positives than one. With the default factors Welch's test decides among many columns, and
+    # together both have at most a tenth more.
     found = welch(before, after)
     if by_step and len(before) >= LEAST_PAIRS:
         found = np.fmin(factors[0] * found, factors[1] * paired_steps(before, after))

@@ -68,13 +68,11 @@ def aligned_places(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Align two sequences; return the positions of the pairs, (pairs, 2), ascending on both sides.
-
-    Elements pair if their names are equal. Among all pairings in order, the one with the highest
-    score is taken: equal subtrees count half as much again, and equal full names break ties. Long
-    sequences are first split at elements, or runs of them, that occur once on each side. The result
-    does not depend on which side is `a`.
-    """
+    """Align two sequences; return the places of the pairs, (pairs, 2), ascending on both sides."""
+    # Elements pair if their names are equal. Among all pairings in order, the one with the highest
+    # score is taken: equal subtrees count half as much again, and equal full names break ties. Long
+    # sequences are first split at elements, or runs of them, that occur once on each side. The
+    # result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return aligned_places(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     # Rows are names, hashes and full names.
@@ -314,10 +312,8 @@ class RankTree:
         return self.part.durations(self.rows)
 
     def hashes(self, name_hashes: Hashes) -> Hashes:
-        """Return a hash of each node with all operators and work below it, in order.
-
-        Collectives also differ by the data that they move.
-        """
+        """Return a hash of each node with all operators and work below it, in order."""
+        # Collectives also differ by the data that they move.
         own = name_hashes[self.name].copy()
         stated = self.content >= 0
         own[stated] += mixed(name_hashes[self.content[stated]])

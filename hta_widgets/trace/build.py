@@ -81,7 +81,7 @@ def _prefer_launching(
     if np.bincount(code, minlength=size).max() <= 1:
         return host, code
     used = np.unique(name[host]).tolist()
-    launching = np.isin(name[host], [n for n in used if _LAUNCHING.search(names[n])])
+    launching = marked([n for n in used if _LAUNCHING.search(names[n])], len(names))[name[host]]
     kept = launching | ~marked(code[launching], size)[code]
     return host[kept], code[kept]
 
@@ -199,8 +199,10 @@ def _by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     counts = np.bincount(phase, minlength=256)
     groups = {}
     for letters in ("X", "BE", "stf", "iIR", "bneSTF", "C"):
-        codes = list(letters.encode())
-        member = timed & marked(codes, 256)[phase] if counts[codes].any() else phase[:0]
+        codes = [code for code in letters.encode() if counts[code]]
+        member = np.zeros(len(phase) if codes else 0, dtype=bool)
+        for code in codes:
+            member |= timed & (phase == code)
         groups[letters] = np.flatnonzero(member)
     complete = groups["X"]
     stated = columns.dur_ns[complete] != -1

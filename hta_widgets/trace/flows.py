@@ -139,10 +139,8 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
 
 
 def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
-    """Return async intervals: begins and ends paired by category, id and name.
-
-    A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
-    """
+    """Return async intervals: begins and ends paired by category, id and name."""
+    # A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
     phase = columns.phase[rows]
     opens = (phase == ord("b")) | (phase == ord("S"))
     closes = (phase == ord("e")) | (phase == ord("F"))
@@ -225,10 +223,8 @@ class Finder:
         return result
 
     def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
-        """Return `found`, corrected if the flow's id is the correlation of another event.
-
-        Times cannot distinguish events that start at the same instant.
-        """
+        """Return `found`, corrected if the flow's id is the correlation of another event."""
+        # Times cannot distinguish events that start at the same instant.
         table = self.table
         flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())
         ids = np.fromiter(map(_correlation, flow_ids), np.int64, len(rows))

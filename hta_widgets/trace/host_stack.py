@@ -179,12 +179,10 @@ def backward_parents(trace: Trace) -> Ints:
 
 
 def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
-    """Return `parents` with the backward thread attached below the steps, as in HTA's call graph.
-
-    If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
-    events of the latter belong to the ``## backward ##`` range of the former at that time, or
-    without such ranges to the step.
-    """
+    """Return `parents` with the backward thread attached below steps, as in HTA's call graph."""
+    # If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
+    # events of the latter belong to the ``## backward ##`` range of the former at that time, or
+    # without such ranges to the step.
     table = trace.table
     parent = parents.astype(np.int64)
     main = np.unique(table.track[_starting(trace, _STEP)])

@@ -37,14 +37,8 @@ PERHAPS_A_COPY = "perhaps a copy"
 class Overview(pd.DataFrame):
     """A frame whose display is short.
 
-    Parameters
-    ----------
-    columns : mapping
-        The columns.
-    optional : sequence of str
-        Columns that are not displayed if all their values are unknown: None or -1.
-    if_empty : str
-        Displayed instead of no rows.
+    It leaves out `optional` columns whose values are all unknown (None or -1), and shows the text
+    `if_empty` instead of no rows.
     """
 
     def __init__(self, columns: Any, *, optional: Sequence[str] = (), if_empty: str = "") -> None:
