@@ -18,6 +18,7 @@ from hta_widgets.analysis.critical.path import (
     path_selection,
     with_critical_path,
 )
+from hta_widgets.analysis.diff_ops import diff_ops
 from hta_widgets.analysis.groups import parallel_groups
 from hta_widgets.analysis.idle import (
     device_idle_breakdown,
@@ -30,9 +31,8 @@ from hta_widgets.analysis.kernels import (
     cupti_counters,
     kernel_breakdown,
     kernel_duration_by_rank,
-    memory_bandwidth,
-    memory_bandwidth_summary,
-    with_counters,
+    kernels_by_annotation,
+    user_annotation_breakdown,
 )
 from hta_widgets.analysis.launches import (
     launch_outliers,
@@ -41,15 +41,19 @@ from hta_widgets.analysis.launches import (
     queue_length_summary,
     time_blocked_on_full_queue,
 )
-from hta_widgets.analysis.memory import memory_events, memory_timeline
-from hta_widgets.analysis.operator_kernels import (
+from hta_widgets.analysis.memory import (
+    memory_bandwidth,
+    memory_bandwidth_summary,
+    memory_events,
+    memory_timeline,
+    with_counters,
+)
+from hta_widgets.analysis.operators import (
     frequent_kernel_sequences,
-    kernels_by_annotation,
     operator_kernels,
     operator_launch_delays,
-    user_annotation_breakdown,
+    operators,
 )
-from hta_widgets.analysis.operators import diff_ops, operators
 from hta_widgets.analysis.steps import phase_times, step_times
 from hta_widgets.analysis.stragglers import exposed_waits, stragglers, stragglers_by_step
 from hta_widgets.readers.formats import face_getter

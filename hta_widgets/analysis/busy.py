@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -32,7 +32,7 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.replies import Totals
 from hta_widgets.trace.arrays import Ints, Rows, sums
 from hta_widgets.trace.columns import event_args, numbers_of
-from hta_widgets.trace.intervals import Intervals, intersect, subtract, total, union
+from hta_widgets.trace.intervals import intersect, subtract, total, union
 from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
@@ -41,15 +41,8 @@ from hta_widgets.trace.traceset import TraceSet
 _WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
 _TIMES = (
-    "idle_ns",
-    "compute_ns",
-    "non_compute_ns",
-    "span_ns",
-    "busy_ns",
-    "communication_ns",
-    "memory_ns",
-    "exposed_communication_ns",
-    "exposed_memory_ns",
+    "idle_ns compute_ns non_compute_ns span_ns busy_ns communication_ns memory_ns"
+    " exposed_communication_ns exposed_memory_ns"
 )
 
 #: Columns of communication times.
@@ -94,38 +87,29 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     chosen = parts(traces, **scope)
     found = dict(zip(chosen.ranks, over_ranks(chosen, _split), strict=True))
     working = {rank: times for rank, times in found.items() if times is not None}
-    times = np.array(list(working.values()), dtype=np.int64).reshape(-1, len(_TIMES))
-    column = dict(zip(_TIMES, times.T, strict=True))
+    column = by_column([(rank, *times) for rank, times in working.items()], f"rank {_TIMES}")
     span = np.where(column["span_ns"] > 0, column["span_ns"], np.nan)
     shares = {
         f"{name}_pct": 100 * column[f"{name}_ns"] / span
         for name in ("idle", "compute", "non_compute")
     }
-    first, rest = _TIMES[:4], _TIMES[4:]
+    first = ("rank", "idle_ns", "compute_ns", "non_compute_ns", "span_ns")
     return result(
-        {
-            "rank": np.array(list(working), dtype=np.int64),
-            **{name: column[name] for name in first},
-            **shares,
-            **{name: column[name] for name in rest},
-        },
+        {**{name: column[name] for name in first}, **shares, **column},
         matched=count_kinds(chosen),
-        note=(without_work(chosen.ranks, working), prelaunched_note(chosen)),
+        note=(lacking_note(chosen.ranks, working), prelaunched_note(chosen)),
     )
 
 
-def without_work(chosen: Sequence[int], working: Collection[int]) -> str:
-    """Name the ranks that are left out because they have no device work; empty if all have."""
-    idle = [str(rank) for rank in chosen if rank not in working]
-    if not idle:
+def lacking_note(chosen: Sequence[int], having: Collection[int], what: str = "device_work") -> str:
+    """Name the ranks without device work, or communication; empty if all have some."""
+    without = [str(rank) for rank in chosen if rank not in having]
+    if not without:
         return "" if chosen else note_for("no_ranks")
-    if not working:
-        return note_for("no_device_work")
-    return note_for("no_device_work_on", ranks=_ranks(idle))
-
-
-def _ranks(ranks: Sequence[str]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)}"
+    if len(without) == len(chosen):
+        return note_for(f"no_{what}")
+    named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
+    return note_for(f"no_{what}_on", ranks=named)
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
@@ -206,11 +190,8 @@ def _label(code: int, kinds: Sequence[str]) -> str:
 
 
 def _kinds_at_once(part: Part, kinds: Sequence[str]) -> list[int]:
-    return _concurrent_ns([part.covered(kind) for kind in kinds])
-
-
-def _concurrent_ns(covers: Sequence[Intervals]) -> list[int]:
-    """Return the time of each combination of covers; bit n of the index stands for cover n."""
+    """Return the time of each combination of kinds; bit n of the index stands for kind n."""
+    covers = [part.covered(kind) for kind in kinds]
     time = np.concatenate([edge for cover in covers for edge in (cover.start, cover.end)])
     change = np.concatenate(
         [
@@ -250,14 +231,10 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     chosen = parts(traces, **scope)
     times = np.array(list(over_ranks(chosen, _overlap)), dtype=np.int64).reshape(-1, 3)
     communicating, overlapped, computing = times.T
-    silent = [
-        str(rank)
-        for rank, time in zip(chosen.ranks, communicating.tolist(), strict=True)
-        if not time
-    ]
+    ranks = np.array(chosen.ranks, dtype=np.int64)
     return result(
         {
-            "rank": np.array(chosen.ranks, dtype=np.int64),
+            "rank": ranks,
             "communication_ns": communicating,
             "overlapped_ns": overlapped,
             "overlap_share": overlapped / np.where(communicating > 0, communicating, np.nan),
@@ -265,23 +242,13 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "compute_ns": computing,
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=_silence(silent, len(chosen)),
+        note=lacking_note(chosen.ranks, ranks[communicating > 0].tolist(), "communication"),
     )
 
 
 def _overlap(part: Part) -> tuple[int, int, int]:
     communication, compute = part.covered("communication"), part.covered_by_all("compute")
     return total(communication), total(intersect(communication, compute)), total(compute)
-
-
-def _silence(silent: Sequence[str], ranks: int) -> str:
-    if not ranks:
-        return note_for("no_ranks")
-    if not silent:
-        return ""
-    if len(silent) == ranks:
-        return note_for("no_communication")
-    return note_for("no_communication_on", ranks=_ranks(silent))
 
 
 @scoped
@@ -307,11 +274,7 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
     rank's.
     """
     chosen = parts(traces, **scope)
-    rows = [
-        (rank, *row)
-        for rank, found in zip(chosen.ranks, over_ranks(chosen, _by_stream), strict=True)
-        for row in found
-    ]
+    rows = _rows(chosen, _by_stream)
     return result(
         by_column(rows, f"rank stream {_COMMUNICATION}"),
         matched=count_kinds(chosen, BUSY[:2]),
@@ -353,10 +316,7 @@ def communication_by_group(
     """
     chosen = parts(traces, **scope)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
-    of_ranks = over_ranks(chosen, _by_group, args)
-    rows = [
-        (rank, *row) for rank, found in zip(chosen.ranks, of_ranks, strict=True) for row in found
-    ]
+    rows = _rows(chosen, _by_group, args)
     texts = "group:t description:t group_ranks:t" + " collective:t" * by_collective
     note = ""
     if not rows:
@@ -368,6 +328,12 @@ def communication_by_group(
         matched=count_kinds(chosen, BUSY[:2]),
         note=note,
     )
+
+
+def _rows(chosen: Parts, function: Callable[..., list[Any]], *args: Any) -> list[tuple[Any, ...]]:
+    """Return the rows that a function finds on each rank, behind the rank."""
+    found = zip(chosen.ranks, over_ranks(chosen, function, *args), strict=True)
+    return [(rank, *row) for rank, rows in found for row in rows]
 
 
 def _by_stream(part: Part) -> list[tuple[Any, ...]]:
@@ -462,7 +428,5 @@ def _ordered(every: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _records(frame: pd.DataFrame) -> list[Any]:
-    columns = {
-        str(column).removesuffix("_ns"): frame[column].astype(object).tolist() for column in frame
-    }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    named = frame.rename(columns=lambda name: str(name).removesuffix("_ns"))
+    return named.astype(object).to_dict("records")

@@ -20,7 +20,7 @@ from hta_widgets.analysis.matching import (
 )
 from hta_widgets.analysis.scope import Scope, narrowed, result, scoped
 from hta_widgets.readers.formats import provided
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, marked, positions
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
@@ -132,9 +132,6 @@ def _note(traces: TraceSet, fit: ClockFit, *, found: bool) -> str:
     return f"no collectives connect these parts, so their clocks are not compared: {listed}{more}"
 
 
-# --- the fit --------------------------------------------------------------------------------------
-
-
 def _fit(match: Matching, used: Bools) -> ClockFit:
     count = len(match.traces)
     shifts = np.array([recorded_shift(trace) for trace in match.traces], dtype=np.int64)
@@ -170,8 +167,7 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 def _usable(match: Matching) -> Bools:
     """Return the entries to fit: collectives that end together, or all of a group without any."""
     together = np.isin(match.taken("operation"), TOGETHER)
-    has = np.zeros(len(match.groups), dtype=bool)
-    has[match.group[together]] = True
+    has = marked(match.group[together], len(match.groups))
     usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
     return usable
 
@@ -194,8 +190,7 @@ def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -
     for number in np.unique(part[left]).tolist() if len(left) else []:
         members = np.flatnonzero(part == number)
         mine = part[left] == number
-        place = np.zeros(count, dtype=np.int64)
-        place[members] = np.arange(len(members))
+        place = positions(members, count)
         found = _least_squares(
             len(members), place[left[mine]], place[right[mine]], apart[mine], weight[mine]
         )
@@ -303,10 +298,8 @@ def _drift_ppm(end: Ints, off: Floats) -> float:
 
 
 def fitted_offsets(traces: TraceSet) -> tuple[list[int], int]:
-    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0.
-
-    The clocks are fitted from matched collectives, unless the format provides offsets.
-    """
+    """Return the offset to subtract from each rank's times, and the shift that keeps times >= 0."""
+    # The clocks are fitted from matched collectives, unless the format provides offsets.
     for offsets_of in provided("clock_offsets", traces.formats):
         known = offsets_of(traces)
         if known is None:

@@ -104,10 +104,8 @@ class RankFeatures:
 def rank_features(
     traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection
 ) -> RankFeatures:
-    """Return the features of the ranks, over the steps that all of them have.
-
-    Without common steps, each rank's own steps count; without steps, its whole time is one.
-    """
+    """Return the features of the ranks, over the steps that all of them have."""
+    # Without common steps, each rank's own steps count; without steps, its whole time is one.
     found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
     stepped = [one.numbers for one in found if len(one.numbers)]
     values, counts = np.unique(joined(stepped), return_counts=True)
@@ -456,10 +454,8 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
 
 
 def _representatives(apart: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with most similar ranks left.
-
-    Ties go to the rank closest to these ranks, then to the first.
-    """
+    """Return each rank's representative: repeatedly the one with most similar ranks left."""
+    # Ties go to the rank closest to these ranks, then to the first.
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
     found = np.arange(len(apart))

@@ -1,4 +1,4 @@
-"""Collectives over all ranks: arrivals, waits, bandwidths, and the lateness of ranks."""
+"""Collectives over all ranks: arrivals, waits and bandwidths, and the lateness of ranks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.comm_events import OPERATIONS, unsized, unsized_note
+from hta_widgets.analysis.comm_events import OPERATIONS, operation_codes, unsized, unsized_note
 from hta_widgets.analysis.matching import Matching, counted, matching, recorded_shift
 from hta_widgets.analysis.scope import (
-    BUSY,
     Scope,
+    busy_rows,
     categorical,
     narrowed,
     on_hosts_note,
@@ -34,14 +34,11 @@ from hta_widgets.trace.traceset import TraceSet
 Clock = Literal["host", "fitted"]
 
 #: Collectives whose members have different sizes; the largest is that of the message.
-_ROOTED = [OPERATIONS.index(name) for name in ("gather", "scatter")]
+_ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
-_ALL_REDUCE = [OPERATIONS.index("all_reduce")]
-_SHARED = [
-    OPERATIONS.index(name)
-    for name in ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
-]
-_WHOLE = [OPERATIONS.index(name) for name in ("broadcast", "reduce", "send_recv")]
+_ALL_REDUCE = operation_codes("all_reduce")
+_SHARED = operation_codes("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
+_WHOLE = operation_codes("broadcast", "reduce", "send_recv")
 
 
 @scoped
@@ -135,9 +132,6 @@ def collectives(
     )
 
 
-# --- times ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
     """Times of the entries of a `Matching`, on one clock."""
@@ -220,11 +214,7 @@ def _exposed(traces: TraceSet, match: Matching, times: Arrivals, clock: Clock) -
 def computed_between(trace: Trace, start_ns: Ints, end_ns: Ints) -> Ints:
     """Return a rank's compute time in each interval of its table's times."""
     covered = _covered_by_compute(trace)
-    computed: Ints = covered(end_ns) - covered(start_ns)
-    return computed
-
-
-# --- bandwidth ------------------------------------------------------------------------------------
+    return covered(end_ns) - covered(start_ns)
 
 
 def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]:
@@ -244,9 +234,6 @@ def _bandwidths(match: Matching, times: Arrivals) -> tuple[Ints, Floats, Floats]
     algorithm = np.full(len(match), np.nan)
     algorithm[known] = size[known] / transfer[known]
     return size, algorithm, algorithm * factor
-
-
-# --- what is missing -----------------------------------------------------------------------------
 
 
 def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceSet) -> list[str]:
@@ -276,9 +263,6 @@ def _notes(match: Matching, kept: Bools, matched: dict[str, int], traces: TraceS
     return parts
 
 
-# --- lateness -------------------------------------------------------------------------------------
-
-
 #: The parts of a rank's time before it arrives.
 PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
 
@@ -302,11 +286,9 @@ class Lateness:
 
 
 def costly_share(steps: int, ranks: int, *, sure: bool = True) -> float:
-    """Return the minimum share of their time that the others lose to a straggler.
-
-    The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure` the
-    limit for one or two steps is so high that chance hardly reaches it.
-    """
+    """Return the minimum share of their time that the others lose to a straggler."""
+    # The fewer the steps and ranks, the more often one of them is slowest by chance. With `sure`
+    # the limit for one or two steps is so high that chance hardly reaches it.
     few = 1 / steps + (_BY_CHANCE / ranks / steps**2 if sure else 0.0)
     return _COSTLY * (1 + few) * (_OF_TWO if ranks == 2 else 1.0)
 
@@ -358,10 +340,8 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return each rank's wait in other collectives since its arrival at the collective before.
-
-    The wait may begin before it leaves that collective, as collectives and compute overlap.
-    """
+    """Return each rank's wait in other collectives since its arrival at the collective before."""
+    # The wait may begin before it leaves that collective, as collectives and compute overlap.
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)
     there = np.where(known, times.wait_ns[before], 0)
@@ -377,10 +357,8 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 
 
 def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return each rank's unmatched communication before it arrived, without compute meanwhile.
-
-    It counts as waiting, as its share of waiting is unknown.
-    """
+    """Return each rank's unmatched communication before it arrived, without compute meanwhile."""
+    # It counts as waiting, as its share of waiting is unknown.
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
     for trace, events, mine, shift in of_rank:
@@ -394,11 +372,9 @@ def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
 
 
 def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
-    """Return how much of each lateness came from waiting in other groups.
-
-    A rank that computes while a collective runs is as late to the next one, without a wait in
-    between. So inherited lateness is carried on, as long as the rank is that late.
-    """
+    """Return how much of each lateness came from waiting in other groups."""
+    # A rank that computes while a collective runs is as late to the next one, without a wait in
+    # between. So inherited lateness is carried on, as long as the rank is that late.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
     added = np.rint(more[order]).astype(np.int64)
@@ -462,7 +438,7 @@ def _idle(trace: Trace) -> tuple[Covered, Covered]:
     """Return the device's idle time while the host loads data, and its other idle time."""
     table = trace.table
     end = table.start_ns + table.dur_ns
-    busy = np.isin(table.kind, [KINDS.index(kind) for kind in BUSY]) & (table.stream >= 0)
+    busy = busy_rows(trace)
     whole = Intervals.none()
     if len(table):
         whole = union(table.start_ns[:1], end.max(keepdims=True))

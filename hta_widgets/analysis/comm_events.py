@@ -35,16 +35,20 @@ OPERATIONS: tuple[str, ...] = (
     "send_recv",
     "other",
 )
+
+
+def operation_codes(*names: str) -> list[int]:
+    """Return the codes of operations."""
+    return [OPERATIONS.index(name) for name in names]
+
+
 _WORDS = tuple(word.replace("_", "") for word in OPERATIONS[:-2])
 _SEND_RECV = OPERATIONS.index("send_recv")
 _OTHER = OPERATIONS.index("other")
 #: Collectives that no rank leaves before all have arrived.
-TOGETHER = [
-    OPERATIONS.index(name)
-    for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
-]
+TOGETHER = operation_codes("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier")
 #: Operations whose input and output sizes may differ by member.
-_UNEVEN = [OPERATIONS.index(name) for name in ("all_to_all", "gather", "scatter", "send_recv")]
+_UNEVEN = operation_codes("all_to_all", "gather", "scatter", "send_recv")
 
 _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
@@ -168,12 +172,10 @@ class CommEvents:
 
 @memoized
 def comm_events(trace: Trace) -> CommEvents:
-    """Return the communication on a rank's device, with its args.
-
-    Kernels without args take the args of the ``record_param_comms`` operator that launched them.
-    If neither these nor the kernel name the collective, the range around its launch does:
-    ``nccl:all_reduce``.
-    """
+    """Return the communication on a rank's device, with its args."""
+    # Kernels without args take the args of the ``record_param_comms`` operator that launched them.
+    # If neither these nor the kernel name the collective, the range around its launch does:
+    # ``nccl:all_reduce``.
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
     events = _args(trace, rows)
@@ -242,10 +244,8 @@ def comm_events(trace: Trace) -> CommEvents:
 
 
 def batched_sends(trace: Trace) -> pd.DataFrame:
-    """Return ``rank``, ``peer`` and ``bytes`` of sends without a kernel of their own.
-
-    The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
-    """
+    """Return ``rank``, ``peer`` and ``bytes`` of sends without a kernel of their own."""
+    # The kernel of a batch (``batch_isend_irecv``) states no peers, but the host records each send.
     table = trace.table
     codes = [code for code, name in enumerate(table.names.values) if _RECORD.match(name)]
     records = np.flatnonzero(np.isin(table.name, codes) & (table.stream < 0))

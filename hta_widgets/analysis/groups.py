@@ -145,10 +145,8 @@ def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def stage_of(traces: TraceSet) -> dict[int, int]:
-    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one.
-
-    Ranks of different stages do different work, so they are not to be compared.
-    """
+    """Return the pipeline stage of each rank: its position in its pipeline group, 0 without one."""
+    # Ranks of different stages do different work, so they are not to be compared.
     match = matching(traces)
     numbers, groups, groups_of = _all_groups(match)
     kinds = _kinds(match, numbers, groups)
@@ -161,10 +159,8 @@ def stage_of(traces: TraceSet) -> dict[int, int]:
 
 
 def _all_groups(match: Matching) -> tuple[list[list[int]], list[Group], list[list[int]]]:
-    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank.
-
-    The groups of each rank are ascending: those of its kernels and those that its header lists.
-    """
+    """Return group numbers of each rank's `CommEvents`, all groups, and the groups of each rank."""
+    # The groups of each rank are ascending: those of its kernels and those that its header lists.
     numbers, groups = identified(match.traces, match.events, match.headers)
     groups_of = [set(own) for own in numbers]
     by_members: dict[tuple[str, tuple[int, ...]], int] = {}

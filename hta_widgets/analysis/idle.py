@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.busy import without_work
+from hta_widgets.analysis.busy import lacking_note
 from hta_widgets.analysis.collectives import loads_data
 from hta_widgets.analysis.launches import describe
 from hta_widgets.analysis.scope import (
@@ -18,6 +18,7 @@ from hta_widgets.analysis.scope import (
     Part,
     Scope,
     categorical,
+    codes_of,
     count_kinds,
     joined,
     over_ranks,
@@ -30,8 +31,8 @@ from hta_widgets.analysis.scope import (
 )
 from hta_widgets.facts import facts
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, group_order, sums
-from hta_widgets.trace.host_stack import of_category, of_name
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, group_order, ranges, sums
+from hta_widgets.trace.host_stack import CALLS, of_category, of_name
 from hta_widgets.trace.intervals import Covered, Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.selection import Selection
@@ -39,6 +40,8 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
+#: From the cell of each gap, the number of cells, and the length of each gap.
+_Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
@@ -51,7 +54,6 @@ _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
 _WAITS = re.compile(r"synchroni[sz]e|^(cuda|cu|hip|musa)Memcpy(?!.*Async)", re.IGNORECASE)
 #: Calls that make a stream wait for work of another one.
 STREAM_WAITS = re.compile(r"(cuda|hip|cu|mu|aclrt)StreamWaitEvent\w*", re.IGNORECASE)
-_CALL_CATEGORY = re.compile(r"(.+_)?(runtime|driver)", re.IGNORECASE)
 
 _NEVER = np.iinfo(np.int64).max
 _CATEGORIES = ("host_wait", "kernel_wait", "other")
@@ -125,7 +127,7 @@ def device_idle_breakdown(
             "max_ns": most,
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen.ranks, working),
+        note=lacking_note(chosen.ranks, working),
     )
 
 
@@ -180,7 +182,7 @@ def device_idle_gaps(
             "host_wait_ns": spent[:, _HOST].sum(axis=1),
         },
         matched=count_kinds(chosen),
-        note=without_work(chosen.ranks, working),
+        note=lacking_note(chosen.ranks, working),
     )
 
 
@@ -243,10 +245,8 @@ class GapAt(NamedTuple):
 
 
 def _gaps(part: Part, short_ns: int) -> _Gaps | None:
-    """Return the gaps of a rank, cut at the window's edges; None if it has no span in it.
-
-    The whole gap decides on its categories, even if the window contains a part of it.
-    """
+    """Return the gaps of a rank, cut at the window's edges; None if it has no span in it."""
+    # The whole gap decides on its categories, even if the window contains a part of it.
     if part.span is None:
         return None
     whole = part.whole
@@ -298,8 +298,7 @@ def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
     if len(several):
         number = count[several]
         group = np.repeat(np.arange(len(several)), number)
-        within = np.arange(len(group)) - np.repeat(np.cumsum(number) - number, number)
-        place = first[several][group] + within
+        place = ranges(first[several], number)
         call = trace.launch_of[rows[place]]
         called = np.where(call >= 0, trace.table.start_ns[call], _NEVER)
         order = np.lexsort((called, group))
@@ -351,10 +350,8 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
 
 @memoized
 def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
-    """Return the times of activities of each thread that launches work, as cumulative levels.
-
-    The levels are the thread's own activities, then the activities of all such threads.
-    """
+    """Return the times of activities of each thread that launches work, as cumulative levels."""
+    # The levels are the thread's own activities, then the activities of all such threads.
     table = trace.table
     threads = np.unique(table.track[_launch_calls(trace)])
     launching = np.isin(table.track, threads)
@@ -396,9 +393,8 @@ def host_activities(trace: Trace) -> tuple[Bools, ...]:
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")
-    waits = np.zeros(len(table), dtype=bool)
-    waits[waiting_calls(trace)] = True
-    return waits & (table.stream < 0), of_name(trace, loads_data), called & ~python, called & python
+    loads = of_name(trace, loads_data)
+    return waiting_calls(trace), loads, called & ~python, called & python
 
 
 @memoized
@@ -419,18 +415,14 @@ def behind_stream_waits(trace: Trace) -> Bools:
 
 def _launch_calls(trace: Trace) -> Rows:
     """Return the calls that launched device work, by start."""
-    busy = np.isin(trace.table.kind, [KINDS.index(kind) for kind in BUSY])
-    call = trace.launch_of[busy]
+    call = trace.launch_of[np.isin(trace.table.kind, codes_of(BUSY))]
     return np.unique(call[call >= 0])
 
 
 @memoized
-def waiting_calls(trace: Trace) -> Rows:
-    """Return the calls in which a host thread waits for its device."""
-    table = trace.table
-    calls = [k for k, text in enumerate(table.categories.values) if _CALL_CATEGORY.fullmatch(text)]
-    waits = [k for k, text in enumerate(table.names.values) if _WAITS.search(text)]
-    return np.flatnonzero(np.isin(table.category, calls) & np.isin(table.name, waits))
+def waiting_calls(trace: Trace) -> Bools:
+    """Return whether each event is a call in which a host thread waits for its device."""
+    return of_category(trace, CALLS) & of_name(trace, lambda name: _WAITS.search(name) is not None)
 
 
 @scoped
@@ -517,7 +509,7 @@ def idle_interval_stats(
 def _stream_frame(
     traces: TraceSet,
     scope: Scope,
-    function: Callable[[Ints, int, Ints], Columns],
+    function: _Measures,
     columns: str,
     short_ns: int,
     streams: Iterable[int] | None,
@@ -533,10 +525,7 @@ def _stream_frame(
 
 
 def _stream_columns(
-    part: Part,
-    function: Callable[[Ints, int, Ints], Columns],
-    short_ns: int,
-    wanted: list[int] | None,
+    part: Part, function: _Measures, short_ns: int, wanted: list[int] | None
 ) -> dict[str, Any]:
     streams, cell, length = _stream_gaps(part, short_ns, wanted)
     size = len(_CATEGORIES)

@@ -20,13 +20,12 @@ from hta_widgets.analysis.critical.nodes import (
     LEAD,
     OPERATOR,
     AnalysisRange,
-    busy_rows,
     instance_numbers,
     ranges_named,
 )
 from hta_widgets.analysis.critical.path import CriticalPath, build, critical_path_summary
 from hta_widgets.analysis.matching import Matching, counted, matching
-from hta_widgets.analysis.scope import Window, categorical, result
+from hta_widgets.analysis.scope import Window, busy_rows, categorical, result
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
@@ -229,10 +228,8 @@ def _span_of_job(
 
 
 def _work(trace: Trace) -> tuple[Rows, Rows]:
-    """Return the device work, and the host events of the threads that launch any.
-
-    Other threads, such as watchdogs of collectives, are not on the path.
-    """
+    """Return the device work, and the host events of the threads that launch any."""
+    # Other threads, such as watchdogs of collectives, are not on the path.
     table = trace.table
     device = busy_rows(trace)
     host = np.flatnonzero((table.stream < 0) & (table.kind != _ANNOTATION))
@@ -253,11 +250,9 @@ def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
 
 
 def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobSpan | None:
-    """Return a rank's event at the end of a window; `high` is the last end in it.
-
-    It is the device work that started last and still runs then; if the device is idle, the thread
-    that launched last.
-    """
+    """Return a rank's event at the end of a window; `high` is the last end in it."""
+    # It is the device work that started last and still runs then; if the device is idle, the thread
+    # that launched last.
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
     device, host = _work(trace)
@@ -304,10 +299,8 @@ def _of_ranges(
 
 
 def _instances(trace: Trace, annotation: str) -> dict[tuple[str, int], int]:
-    """Return the ranges of a rank by name and number within the name.
-
-    Ranks may begin to record at different steps, so numbers alone do not identify a range.
-    """
+    """Return the ranges of a rank by name and number within the name."""
+    # Ranks may begin to record at different steps, so numbers alone do not identify a range.
     table = trace.table
     seen = Counter[int]()
     found = {}
@@ -489,10 +482,8 @@ class _Graph:
 
 
 def _binding(path: CriticalPath) -> Ints:
-    """Return the edge into each node that was satisfied last, -1 for none.
-
-    That is the one whose time counts, or else the latest.
-    """
+    """Return the edge into each node that was satisfied last, -1 for none."""
+    # That is the one whose time counts, or else the latest.
     edges = path.edges
     found = np.full(len(path.nodes), -1, dtype=np.int64)
     # Edges into a node come with the latest source first; the last assignment wins.

@@ -1,27 +1,14 @@
-"""Kernels by name and rank, their hardware counters, and the bandwidth of copies."""
+"""Kernels by name and rank, their hardware counters, and the named ranges around them."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Unpack, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.launches import (
-    STATISTICS_COLUMNS,
-    describe,
-    held_ns,
-    in_order,
-    queue_steps,
-    running_total,
-    settled,
-    weighted,
-)
 from hta_widgets.analysis.scope import (
     BUSY,
     Part,
@@ -36,13 +23,19 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
     statistics_by_name,
+    used_texts,
 )
-from hta_widgets.arguments import checked
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Floats, Ints, Rows, sums
-from hta_widgets.trace.columns import CounterTable, Pool, event_args, numbers_of
-from hta_widgets.trace.host_stack import operator_tree
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.host_stack import (
+    below_backward,
+    nearest,
+    nested_parents,
+    of_category,
+    of_name,
+    operator_tree,
+)
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
@@ -106,7 +99,6 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
-    names: list[str] = []
     stacks: list[list[str]] = []
     args: list[Mapping[str, Any]] = []
     notes = []
@@ -126,27 +118,23 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
         block = {
             "rank": trace.rank,
             "id": rows,
+            "name": [table.names[code] for code in table.name[rows].tolist()],
             "start_ns": table.start_ns[rows] + trace.shift_ns,
             "dur_ns": table.dur_ns[rows],
             "launch_id": launch_of,
         }
         blocks.append(block)
-        names += [table.names[code] for code in table.name[rows].tolist()]
         if len(rows):
             stacks += _stacks(trace, launch_of)
             args += _args(trace, rows)
-    if not names:
+    if not stacks:
         notes.append(
             f"no events of category {_RANGE}: counters are recorded where profiler_metrics are"
             " asked for"
         )
-    column = stacked(blocks, "rank id start_ns dur_ns launch_id")
     counters = _counters(args)
     columns: dict[str, Any] = {
-        "rank": column["rank"],
-        "id": column["id"],
-        "name": pd.Series(names, dtype=object),
-        **{name: column[name] for name in ("start_ns", "dur_ns", "launch_id")},
+        **stacked(blocks, "rank id name:s start_ns dur_ns launch_id"),
         "op_stack": pd.Series(stacks, dtype=object),
         "top_level_op": pd.Series(["".join(stack[:1]) for stack in stacks], dtype=object),
         "bottom_level_op": pd.Series(["".join(stack[-1:]) for stack in stacks], dtype=object),
@@ -155,8 +143,8 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     flops = _flops(counters)
     if flops is not None:
         columns["flops"] = flops
-    launched = int((column["launch_id"] >= 0).sum())
-    matched = {"kernels": len(names), "launches": launched}
+    launched = int((columns["launch_id"] >= 0).sum())
+    matched = {"kernels": len(stacks), "launches": launched}
     return result(columns, matched=matched, note=notes)
 
 
@@ -176,12 +164,8 @@ def _paired(trace: Trace) -> tuple[Rows, Rows]:
 
 
 def _calls(trace: Trace, category: str, prefix: str) -> Rows:
-    table = trace.table
-    categories = [
-        code for code, text in enumerate(table.categories.values) if category in text.lower()
-    ]
-    names = [code for code, text in enumerate(table.names.values) if text.startswith(prefix)]
-    return np.flatnonzero(np.isin(table.category, categories) & np.isin(table.name, names))
+    named = of_name(trace, lambda name: name.startswith(prefix))
+    return np.flatnonzero(of_category(trace, f".*{category}.*") & named)
 
 
 def _stacks(trace: Trace, calls: Ints) -> list[list[str]]:
@@ -321,7 +305,6 @@ def _kernel_frame(
 ) -> pd.DataFrame:
     frame = frame.assign(
         kind=categorical(frame["kind"].to_numpy(), KINDS),
-        name=pd.array(frame["name"].tolist(), dtype="str"),
         mean_ns=frame["sum_ns"] / frame["count"],
     ).reset_index(drop=True)
     return result(
@@ -334,338 +317,220 @@ def _kernel_frame(
 def _statistics(chosen: Parts, kinds: Sequence[str]) -> pd.DataFrame:
     """Return statistics of each rank's kernels by kind and name."""
     found = list(over_ranks(chosen, _of_rank, kinds))
-    return pd.DataFrame(stacked(found, "rank kind name:s count sum_ns min_ns max_ns std_ns:f"))
+    return pd.DataFrame(stacked(found, "rank kind name:t count sum_ns min_ns max_ns std_ns:f"))
 
 
 def _of_rank(part: Part, kinds: Sequence[str]) -> dict[str, Any]:
     return statistics_by_name(part, part.of_kinds(*kinds))[0]
 
 
-# --- copies ---------------------------------------------------------------------------------------
-
-
-_FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
-#: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
-_LETTERS = re.compile(r"([HDAP])to([HDAP])")
-_WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
-#: MTIA's copies have direction and size in their args.
-_DMA = re.compile(r"^dma", re.IGNORECASE)
-_DMA_ARGS = ("direction", "size")
-_UNKNOWN_WAY = "Memcpy Unknown"
-
-_NOTHING = "no copies or fills are selected"
-CounterKind = Literal["queue_length", "memory_bandwidth"]
-COUNTER_KINDS: tuple[CounterKind, ...] = get_args(CounterKind)
-
-#: Names of the series, as HTA writes them.
-_QUEUE = "Queue Length"
-_BANDWIDTH = "Memcpy BW"
-
-
-def copy_kind(name: str) -> str:
-    """Return the vendor-independent name of a copy or fill."""
-    if _FILL.search(name):
-        return "Memset"
-    found = _LETTERS.search(name) or _WORDS.search(name)
-    return f"Memcpy {found[1][0].upper()}to{found[2][0].upper()}" if found else _UNKNOWN_WAY
-
-
-@dataclass(frozen=True, slots=True)
-class _Copies:
-    """The selected copies and fills of one rank."""
-
-    rows: Rows
-    kinds: list[str]  # those that occur, in order of their names
-    code: Rows  # into `kinds`
-    start_ns: Ints  # within the window
-    end_ns: Ints
-    gb_per_s: Floats  # NaN if unknown
-    size_bytes: Ints  # -1 if unknown
-    computed: int  # number of rates computed from size and duration
-
-
-def _copies(part: Part) -> _Copies:
-    trace, table = part.trace, part.table
-    rows = part.of_kinds("memory")
-    rate, size = trace.copy_table.of(table.record[rows])
-    names, by_name = np.unique(table.name[rows], return_inverse=True)
-    texts = [table.names[code] for code in names.tolist()]
-    pool = Pool()
-    code = np.array([pool.add(copy_kind(text)) for text in texts], dtype=np.intp)[by_name]
-    is_dma = np.array([bool(_DMA.match(text)) for text in texts], dtype=bool)[by_name]
-    if is_dma.any():
-        at = np.flatnonzero(is_dma)
-        args = event_args(trace, rows[at], _DMA_ARGS)
-        code[at] = [pool.add(copy_kind(str(way or ""))) for way in args["direction"]]
-        size[at] = np.where(size[at] < 0, numbers_of(args["size"]), size[at])
-    size = np.maximum(size, -1)
-    dur = table.dur_ns[rows]
-    # Durations below the resolution of the file's times count as one unit.
-    dur = np.where(dur > 0, dur, max(trace.resolution_ns, 1))
-    derived = np.isnan(rate) & (size >= 0)
-    rate[derived] = size[derived] / dur[derived]
-    start, end = part.clipped_edges(table.start_ns[rows], table.start_ns[rows] + dur)
-    kinds = sorted(pool.values[at] for at in np.unique(code).tolist())
-    place = np.array([kinds.index(k) if k in kinds else -1 for k in pool.values], dtype=np.intp)
-    return _Copies(
-        rows,
-        kinds,
-        place[code] if len(place) else code,
-        start,
-        np.maximum(end, start),
-        rate,
-        size,
-        int(derived.sum()),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class BandwidthSteps:
-    """All changes of a rank's memory bandwidth, by kind and time; ends before starts."""
-
-    kinds: list[str]
-    code: Rows
-    time_ns: Ints
-    gb_per_s: Floats
-    row: Rows
-
-
-def bandwidth_steps(part: Part) -> BandwidthSteps:
-    """Return all changes of the memory bandwidth of one rank's selected copies and fills."""
-    return _steps(_copies(part))
-
-
-def _steps(copies: _Copies) -> BandwidthSteps:
-    known = np.flatnonzero(~np.isnan(copies.gb_per_s))
-    size = len(known)
-    code = np.tile(copies.code[known], 2)
-    time_ns = np.concatenate((copies.end_ns[known], copies.start_ns[known]))
-    copy = np.tile(np.arange(size), 2)
-    sign = np.repeat(np.array([-1, 1]), size)
-    lasting = np.tile(copies.end_ns[known] > copies.start_ns[known], 2)
-    order = in_order(code, len(copies.kinds), time_ns)
-    order = order[lasting[order]]
-    code, copy, sign = code[order], copy[order], sign[order]
-    rate = copies.gb_per_s[known]
-    running = running_total(code, sign)
-    # The sum of the running copies' numbers is the copy itself if only one runs.
-    alone = running_total(code, sign * copy)
-    value = np.zeros(len(order))
-    one = running == 1
-    value[one] = rate[alone[one]]
-    several = running > 1
-    if several.any():
-        total = running_total(code, sign * rate[copy].astype(np.longdouble))
-        value[several] = total[several]
-    return BandwidthSteps(copies.kinds, code, time_ns[order], value, copies.rows[known][copy])
+Source = Literal["auto", "device", "host"]
+_ANNOTATION = KINDS.index("annotation")
 
 
 @scoped
-def memory_bandwidth(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return the rate at which memory is copied and filled, at each instant of change.
-
-    Rates of concurrent copies add up. The rate is the one in the file, or else bytes divided by
-    duration; copies without either are left out and counted. A copy of 0 µs lasts one unit of the
-    file's times.
-
-    Parameters
-    ----------
-    selection : Selection, optional
-        The copies; all by default.
-    window : (start_ns, end_ns), optional
-        Narrows the selection in time; copies are cut at its edges and keep their rate.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank, kind of copy and instant of change, in that order: ``rank`` (int64),
-        ``copy_kind`` (categorical: ``Memcpy HtoD``, ``Memset``, …), ``time_ns`` (int64),
-        ``gb_per_s`` (float64, 10⁹ bytes a second): the rate after all changes at that instant,
-        exactly 0 without copies. ``.attrs["unknown"]`` counts copies without a known rate, by
-        kind; ``.attrs["computed"]`` counts rates computed from size and duration.
-
-    Notes
-    -----
-    The definition is that of HTA's memory bandwidth time series. In HTA rounding may leave a rate
-    other than 0 without copies, unknown rates count as 0, and a copy of 0 µs lasts 1 µs.
-    """
-    return _bandwidth_frame(traces, scope, _rates, "rank copy_kind:c time_ns gb_per_s:f")
-
-
-def _rates(part: Part, copies: _Copies) -> dict[str, Any]:
-    steps = _steps(copies)
-    kept = settled(steps.code, steps.time_ns)
-    return {
-        "rank": part.rank,
-        "copy_kind": (steps.code[kept], steps.kinds),
-        "time_ns": steps.time_ns[kept] + part.trace.shift_ns,
-        "gb_per_s": steps.gb_per_s[kept],
-    }
-
-
-@scoped
-def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
-    """Return statistics of the memory bandwidth of each kind of copy.
-
-    Returns
-    -------
-    DataFrame
-        One row per rank and kind of copy:
-
-        - ``rank`` (int64), ``copy_kind`` (categorical)
-        - ``count, mean, std, min, 25%, 50%, 75%, max``: of the rates above 0 in the rows of
-          `memory_bandwidth`, GB/s, however long they hold
-        - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
-          ``busy_ns`` (int64): that time
-        - ``copies`` (int64): their number, with unknown rates too; ``size_bytes`` (int64): the sum
-          of known sizes, which the window does not cut
-    """
-    columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
-    return _bandwidth_frame(traces, scope, _summary, f"rank copy_kind:c {columns}")
-
-
-def _summary(part: Part, copies: _Copies) -> dict[str, Any]:
-    groups = len(copies.kinds)
-    steps = _steps(copies)
-    shown = settled(steps.code, steps.time_ns) & (steps.gb_per_s > 0)
-    held = np.where(steps.gb_per_s > 0, held_ns(steps.code, steps.time_ns), 0)
-    area, busy = weighted(steps.code, groups, steps.gb_per_s, held)
-    return {
-        "rank": part.rank,
-        "copy_kind": (np.arange(groups), copies.kinds),
-        **describe(steps.code[shown], groups, steps.gb_per_s[shown]),
-        "time_weighted_mean": area / np.where(busy > 0, busy, np.nan),
-        "busy_ns": busy,
-        "copies": np.bincount(copies.code, minlength=groups),
-        "size_bytes": sums(copies.code, np.maximum(copies.size_bytes, 0), groups),
-    }
-
-
-def _bandwidth_frame(
-    traces: TraceSet,
-    scope: Scope,
-    columns_of: Callable[[Part, _Copies], dict[str, Any]],
-    names: str,
+def user_annotation_breakdown(
+    traces: TraceSet, *, use_device: bool = True, **scope: Unpack[Scope]
 ) -> pd.DataFrame:
-    chosen = parts(traces, **scope)
-    found = list(over_ranks(chosen, _columns_and_counts, columns_of))
-    columns = stacked([one for one, _, _ in found], names)
-    kind = columns["copy_kind"]
-    columns["copy_kind"] = kind.reorder_categories(sorted(kind.categories))
-    unknown = sum((one for _, one, _ in found), Counter[str]())
-    note = _NOTHING
-    if unknown:
-        note = f"the files tell neither rate nor size of the {unknown.total():,} copies and fills"
-    return result(
-        columns,
-        matched=count_kinds(chosen, ("memory",)),
-        note="" if len(kind) else note,
-        unknown=dict(unknown),
-        computed=sum(one for _, _, one in found),
-    )
+    """Return the durations of the ranges that the program names, by rank and name.
 
-
-def _columns_and_counts(
-    part: Part, columns_of: Callable[[Part, _Copies], dict[str, Any]]
-) -> tuple[dict[str, Any], Counter[str], int]:
-    """Return a rank's columns, its copies without a known rate by kind, and its computed rates."""
-    copies = _copies(part)
-    missing = np.sort(copies.code[np.isnan(copies.gb_per_s)])
-    unknown = Counter(copies.kinds[code] for code in missing.tolist())
-    return columns_of(part, copies), unknown, copies.computed
-
-
-#: Pid, name and series of a counter, as in `CounterTable.series`; its times and values.
-_Series = tuple[tuple[str, str, str], Ints, Floats]
-
-
-@checked
-def with_counters(
-    traces: TraceSet,
-    kinds: Iterable[CounterKind] = COUNTER_KINDS,
-    *,
-    ranks: Iterable[int] | None = None,
-) -> TraceSet:
-    """Return the set with additional counters that are derived from its events.
-
-    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` has
-    them like the files' own, with -1 in ``Trace.counter_table.record``. Counters that a file
-    already has, because it is such an export, are not added again.
+    Ranges come from ``record_function`` and from the profiler, such as ``ProfilerStep#3``. On the
+    host they last as long as the code in them, on the device from the start of the first work
+    launched in them to the end of the last. Nested ranges all count.
 
     Parameters
     ----------
-    traces : TraceSet
-    kinds : iterable of str
-        ``"queue_length"``: one counter ``Queue Length[7]`` for each stream, see `queue_length`.
-        ``"memory_bandwidth"``: one counter ``Memcpy HtoD``, ``Memset``, … for each kind of copy,
-        in GB/s, see `memory_bandwidth`.
-    ranks : iterable of int, optional
-        Add counters to these ranks only.
+    use_device : bool, default True
+        The ranges on the device (``gpu_user_annotation``), else those on the host
+        (``user_annotation``).
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Durations are clipped to it, counts are of the ranges that
+        overlap it.
 
     Returns
     -------
-    TraceSet
-        The same ranks and events, with counters.
+    DataFrame
+        One row per rank and name, by both: ``rank`` (int64)``, name`` (str)``, count, sum_ns``
+        (int64)``, mean_ns`` (float64)``, min_ns, max_ns`` (int64)``, std_ns`` (float64; of the
+        sample, 0 for one).
     """
-    counted = {part.rank: _counted(part, kinds) for part in parts(traces, ranks=ranks)}
-    return TraceSet(
-        [
-            trace.replace(counter_table=counted.get(trace.rank, trace.counter_table))
-            for trace in traces.values()
-        ],
-        problems=traces.found,
-        like=traces,
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, _ranges_of, use_device))
+    names = "rank name:t count sum_ns mean_ns:f min_ns max_ns std_ns:f"
+    column = stacked([one for one, _, _ in found], names)
+    device, host = sum(one for _, one, _ in found), sum(one for _, _, one in found)
+    note = ""
+    if not len(column["rank"]):
+        note = "no ranges on the device" if use_device else "no ranges on the host"
+        if host if use_device else device:
+            note += f"; use_device={not use_device} has some"
+    return result(
+        column,
+        matched={"device_annotations": device, "host_annotations": host},
+        note=note,
     )
 
 
-def _counted(part: Part, kinds: Iterable[CounterKind]) -> CounterTable:
-    """Return the rank's counters, followed by the derived ones."""
-    own = part.trace.counter_table
-    known = set(own.series)
-    series = [one for kind in kinds for one in _SERIES[kind](part) if one[0] not in known]
-    if not series:
-        return own
-    keys, times, values = zip(*series, strict=True)
-    sizes = list(map(len, times))
-    first = len(own.series)
-    numbers = np.arange(first, first + len(series), dtype=np.int32)
-    return CounterTable(
-        time_ns=np.concatenate([own.time_ns, *times]),
-        series_id=np.concatenate([own.series_id, np.repeat(numbers, sizes)]),
-        value=np.concatenate([own.value, *values]),
-        series=[*own.series, *keys],
-        record=np.concatenate([own.record, np.full(sum(sizes), -1, dtype=np.int64)]),
+def _ranges_of(part: Part, use_device: bool) -> tuple[dict[str, Any], int, int]:  # noqa: FBT001
+    """Return statistics of one side's ranges by name, and the numbers on device and host."""
+    device, host = (part.rows[_ranges(part.trace, side)[part.rows]] for side in ("device", "host"))
+    columns, _ = statistics_by_name(part, device if use_device else host)
+    columns["mean_ns"] = columns["sum_ns"] / columns["count"]
+    order = np.argsort(columns["name"], kind="stable")
+    return {name: values[order] for name, values in columns.items()}, len(device), len(host)
+
+
+def _ranges(trace: Trace, side: str) -> Bools:
+    if side == "host":
+        return of_category(trace, "user_annotation")
+    table = trace.table
+    found: Bools = (table.kind == _ANNOTATION) & (table.stream >= 0)
+    return found
+
+
+@scoped
+def kernels_by_annotation(
+    traces: TraceSet, *, source: Source = "auto", by_name: bool = False, **scope: Unpack[Scope]
+) -> pd.DataFrame:
+    """Return the device's events with the named range that contains each.
+
+    Parameters
+    ----------
+    source : {"auto", "device", "host"}
+        ``"device"``: the shortest device range (``gpu_user_annotation``) that overlaps the event
+        on its stream. ``"host"``: the innermost host range that encloses the event's launching
+        call on its thread; calls of the autograd thread lie below the ``## backward ##`` range or
+        the step that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges,
+        ``"host"`` on others.
+    by_name : bool, default False
+        Add up by range and name instead.
+    selection : Selection, optional
+        The device's events; all by default. Ranges need not be selected.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time. Times are clipped to it.
+
+    Returns
+    -------
+    DataFrame
+        One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
+        dur_ns`` (int64)``, name`` (categorical)``, stream`` (int32)``, annotation`` (categorical,
+        empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
+        annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
+    """
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, _annotated, source))
+    names = "rank id start_ns dur_ns name:c stream:i annotation:c"
+    columns = stacked([one for one, _, _ in found], names)
+    sources = dict(zip(chosen.ranks, (side for _, side, _ in found), strict=True))
+    annotations = sum(ranges for _, _, ranges in found)
+    inside = int((columns["annotation"].codes > 0).sum())
+    note = "" if len(columns["rank"]) else "no device events"
+    if not note and not inside:
+        note = "no ranges" if not annotations else "no device event lies in a range"
+    matched = {
+        "device_events": len(columns["rank"]),
+        "annotations": annotations,
+        "annotated": inside,
+    }
+    if by_name:
+        keys = ["rank", "annotation", "name"]
+        groups = pd.DataFrame(columns).groupby(keys, observed=True)["dur_ns"]
+        sums = groups.agg(count="size", sum_ns="sum").reset_index()
+        order = np.lexsort((sums["name"].cat.codes, -sums["sum_ns"], sums["rank"]))
+        columns = dict(sums.iloc[order].reset_index(drop=True))
+    return result(columns, matched=matched, note=note, source=sources)
+
+
+def _annotated(part: Part, source: str) -> tuple[dict[str, Any], str, int]:
+    """Return the columns of one rank, the side of its ranges, and their number."""
+    trace, table = part.trace, part.table
+    if source == "auto":
+        source = "device" if _ranges(trace, "device").any() else "host"
+    rows = part.rows[(table.stream[part.rows] >= 0) & (part.kinds != _ANNOTATION)]
+    if source == "device":
+        found = _device_ranges(trace, rows)
+    else:
+        stops = _ranges(trace, "host")
+        above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
+        found = above[trace.launch_of[rows]]
+    start, end = part.clipped(rows)
+    annotation = np.zeros(len(rows), dtype=np.int32)
+    code, ranges = used_texts(table.name[found[found >= 0]], table.names)
+    annotation[found >= 0] = code + 1
+    columns = {
+        "rank": part.rank,
+        "id": rows,
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "name": used_texts(table.name[rows], table.names),
+        "stream": table.stream[rows],
+        "annotation": (annotation, ["", *ranges]),
+    }
+    return columns, source, int(_ranges(trace, source).sum())
+
+
+def _device_ranges(trace: Trace, rows: Rows) -> Ints:
+    """Return the shortest range that overlaps each event on its stream, -1 for none."""
+    table = trace.table
+    ranges = np.flatnonzero(_ranges(trace, "device"))
+    # Streams of several devices in one file share numbers, but not processes.
+    places: dict[tuple[str, str], int] = {}
+    place = np.array(
+        [places.setdefault((track.pid, track.tid), len(places)) for track in table.tracks] + [-1],
+        dtype=np.int64,
     )
+    found = np.full(len(rows), -1, dtype=np.int64)
+    of_range, of_row = place[table.track[ranges]], place[table.track[rows]]
+    for stream in np.unique(of_range).tolist():
+        here, there = ranges[of_range == stream], np.flatnonzero(of_row == stream)
+        events = rows[there]
+        start, low = table.start_ns[events], table.start_ns[here]
+        end, high = start + table.dur_ns[events], low + table.dur_ns[here]
+        which = shortest_overlapping(start, end, low, high)
+        found[there] = np.append(here, -1)[which]
+    return found
 
 
-def _queues(part: Part) -> Iterator[_Series]:
-    steps = queue_steps(part)
-    kept = settled(steps.code, steps.time_ns)
-    first = np.searchsorted(steps.code, np.arange(len(steps.streams)))
-    for code, stream in enumerate(steps.streams.tolist()):
-        rows = kept & (steps.code == code)
-        pid = _pid(part, steps.device_row[first[code]])
-        length = steps.queue_length[rows].astype(np.float64)
-        yield (pid, f"{_QUEUE}[{stream}]", _QUEUE), steps.time_ns[rows], length
+def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
+    """Return the shortest range that overlaps each event, -1 for none; ties go to the later range.
+
+    Ranges are half-open: an event that ends at the start of a range does not overlap it.
+    """
+    # Number ranges by length, so that the smallest number is the shortest range.
+    by_length = np.lexsort((-np.arange(len(low)), high - low))
+    low, high = low[by_length], high[by_length]
+    found = np.full(len(start), len(low), dtype=np.int64)
+    left = np.arange(len(start))
+    while len(left):
+        # If events end in the order of their starts, those that overlap a range are contiguous.
+        ordered = end[left] >= np.maximum.accumulate(end[left])
+        chain, left = left[ordered], left[~ordered]
+        first = np.searchsorted(end[chain], low, side="right")
+        after = np.searchsorted(start[chain], high, side="left")
+        found[chain] = _min_of_runs(len(chain), first, after)
+    found[found >= len(low)] = -1
+    return np.append(by_length, -1)[found]
 
 
-def _bandwidths(part: Part) -> Iterator[_Series]:
-    steps = bandwidth_steps(part)
-    kept = settled(steps.code, steps.time_ns)
-    for code, kind in enumerate(steps.kinds):
-        rows = np.flatnonzero(kept & (steps.code == code))
-        if len(rows):
-            pid = _pid(part, steps.row[rows[0]])
-            yield (pid, kind, _BANDWIDTH), steps.time_ns[rows], steps.gb_per_s[rows]
-
-
-_SERIES: dict[str, Callable[[Part], Iterator[_Series]]] = {
-    "queue_length": _queues,
-    "memory_bandwidth": _bandwidths,
-}
-
-
-def _pid(part: Part, row: int) -> str:
-    """Return the process of an event, which is its device."""
-    pid: str = part.table.tracks[part.table.track[row]].pid
-    return pid
+def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
+    """Return the minimum over the runs ``[first, after)`` that cover each of `size` positions."""
+    # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
+    # length are then halved together until they are single positions.
+    nothing = len(first)
+    least = np.full(size, nothing, dtype=np.int64)
+    run = np.flatnonzero(after > first)
+    if not len(run):
+        return least
+    length = after[run] - first[run]
+    power = np.frexp(length.astype(np.float64))[1] - 1
+    for exponent in range(int(power.max()), -1, -1):
+        half = 1 << exponent
+        if exponent < int(power.max()):
+            # A number of a run of twice this length applies to both halves.
+            wider = least.copy()
+            wider[half:] = np.minimum(wider[half:], least[:-half])
+            least = wider
+        here = run[power == exponent]
+        np.minimum.at(least, first[here], here)
+        np.minimum.at(least, after[here] - half, here)
+    return least

@@ -35,6 +35,7 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     group_order,
+    grouped,
     stable_order,
     sums,
 )
@@ -254,11 +255,9 @@ def queue_steps(part: Part, *, launches: bool = False) -> QueueSteps:
 def _over_queues(
     traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
-    """Return a function's result for each rank's queues, and the attributes of their frame.
-
-    The function receives the selected events of all times, with the window's edges: work that
-    waits throughout the window is in none of the events that overlap it.
-    """
+    """Return a function's result for each rank's queues, and the attributes of their frame."""
+    # The function receives the selected events of all times, with the window's edges: work that
+    # waits throughout the window is in none of the events that overlap it.
     chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
@@ -367,10 +366,8 @@ def _statistics(part: Part, steps: QueueSteps) -> dict[str, Any]:
 
 
 def _within(part: Part, steps: QueueSteps) -> slice | Rows:
-    """Return the changes in the window, and each stream's last before and first after it.
-
-    Their queue lengths hold at the window's edges.
-    """
+    """Return the changes in the window, and each stream's last before and first after it."""
+    # Their queue lengths hold at the window's edges.
     if part.low is None and part.high is None:
         return slice(None)
     bounds = np.searchsorted(steps.code, np.arange(len(steps.streams) + 1)).tolist()
@@ -517,8 +514,7 @@ def held_ns(group: Array, time_ns: Ints, low: int | None = None, high: int | Non
     until[ends] = time_ns[ends]
     start = time_ns if low is None else np.maximum(time_ns, low)
     until = until if high is None else np.minimum(until, high)
-    held: Ints = np.maximum(until - start, 0)
-    return held
+    return np.maximum(until - start, 0)
 
 
 def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Floats, Floats]:
@@ -531,8 +527,7 @@ def weighted(group: Array, groups: int, value: Array, held: Ints) -> tuple[Float
 def describe(group: Array, groups: int, value: Array) -> dict[str, Any]:
     """Return the columns of pandas' ``describe`` for each group; NaN for groups without values."""
     found = np.full((groups, len(STATISTICS)), np.nan)
-    order = group_order(group, groups)
-    first = np.searchsorted(group[order], np.arange(groups + 1))
+    order, first = grouped(group, groups)
     for code in range(groups):
         values = value[order[first[code] : first[code + 1]]].astype(np.float64)
         found[code, 0] = len(values)

@@ -153,10 +153,8 @@ def split(codes: Ints, count: int) -> list[Ints]:
 
 
 def recorded_shift(trace: Trace) -> int:
-    """Return the shift from a table's times to the recorded clock.
-
-    Matching always uses it, so that collectives keep their numbers on any clock.
-    """
+    """Return the shift from a table's times to the recorded clock."""
+    # Matching always uses it, so that collectives keep their numbers on any clock.
     return trace.shift_ns + trace.clock_offset_ns
 
 
@@ -228,10 +226,8 @@ def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list
 def _events_of_all(
     traces: Sequence[Trace], events: Sequence[CommEvents], keys: Sequence[Sequence[int]]
 ) -> pd.DataFrame:
-    """Concatenate the communication of all ranks, on the recorded clock.
-
-    A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
-    """
+    """Concatenate the communication of all ranks, on the recorded clock."""
+    # A ``lane`` is one sequence of collectives, of a group or of a pair of its ranks.
     contents: dict[Hashable, int] = {}
     blocks = []
     for number, (trace, one) in enumerate(zip(traces, events, strict=True)):
@@ -275,13 +271,11 @@ def _by_order(of_lane: pd.DataFrame, *, sure: bool) -> Ints:
 def aligned(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
 ) -> Ints:
-    """Return for each of the other rank's events its position in the first rank's sequence.
-
-    Both are parts of one sequence of collectives, that of a process group. The second is shifted
-    along the first to the place at which contents agree and, of several, all ends differ by the
-    same time; this does not depend on the clocks. If events are missing in between, those match
-    whose ends differ by the same time as most pairs do.
-    """
+    """Return for each of the other rank's events its position in the first rank's sequence."""
+    # Both are parts of one sequence of collectives, that of a process group. The second is shifted
+    # along the first to the place at which contents agree and, of several, all ends differ by the
+    # same time; this does not depend on the clocks. If events are missing in between, those match
+    # whose ends differ by the same time as most pairs do.
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
@@ -358,11 +352,9 @@ def _by_time(content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Int
 def identified(
     traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
 ) -> tuple[list[list[int]], list[Group]]:
-    """Return the numbers of each trace's groups in a common list of groups, and that list.
-
-    A group is identified by its name and the list of its ranks. If no two ranks use the same name
-    for a group of a list, the n-th name of each is the same group.
-    """
+    """Return the numbers of each trace's groups in a common list of groups, and that list."""
+    # A group is identified by its name and the list of its ranks. If no two ranks use the same name
+    # for a group of a list, the n-th name of each is the same group.
     copies = _copies(traces)
     by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
     for t, one in enumerate(events):

@@ -1,13 +1,14 @@
-"""Time of operators on the host and of what they launch; differences between two sides."""
+"""Time of operators, and the kernels that they launch, with delays and sequences."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,10 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
-    Window,
+    busy_rows,
     categorical,
+    count_kinds,
+    joined,
     narrowed,
     over_ranks,
     parts,
@@ -25,26 +28,28 @@ from hta_widgets.analysis.scope import (
     result,
     scoped,
     stacked,
+    used_texts,
 )
-from hta_widgets.arguments import checked
-from hta_widgets.errors import TraceError
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, Rows, sums
+from hta_widgets.trace.arrays import Ints, Rows, marked, positions, sums
 from hta_widgets.trace.columns import event_args
 from hta_widgets.trace.host_stack import (
     Forest,
     OperatorTree,
+    backward_parents,
+    below_backward,
     covered_by_children,
     forest_of,
     nearest,
+    nested_parents,
     of_category,
+    of_name,
     operator_tree,
 )
 from hta_widgets.trace.memo import memo
-from hta_widgets.trace.names import short_name
-from hta_widgets.trace.selection import Overlapping, Selection, as_ranks, index_of, listed
-from hta_widgets.trace.trace import Trace, dtype_of
+from hta_widgets.trace.selection import Overlapping, index_of, overlapping
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 _Found = tuple[dict[str, Any], dict[str, int]]
@@ -110,13 +115,11 @@ def operators(
     keys = ["name"] + ["input_shapes"] * group_by_shape + ["call_stack"] * group_by_stack
     find = partial(_within_window, keys=keys, annotations=annotations)
     found = list(over_ranks(parts(traces, lasting), find, (chosen.start_ns, chosen.end_ns)))
-    names = " ".join(["rank", *(f"{key}:s" for key in keys), *_MEASURES])
+    names = " ".join(["rank", *(f"{key}:t" for key in keys), *_MEASURES])
     frame = pd.DataFrame(stacked([block for block, _ in found], names))
     order = {"rank": True, "device_total_ns": False, "cpu_total_ns": False}
     order |= dict.fromkeys(keys, True)
     frame = frame.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-    for key in keys:
-        frame[key] = pd.array(frame[key].tolist(), dtype="str")
     counts = Counter[str]()
     for _, of_rank in found:
         counts.update(of_rank)
@@ -169,7 +172,8 @@ def _of_rank(part: Part, keys: list[str], *, annotations: bool) -> _Found:
     texts = pd.DataFrame({key: _COLUMNS[key](trace, rows) for key in keys})
     group = np.asarray(texts.groupby(keys, sort=False, observed=True).ngroup(), dtype=np.int64)
     outermost = ~there.forest.repeated(members, group)
-    counted = _in_window(part, rows)
+    first_ns = part.table.start_ns[rows]
+    counted = overlapping(first_ns, first_ns + part.table.dur_ns[rows], part.low, part.high)
     measures = {
         "count": counted.astype(np.int64),
         "cpu_total_ns": own[members] * outermost,
@@ -226,9 +230,7 @@ def _python_stacks(trace: Trace, rows: Rows) -> list[str]:
     table = trace.table
     python = of_category(trace, "python_function")
     functions = np.flatnonzero(python)
-    position = np.full(len(table) + 1, -1, dtype=np.int64)
-    position[functions] = np.arange(len(functions))
-    above = position[nearest(table.parent, python)]
+    above = positions(functions, len(table))[nearest(table.parent, python)]
     forest = forest_of(above[table.parent[functions]])
     stack = np.zeros(len(functions) + 1, dtype=np.int64)  # the last is for events without function
     texts = [""]
@@ -291,221 +293,363 @@ def _within(part: Part, rows: Rows) -> tuple[Ints, Ints]:
     """Return starts and ends, both limited to the window."""
     table = part.table
     start, end = table.start_ns[rows], table.start_ns[rows] + table.dur_ns[rows]
-    if part.low is not None or part.high is not None:
-        start = np.clip(start, part.low, part.high)
-        end = np.clip(end, part.low, part.high)
-    return start, end
+    return np.clip(start, part.low, part.high), np.clip(end, part.low, part.high)
 
 
-def _in_window(part: Part, rows: Rows) -> Bools:
-    """Return whether each event overlaps the window, as in `Selection`."""
-    start = part.table.start_ns[rows]
-    inside = np.ones(len(rows), dtype=bool)
-    if part.low is not None:
-        inside &= (start + part.table.dur_ns[rows] > part.low) | (start >= part.low)
-    if part.high is not None:
-        inside &= (start < part.high) & (part.low != part.high)
-    return inside
+Text = TypeVar("Text", str, tuple[str, str])
+
+#: Copying calls, which HTA leaves out of the delays.
+_COPIES = re.compile(r"mem(cpy|set)", re.IGNORECASE)
+
+_ANNOTATION = KINDS.index("annotation")
 
 
-# --- differences between two sides ----------------------------------------------------------------
-
-
-#: Anything whose events can be compared.
-Side = TraceSet | Trace | Selection
-
-#: The categories of ``change``.
-CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
-
-
-@checked
-def diff_ops(
-    before: Side,
-    after: Side,
+@scoped
+def operator_kernels(
+    traces: TraceSet,
+    operator_name: str | None = None,
     *,
-    device: Literal["all", "cpu", "gpu"] = "all",
-    short_names: bool = False,
-    before_ranks: Iterable[int] | int | None = None,
-    after_ranks: Iterable[int] | int | None = None,
-    before_steps: Iterable[int] | int | None = None,
-    after_steps: Iterable[int] | int | None = None,
-    selection: Selection | None = None,
-    window: Window | None = None,
-    ranks: Iterable[int] | int | None = None,
+    exact: bool = False,
+    **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return which operators and kernels were added, removed or run a different number of times.
+    """Return the device work that operators launch, event by event.
 
-    For each name, counts and durations are totals over all given ranks and steps: give as many
-    of them on both sides if the totals are to be comparable. The duration of an operator includes
-    the operators that it calls.
+    An event belongs to the innermost of the operators that encloses its launching call on the
+    call's thread. One call may launch several events (a CUDA graph).
 
     Parameters
     ----------
-    before, after : TraceSet, Trace or Selection
-        The two sides; of a selection its events, cut at its window.
-    device : {"all", "cpu", "gpu"}, default "all"
-        ``"gpu"``: events on device streams, including stream 0, without the device's copies of
-        annotations; ``"cpu"``: events on the host; ``"all"``: both, and the copies of annotations.
-    short_names : bool, default False
-        Compare short names, which instances of a template and versions of a library share.
-    before_ranks, after_ranks : int or iterable of int, optional
-        Ranks of one side; all by default.
-    before_steps, after_steps : int or iterable of int, optional
-        Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the
-        step of their launch. By default all events count, including those outside of steps.
+    operator_name : str, optional
+        Text in the operators' names, as in `frequent_kernel_sequences`; by default all operators
+        count. With a name, every matching host event counts, including ranges named by the
+        program.
+    exact : bool, default False
+        Match the whole name.
     selection : Selection, optional
-        Narrows both sides, for example ``traces.select("kind == 'communication'")``.
+        The device work; all by default.
     window : (start_ns, end_ns), optional
-        Narrows both sides in time; durations are cut at its edges.
-    ranks : int or iterable of int, optional
-        Narrows both sides to these ranks.
+        Narrows the selection in time. Times are clipped to it, delays are not.
 
     Returns
     -------
     DataFrame
-        One row per name, by size of the difference in time:
+        One row per device event (computing, communicating, copying), by rank and start: ``rank,
+        id, name`` (categorical)``, kind`` (categorical)``, stream, start_ns, dur_ns``;
+        ``operator`` (categorical)``, operator_id``; ``launch_id``, the id of the launching call;
+        ``operator_delay_ns`` from the operator's start to the call's, ``runtime_delay_ns`` from
+        the call's start to the event's. All times and ids are int64.
+    """
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
+    whole = stacked(
+        found,
+        "rank id name:c kind stream:i start_ns dur_ns operator:c operator_id launch_id"
+        " operator_delay_ns runtime_delay_ns",
+    )
+    whole["kind"] = categorical(whole["kind"], KINDS)
+    wanted = "any operator" if operator_name is None else f"an operator named {operator_name!r}"
+    return result(
+        whole,
+        matched={**count_kinds(chosen), "below_operator": len(whole["rank"])},
+        note=prelaunched_note(chosen)
+        if len(whole["rank"])
+        else f"no device work was launched by {wanted}",
+    )
 
-        - ``name`` (str); ``kind`` (category), of several the one with most time
-        - ``before_count, after_count, diff_count`` (int64); the difference is after − before
-        - ``before_ns, after_ns, diff_ns`` (int64)
-        - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``
-          (another count), ``same`` (the same count; the time may differ)
 
-        ``.attrs["matched"]`` counts the events of each side.
+def _kernels_of(part: Part, operator_name: str | None, *, exact: bool) -> dict[str, Any]:
+    """Return the columns of one rank."""
+    trace, table = part.trace, part.table
+    work = part.busy_rows()
+    call = trace.launch_of[work]
+    if operator_name is None:
+        tree = operator_tree(trace)
+        operator = np.append(tree.rows, -1)[tree.innermost[call]]
+    else:
+        stops = of_name(
+            trace, lambda name: name == operator_name if exact else operator_name in name
+        )
+        operator = nearest(nested_parents(trace, stops), stops)[call]
+    below = operator >= 0
+    work, call, operator = work[below], call[below], operator[below]
+    start, end = part.clipped(work)
+    return {
+        "rank": part.rank,
+        "id": work,
+        "name": used_texts(table.name[work], table.names),
+        "kind": table.kind[work],
+        "stream": table.stream[work],
+        "start_ns": start + trace.shift_ns,
+        "dur_ns": end - start,
+        "operator": used_texts(table.name[operator], table.names),
+        "operator_id": operator,
+        "launch_id": call,
+        "operator_delay_ns": table.start_ns[call] - table.start_ns[operator],
+        "runtime_delay_ns": table.start_ns[work] - table.start_ns[call],
+    }
+
+
+@scoped
+def operator_launch_delays(
+    traces: TraceSet, *, prefix: str = "aten::", **scope: Unpack[Scope]
+) -> pd.DataFrame:
+    """Return the sequences of kernels that operators launch, and the delays of their launches.
+
+    A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
+    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence has the
+    names of all kernels that it launched; delays are measured for its first kernel.
+
+    Parameters
+    ----------
+    prefix : str, default "aten::"
+        Start of the operators' names.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Delays are not cut.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank, operator and sequence, the most frequent first: ``rank`` (int64)``,
+        operator, kernel_sequence`` (str, ``" -> "`` between)``, occurrence_count`` (int64);
+        ``avg_operator_launch_delay_ns`` (float64), mean of the time from the operator's start to
+        its first launching call's; ``avg_runtime_delay_ns`` (float64), from that call's start to
+        the kernel's.
 
     Notes
     -----
-    HTA's ``TraceDiff.compare_traces`` has the same counts and totals, by name over all categories,
-    except that it counts the device's copies of annotations as CPU, and finds no step for events
-    on stream 0, so it calls all kernels of AMD runs deleted.
+    HTA's ``get_aten_op_kernels_and_delay``. HTA uses the operator that started last on any
+    thread, covers CUDA's calls only, and fails if a call launched several kernels.
     """
-    sides = []
-    for source, own_ranks, steps in (
-        (before, before_ranks, before_steps),
-        (after, after_ranks, after_steps),
-    ):
-        chosen = parts_of(source, selection=selection, window=window)
-        sides.append(_of_steps(_of_ranks(_of_ranks(chosen, ranks), own_ranks), steps))
-    names, kind, count, total = sums_by_name(sides, device, short_names=short_names)
-    diff_count, diff_ns = count[1] - count[0], total[1] - total[0]
-    change = np.select([count[0] == 0, count[1] == 0, diff_count != 0], [0, 1, 2], 3)
-    order = sorted(range(len(names)), key=names.__getitem__)
-    order.sort(key=(-np.abs(diff_ns)).__getitem__)
-    rows = np.array(order, dtype=np.intp)
+    found = list(over_ranks(parts(traces, **scope), _delays_of, prefix))
+    names = "rank operator:t kernel_sequence:t occurrence_count"
+    names += " avg_operator_launch_delay_ns:f avg_runtime_delay_ns:f"
+    columns = stacked([one for one, _, _ in found], names)
+    return result(
+        columns,
+        matched={
+            "operators": sum(operators for _, operators, _ in found),
+            "kernels": sum(kernels for _, _, kernels in found),
+        },
+        note=""
+        if len(columns["rank"])
+        else f"no kernel was launched by an operator named {prefix}…",
+    )
+
+
+def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
+    """Return the columns of one rank, and its numbers of operators and kernels."""
+    trace, table = part.trace, part.table
+    operators = of_name(trace, lambda name: name.startswith(prefix))
+    members = marked(part.rows[operators[part.rows]], len(table) + 1)
+
+    call = trace.launch_of
+    work = busy_rows(trace)
+    work = work[call[work] >= 0]
+    copies = of_name(trace, lambda name: _COPIES.search(name) is not None)
+    work = work[~copies[call[work]]]
+    operator = nearest(nested_parents(trace, operators), operators)[call[work]]
+    below = members[operator]
+    work, operator = work[below], operator[below]
+    order = np.lexsort((work, call[work], operator))
+    work, operator = work[order], operator[order]
+
+    first = np.flatnonzero(np.diff(operator, prepend=-1))
+    sizes = np.diff(first, append=len(work))
+    texts, group = _by_frequency(
+        part, operator[first], work, sizes, lambda name, kernels: (name, " -> ".join(kernels))
+    )
+    call, start = call[work[first]], table.start_ns
+    count = np.bincount(group, minlength=len(texts))
+    columns = {
+        "rank": part.rank,
+        "operator": [operator for operator, _ in texts],
+        "kernel_sequence": [sequence for _, sequence in texts],
+        "occurrence_count": count,
+        "avg_operator_launch_delay_ns": sums(
+            group, start[call] - start[operator[first]], len(texts)
+        )
+        / count,
+        "avg_runtime_delay_ns": sums(group, start[work[first]] - start[call], len(texts)) / count,
+    }
+    return columns, int(members.sum()), len(work)
+
+
+def _by_frequency(
+    part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
+) -> tuple[list[Text], Ints]:
+    """Group operators by name and by the names of the work behind them, `sizes` events each."""
+    # The texts of the groups come first, most frequent first and then by text.
+    names, name = part.table.names, part.table.name
+    codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
+    ends: list[int] = (np.cumsum(sizes) * 4).tolist()
+    known: dict[tuple[int, bytes], int] = {}
+    keys = zip(name[operators].tolist(), [0, *ends], ends, strict=False)
+    found = [known.setdefault((own, codes[low:high]), len(known)) for own, low, high in keys]
+    group = np.array(found, dtype=np.int64)
+    texts = [
+        write(names[own], [names[code] for code in np.frombuffer(sequence, np.int32).tolist()])
+        for own, sequence in known
+    ]
+    count = np.bincount(group, minlength=len(texts)).tolist()
+    order = sorted(range(len(texts)), key=lambda row: (-count[row], texts[row]))
+    return [texts[row] for row in order], np.argsort(order)[group]
+
+
+@scoped
+def frequent_kernel_sequences(
+    traces: TraceSet,
+    operator_name: str,
+    *,
+    min_pattern_len: int = 3,
+    top_k: int | None = None,
+    every_depth: bool = False,
+    **scope: Unpack[Scope],
+) -> pd.DataFrame:
+    """Return the sequences of device work that occurrences of an operator launch, by frequency.
+
+    Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
+    each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
+    host events; events of the autograd thread lie below the ``## backward ##`` range or the step
+    that runs at that time. The pattern has the name of the occurrence and of its device events by
+    start: kernels, copies and waits, on any stream.
+
+    Parameters
+    ----------
+    operator_name : str
+        Text in the names, for example ``"aten::linear"``.
+    min_pattern_len : int, default 3
+        Minimum number of device events.
+    top_k : int, optional
+        Maximum number of patterns per rank; all by default.
+    every_depth : bool, default False
+        Count occurrences at every depth unless they are below another one. HTA counts those at
+        the smallest depth, and so misses an operator that a model calls at several depths.
+    selection : Selection, optional
+        The operators to work on; all by default. All work that they launched counts.
+    window : (start_ns, end_ns), optional
+        Narrows the selection in time: to operators that overlap the window. Times are cut,
+        patterns are not.
+
+    Returns
+    -------
+    DataFrame
+        One row per rank and pattern, by rank, the most frequent first, then by pattern: ``rank``
+        (int64)``, pattern`` (str, ``|`` between)``, count`` (int64); ``kernel_ns`` (int64), the sum
+        of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
+
+    See Also
+    --------
+    hta_widgets.export.overlays.export_patterns : Marks the occurrences in the trace.
+    """
+    find = partial(find_patterns, top_k=top_k, every_depth=every_depth)
+    chosen = parts(traces, **scope)
+    found = list(over_ranks(chosen, find, operator_name, min_pattern_len))
+    candidates = sum(one.candidates for one in found)
+    note = ""
+    if not candidates:
+        note = f"no host event's name contains {operator_name!r}"
+    elif not any(one.texts for one in found):
+        note = f"no {operator_name!r} launched {min_pattern_len} or more device events"
     return result(
         {
-            "name": pd.Series([names[row] for row in order], dtype=object),
-            "kind": pd.Categorical.from_codes(kind[rows], dtype=dtype_of(KINDS)),
-            "before_count": count[0][rows],
-            "after_count": count[1][rows],
-            "before_ns": total[0][rows],
-            "after_ns": total[1][rows],
-            "diff_count": diff_count[rows],
-            "diff_ns": diff_ns[rows],
-            "change": pd.Categorical.from_codes(change[rows], dtype=dtype_of(CHANGES)),
+            "rank": joined([np.full(len(one.texts), one.rank) for one in found]),
+            "pattern": pd.array([text for one in found for text in one.texts], dtype="str"),
+            "count": joined([one.count for one in found]),
+            "kernel_ns": joined([one.kernel_ns for one in found]),
+            "operator_ns": joined([one.operator_ns for one in found]),
         },
-        matched={"before": int(count[0].sum()), "after": int(count[1].sum())},
-        note="" if names else "no events on either side",
+        matched={
+            "operators": candidates,
+            "occurrences": sum(len(one.occurrences) for one in found),
+            "kernels": sum(one.kernels for one in found),
+        },
+        note=note,
     )
 
 
-def parts_of(
-    source: Side, *, selection: Selection | None = None, window: Window | None = None
-) -> list[Part]:
-    """Return the events of one side, rank by rank."""
-    traces, own = (source.owner, source) if isinstance(source, Selection) else (source, None)
-    narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
-    asked = [narrow] if own is None else [own, narrow]
-    found = []
-    for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
-        if any(one.ranks is not None and trace.rank not in one.ranks for one in asked):
-            continue
-        masks = [one.mask(trace) for one in asked if not replace(one, ranks=None).is_everything]
-        rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
-        starts = [one.start_ns - trace.shift_ns for one in asked if one.start_ns is not None]
-        ends = [one.end_ns - trace.shift_ns for one in asked if one.end_ns is not None]
-        found.append(Part(trace, rows, max(starts, default=None), min(ends, default=None)))
-    return found
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """The patterns of one rank, the most frequent first."""
+
+    rank: int
+    texts: list[str]
+    count: Ints
+    kernel_ns: Ints
+    operator_ns: Ints
+    occurrences: Rows
+    pattern: Ints
+    below: Ints
+    candidates: int
+    kernels: int
 
 
-def sums_by_name(
-    sides: Sequence[Sequence[Part]], device: str = "all", *, short_names: bool = False
-) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
-    """Return the names of all sides, their kinds, and the counts and times of each side."""
-    columns = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
-    blocks = [
-        _sums_of_rank(part, device, short_names=short_names).assign(side=number)
-        for number, chosen in enumerate(sides)
-        for part in chosen
-    ]
-    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
-    table = pd.concat([empty.assign(side=0), *blocks])
-    code, names = pd.factorize(table["name"])
-    count, total = np.zeros((2, len(sides), len(names)), dtype=np.int64)
-    kind_count, kind_time = np.zeros((2, len(names), len(KINDS)), dtype=np.int64)
-    for by_side, by_kind, values in (
-        (count, kind_count, table["count"]), (total, kind_time, table["time"]),
-    ):  # fmt: skip
-        np.add.at(by_side, (table["side"], code), values)
-        np.add.at(by_kind, (code, table["kind"]), values)
-    # The kind with most time; without any time, the kind that occurs.
-    kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
-    return names.tolist(), kind, list(count), list(total)
+def find_patterns(
+    part: Part,
+    operator_name: str,
+    min_pattern_len: int,
+    *,
+    top_k: int | None = None,
+    every_depth: bool = False,
+) -> Patterns:
+    """Return the patterns of one rank; parameters as in `frequent_kernel_sequences`."""
+    trace, table = part.trace, part.table
+    named = of_name(trace, lambda name: bool(operator_name) and operator_name in name)
+    candidates = part.rows[named[part.rows]]
+    parent = backward_parents(trace)
+    roots = _roots(parent, candidates, every_depth=every_depth)
 
+    call = trace.launch_of
+    device = np.flatnonzero((table.stream >= 0) & (table.kind != _ANNOTATION) & (call >= 0))
+    below, launched = _below(trace, roots, device, call)
+    size = np.bincount(launched[launched >= 0], minlength=len(roots))
+    kept = size >= max(min_pattern_len, 0)
+    occurrences, size = roots[kept], size[kept]
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    below, launched = number[below], number[launched]
 
-def _of_ranks(chosen: list[Part], ranks: Iterable[int] | int | None) -> list[Part]:
-    if ranks is None:
-        return chosen
-    wanted = as_ranks(ranks)
-    there = sorted(part.rank for part in chosen)
-    if missing := [rank for rank in wanted if rank not in there]:
-        raise TraceError(
-            f"no rank {', '.join(map(str, missing))}", remedy=f"The ranks are {listed(there)}."
-        )
-    return [part for part in chosen if part.rank in wanted]
-
-
-def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Part]:
-    """Restrict the parts to the events of the given steps."""
-    if steps is None:
-        return chosen
-    wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
-    there: set[int] = set()
-    for part in chosen:
-        there.update(np.unique(part.table.step).tolist())
-    there.discard(-1)
-    missing = [step for step in wanted if step not in there]
-    if missing:
-        known = ", ".join(map(str, sorted(there)))
-        raise TraceError(
-            f"no step {', '.join(map(str, missing))}",
-            remedy=f"The steps are {known}." if known else "No event lies in a ProfilerStep.",
-        )
-    return [
-        Part(
-            part.trace,
-            part.rows[np.isin(part.table.step[part.rows], np.array(wanted, dtype=np.int64))],
-            part.low,
-            part.high,
-        )
-        for part in chosen
-    ]
-
-
-def _sums_of_rank(part: Part, device: str, *, short_names: bool) -> pd.DataFrame:
-    """Return the count and time of each name and kind of one rank."""
-    table = part.table
-    rows = part.rows
-    if device != "all":
-        on_device = table.stream[rows] >= 0
-        work = on_device & (table.kind[rows] != KINDS.index("annotation"))
-        rows = rows[work if device == "gpu" else ~on_device]
-    events = pd.DataFrame(
-        {"name": table.name[rows], "kind": table.kind[rows], "time": part.durations(rows)}
+    work = device[launched >= 0]
+    launched = launched[launched >= 0]
+    work = work[np.argsort(launched, kind="stable")]
+    texts, group = _by_frequency(
+        part, occurrences, work, size, lambda name, kernels: "|".join([name, *kernels])
     )
-    by_name = events.groupby(["name", "kind"])["time"]
-    sums = by_name.agg(count="size", time="sum").reset_index()
-    texts = [table.names[code] for code in sums["name"].tolist()]
-    if short_names:
-        texts = [short_name(text) for text in texts]
-    return sums.assign(name=pd.Series(texts, dtype=object))
+    kernel_ns = sums(np.repeat(group, size), np.maximum(part.durations(work), 0), len(texts))
+    operator_ns = sums(group, part.durations(occurrences), len(texts))
+    return Patterns(
+        part.rank,
+        texts[:top_k],
+        np.bincount(group, minlength=len(texts))[:top_k],
+        kernel_ns[:top_k],
+        operator_ns[:top_k],
+        occurrences,
+        np.where(group < len(texts[:top_k]), group, -1),
+        below,
+        len(candidates),
+        len(work),
+    )
+
+
+def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
+    """Return the candidates that count: those at the smallest depth, or all outermost ones."""
+    if not len(candidates):
+        return candidates
+    if every_depth:
+        above = nearest(parent, marked(candidates, len(parent)))[parent[candidates]]
+        return candidates[above < 0]
+    depth = forest_of(parent).depth[candidates]
+    least: Rows = candidates[depth == depth.min()]
+    return least
+
+
+def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
+    """Return the root (a position) above each event, and above each device event."""
+    stops = marked(roots, len(trace))
+    above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
+    up = positions(roots, len(trace))[above]
+    launched = up[call[device]]
+    below = up[:-1].copy()
+    below[trace.table.stream >= 0] = -1
+    below[device] = launched
+    return below, launched

@@ -21,11 +21,20 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_window
-from hta_widgets.trace.arrays import Array, Bools, Codes, Ints, Rows, dense, group_statistics
+from hta_widgets.trace.arrays import (
+    Array,
+    Bools,
+    Codes,
+    Ints,
+    Rows,
+    dense,
+    group_statistics,
+    marked,
+)
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.memo import LRU, memo, walked
-from hta_widgets.trace.selection import Selection, as_ranks, device_index_of, member_rows
+from hta_widgets.trace.selection import Selection, chosen_ranks, device_index_of, member_rows
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import Closed, result_of, submit, workers_of
@@ -40,6 +49,17 @@ _MAX_ROWS = 3
 
 #: Kinds in which a device is busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
+
+
+def codes_of(kinds: Iterable[str]) -> list[int]:
+    """Return the codes of kinds."""
+    return [KINDS.index(kind) for kind in kinds]
+
+
+def busy_rows(trace: Trace) -> Rows:
+    """Return the device work of a rank: computing, communicating and copying."""
+    table = trace.table
+    return np.flatnonzero((table.stream >= 0) & marked(codes_of(BUSY), len(KINDS))[table.kind])
 
 
 class Scope(TypedDict, total=False):
@@ -76,10 +96,8 @@ _SHARED = {
 def scoped(function: Function) -> Function:
     """Show the keywords of `Scope` in the signature of an analysis, and describe shared parameters.
 
-    Its arguments are `checked`, and traces are put on the clock of the selection.
-
-    Use with ``**scope: Unpack[Scope]``. A docstring that describes one of them itself keeps its
-    own text.
+    Use with ``**scope: Unpack[Scope]``. Arguments are `checked`, and traces are put on the
+    clock of the selection. A docstring that describes a parameter itself keeps its own text.
     """
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
@@ -164,9 +182,7 @@ class Part:
         def find() -> Rows:
             if self.plain:
                 return device_index_of(self.trace).of_kinds_within(kinds, self.low, self.high)
-            wanted = np.zeros(len(KINDS), dtype=bool)
-            wanted[[KINDS.index(kind) for kind in kinds]] = True
-            return self.rows[wanted[self.kinds]]
+            return self.rows[marked(codes_of(kinds), len(KINDS))[self.kinds]]
 
         return self.once(("rows", kinds), find)
 
@@ -178,9 +194,7 @@ class Part:
 
     @cached_property
     def _is_selected(self) -> Bools:
-        flags = np.zeros(len(self.table), dtype=bool)
-        flags[self.rows] = True
-        return flags
+        return marked(self.rows, len(self.table))
 
     def busy_rows(self) -> Rows:
         """Return the selected device work, ascending: computing, communicating and copying."""
@@ -263,10 +277,8 @@ class Part:
         return inside
 
     def covered_by_all(self, *kinds: str) -> Intervals:
-        """Return the times in the window at which any event of these kinds runs, selected or not.
-
-        Computing hides communication even if only the communication is selected.
-        """
+        """Return the times in the window at which any event of the kinds runs, selected or not."""
+        # Computing hides communication even if only the communication is selected.
         return self.once(
             ("covered by all", kinds),
             lambda: clip(device_index_of(self.trace).covered(kinds), self.low, self.high),
@@ -336,15 +348,9 @@ def narrowed(
         start = low if start is None else max(start, low)
         end = max(high if end is None else min(end, high), start)
     if ranks is not None:
-        ranks = set(as_ranks(ranks))
-        missing = sorted(ranks - set(traces.ranks))
-        if missing:
-            raise TraceError(
-                f"no rank {', '.join(map(str, missing))}",
-                remedy=f"The ranks are {', '.join(map(str, traces.ranks))}.",
-            )
+        ranks = chosen_ranks(traces, ranks)
         if chosen.ranks is not None:
-            ranks &= set(chosen.ranks)
+            ranks = set(ranks) & set(chosen.ranks)
     return traces.select(chosen, start_ns=start, end_ns=end, ranks=ranks)
 
 
@@ -377,10 +383,10 @@ def part_of(trace: Trace, selection: Selection) -> Part:
     """Return the events of one rank in a selection; the latest selections are kept."""
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
-    shift, limit = trace.shift_ns, _MAX_ROWS * len(trace)
+    limit = _MAX_ROWS * len(trace)
     kept: LRU[Selection, Part] = memo(
         trace,
-        ("parts", shift),
+        ("parts", trace.shift_ns),
         lambda: LRU(limit, lambda part: max(len(part.rows), limit // _MAX_PARTS)),
     )
     return kept.of(
@@ -388,8 +394,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         lambda: Part(
             trace,
             member_rows(selection, trace),
-            None if selection.start_ns is None else selection.start_ns - shift,
-            None if selection.end_ns is None else selection.end_ns - shift,
+            *selection.edges_of(trace),
             selection.tracks is None and selection.query is None and selection.ids is None,
             selection,
         ),
@@ -607,6 +612,9 @@ def stacked(blocks: Sequence[Mapping[str, Any]], columns: str) -> dict[str, Any]
             numbers = [np.array([pool.add(text) for text in own], np.int32) for _, own in values]
             codes = [own[code] for own, (code, _) in zip(numbers, values, strict=True)]
             whole[name] = categorical(joined(codes, np.int32), pool.values)
+            continue
+        if dtype is str:
+            whole[name] = pd.array([text for own in values for text in own], dtype="str")
             continue
         arrays = [
             np.broadcast_to(np.asarray(one, dtype), size)

@@ -27,7 +27,8 @@ from hta_widgets.analysis.scope import (
 from hta_widgets.analysis.stragglers import RankWaits, waits_of
 from hta_widgets.facts import note_for
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, Rows, marked, sums
+from hta_widgets.trace.build import step_numbers
 from hta_widgets.trace.host_stack import nearest
 from hta_widgets.trace.intervals import Intervals, subtract, union
 from hta_widgets.trace.memo import memo, memoized, walked
@@ -38,7 +39,6 @@ from hta_widgets.trace.traceset import TraceSet
 
 #: The argument of events that an export cut at its window; see `hta_widgets.export.members`.
 CLIPPED = "hta_clipped"
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})")
 
 #: Columns of `device_times`, in this order.
 DEVICE_TIMES: tuple[str, ...] = (
@@ -169,7 +169,7 @@ def clipped_steps(trace: Trace) -> Ints:
 
 def _step_rows(trace: Trace) -> tuple[Rows, Ints]:
     """Return the rows of the host's ranges that are steps, and their numbers."""
-    number = step_numbers(trace)[trace.table.name]
+    number = _numbers(trace)[trace.table.name]
     rows = np.flatnonzero((number >= 0) & (trace.table.stream < 0))
     return rows, number[rows]
 
@@ -197,7 +197,7 @@ def _of_rank(part: Part, waits: RankWaits) -> dict[str, Any]:
 def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     """Return the numbers of a rank's steps, ascending, and their starts and ends on the host."""
     table = part.table
-    number_of = step_numbers(part.trace)
+    number_of = _numbers(part.trace)
     rows = part.rows[number_of[table.name[part.rows]] >= 0]
     rows = rows[table.stream[rows] < 0]
     start, end = part.clipped(rows)
@@ -206,18 +206,10 @@ def host_steps(part: Part) -> tuple[Ints, Ints, Ints]:
     return steps.index.to_numpy(np.int64), steps["start"].to_numpy(), steps["end"].to_numpy()
 
 
-def step_numbers(trace: Trace) -> Ints:
-    """Return the step number in each name of a rank, -1 for other names."""
+def _numbers(trace: Trace) -> Ints:
+    """Return the `step_numbers` of a rank's names."""
     names = trace.table.names
-    return memo(trace, ("step_numbers", len(names)), lambda: _step_numbers(names.values))
-
-
-def _step_numbers(names: Sequence[str]) -> Ints:
-    numbers = np.full(len(names), -1, dtype=np.int64)
-    for code, text in enumerate(names):
-        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
-            numbers[code] = int(found[1])
-    return numbers
+    return memo(trace, ("step_numbers", len(names)), lambda: step_numbers(names.values))
 
 
 def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
@@ -248,20 +240,13 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     there[code[rows]] = True
     apart = _EndToEnd(int(start.min(initial=0)), int(end.max(initial=0)), count)
     busy = apart.pieces(code[rows], start, end)
-    kinds = {}
-    for kind in ("compute", "communication"):
-        mine = part.of_kinds(kind)
-        mine = mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)]
-        kinds[kind] = apart.pieces(code[mine], *part.clipped(mine))
-    selected = np.zeros(len(part.trace), dtype=bool)
-    selected[rows] = True
+    working = [part.of_kinds(kind) for kind in ("compute", "communication")]
+    working = [mine[(code[mine] >= 0) & (part.table.stream[mine] >= 0)] for mine in working]
+    compute, communication = (apart.pieces(code[mine], *part.clipped(mine)) for mine in working)
+    selected = marked(rows, len(part.trace))
     kept = selected[waits.rows]
-    waiting, begin, until = waits.rows[kept], waits.begin[kept], waits.until[kept]
-    if part.low is not None:
-        begin = np.maximum(begin, part.low)
-    if part.high is not None:
-        until = np.minimum(until, part.high)
-    wait = apart.pieces(code[waiting], begin, until)
+    edges = part.clipped_edges(waits.begin[kept], waits.until[kept])
+    wait = apart.pieces(code[waits.rows[kept]], *edges)
     unmatched = waits.unmatched[selected[waits.unmatched]]
     unknown = apart.pieces(code[unmatched], *part.clipped(unmatched))
     span = np.where(there, last - np.where(there, first, 0), 0)
@@ -271,14 +256,12 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
         "device_span_ns": span,
         "busy_ns": spent,
         "idle_ns": span - spent,
-        "compute_ns": apart.lengths(kinds["compute"]),
-        "communication_ns": apart.lengths(kinds["communication"]),
-        "exposed_communication_ns": apart.lengths(
-            subtract(kinds["communication"], kinds["compute"])
-        ),
+        "compute_ns": apart.lengths(compute),
+        "communication_ns": apart.lengths(communication),
+        "exposed_communication_ns": apart.lengths(subtract(communication, compute)),
         "wait_ns": apart.lengths(wait),
-        "exposed_wait_ns": apart.lengths(subtract(wait, kinds["compute"])),
-        "unmatched_exposed_ns": apart.lengths(subtract(unknown, kinds["compute"])),
+        "exposed_wait_ns": apart.lengths(subtract(wait, compute)),
+        "unmatched_exposed_ns": apart.lengths(subtract(unknown, compute)),
     }
 
 
@@ -443,7 +426,7 @@ class _InSteps:
 @memoized
 def _in_steps(trace: Trace) -> _InSteps:
     table = trace.table
-    number = step_numbers(trace)
+    number = _numbers(trace)
     on_host = table.stream < 0
     is_step = (number[table.name] >= 0) & on_host
     steps = np.flatnonzero(is_step)
@@ -478,10 +461,8 @@ def _phases(traces: TraceSet) -> list[str]:
 
 
 def _once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
-    """Return a rank's number of steps, and the names that occur once in a step.
-
-    Each name has its start, relative to the first range of the step.
-    """
+    """Return a rank's number of steps, and the names that occur once in a step."""
+    # Each name has its start, relative to the first range of the step.
     found = _in_steps(trace)
     table, rows = trace.table, found.rows
     ranges = pd.DataFrame({"name": table.name[rows], "step": found.step})

@@ -27,6 +27,7 @@ from hta_widgets.analysis.scope import (
     BUSY,
     Part,
     Scope,
+    by_column,
     count_kinds,
     narrowed,
     over_ranks,
@@ -38,7 +39,7 @@ from hta_widgets.facts import note_for
 from hta_widgets.readers.formats import provided
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import plural
-from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Floats, Ints, Rows, marked
 from hta_widgets.trace.intervals import subtract, total, union
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.selection import Selection
@@ -109,12 +110,9 @@ def exposed_waits(
         of = f" of rank{'s' * (len(unknown) > 1)} {', '.join(map(str, unknown))}"
         of = "" if len(unknown) == len(chosen) else of
         note = f"no communication{of} is matched with other ranks', so waits are not known"
-    columns = (
-        *("collectives", "wait_ns", "exposed_wait_ns"),
-        *("exposed_communication_ns", "unmatched_exposed_ns"),
-    )
+    names = "rank collectives wait_ns exposed_wait_ns exposed_communication_ns unmatched_exposed_ns"
     return result(
-        {"rank": ranks, **dict(zip(columns, times.T, strict=True))},
+        by_column(np.column_stack([ranks, times]).tolist(), names),
         matched={**count_kinds(chosen, BUSY[:2]), "matched": int(times[:, 0].sum())},
         note=note,
         clock=waits.clock,
@@ -297,8 +295,7 @@ def unmatched_rows(match: Matching, number: int) -> Rows:
     entries, events = match.of_trace[number], match.events[number]
     known = events.is_alone.copy()
     known[match.place[entries[match.is_complete[match.collective[entries]]]]] = True
-    rows: Rows = events.rows[~known]
-    return rows
+    return events.rows[~known]
 
 
 def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
@@ -417,9 +414,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
     kept = match.spread(np.logical_or, selected)
-    is_charged = np.zeros(len(match), dtype=bool)
-    is_charged[match.last_entries(times.wait_ns)] = True
-    is_charged &= kept
+    is_charged = marked(match.last_entries(times.wait_ns), len(match)) & kept
     imposed, raw = (
         np.where(is_charged, match.spread(np.add, waits), 0)
         for waits in (times.wait_ns, late.exposed_wait_ns)

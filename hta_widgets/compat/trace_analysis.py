@@ -18,11 +18,9 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets import analysis
-from hta_widgets.analysis.kernels import (
-    CUDA_SASS_INSTRUCTION_COUNTER_FLOPS,  # noqa: F401
-    bandwidth_steps,
-)
+from hta_widgets.analysis.kernels import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS  # noqa: F401
 from hta_widgets.analysis.launches import describe, queue_steps
+from hta_widgets.analysis.memory import bandwidth_steps
 from hta_widgets.analysis.scope import parts
 from hta_widgets.arguments import checked
 from hta_widgets.compat.config import (

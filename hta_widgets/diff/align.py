@@ -55,8 +55,7 @@ class TimeMap:
         piece, inside, own, common = self._pieces(time, self.own_start)
         scaled = _scaled(np.clip(inside, 0, own), common, own, up=False)
         after = np.where(inside >= own, inside - own + common, scaled)
-        placed: Ints = self.common_start[piece] + np.where(inside < 0, inside, after)
-        return placed
+        return self.common_start[piece] + np.where(inside < 0, inside, after)
 
     def to_own(self, time_ns: npt.ArrayLike) -> Ints:
         """Return times of the common axis as own times; in a gap, the instant before it."""
@@ -65,8 +64,7 @@ class TimeMap:
         scaled = np.minimum(_scaled(np.clip(inside, 0, common), own, common, up=True), own)
         last = piece == len(self.own_start) - 1
         after = np.where(inside >= common, np.where(last, inside - common + own, own), scaled)
-        placed: Ints = self.own_start[piece] + np.where(inside < 0, inside, after)
-        return placed
+        return self.own_start[piece] + np.where(inside < 0, inside, after)
 
     def gaps(self) -> tuple[Ints, Ints]:
         """Return start and end of the gaps on the common axis, which only the other run has."""
@@ -81,8 +79,7 @@ class TimeMap:
         if not len(start):
             return np.zeros(time.shape, dtype=bool)
         at = np.searchsorted(start, time, side="right") - 1
-        found: Bools = (at >= 0) & (time < end[np.maximum(at, 0)])
-        return found
+        return (at >= 0) & (time < end[np.maximum(at, 0)])
 
     def _pieces(self, time: Ints, starts: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the piece of each time, the time since its start, and its two lengths."""
@@ -166,7 +163,7 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
         else:
             marks, labels = pairs
     if base in ("steps", "collectives"):
-        before, after = _slot_maps(*(_bounds(*mark) for mark in marks))
+        before, after = _slot_maps(marks)
     else:
         first = [int(start[0]) for start, _ in marks]
         lengths = [max(int(end[-1]) - at, 1) for (_, end), at in zip(marks, first, strict=True)]
@@ -181,17 +178,12 @@ def align(diff: Comparison, base: Base = "steps") -> Alignment:
     )
 
 
-def _bounds(start: Ints, end: Ints) -> Ints:
-    """Return the starts of the adjacent slots, and the end of the last one.
-
-    Steps of several ranks may overlap, and need not follow each other in order.
-    """
-    bounds: Ints = np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0))
-    return bounds
-
-
-def _slot_maps(before: Ints, after: Ints) -> tuple[TimeMap, TimeMap]:
-    """Return maps on which all slots, given by their bounds, start together."""
+def _slot_maps(marks: list[tuple[Ints, Ints]]) -> tuple[TimeMap, TimeMap]:
+    """Return maps on which all slots start together."""
+    # Steps of several ranks may overlap, and need not follow each other in order.
+    before, after = (
+        np.maximum.accumulate(np.append(start, end[-1] if len(end) else 0)) for start, end in marks
+    )
     lengths = np.maximum(np.diff(before), np.diff(after))
     slots = before[0] + np.concatenate(([0], np.cumsum(lengths)))
 
@@ -311,7 +303,7 @@ def lanes(diff: Comparison, line: Alignment, *, pair: int = 0, bins: int = 1600)
             frames.append(pd.DataFrame(columns)[busy > 0])
     found = pd.concat(frames, ignore_index=True)
     return result(
-        {name: found[name] for name in found},
+        {str(name): found[name] for name in found},
         matched={"cells": len(found)},
         note="" if len(found) else "no device work in the steps that are compared",
         cell_ns=cell_ns,

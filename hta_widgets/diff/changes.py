@@ -20,7 +20,7 @@ from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
 from hta_widgets.diff.pairs import Matches, either_test, match, paired, splits_communication
 from hta_widgets.diff.trees import CALL, OPERATOR, STATUSES, WORK, Matched, RankTree, numbered
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.arrays import Bools, Floats, Ints, positions
 from hta_widgets.trace.host_stack import covered_by_children, of_name
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import dtype_of
@@ -143,20 +143,17 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
     operator = tree.kind == OPERATOR
     # Waiting belongs to the device, not to the operator; copies from pageable memory wait too.
     copies = of_name(part.trace, lambda name: "Memcpy" in name)[tree.rows]
-    waits = (tree.kind == CALL) & (np.isin(tree.rows, waiting_calls(part.trace)) | copies)
+    waits = (tree.kind == CALL) & (waiting_calls(part.trace)[tree.rows] | copies)
     nodes = np.flatnonzero(operator | waits)
-    position = np.full(len(tree) + 1, -1, dtype=np.int64)
-    position[nodes] = np.arange(len(nodes))
+    parent = positions(nodes, len(tree))[tree.parent[nodes]]
     start, end = part.clipped(tree.rows[nodes])
     own = np.zeros(len(tree), dtype=np.int64)
-    own[nodes] = (end - start) - covered_by_children(position[tree.parent[nodes]], start, end)
+    own[nodes] = (end - start) - covered_by_children(parent, start, end)
     own[~operator] = 0
     device = np.where(tree.kind == WORK, length, 0)
     if split:
         rows, _, until, _ = side.waits.of_rank(part.rank)
-        position = np.full(len(part.table), -1, dtype=np.int64)
-        position[tree.rows] = np.arange(len(tree))
-        at = position[rows]
+        at = positions(tree.rows, len(part.table))[rows]
         at, until = at[at >= 0], until[at >= 0]
         begin, finish = part.clipped(tree.rows[at])
         device[at] = finish - np.clip(until, begin, finish)
@@ -164,11 +161,9 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 
 
 def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
-    """Return the p-values of the device and host times of each path, testing pairs of calls.
-
-    Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
-    one draw, its mean. Other calls of each rank are draws of their own.
-    """
+    """Return the p-values of the device and host times of each path, testing pairs of calls."""
+    # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
+    # one draw, its mean. Other calls of each rank are draws of their own.
     matches = match(diff)
     paths: list[Ints] = []
     draws: list[Ints] = []
@@ -529,5 +524,4 @@ def shifted_kinds(diff: Comparison) -> set[str]:
 
 
 def _shares(times: Floats) -> Floats:
-    found: Floats = times / np.maximum(times.sum(axis=1, keepdims=True), 1)
-    return found
+    return np.asarray(times / np.maximum(times.sum(axis=1, keepdims=True), 1))

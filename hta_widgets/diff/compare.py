@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hta_widgets.analysis.clusters import rank_clusters
-from hta_widgets.analysis.operators import Side, parts_of
+from hta_widgets.analysis.diff_ops import Side, parts_of
 from hta_widgets.analysis.scope import Part
 from hta_widgets.analysis.steps import clipped_steps, host_steps
 from hta_widgets.analysis.stragglers import Waits, waits_of
@@ -265,8 +265,7 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
     """Return the compared step of a rank that runs at each of the times, -1 for none."""
     windows = side.windows[rank]
     at = np.searchsorted(windows[:, 0], time_ns, side="right") - 1
-    found: Ints = np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
-    return found
+    return np.where((at >= 0) & (time_ns < windows[np.maximum(at, 0), 1]), at, -1)
 
 
 def conditions(diff: Comparison) -> str:
@@ -280,11 +279,9 @@ def _formats_of(parts: Parts) -> set[str]:
 
 
 def _by_format(before: Parts, after: Parts) -> tuple[tuple[Parts, Parts], tuple[Parts, Parts]]:
-    """Return the ranks whose events are compared, and those that only tables compare.
-
-    Servers have another clock than workers and no steps; profiles have no events, and repeat the
-    calls of time lines.
-    """
+    """Return the ranks whose events are compared, and those that only tables compare."""
+    # Servers have another clock than workers and no steps; profiles have no events, and repeat the
+    # calls of time lines.
     formats = _formats_of(before), _formats_of(after)
     shared = formats[0] & formats[1]
     known = {one.name: one for one in all_formats()}
@@ -377,11 +374,9 @@ def _rank_pairs(
 
 
 def _own_numbers(parts: Parts) -> dict[int, int]:
-    """Return the number by which each rank is paired.
-
-    An MPI rank's profile and time line state one number; in a set the second file gets a free one.
-    Stated numbers count if the compared ranks have distinct ones.
-    """
+    """Return the number by which each rank is paired."""
+    # An MPI rank's profile and time line state one number; in a set the second file gets a free
+    # one. Stated numbers count if the compared ranks have distinct ones.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None

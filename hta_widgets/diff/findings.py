@@ -436,14 +436,11 @@ def _even_pace(table: pd.DataFrame) -> Bools:
 
 
 def _log_ratio(table: pd.DataFrame) -> Floats:
-    """Return the logarithm of the ratio of after's to before's time; NaN for other changes.
-
-    With swapped sides only its sign changes.
-    """
+    """Return the logarithm of the ratio of after's to before's time; NaN for other changes."""
+    # With swapped sides only its sign changes.
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
     known = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
-    found: Floats = np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
-    return found
+    return np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
 
 
 def _pace(table: pd.DataFrame, unit: str) -> Finding:
@@ -457,10 +454,8 @@ def _pace(table: pd.DataFrame, unit: str) -> Finding:
 
 
 def _places(table: pd.DataFrame) -> list[str]:
-    """Return the place of each change whose name occurs several times; else "".
-
-    It is the innermost caller that the other changes do not have, in the place with most time.
-    """
+    """Return the place of each change whose name occurs several times; else ""."""
+    # It is the innermost caller that the other changes do not have, in the place with most time.
     names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
     often = Counter(names)

@@ -19,7 +19,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints, Rows, ranges
 from hta_widgets.trace.intervals import Covered, Intervals, intersect, subtract, union
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.trace import dtype_of
 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 _ROUNDS = 200
@@ -28,10 +27,8 @@ LEAST_PAIRS = 3  # minimum number of differences for estimating their spread
 
 
 def mean_parts(sums: Ints, count: int) -> Ints:
-    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean.
-
-    All are rounded down; the units left over go to the largest remainders. Halves round up.
-    """
+    """Return `sums` divided by `count`, rounded so that they add up to the total's rounded mean."""
+    # All are rounded down; the units left over go to the largest remainders. Halves round up.
     whole, rest = np.divmod(sums.astype(np.int64), count)
     total = (2 * int(sums.sum()) + count) // (2 * count)
     left = total - int(whole.sum())
@@ -41,10 +38,8 @@ def mean_parts(sums: Ints, count: int) -> Ints:
 
 
 def welch(before: Floats, after: Floats) -> Floats:
-    """Return the two-sided p-value of Welch's t-test of each column; rows are steps.
-
-    The steps of one run count as independent draws; the two sides may spread differently.
-    """
+    """Return the two-sided p-value of Welch's t-test of each column; rows are steps."""
+    # The steps of one run count as independent draws; the two sides may spread differently.
     counts = len(before), len(after)
     if min(counts) < 2:
         return np.full(before.shape[1], np.nan)
@@ -63,32 +58,26 @@ def _p_value(mean: Floats, error: Floats, freedom: Floats) -> Floats:
     still = error <= (1e-12 * np.maximum(np.abs(mean), 1e-12)) ** 2
     freedom = np.where(still, 1.0, freedom)
     likely = _beta(freedom / 2, 0.5, freedom / (freedom + mean**2 / np.where(still, 1.0, error)))
-    found: Floats = np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
-    return found
+    return np.where(still, np.where(np.abs(mean) > 0, 0.0, 1.0), likely)
 
 
 def paired_steps(before: Floats, after: Floats) -> Floats:
-    """Return the p-value of each column by a paired t-test of the logarithms of ratios.
-
-    Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
-    """
+    """Return the p-value of each column by a paired t-test of the logarithms of ratios."""
+    # Steps that differ by design do so on both sides; a change by one factor is equal in all steps.
     count, columns = before.shape
     known = (before > 0).all(axis=0) & (after > 0).all(axis=0)
     ratio = np.log(np.where(known, after, 1.0) / np.where(known, before, 1.0))
     group = np.tile(np.arange(columns), count)
-    likely: Floats = np.where(known, paired(group, ratio.ravel(), columns), np.nan)
-    return likely
+    return np.where(known, paired(group, ratio.ravel(), columns), np.nan)
 
 
 def either_test(
     before: Floats, after: Floats, *, by_step: bool, factors: tuple[float, float] = (1, 10)
 ) -> Floats:
-    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`.
-
-    It is the smaller of the two, each multiplied by its factor, because two tests have more false
-    positives than one. With the default factors Welch's test decides among many columns, and
-    together both have at most a tenth more.
-    """
+    """Return the p-value of each column by Welch's test, and `paired_steps` if `by_step`."""
+    # It is the smaller of the two, each multiplied by its factor, because two tests have more false
+    # positives than one. With the default factors Welch's test decides among many columns, and
+    # together both have at most a tenth more.
     found = welch(before, after)
     if by_step and len(before) >= LEAST_PAIRS:
         found = np.fmin(factors[0] * found, factors[1] * paired_steps(before, after))
@@ -96,17 +85,14 @@ def either_test(
 
 
 def paired(group: Ints, difference: Floats, size: int) -> Floats:
-    """Return the p-value of the mean difference of each group, by Student's paired t-test.
-
-    Used for paired calls in a single step, when other steps do not show their spread.
-    """
+    """Return the p-value of the mean difference of each group, by Student's paired t-test."""
+    # Used for paired calls in a single step, when other steps do not show their spread.
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)
     freedom = np.maximum(count - 1, 1)
     likely = _p_value(mean, spread / freedom / np.maximum(count, 1), freedom)
-    found: Floats = np.where(count >= LEAST_PAIRS, likely, np.nan)
-    return found
+    return np.where(count >= LEAST_PAIRS, likely, np.nan)
 
 
 def _beta(a: Floats, b: float, x: Floats) -> Floats:
@@ -123,8 +109,7 @@ def _beta(a: Floats, b: float, x: Floats) -> Floats:
     ) / one  # fmt: skip
     value = front * _fraction(one, two, safe)
     value = np.where(inside, value, np.where(at <= 0, 0.0, 1.0))
-    found: Floats = np.where(swap, 1 - value, value)
-    return found
+    return np.where(swap, 1 - value, value)
 
 
 def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
@@ -150,8 +135,7 @@ def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
 
 def _nonzero(values: Floats) -> Floats:
     """Replace values near 0, by which the fraction divides."""
-    found: Floats = np.where(np.abs(values) < _TINY, _TINY, values)
-    return found
+    return np.where(np.abs(values) < _TINY, _TINY, values)
 
 
 # --- pairs ----------------------------------------------------------------------------------------
@@ -212,10 +196,8 @@ class Matches:
 
     @cached_property
     def rank_of_path(self) -> Ints:
-        """The position of each path among all, ordered by depth, deepest first, then by name.
-
-        Unlike the numbers of paths it does not depend on the reading order of the sides.
-        """
+        """The position of each path among all, ordered by depth, deepest first, then by name."""
+        # Unlike the numbers of paths it does not depend on the reading order of the sides.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
@@ -244,15 +226,13 @@ class Matches:
 
 @memoized
 def match(diff: Comparison) -> Matches:
-    """Match the events of the paired ranks.
-
-    From the outermost operators down, the calls of two matched operators are aligned in order by
-    name, identical subtrees first; names as in `hta_widgets.diff.trees.compared_name`. The callees
-    of a Python function without a partner match as if its caller had called them.
-    Threads match by the work they run, device work below its operator in order of launch. An
-    operator's unmatched work on both sides is ``replaced``. Operators left over on both sides with
-    equal subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
-    """
+    """Match the events of the paired ranks."""
+    # From the outermost operators down, the calls of two matched operators are aligned in order by
+    # name, identical subtrees first; names as in `hta_widgets.diff.trees.compared_name`. The
+    # callees of a Python function without a partner match as if its caller had called them. Threads
+    # match by the work they run, device work below its operator in order of launch. An operator's
+    # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
+    # subtrees, or with equal names if both sides have as many, are ``moved`` within their step.
     pool = NamePool()
     stacks = both_have_frames(diff)
     paths: dict[tuple[int, int, int], int] = {}
@@ -412,8 +392,7 @@ def _work(part: Part, kind: str) -> Rows:
     if is_host_only(part.trace.format):
         # In these formats host calls are the communication.
         return rows
-    found: Rows = rows[part.table.stream[rows] >= 0]
-    return found
+    return rows[part.table.stream[rows] >= 0]
 
 
 def _either(a: Intervals, b: Intervals) -> Intervals:
@@ -446,8 +425,7 @@ def _is_matched(side: RunSide) -> bool:
 
 def _per_step(pieces: Intervals, windows: Ints) -> Ints:
     covered = Covered(*pieces)
-    found: Ints = covered(windows[:, 1]) - covered(windows[:, 0])
-    return found
+    return covered(windows[:, 1]) - covered(windows[:, 0])
 
 
 def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
@@ -478,11 +456,9 @@ def _of_rank(side: RunSide, rank: int, *, split: bool) -> dict[str, Ints]:
 
 
 def _idle(part: Part, busy: Intervals, windows: Ints) -> dict[str, Ints]:
-    """Split idle time by cause and step, as `device_idle_breakdown` does.
-
-    Time before the rank's first work counts as a gap before it; time after the last work is
-    ``nothing_launched``.
-    """
+    """Split idle time by cause and step, as `device_idle_breakdown` does."""
+    # Time before the rank's first work counts as a gap before it; time after the last work is
+    # ``nothing_launched``.
     first_ns = min(int(windows.min()), int(busy.start[0]))
     last_ns = max(int(windows.max()), int(busy.end[-1]))
     start, end = np.concatenate(([first_ns], busy.end[:-1])), busy.start
@@ -575,11 +551,11 @@ def _pairs(diff: Comparison) -> pd.DataFrame:
             "pair": np.arange(len(status), dtype=np.int64),
             **{name: column[name] for name in plain},
             "name": categorical(column["name"], matches.pool.names),
-            "kind": pd.Categorical.from_codes(column["kind"], dtype=dtype_of(KINDS)),
+            "kind": categorical(column["kind"], KINDS),
             "path": categorical(callers[column["path"]], distinct.tolist()),
             **{name: column[name] for name in times},
             "diff_ns": column["after_ns"] - column["before_ns"],
-            "status": pd.Categorical.from_codes(status, dtype=dtype_of(STATUSES)),
+            "status": categorical(status, STATUSES),
         },
         matched={word: int((status == code).sum()) for code, word in enumerate(STATUSES)},
         note="" if len(status) else "no events are compared",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.scope import categorical, result
 from hta_widgets.arguments import checked
 from hta_widgets.diff.align import ALPHA, steps
 from hta_widgets.diff.changes import changes, path_times
@@ -31,7 +31,6 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.names import short_name
-from hta_widgets.trace.trace import dtype_of
 
 #: A function from a comparison to a table of it.
 Table = Callable[[Comparison], pd.DataFrame]
@@ -129,7 +128,7 @@ def names(
     device : {"auto", "gpu", "cpu", "all"}, default "auto"
         ``"gpu"``: device work; ``"cpu"``: events on the host; ``"auto"``: device work if a side has
         any, else events on the host, such as MPI calls and BytePS stages; as in
-        `hta_widgets.analysis.operators`.
+        `hta_widgets.analysis.diff_ops`.
     short_names : bool, default False
         Group names by their short form, so that instances of a template are one name.
 
@@ -152,7 +151,9 @@ def names(
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
     if device == "auto":
-        device = "gpu" if any(_has_work(side) for side in diff.sides) else "cpu"
+        every = [part for side in diff.sides for part in side.parts.values()]
+        has_work = any((part.table.stream[part.busy_rows()] >= 0).any() for part in every)
+        device = "gpu" if has_work else "cpu"
     pool = NamePool()
     frames = both_have_frames(diff)
     events = [_coded(side, device, pool, short=short_names, frames=frames) for side in diff.sides]
@@ -187,10 +188,10 @@ def names(
     return result(
         {
             "name": pd.array([listed[k] for k in order], dtype="str"),
-            "kind": pd.Categorical.from_codes(spent.argmax(axis=1)[rows], dtype=dtype_of(KINDS)),
+            "kind": categorical(spent.argmax(axis=1)[rows], KINDS),
             **{name: columns[name] for name in (*_COUNTS, *_TIMES)},
             **{f"{name}_per_step": columns[name] / step_count for name in (*_COUNTS, *_TIMES)},
-            "change": pd.Categorical.from_codes(change, dtype=dtype_of(NAME_CHANGES)),
+            "change": categorical(change, NAME_CHANGES),
             "replaced_by": pd.array(partners, dtype="str"),
             "p_value": p_value[rows],
         },
@@ -246,12 +247,6 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         {name: values[order] for name, values in columns.items()},
         matched={"operators": len(order)},
         note="" if order else "no operators in the steps that are compared",
-    )
-
-
-def _has_work(side: RunSide) -> bool:
-    return any(
-        bool((part.table.stream[part.busy_rows()] >= 0).any()) for part in side.parts.values()
     )
 
 

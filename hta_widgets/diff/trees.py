@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets.analysis.comm_events import comm_events
-from hta_widgets.analysis.scope import BUSY, Part
+from hta_widgets.analysis.scope import Part, busy_rows
 from hta_widgets.diff.compare import RunSide, step_at
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Ints, ranges
+from hta_widgets.trace.arrays import Bools, Ints, marked, positions, ranges
+from hta_widgets.trace.columns import Pool
 from hta_widgets.trace.host_stack import (
+    CALLS,
     Forest,
     below_backward,
     forest_of,
@@ -52,7 +54,6 @@ _SAME, _NAMESAKE, _OTHER_FULL = 3 << 13, 2 << 13, 1
 _TOUCH_NS = 2_000  # rounded times of a call may exceed its operator's by this
 _ROUNDS = 4
 
-_CALLS = "(.+_)?(runtime|driver)"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
 _LINE = re.compile(r"(?:.*[/\\])?([^/\\]+)\(\d+\): (.+)", re.DOTALL)
 _MODULE = re.compile(r"(nn\.Module: .+)_\d+", re.DOTALL)
@@ -66,13 +67,11 @@ def aligned_places(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Align two sequences; return the positions of the pairs, (pairs, 2), ascending on both sides.
-
-    Elements pair if their names are equal. Among all pairings in order, the one with the highest
-    score is taken: equal subtrees count half as much again, and equal full names break ties. Long
-    sequences are first split at elements, or runs of them, that occur once on each side. The result
-    does not depend on which side is `a`.
-    """
+    """Align two sequences; return the places of the pairs, (pairs, 2), ascending on both sides."""
+    # Elements pair if their names are equal. Among all pairings in order, the one with the highest
+    # score is taken: equal subtrees count half as much again, and equal full names break ties. Long
+    # sequences are first split at elements, or runs of them, that occur once on each side. The
+    # result does not depend on which side is `a`.
     if (len(b), b_hash.tobytes()) < (len(a), a_hash.tobytes()):
         return aligned_places(b, a, b_hash, a_hash, b_full, a_full)[:, ::-1]
     # Rows are names, hashes and full names.
@@ -107,9 +106,8 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
     if size_a * size_b <= _MOST_CELLS:
         found += [(at_a + i, at_b + j, 1) for i, j in _best(a, b)]
         return
-    anchors = _landmarks(a[1], b[1])
-    if not len(anchors):
-        anchors = _landmarks(a[0], b[0])
+    by_hash = _landmarks(a[1], b[1])
+    anchors = by_hash if len(by_hash) else _landmarks(a[0], b[0])
     if not len(anchors):
         # Pair the n-th element of a name with the n-th.
         pairs = _namesakes(a[0], b[0], as_many=False)
@@ -240,7 +238,7 @@ class NamePool:
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
         self._shown: list[str] = []
-        self._full: dict[str, int] = {}
+        self._full = Pool()
         self._hashes: list[int] = []
 
     def codes(self, names: list[str]) -> Ints:
@@ -268,8 +266,7 @@ class NamePool:
 
     def full_codes(self, names: list[str]) -> Ints:
         """Return the code of each full name."""
-        codes = [self._full.setdefault(name, len(self._full)) for name in names]
-        return np.array(codes, dtype=np.int64)
+        return np.array([self._full.add(name) for name in names], dtype=np.int64)
 
     def hashes(self) -> Hashes:
         """Return a hash of each name, by code; codes depend on the reading order, hashes do not."""
@@ -314,10 +311,8 @@ class RankTree:
         return self.part.durations(self.rows)
 
     def hashes(self, name_hashes: Hashes) -> Hashes:
-        """Return a hash of each node with all operators and work below it, in order.
-
-        Collectives also differ by the data that they move.
-        """
+        """Return a hash of each node with all operators and work below it, in order."""
+        # Collectives also differ by the data that they move.
         own = name_hashes[self.name].copy()
         stated = self.content >= 0
         own[stated] += mixed(name_hashes[self.content[stated]])
@@ -373,20 +368,16 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     """Return the call tree of one rank."""
     part = side.parts[rank]
     trace, table = part.trace, part.table
-    on_device = table.stream >= 0
-    busy = np.zeros(len(KINDS), dtype=bool)
-    busy[[KINDS.index(kind) for kind in BUSY]] = True
-    work = on_device & busy[table.kind]
-    kept = np.zeros(len(table), dtype=bool)
-    kept[part.rows] = True
+    work = marked(busy_rows(trace), len(table))
     # Waits on the device repeat calls of the runtime.
-    kept &= (table.kind != KINDS.index("sync")) & (~on_device | work)
+    kept = marked(part.rows, len(table)) & (table.kind != KINDS.index("sync"))
+    kept &= (table.stream < 0) | work
     kept &= ~of_category(trace, "trace" if stacks else f"trace|{FRAME}")
     kept &= ~of_name(trace, lambda name: name.startswith("ProfilerStep"))
     slot = np.full(len(table), -1, dtype=np.int64)
     slot[part.rows] = steps_of_rows(side, part, part.rows)
     kept &= slot >= 0
-    call = kept & of_category(trace, _CALLS)
+    call = kept & of_category(trace, CALLS)
     operator = kept & ~call & ~work
 
     above = below_backward(trace, nested_parents(trace, operator))
@@ -396,9 +387,7 @@ def rank_tree(side: RunSide, rank: int, pool: NamePool, *, stacks: bool) -> Rank
     parent[(parent >= 0) & (slot[parent] != slot)] = -1
 
     rows = np.flatnonzero(kept)
-    position = np.full(len(table) + 1, -1, dtype=np.int64)
-    position[rows] = np.arange(len(rows))
-    at = position[parent[rows]]
+    at = positions(rows, len(table))[parent[rows]]
     kind = np.select([call[rows], work[rows]], [CALL, WORK], OPERATOR).astype(np.int8)
     launched = np.where(work[rows], trace.launch_of[rows], rows)
     # Work of the same launch, or of an unknown one, is ordered by time, which is by row.
@@ -580,11 +569,9 @@ class TreeMatcher:
         self._match_below(*found[goes_on].T, moved=moved)
 
     def _match_at_edges(self) -> None:
-        """Pair calls at the edges of operators that enclose them on one side only.
-
-        Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
-        the parent of a third.
-        """
+        """Pair calls at the edges of operators that enclose them on one side only."""
+        # Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
+        # the parent of a third.
         for _ in range(_ROUNDS):
             both = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
             if not len(both):
@@ -602,11 +589,9 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _touching(self, side: int) -> Ints:
-        """Return pairs of calls, of the other side and of this one; only the second has a parent.
-
-        That parent has a partner, and the call of the other side is within the partner's times, or
-        exceeds them by no more than rounding does.
-        """
+        """Return pairs of calls, first the other side's; only the second has a parent."""
+        # That parent has a partner, and the call of the other side is within the partner's times,
+        # or exceeds them by no more than rounding does.
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
         inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
@@ -639,10 +624,8 @@ class TreeMatcher:
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
     def _frames(self) -> None:
-        """Pair the callees of Python functions without a partner as if their callers called them.
-
-        Another version of a library may have one more function between two that both sides have.
-        """
+        """Pair callees of Python functions without a partner as if their callers called them."""
+        # Another version of a library may have one more function between two that both sides have.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):
@@ -658,11 +641,9 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _lifted(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
-        """Return nodes without a partner by class and nearest caller with a partner, in order.
-
-        Callers are given as nodes of the first side, outermost nodes by their root. Between a node
-        and its caller are only Python functions without a partner.
-        """
+        """Return nodes without a partner by class and nearest caller with a partner, in order."""
+        # Callers are given as nodes of the first side, outermost nodes by their root. Between a
+        # node and its caller are only Python functions without a partner.
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
         up = nearest(tree.parent, ~alone)[tree.parent[nodes]]
@@ -697,10 +678,8 @@ class TreeMatcher:
         return above if above in taken else -1
 
     def _match_moved(self) -> None:
-        """Pair operators left over on both sides of a step.
-
-        First by equal subtrees, then by name if both sides have the same number of them.
-        """
+        """Pair operators left over on both sides of a step."""
+        # First by equal subtrees, then by name if both sides have the same number of them.
         for by_content in (True, False):
             keys = []
             for k, tree in enumerate(self.trees):
@@ -776,10 +755,8 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Return places of the n-th element of a key on both sides, (pairs, 2).
-
-    With `as_many`, only of keys that occur equally often on both sides.
-    """
+    """Return places of the n-th element of a key on both sides, (pairs, 2)."""
+    # With `as_many`, only of keys that occur equally often on both sides.
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
     kept = np.arange(len(a)), np.arange(len(b))

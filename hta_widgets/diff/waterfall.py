@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.analysis.scope import result
+from hta_widgets.analysis.scope import categorical, result
 from hta_widgets.arguments import checked
 from hta_widgets.diff.changes import path_times
 from hta_widgets.diff.compare import Comparison, RunSide, is_host_only
@@ -26,7 +26,7 @@ from hta_widgets.diff.pairs import (
 from hta_widgets.diff.trees import CALL, OPERATOR, WORK
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Bools, Floats, Ints, sums
+from hta_widgets.trace.arrays import Bools, Floats, Ints, positions, sums
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.trace import dtype_of
 
@@ -86,8 +86,6 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
             alone.append(np.maximum(total[-1] - below, 0.0))
     there = taken & ((count[0] > 0) | (count[1] > 0))
     order = _depth_first(parent, there, np.maximum(*total))
-    position = np.full(len(parent) + 1, -1, dtype=np.int64)
-    position[order] = np.arange(len(order))
     names, callers = matches.pool.names, matches.callers
     before, after = (values[order] for values in count)
     status = np.select(
@@ -97,11 +95,11 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
     )
     columns: dict[str, object] = {
         "node": np.arange(len(order), dtype=np.int64),
-        "parent": position[parent[order]],
+        "parent": positions(order, len(parent))[parent[order]],
         "depth": depth[order],
         "name": pd.array([names[matches.path_name[path]] for path in order.tolist()], dtype="str"),
         "path": pd.array([callers[path] for path in order.tolist()], dtype="str"),
-        "kind": pd.Categorical.from_codes(_kinds(matches, order), dtype=dtype_of(KINDS)),
+        "kind": categorical(_kinds(matches, order), KINDS),
         "before_count": before,
         "after_count": after,
     }
@@ -109,7 +107,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         columns[f"before_{word}ns"] = values[0][order]
         columns[f"after_{word}ns"] = values[1][order]
         columns[f"diff_{word}ns"] = values[1][order] - values[0][order]
-    columns["status"] = pd.Categorical.from_codes(status, dtype=dtype_of(_STATUSES))
+    columns["status"] = categorical(status, _STATUSES)
     return result(
         columns,
         matched={"paths": len(order)},

@@ -12,8 +12,8 @@ import numpy as np
 
 from hta_widgets.analysis.critical.nodes import DEPENDENCY, EDGE_TYPES, LAUNCH, SYNC
 from hta_widgets.analysis.critical.path import CriticalPath, path_of
-from hta_widgets.analysis.kernels import COUNTER_KINDS, CounterKind, with_counters
-from hta_widgets.analysis.operator_kernels import Patterns, find_patterns
+from hta_widgets.analysis.memory import COUNTER_KINDS, CounterKind, with_counters
+from hta_widgets.analysis.operators import Patterns, find_patterns
 from hta_widgets.analysis.scope import parts
 from hta_widgets.errors import TraceError
 from hta_widgets.export.members import Members, base_time, json_text, records_of

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from hta_widgets.analysis.clocks import clock_fit
-from hta_widgets.analysis.kernels import with_counters
-from hta_widgets.analysis.operators import Side
+from hta_widgets.analysis.diff_ops import Side
+from hta_widgets.analysis.memory import with_counters
 from hta_widgets.analysis.scope import part_of
 from hta_widgets.arguments import checked
 from hta_widgets.diff.compare import Comparison, compare

@@ -68,11 +68,9 @@ def number_in_group(group: Ints) -> Ints:
 
 
 def stable_order(key: Ints) -> Rows:
-    """Return the stable order of non-negative keys.
-
-    Packs key and position into one integer if they fit: sorting values is several times faster
-    than sorting positions, and the position makes it stable.
-    """
+    """Return the stable order of non-negative keys."""
+    # Packs key and position into one integer if they fit: sorting values is several times faster
+    # than sorting positions, and the position makes it stable.
     count = len(key)
     if count < 2:
         return np.arange(count)
@@ -96,9 +94,7 @@ def event_order(start: Ints, dur: Ints) -> Rows:
         return order
     # Reorder only the groups of equal starts in which a longer event follows a shorter one.
     group = np.concatenate(([0], np.cumsum(~tied)))
-    mixed = np.zeros(int(group[-1]) + 1, dtype=bool)
-    mixed[group[wrong]] = True
-    rows = np.flatnonzero(mixed[group])
+    rows = np.flatnonzero(marked(group[wrong], int(group[-1]) + 1)[group])
     order[rows] = order[rows][np.lexsort((-sorted_dur[rows], sorted_start[rows]))]
     return order
 
@@ -110,6 +106,26 @@ def group_order(group: Array, groups: int) -> Rows:
     small = np.uint8 if groups <= 1 << 8 else np.uint16 if groups <= 1 << 16 else None
     # numpy sorts 8 and 16 bits by counting.
     return np.argsort(group.astype(small) if small else group, kind="stable")
+
+
+def grouped(group: Array, groups: int) -> tuple[Rows, Ints]:
+    """Return the stable order by group, and the bounds of each group in it."""
+    sizes = np.bincount(group, minlength=groups)
+    return group_order(group, groups), np.concatenate(([0], np.cumsum(sizes)))
+
+
+def marked(rows: Array | list[int], size: int) -> Bools:
+    """Return a mask of `size` entries that is True at `rows`."""
+    mask = np.zeros(size, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def positions(rows: Array, size: int) -> Ints:
+    """Return the place in `rows` of each number below `size`, and at the end of -1; -1 for none."""
+    found = np.full(size + 1, -1, dtype=np.int64)
+    found[rows] = np.arange(len(rows))
+    return found
 
 
 def sorted_unique(values: Ints) -> Ints:
@@ -125,9 +141,7 @@ def dense(codes: Ints, size: int) -> tuple[npt.NDArray[np.int32], Ints]:
     if size > 1 << 24:
         unique, inverse = np.unique(codes, return_inverse=True)
         return inverse.astype(np.int32), unique
-    used = np.zeros(size, dtype=bool)
-    used[codes] = True
-    unique = np.flatnonzero(used)
+    unique = np.flatnonzero(marked(codes, size))
     lookup = np.zeros(size, dtype=np.int32)
     lookup[unique] = np.arange(len(unique), dtype=np.int32)
     return lookup[codes], unique

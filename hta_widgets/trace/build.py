@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,17 @@ import numpy.typing as npt
 from hta_widgets import taxonomy
 from hta_widgets.taxonomy import MPI_CATEGORY
 from hta_widgets.trace.arrays import (
-    Array,
     Bools,
     Codes,
     Ints,
     Rows,
     event_order,
+    marked,
     match_brackets,
     sorted_unique,
     stable_order,
 )
-from hta_widgets.trace.columns import CategoryCodes, EventTable, Pool, RankColumns, RecordSource
+from hta_widgets.trace.columns import EventTable, Pool, RankColumns, RecordSource
 from hta_widgets.trace.flows import Finder, asyncs, counters, flow_table, instants
 from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
@@ -35,12 +36,10 @@ _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 def launch_links(
     start: Ints, name: npt.NDArray[np.int32], names: Pool, device: Bools, correlation: Ints
 ) -> tuple[Ints, Ints]:
-    """Join host calls and device events by correlation id.
-
-    One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
-    call and the driver call inside it) the innermost that launches is taken; where ids are used
-    again later in the file, the last call before the device event.
-    """
+    """Join host calls and device events by correlation id."""
+    # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
+    # call and the driver call inside it) the innermost that launches is taken; where ids are used
+    # again later in the file, the last call before the device event.
     linked = correlation >= 0
     work = np.flatnonzero(linked & device)
     host = np.flatnonzero(linked & ~device)
@@ -53,7 +52,9 @@ def launch_links(
     if not len(host):
         return none, none
     host, code = _prefer_launching(host, code, name, names, len(wanted))
-    host, code = _drop_shared_zero(host, code, wanted)
+    if wanted[0] == 0 and (code == 0).sum() > 1:
+        # Tools without ids write 0 for every call.
+        host, code = host[code != 0], code[code != 0]
 
     by_code = stable_order(code)
     host, code = host[by_code], code[by_code]
@@ -82,24 +83,22 @@ def _prefer_launching(
 ) -> tuple[Ints, Ints]:
     if np.bincount(code, minlength=size).max() <= 1:
         return host, code
-    used = np.unique(name[host])
-    launching_name = np.zeros(len(names), dtype=bool)
-    launching_name[[n for n in used.tolist() if _LAUNCHING.search(names[n])]] = True
-    launching = launching_name[name[host]]
-    has_launching = np.zeros(size, dtype=bool)
-    has_launching[code[launching]] = True
-    kept = launching | ~has_launching[code]
+    used = np.unique(name[host]).tolist()
+    launching = marked([n for n in used if _LAUNCHING.search(names[n])], len(names))[name[host]]
+    kept = launching | ~marked(code[launching], size)[code]
     return host[kept], code[kept]
 
 
-def _drop_shared_zero(host: Ints, code: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    # Tools without ids write 0 for every call.
-    if wanted[0] != 0 or (code == 0).sum() <= 1:
-        return host, code
-    return host[code != 0], code[code != 0]
+_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 
 
-_STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
+def step_numbers(names: Sequence[str]) -> Ints:
+    """Return the step number in each name, -1 for other names."""
+    numbers = np.full(len(names), -1, dtype=np.int64)
+    for code, text in enumerate(names):
+        if text.startswith("ProfilerStep") and (found := _STEP.match(text)):
+            numbers[code] = int(found[1])
+    return numbers
 
 
 def assign_steps(
@@ -115,14 +114,8 @@ def assign_steps(
     Host events belong to the step in which they start, on whatever thread. Device events belong
     to the step of their launch.
     """
-    count = len(start)
-    step = np.full(count, -1, dtype=np.int64)
-    numbers = np.full(len(names), -1, dtype=np.int64)
-    for code, text in enumerate(names.values):
-        if text.startswith("ProfilerStep"):
-            match = _STEP.match(text)
-            if match and len(match[1]) < 19:
-                numbers[code] = int(match[1])
+    step = np.full(len(start), -1, dtype=np.int64)
+    numbers = step_numbers(names.values)
     if not (numbers >= 0).any():
         return step
     # In order of start, so that the innermost of nested steps is written last.
@@ -162,14 +155,15 @@ def build_trace(
         by_phase["bneSTF"],
         by_phase["C"],
     )
-    zero_ns = _zero(columns, (rows, *beside_rows[1:]))
+    times = (columns.start_ns[some] for some in (rows, *beside_rows[1:]) if len(some))
+    zero_ns = next((int(time.min()) for time in times), 0)
     order = event_order(columns.start_ns[rows] - zero_ns, dur)
     end_record = _end_records(columns, order, end_rows)
     # Drop the unused columns first: in large files they take the most memory.
     events, columns, beside_rows = _gathered(
         columns, rows[order], dur[order], phase[order], beside_rows, consume=consume
     )
-    events.start_ns -= zero_ns
+    events["start_ns"] -= zero_ns
     del by_phase, rows, order, dur, phase, end_rows, instant_rows
     flow_rows, instant_rows, async_rows, counter_rows = beside_rows
 
@@ -198,8 +192,7 @@ def build_trace(
         _rules_version=taxonomy.version(),
         **about,
     )
-    for problem in found:
-        problems.add(problem.kind, problem.count, problem.detail, rank, path)
+    problems.merge(found, rank, path)
     return trace
 
 
@@ -209,21 +202,15 @@ def _by_phase(columns: RankColumns, problems: Problems) -> dict[str, Rows]:
     counts = np.bincount(phase, minlength=256)
     groups = {}
     for letters in ("X", "BE", "stf", "iIR", "bneSTF", "C"):
-        codes = [ord(letter) for letter in letters if counts[ord(letter)]]
-        if not codes:
-            groups[letters] = np.empty(0, dtype=np.intp)
-            continue
-        member = timed & (phase == codes[0])
-        for code in codes[1:]:
+        codes = [code for code in letters.encode() if counts[code]]
+        member = np.zeros(len(phase) if codes else 0, dtype=bool)
+        for code in codes:
             member |= timed & (phase == code)
         groups[letters] = np.flatnonzero(member)
     complete = groups["X"]
-    if len(complete):
-        stated = columns.dur_ns[complete] != -1
-        groups["X"] = complete if stated.all() else complete[stated]
-        groups["X without dur"] = complete[~stated]
-    else:
-        groups["X without dur"] = complete
+    stated = columns.dur_ns[complete] != -1
+    groups["X"] = complete if stated.all() else complete[stated]
+    groups["X without dur"] = complete[~stated]
     problems.add(
         "repaired",
         len(groups["X without dur"]),
@@ -250,10 +237,8 @@ def _event_rows(
     problems: Problems,
     pairs: tuple[Rows, Rows, Rows] | None,
 ) -> tuple[Rows, Ints, Codes, Rows]:
-    """Return rows, durations and phases of complete and of paired events, and the rows of ends.
-
-    The paired events come last, in the order of their ends.
-    """
+    """Return rows, durations and phases of complete and of paired events, and the rows of ends."""
+    # The paired events come last, in the order of their ends.
     rows = by_phase["X"]
     dur = columns.dur_ns[rows]
     brackets = by_phase["BE"]
@@ -281,33 +266,8 @@ def _event_rows(
 
 def _not_negative(dur: Ints, problems: Problems) -> Ints:
     negative = int((dur < 0).sum())
-    if negative:
-        problems.add("repaired", negative, "negative durations; taken as zero")
+    problems.add("repaired", negative, "negative durations; taken as zero")
     return np.maximum(dur, 0) if negative else dur
-
-
-def _zero(columns: RankColumns, rows_by_rank: tuple[Rows, ...]) -> int:
-    """Return the earliest time in the first of these groups of rows that is not empty."""
-    for rows in rows_by_rank:
-        if len(rows):
-            return int(columns.start_ns[rows].min())
-    return 0
-
-
-@dataclass(slots=True)
-class _Events:
-    """Columns of complete and paired events, sorted."""
-
-    start_ns: Ints
-    dur_ns: Ints
-    phase: Codes
-    name: npt.NDArray[np.int32]
-    category: CategoryCodes
-    pid: Array
-    tid: Array
-    stream: npt.NDArray[np.int32]
-    correlation: Ints
-    record: Ints
 
 
 #: Columns of `RankColumns` with an entry per record, and their types in the event table.
@@ -335,18 +295,19 @@ def _gathered(
     groups: tuple[Rows, ...],
     *,
     consume: bool,
-) -> tuple[_Events, RankColumns, tuple[Rows, ...]]:
+) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
     """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
+    # The events' columns are those of the event table, and pid and tid.
     kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max
-    of_events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
+    events: dict[str, Any] = {"dur_ns": dur, "phase": phase}
     others: dict[str, Any] = {}
     for name, dtype in _BY_ROW.items():
         values = getattr(columns, name)
         if dtype is not None:
             dtype = np.int32 if name == "category" and wide else dtype  # noqa: PLW2901
-            of_events[name] = values[rows].astype(dtype, copy=False)
+            events[name] = values[rows].astype(dtype, copy=False)
         others[name] = values[kept].astype(np.int64 if name == "record" else values.dtype)
         if consume:
             setattr(columns, name, values[:0].copy())
@@ -359,24 +320,28 @@ def _gathered(
         ends_at_next=np.searchsorted(kept, at_next),
         scope=dict(zip(places, columns.scope.values(), strict=True)),
     )
-    return _Events(**of_events), found, tuple(np.searchsorted(kept, rows) for rows in groups)
+    return events, found, tuple(np.searchsorted(kept, rows) for rows in groups)
 
 
 def _table(
-    columns: RankColumns, events: _Events, problems: Problems, names: Naming | None
+    columns: RankColumns, events: dict[str, Any], problems: Problems, names: Naming | None
 ) -> tuple[EventTable, Bools, dict[tuple[int, int], int]]:
-    start, dur, name, category = events.start_ns, events.dur_ns, events.name, events.category
-    pid, tid = events.pid, events.tid
-    kind = taxonomy.kind_codes(category, name, columns.categories.values, columns.names.values)
+    start, category, pid, tid = events["start_ns"], events["category"], events["pid"], events["tid"]
+    kind = taxonomy.kind_codes(
+        category, events["name"], columns.categories.values, columns.names.values
+    )
     of_device = np.array(
         [taxonomy.is_device_category(text) for text in columns.categories.values], dtype=bool
     )
     device = of_device[category] if len(of_device) else np.zeros(len(start), dtype=bool)
-    stream = device_streams(events.stream, device, pid, tid, columns)
+    stream = device_streams(events["stream"], device, pid, tid, columns)
     annotates = device & (kind == _ANNOTATION)
-    calls_mpi = _is_of(MPI_CATEGORY, category, columns)
+    mpi = [code for code, text in enumerate(columns.categories.values) if text == MPI_CATEGORY]
+    calls_mpi = np.isin(category, mpi)
     places = find_tracks(pid, tid, stream, device, annotates, calls_mpi, start, columns, names)
-    lanes = assign_lanes(start, dur, places.track, len(places.tracks), columns.resolution_ns)
+    lanes = assign_lanes(
+        start, events["dur_ns"], places.track, len(places.tracks), columns.resolution_ns
+    )
     problems.add("overlap", lanes.overlaps, "events that overlap without nesting; in spill lanes")
     problems.add(
         "rounding",
@@ -388,32 +353,17 @@ def _table(
         replace(track, nested=int(nested), lanes=int(all_lanes))
         for track, nested, all_lanes in zip(places.tracks, lanes.nested, lanes.lanes, strict=True)
     ]
-    table = EventTable(
-        start_ns=start,
-        dur_ns=dur,
-        name=name,
-        category=category,
-        kind=kind,
-        track=places.track,
-        depth=lanes.depth,
-        parent=lanes.parent,
-        stream=stream,
-        correlation=events.correlation,
-        step=np.full(len(start), -1, dtype=np.int64),
-        phase=events.phase,
-        record=events.record,
-        names=columns.names,
-        categories=columns.categories,
-        tracks=tracks,
-    )
+    del events["pid"], events["tid"]
+    events |= {
+        "kind": kind,
+        "track": places.track,
+        "depth": lanes.depth,
+        "parent": lanes.parent,
+        "stream": stream,
+        "step": np.full(len(start), -1, dtype=np.int64),
+    }
+    table = EventTable(**events, names=columns.names, categories=columns.categories, tracks=tracks)
     return table, device, places.of_thread
-
-
-def _is_of(wanted: str, category: CategoryCodes, columns: RankColumns) -> Bools:
-    if wanted not in columns.categories.values:
-        return np.zeros(len(category), dtype=bool)
-    found: Bools = category == columns.categories.values.index(wanted)
-    return found
 
 
 def _end_records(columns: RankColumns, order: Rows, end_rows: Rows) -> dict[int, int]:

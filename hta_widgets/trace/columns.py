@@ -350,23 +350,9 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 
 
 def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Return the values of some args of some events.
+    """Return values of some args of some events, by key as in the file, kept with the trace.
 
-    Values are kept with the trace, so reading the same again costs nothing.
-
-    Parameters
-    ----------
-    trace : Trace
-    rows : array of int
-        Ids of the events.
-    keys : sequence of str
-        Keys of ``args`` as in the file, for example ``"Input Dims"``.
-
-    Returns
-    -------
-    dict
-        For each key a list of one decoded JSON value per row; None if the event has no such arg
-        or the trace has no file.
+    A value is None if the event has no such arg or the trace has no file.
     """
     return memo(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
 

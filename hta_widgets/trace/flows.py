@@ -17,7 +17,8 @@ from hta_widgets.trace.arrays import (
     Ints,
     Rows,
     dense,
-    group_order,
+    grouped,
+    marked,
     match_brackets,
     stable_order,
 )
@@ -146,10 +147,8 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
 
 
 def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
-    """Return async intervals: begins and ends paired by category, id and name.
-
-    A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
-    """
+    """Return async intervals: begins and ends paired by category, id and name."""
+    # A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
     phase = columns.phase[rows]
     opens = (phase == ord("b")) | (phase == ord("S"))
     closes = (phase == ord("e")) | (phase == ord("F"))
@@ -212,13 +211,11 @@ class Finder:
         time = columns.start_ns[rows] - self.zero_ns
         order, first = self._events_by_track()
         result = np.full(len(rows), -1, dtype=np.int64)
-        to_next = np.zeros(len(rows), dtype=bool)
-        if len(columns.ends_at_next):
-            to_next = np.isin(rows, columns.ends_at_next)
-        asked_by_track = group_order(track + 1, len(table.tracks) + 1)
-        bounds = np.searchsorted(track[asked_by_track], np.arange(len(table.tracks) + 1))
+        to_next = np.isin(rows, columns.ends_at_next)
+        # The first group is for records on no track.
+        asked_by_track, bounds = grouped(track + 1, len(table.tracks) + 1)
         for number in range(len(table.tracks)):
-            asked = asked_by_track[bounds[number] : bounds[number + 1]]
+            asked = asked_by_track[bounds[number + 1] : bounds[number + 2]]
             if not len(asked):
                 continue
             events = order[first[number] : first[number + 1]]
@@ -234,10 +231,8 @@ class Finder:
         return result
 
     def by_correlation(self, columns: RankColumns, rows: Rows, found: Ints) -> Ints:
-        """Return `found`, corrected if the flow's id is the correlation of another event.
-
-        Times cannot distinguish events that start at the same instant.
-        """
+        """Return `found`, corrected if the flow's id is the correlation of another event."""
+        # Times cannot distinguish events that start at the same instant.
         table = self.table
         flow_ids = map(columns.flow_ids.__getitem__, columns.flow[rows].tolist())
         ids = np.fromiter(map(_correlation, flow_ids), np.int64, len(rows))
@@ -261,10 +256,7 @@ class Finder:
 
     def _events_by_track(self) -> tuple[Rows, Ints]:
         if self._by_track is None:
-            count = len(self.table.tracks)
-            order = group_order(self.table.track, count)
-            sizes = np.bincount(self.table.track, minlength=count)
-            self._by_track = order, np.concatenate(([0], np.cumsum(sizes)))
+            self._by_track = grouped(self.table.track, len(self.table.tracks))
         return self._by_track
 
     def _tracks(self, columns: RankColumns, rows: Rows) -> Ints:
@@ -348,8 +340,7 @@ def _join(
     heads.append(chain_heads)
 
     tail, head = np.concatenate(tails), np.concatenate(heads)
-    led = np.zeros(len(rows), dtype=bool)
-    led[tail] = True
+    led = marked(tail, len(rows))
     without_id = int((columns.flow[rows] < 0).sum())
     problems.add("unpaired", without_id, "flow records without an id")
     problems.add("unpaired", lost_ends, "flow ends without a start; kept, no arrow is drawn")

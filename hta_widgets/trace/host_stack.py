@@ -1,4 +1,4 @@
-"""Nesting of host events: the nearest operator above an event, sums over all events below."""
+"""Nesting of host events: the nearest operator above an event, and sums over all events below."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions, ranges
 from hta_widgets.trace.memo import memoized
-from hta_widgets.trace.trace import Trace, events_of
+from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import assign_lanes
 
 _STEP = "ProfilerStep#"
 _BACKWARD = "## backward ##"
 _OPERATORS = "cpu_op|operator"
-_CALLS = "(.+_)?(runtime|driver)"
+CALLS = "(.+_)?(runtime|driver)"
 
 
 def of_category(trace: Trace, pattern: str) -> Bools:
@@ -27,16 +26,14 @@ def of_category(trace: Trace, pattern: str) -> Bools:
     table = trace.table
     matches = re.compile(pattern, re.IGNORECASE).fullmatch
     wanted = np.array([*(matches(text) is not None for text in table.categories.values), False])
-    found: Bools = wanted[table.category] & (table.stream < 0)
-    return found
+    return wanted[table.category] & (table.stream < 0)
 
 
 def of_name(trace: Trace, matches: Callable[[str], bool]) -> Bools:
     """Return whether each event is a host event with a name that matches."""
     table = trace.table
     wanted = np.array([*map(matches, table.names.values), False])
-    found: Bools = wanted[table.name] & (table.stream < 0)
-    return found
+    return wanted[table.name] & (table.stream < 0)
 
 
 def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
@@ -57,16 +54,14 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
-    """Return the enclosing event of each, if only operators, calls and `stops` are nested.
-
-    A Python frame that crosses the end of an operator would otherwise be the parent of the calls
-    that the operator makes within the frame.
-    """
+    """Return the enclosing event of each, if only operators, calls and `stops` are nested."""
+    # A Python frame that crosses the end of an operator would otherwise be the parent of the calls
+    # that the operator makes within the frame.
     table = trace.table
     crossed = np.array([track.lanes > track.nested for track in table.tracks], dtype=bool)
     if not crossed.any():
         return table.parent
-    among = of_category(trace, f"{_OPERATORS}|{_CALLS}")
+    among = of_category(trace, f"{_OPERATORS}|{CALLS}")
     if stops is not None:
         among |= stops
     rows = np.flatnonzero(among & crossed[table.track])
@@ -152,9 +147,7 @@ def forest_of(parent: Ints) -> Forest:
         levels.append(level)
         amount = number[level]
         level = level[amount > 0]
-        amount = amount[amount > 0]
-        within = np.arange(int(amount.sum())) - np.repeat(np.cumsum(amount) - amount, amount)
-        level = children[np.repeat(first[level], amount) + within]
+        level = children[ranges(first[level], amount[amount > 0])]
     return Forest(parent, levels, children, first)
 
 
@@ -185,12 +178,10 @@ def backward_parents(trace: Trace) -> Ints:
 
 
 def below_backward(trace: Trace, parents: npt.NDArray[np.int32]) -> Ints:
-    """Return `parents` with the backward thread attached below the steps, as in HTA's call graph.
-
-    If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
-    events of the latter belong to the ``## backward ##`` range of the former at that time, or
-    without such ranges to the step.
-    """
+    """Return `parents` with the backward thread attached below steps, as in HTA's call graph."""
+    # If exactly one thread ran the steps and exactly one other ran ``autograd::``, the outermost
+    # events of the latter belong to the ``## backward ##`` range of the former at that time, or
+    # without such ranges to the step.
     table = trace.table
     parent = parents.astype(np.int64)
     main = np.unique(table.track[_starting(trace, _STEP)])
@@ -238,62 +229,5 @@ def operator_tree(trace: Trace, *, annotations: bool = False) -> OperatorTree:
         is_operator |= of_category(trace, "user_annotation") | _starting(trace, "ProfilerStep")
     parent = nested_parents(trace, is_operator)
     rows = np.flatnonzero(is_operator)
-    position = np.full(len(parent) + 1, -1, dtype=np.int64)
-    position[rows] = np.arange(len(rows))
-    at = position[nearest(parent, is_operator)]
+    at = positions(rows, len(parent))[nearest(parent, is_operator)]
     return OperatorTree(rows, forest_of(at[parent[rows]]), at)
-
-
-# --- one event ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event of a rank.
-
-    Attributes
-    ----------
-    id : int
-        Its id in `Trace.events`.
-    """
-
-    trace: Trace
-    id: int
-
-    def __repr__(self) -> str:
-        return f"<event {self.id} of rank {self.trace.rank}: {self.name}>"
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        table = self.trace.table
-        return str(table.names.values[int(table.name[self.id])])
-
-    @property
-    def operator(self) -> Event | None:
-        """The innermost operator around the event, or around the call that launched it.
-
-        None if there is none. The operator of an operator is itself.
-        """
-        call = int(self.trace.launch_of[self.id])
-        if call < 0 and self.trace.table.stream[self.id] >= 0:
-            return None
-        tree = operator_tree(self.trace)
-        at = int(tree.innermost[call if call >= 0 else self.id])
-        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
-
-    @property
-    def kernels(self) -> pd.DataFrame:
-        """The device work launched during a host event on its thread, as rows of `Trace.events`.
-
-        `TraceSet.events` has the same columns; empty for device work.
-        """
-        table = self.trace.table
-        launched = np.flatnonzero(self.trace.launch_of >= 0)
-        call = self.trace.launch_of[launched]
-        within = (table.track[call] == table.track[self.id]) & (
-            table.start_ns[call] >= table.start_ns[self.id]
-        )
-        within &= table.end_ns[call] <= table.end_ns[self.id]
-        rows = launched[within]
-        return events_of([self.trace], rows=lambda _: rows)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Ints, Rows
+from hta_widgets.trace.arrays import Ints, Rows, ranges
 
 _FIRST = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
@@ -65,9 +65,7 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     first = np.searchsorted(b.end, a.start, side="right")
     after = np.searchsorted(b.start, a.end, side="left")
     count = np.maximum(after - first, 0)
-    which_a = np.repeat(np.arange(len(a.start)), count)
-    within = np.arange(len(which_a)) - np.repeat(np.cumsum(count) - count, count)
-    which_b = first[which_a] + within
+    which_a, which_b = np.repeat(np.arange(len(a.start)), count), ranges(first, count)
     return Intervals(
         np.maximum(a.start[which_a], b.start[which_b]), np.minimum(a.end[which_a], b.end[which_b])
     )
@@ -102,22 +100,14 @@ class Covered:
     Covered time of ``[t0, t1)`` is ``covered(t1) - covered(t0)``, exact at any edge.
     """
 
-    __slots__ = ("_before", "_end", "_start")
+    __slots__ = ("_cover",)
 
     def __init__(self, start: Ints, end: Ints) -> None:
-        self._start, self._end = start, end
-        self._before = np.concatenate(([0], np.cumsum(end - start)))
+        self._cover = Cover(start, np.concatenate(([0], np.cumsum(end - start))))
 
-    def __call__(self, time: npt.ArrayLike) -> Any:
+    def __call__(self, time: npt.ArrayLike) -> Ints:
         """Return the covered time before each of `time`."""
-        at = np.asarray(time, dtype=np.int64)
-        started = np.searchsorted(self._start, at, side="left")
-        if not len(self._start):
-            return np.zeros_like(at)
-        last = np.maximum(started - 1, 0)
-        # The last piece that started may still run.
-        beyond = np.where(started > 0, np.maximum(self._end[last] - at, 0), 0)
-        return self._before[started] - beyond
+        return self._cover.before(np.asarray(time, dtype=np.int64))[1]
 
 
 _NONE: Ints = np.empty(0, np.int64)
@@ -135,7 +125,7 @@ class Cover:
         """Return how many pieces start before each of `times`, and the time covered before it."""
         started = self.starts.searchsorted(times)
         if not len(self.starts):
-            return started, np.zeros(len(times), np.int64)
+            return started, np.zeros_like(times)
         last = np.maximum(started - 1, 0)
         # The last interval may end after the time.
         reached = self.prefix[last] + times - self.starts[last]

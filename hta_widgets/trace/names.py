@@ -56,6 +56,7 @@ _NCCL_OLD = re.compile(
 #: One kernel for all collectives; its name does not contain the operation.
 _NCCL_GENERIC = re.compile(r"^(?:void )?([nr]ccl)(?:(?:Sym)?(?:Dev)?Kernel_)?Generic")
 _NCCL_ALGORITHM = re.compile(r"^(RING|TREE|NVLS\w*|COLLNET\w*|PAT)$")
+_NCCL_REDUCTIONS = {"sum", "prod", "min", "max", "minmax", "premulsum", "sumpostdiv", "avg"}
 _XMMA = re.compile(r"^sm\d+_xmma_(?P<what>[a-z]+)_(?P<rest>.*)$")
 _XMMA_TYPE = re.compile(r"(?:^|_)(tf32|bf16|f16|f32|f64|e4m3|e5m2|i8|s8|u8)")
 _TILE = re.compile(r"tilesize(\d+x\d+x\d+)")
@@ -95,11 +96,9 @@ def _byteps(text: str) -> str:
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
-    return (
-        stage
-        if _BYTEPS_STAGE.fullmatch(stage)
-        else text.removeprefix("Comm.").removeprefix("byteps.")
-    )
+    if _BYTEPS_STAGE.fullmatch(stage):
+        return stage
+    return text.removeprefix("Comm.").removeprefix("byteps.")
 
 
 def _nccl(text: str) -> str:
@@ -121,16 +120,7 @@ def _nccl(text: str) -> str:
             algorithm = word.lower()
         elif word in {"LL", "LL128", "SIMPLE"}:
             protocol = word
-        elif word.lower() in {
-            "sum",
-            "prod",
-            "min",
-            "max",
-            "minmax",
-            "premulsum",
-            "sumpostdiv",
-            "avg",
-        }:
+        elif word.lower() in _NCCL_REDUCTIONS:
             operation = word.lower()
         elif _is_type(word):
             dtype = _type(word)

@@ -1,8 +1,8 @@
-"""Problems found while loading: counts of records that were skipped, repaired or guessed."""
+"""Problems found while loading: records skipped, repaired or guessed; and short frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Literal, get_args
@@ -32,6 +32,34 @@ PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 COMPLETE = frozenset({"repaired", "rounding", "overlap", "guessed_rank", "duplicate_rank"})
 
 PERHAPS_A_COPY = "perhaps a copy"
+
+
+class Overview(pd.DataFrame):
+    """A frame whose display is short.
+
+    It leaves out `optional` columns whose values are all unknown (None or -1), and shows the text
+    `if_empty` instead of no rows.
+    """
+
+    def __init__(self, columns: Any, *, optional: Sequence[str] = (), if_empty: str = "") -> None:
+        super().__init__(columns)  # type: ignore[call-arg] # pandas has no types
+        self.attrs = {"optional": list(optional), "if_empty": if_empty}
+
+    @property
+    def _sentence(self) -> str:
+        return self.attrs.get("if_empty", "") if self.empty else ""
+
+    def _displayed(self) -> Any:
+        known = self.notna() & (self != -1)
+        unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
+        return pd.DataFrame(self).drop(columns=unknown)
+
+    def __repr__(self) -> str:
+        return self._sentence or repr(self._displayed())
+
+    def _repr_html_(self) -> Any:
+        sentence = self._sentence
+        return f"<p>{escape(sentence)}</p>" if sentence else self._displayed()._repr_html_()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +108,14 @@ class Problems:
             key = Problem(kind, 0, detail, rank, file)
             self._counts[key] = self._counts.get(key, 0) + int(count)
 
-    def merge(self, other: Problems, rank: int | None = None) -> None:
-        """Add all of `other`; `rank` is set on those without one."""
-        for problem in other:
-            self.add(
-                problem.kind,
-                problem.count,
-                problem.detail,
-                rank if problem.rank is None else problem.rank,
-                problem.file,
-            )
+    def merge(
+        self, other: Iterable[Problem], rank: int | None = None, file: str | None = None
+    ) -> None:
+        """Add all of `other`; `rank` and `file` are set on those without one."""
+        for one in other:
+            own_rank = rank if one.rank is None else one.rank
+            own_file = file if one.file is None else one.file
+            self.add(one.kind, one.count, one.detail, own_rank, own_file)
 
     def __iter__(self) -> Iterator[Problem]:
         return (replace(key, count=count) for key, count in self._counts.items())
@@ -113,40 +139,3 @@ class Problems:
             },
             if_empty="No problems: nothing was skipped, repaired or guessed.",
         )
-
-
-# --- display --------------------------------------------------------------------------------------
-
-
-class Overview(pd.DataFrame):
-    """A frame whose display is short.
-
-    Parameters
-    ----------
-    columns : mapping
-        The columns.
-    optional : sequence of str
-        Columns that are not displayed if all their values are unknown: None or -1.
-    if_empty : str
-        Displayed instead of no rows.
-    """
-
-    def __init__(self, columns: Any, *, optional: Sequence[str] = (), if_empty: str = "") -> None:
-        super().__init__(columns)  # type: ignore[call-arg] # pandas has no types
-        self.attrs = {"optional": list(optional), "if_empty": if_empty}
-
-    @property
-    def _sentence(self) -> str:
-        return self.attrs.get("if_empty", "") if self.empty else ""
-
-    def _displayed(self) -> Any:
-        known = self.notna() & (self != -1)
-        unknown = [name for name in self.attrs.get("optional", ()) if not known[name].any()]
-        return pd.DataFrame(self).drop(columns=unknown)
-
-    def __repr__(self) -> str:
-        return self._sentence or repr(self._displayed())
-
-    def _repr_html_(self) -> Any:
-        sentence = self._sentence
-        return f"<p>{escape(sentence)}</p>" if sentence else self._displayed()._repr_html_()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,14 +50,6 @@ class Clauses:
         if self.rest is None:
             return " and ".join(clauses) or None
         return " and ".join([f"({self.rest})", *clauses]) if clauses else self.rest
-
-    def with_names(self, names: Sequence[str] | None) -> Clauses:
-        """Return the same query for other names; None for any."""
-        return replace(self, names=None if names is None else tuple(names))
-
-    def with_kinds(self, kinds: Sequence[str] | None) -> Clauses:
-        """Return the same query for other kinds; None for any."""
-        return replace(self, kinds=None if kinds is None else tuple(kinds))
 
 
 def read_clauses(query: str | None) -> Clauses:
@@ -116,14 +108,12 @@ def _is_wrapped(text: str) -> bool:
     """Whether one pair of parentheses encloses all of a text."""
     if not (text.startswith("(") and text.endswith(")")):
         return False
-    return all(depth > 0 for at, depth in _depths(text) if at < len(text) - 1)
-
-
-def _depths(text: str) -> Iterator[tuple[int, int]]:
     depth = 0
-    for token in _TOKEN.finditer(text):
+    for token in _TOKEN.finditer(text[:-1]):
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
-        yield token.start(), depth
+        if depth <= 0:
+            return False
+    return True
 
 
 _NODES = (
@@ -150,12 +140,10 @@ _LARGEST = 1 << 64
 
 
 def checked_query(query: str) -> str:
-    """Return a query that is safe to evaluate; raise `ValueError` if it has more than comparisons.
-
-    pandas evaluates any attribute and any call, and so any code, and queries also come from
-    pages, files and saved selections. The text is written from the tree that was checked: pandas
-    splits its input at more characters than Python does, and could evaluate hidden lines.
-    """
+    """Return a query that is safe to evaluate; raise `ValueError` for more than comparisons."""
+    # pandas evaluates any attribute and any call, and so any code, and queries also come from
+    # pages, files and saved selections. The text is written from the tree that was checked: pandas
+    # splits its input at more characters than Python does, and could evaluate hidden lines.
     try:
         tree = ast.parse("".join(map(_as_python, _TOKEN.finditer(query.strip()))), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -16,7 +16,7 @@ from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.text import Time, as_ns
-from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, group_order
+from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows, grouped, marked
 from hta_widgets.trace.intervals import Intervals, union
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.query import Clauses, read_clauses
@@ -102,9 +102,12 @@ class Selection:
     @checked
     def mask(self, trace: Trace) -> Bools:
         """Return which events of `trace` are members, by id."""
-        member = np.zeros(len(trace), dtype=bool)
-        member[member_rows(self, trace)] = True
-        return member
+        return marked(member_rows(self, trace), len(trace))
+
+    def edges_of(self, trace: Trace) -> tuple[int | None, int | None]:
+        """Return the window in times of the table of `trace`."""
+        start, end, shift = self.start_ns, self.end_ns, trace.shift_ns
+        return None if start is None else start - shift, None if end is None else end - shift
 
     def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
         """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
@@ -165,18 +168,13 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain dict of numbers, strings and lists, without the traces."""
+        tracks = sorted(self.tracks or (), key=lambda t: ("", t) if isinstance(t, str) else t[::-1])
+        listed_tracks = [item if isinstance(item, str) else list(item) for item in tracks]
         return {
             "start_ns": self.start_ns,
             "end_ns": self.end_ns,
             "ranks": None if self.ranks is None else list(self.ranks),
-            "tracks": None
-            if self.tracks is None
-            else [
-                item if isinstance(item, str) else list(item)
-                for item in sorted(
-                    self.tracks, key=lambda t: ("", t) if isinstance(t, str) else t[::-1]
-                )
-            ],
+            "tracks": None if self.tracks is None else listed_tracks,
             "query": self.query,
             "ids": None if self.ids is None else [list(item) for item in sorted(self.ids)],
         }
@@ -275,6 +273,19 @@ def listed(ranks: list[int]) -> str:
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
+def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
+    """Return whether each event overlaps the window ``[low, high)``; None is open.
+
+    An event of length 0 overlaps if its instant lies in the window.
+    """
+    inside = np.full(len(start), low is None or low != high)
+    if high is not None:
+        inside &= start < high
+    if low is not None:
+        inside &= (start >= low) | (end > low)
+    return inside
+
+
 class Overlapping:
     """Finds the events that overlap a window; events are sorted by start."""
 
@@ -286,10 +297,7 @@ class Overlapping:
         self._reach = np.maximum.reduceat(end, blocks) if len(start) else end
 
     def within(self, low: int | None, high: int | None) -> Rows:
-        """Return the positions of the events that overlap ``[low, high)``; None is open.
-
-        An event of length 0 overlaps if its instant lies in the window.
-        """
+        """Return the positions of the events that are `overlapping` a window."""
         if low is not None and low == high:
             return np.empty(0, dtype=np.intp)
         count = len(self._start)
@@ -352,9 +360,7 @@ class TraceIndex:
     @memoized
     def _by_name(self) -> tuple[Rows, Rows]:
         """Return the rows ordered by name, and the bounds of each name."""
-        count = len(self._table.names)
-        sizes = np.bincount(self._table.name, minlength=count)
-        return group_order(self._table.name, count), np.concatenate(([0], np.cumsum(sizes)))
+        return grouped(self._table.name, len(self._table.names))
 
     def named(self, names: Iterable[str]) -> Rows:
         """Return the events of some names, ascending."""
@@ -375,10 +381,8 @@ def index_of(trace: Trace) -> TraceIndex:
 
 @memoized
 def device_index_of(trace: Trace) -> TraceIndex:
-    """Return the index of a rank that does not count host collectives as communication.
-
-    They keep no device busy, and time between them is not idle.
-    """
+    """Return the index of a rank that does not count host collectives as communication."""
+    # They keep no device busy, and time between them is not idle.
     table, index = trace.table, index_of(trace)
     if any(track.stream >= 0 for track in table.tracks):
         return index
@@ -393,17 +397,17 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = index_of(trace)
-    shift = trace.shift_ns
-    low = None if selection.start_ns is None else selection.start_ns - shift
-    high = None if selection.end_ns is None else selection.end_ns - shift
+    low, high = selection.edges_of(trace)
     clauses = Clauses() if selection.query is None else read_clauses(selection.query)
     if clauses.rest is None and clauses.names is not None:
-        rows = _in_window(trace, index.named(clauses.names), low, high)
-        clauses = clauses.with_names(None)
+        rows = index.named(clauses.names)
+        start = trace.table.start_ns[rows]
+        rows = rows[overlapping(start, start + trace.table.dur_ns[rows], low, high)]
+        clauses = replace(clauses, names=None)
     elif clauses.rest is None and clauses.kinds is not None:
         rows = index.of_kinds_within(_known_kinds(clauses.kinds), low, high)
         rows = rows if clauses.kinds and _known_kinds(clauses.kinds) else rows[:0]
-        clauses = clauses.with_kinds(None)
+        clauses = replace(clauses, kinds=None)
     else:
         rows = index.of_kinds_within((), low, high)
     rows = _on_tracks(trace, rows, selection.tracks)
@@ -450,20 +454,6 @@ def _ids_of(frame: pd.DataFrame, ranks: list[int]) -> frozenset[tuple[int, int]]
 
 def _known_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in kinds)
-
-
-def _in_window(trace: Trace, rows: Rows, low: int | None, high: int | None) -> Rows:
-    if low is None and high is None:
-        return rows
-    if low is not None and low == high:
-        return rows[:0]
-    start = trace.table.start_ns[rows]
-    inside = np.ones(len(rows), dtype=bool)
-    if high is not None:
-        inside &= start < high
-    if low is not None:
-        inside &= (start >= low) | (start + trace.table.dur_ns[rows] > low)
-    return rows[inside]
 
 
 def _on_tracks(trace: Trace, rows: Rows, tracks: Any) -> Rows:

@@ -17,7 +17,7 @@ from hta_widgets import taxonomy
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError
 from hta_widgets.taxonomy import KINDS
-from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
+from hta_widgets.trace.arrays import Array, Bools, Ints, Rows, marked
 from hta_widgets.trace.columns import (
     AsyncTable,
     CopyTable,
@@ -61,16 +61,16 @@ _STRINGS = ("name", "category", "kind", "track", "pid", "tid", "phase")
 
 def _coded(trace: Trace, column: str, rows: _Picked) -> tuple[Array, Sequence[str]]:
     table = trace.table
-    if column == "name":
-        return table.name[rows], table.names.values
-    if column == "category":
-        return table.category[rows], table.categories.values
-    if column == "kind":
-        return table.kind[rows], KINDS
-    if column == "phase":
-        return table.phase[rows], _PHASES
     if column == "track":
         return table.track[rows], [track.key for track in table.tracks]
+    texts: dict[str, Sequence[str]] = {
+        "name": table.names.values,
+        "category": table.categories.values,
+        "kind": KINDS,
+        "phase": _PHASES,
+    }
+    if column in texts:
+        return getattr(table, column)[rows], texts[column]
     pool = Pool()
     codes = np.array([pool.add(getattr(track, column)) for track in table.tracks], np.int32)
     return (codes[table.track[rows]] if len(codes) else table.track[rows]), pool.values
@@ -99,8 +99,7 @@ def _compressed(codes: Array, values: Sequence[str], *, keep_all: bool) -> tuple
     """Drop the values that no row uses: grouping by a category must not invent empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
-    used = np.zeros(len(values), dtype=bool)
-    used[codes] = True
+    used = marked(codes, len(values))
     if used.all():
         return codes, list(values)
     lookup = np.cumsum(used, dtype=np.int32) - 1
@@ -154,20 +153,11 @@ def event_frame(
 ) -> pd.DataFrame:
     """Return `rows` and `columns` of the events of one rank; by default all."""
     wanted = _checked(columns)
-    picked: _Picked = slice(None) if rows is None else rows
-    data = {
-        column: _categorical([_coded(trace, column, picked)], column)
-        if column in _STRINGS
-        else _joined([_plain(trace, column, picked)])
-        for column in wanted
-    }
     count = len(trace.table)
-    index = (
-        pd.RangeIndex(count, name="id")
-        if rows is None
-        else pd.Index(np.arange(count, dtype=np.int64)[picked], name="id")
-    )
-    return pd.DataFrame(data, index=index, copy=False)
+    if rows is None:
+        return _frame([trace], [slice(None)], wanted, pd.RangeIndex(count, name="id"))
+    index = pd.Index(np.arange(count, dtype=np.int64)[rows], name="id")
+    return _frame([trace], [rows], wanted, index)
 
 
 def events_of(
@@ -176,27 +166,32 @@ def events_of(
     rows: Callable[[Trace], _Picked | None] = lambda _: None,
 ) -> pd.DataFrame:
     """Return events of several ranks, concatenated, with their ``rank`` in front."""
-    wanted = ["rank", *(name for name in _checked(columns, ("rank",)) if name != "rank")]
+    wanted = [name for name in _checked(columns, ("rank",)) if name != "rank"]
     picked: list[_Picked] = [slice(None) if (r := rows(trace)) is None else r for trace in traces]
     ids = [
         np.arange(len(trace.table), dtype=np.int64)[row]
         for trace, row in zip(traces, picked, strict=True)
     ]
+    index = pd.Index(np.concatenate(ids) if ids else np.empty(0, np.int64), name="id")
+    frame = _frame(traces, picked, wanted, index)
+    ranks = np.array([trace.rank for trace in traces], np.int64)
+    frame.insert(0, "rank", np.repeat(ranks, [len(one) for one in ids]))
+    return frame
+
+
+def _frame(
+    traces: Sequence[Trace], picked: Sequence[_Picked], columns: Sequence[str], index: pd.Index[Any]
+) -> pd.DataFrame:
     data: dict[str, Any] = {}
-    for column in wanted:
-        if column == "rank":
-            data[column] = np.repeat(
-                np.array([trace.rank for trace in traces], np.int64), [len(i) for i in ids]
-            )
-        elif column in _STRINGS:
-            parts = [_coded(t, column, row) for t, row in zip(traces, picked, strict=True)]
+    pairs = list(zip(traces, picked, strict=True))
+    for column in columns:
+        if column in _STRINGS:
+            parts = [_coded(trace, column, rows) for trace, rows in pairs]
             data[column] = (
                 _categorical(parts, column) if parts else pd.Categorical([], categories=[])
             )
         else:
-            plain = [_plain(t, column, row) for t, row in zip(traces, picked, strict=True)]
-            data[column] = _joined(plain)
-    index = pd.Index(np.concatenate(ids) if ids else np.empty(0, np.int64), name="id")
+            data[column] = _joined([_plain(trace, column, rows) for trace, rows in pairs])
     return pd.DataFrame(data, index=index, copy=False)
 
 
@@ -501,8 +496,6 @@ class Trace:
             }
         )
 
-    # --- one event --------------------------------------------------------------------------------
-
     @checked
     def args(self, id: int) -> dict[str, Any]:  # noqa: A002 - the index is called id
         """Return the event's own args, as the file has them.
@@ -548,8 +541,6 @@ class Trace:
             return {}
         return args if isinstance(args, dict) else {"args": args}
 
-    # --- memory -----------------------------------------------------------------------------------
-
     @property
     def is_mapped(self) -> bool:
         """Whether the columns are mapped from a file and can be released."""
@@ -560,8 +551,6 @@ class Trace:
         # Replaced and not cleared, as other threads may be using it.
         self.memo = {}
         self._frame = None
-
-    # --- copies -----------------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Trace:
         """Return a copy with other fields, for example ``rank=3``; arrays are shared."""

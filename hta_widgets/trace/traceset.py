@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Literal, TypeVar
 
@@ -15,11 +15,11 @@ import pandas as pd
 from hta_widgets.arguments import checked
 from hta_widgets.errors import TraceError, UnknownNameError
 from hta_widgets.text import Time, plural
-from hta_widgets.trace.arrays import Bools, Ints, Rows
+from hta_widgets.trace.arrays import Bools, Ints, Rows, positions
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
-from hta_widgets.trace.host_stack import Event
+from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.problems import Overview, Problems
-from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed
+from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed, overlapping
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 
@@ -33,6 +33,58 @@ ClockName = Literal["host", "fitted"]
 T = TypeVar("T")
 #: Columns of tables that are lists of texts, one per row.
 _TEXT_COLUMNS = {"pid", "tid", "scope", "async_id"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a rank.
+
+    Attributes
+    ----------
+    id : int
+        Its id in `Trace.events`.
+    """
+
+    trace: Trace
+    id: int
+
+    def __repr__(self) -> str:
+        return f"<event {self.id} of rank {self.trace.rank}: {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        table = self.trace.table
+        return str(table.names.values[int(table.name[self.id])])
+
+    @property
+    def operator(self) -> Event | None:
+        """The innermost operator around the event, or around the call that launched it.
+
+        None if there is none. The operator of an operator is itself.
+        """
+        call = int(self.trace.launch_of[self.id])
+        if call < 0 and self.trace.table.stream[self.id] >= 0:
+            return None
+        tree = operator_tree(self.trace)
+        at = int(tree.innermost[call if call >= 0 else self.id])
+        return None if at < 0 else Event(self.trace, int(tree.rows[at]))
+
+    @property
+    def kernels(self) -> pd.DataFrame:
+        """The device work launched during a host event on its thread, as rows of `Trace.events`.
+
+        `TraceSet.events` has the same columns; empty for device work.
+        """
+        table = self.trace.table
+        launched = np.flatnonzero(self.trace.launch_of >= 0)
+        call = self.trace.launch_of[launched]
+        within = (table.track[call] == table.track[self.id]) & (
+            table.start_ns[call] >= table.start_ns[self.id]
+        )
+        within &= table.end_ns[call] <= table.end_ns[self.id]
+        rows = launched[within]
+        return events_of([self.trace], rows=lambda _: rows)
 
 
 class TraceSet(Mapping[int, Trace]):
@@ -68,8 +120,7 @@ class TraceSet(Mapping[int, Trace]):
         found = Problems()
         by_file = {trace.path: trace.rank for trace in ordered}
         for problem in problems or ():
-            rank = problem.rank if problem.rank is not None else by_file.get(problem.file or "")
-            found.add(problem.kind, problem.count, problem.detail, rank, problem.file)
+            found.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
         #: how much earlier than recorded instant 0 is
         self.lift_ns: int = 0 if like is None else like.lift_ns
@@ -294,11 +345,7 @@ class TraceSet(Mapping[int, Trace]):
             chosen = [trace_within(trace, window.mask(trace), window) for trace in chosen]
         kept = {trace.rank for trace in chosen}
         problems = Problems()
-        for problem in self._problems:
-            if problem.rank is None or problem.rank in kept:
-                problems.add(
-                    problem.kind, problem.count, problem.detail, problem.rank, problem.file
-                )
+        problems.merge(one for one in self._problems if one.rank is None or one.rank in kept)
         return TraceSet(chosen, problems=problems, like=self)
 
     @checked
@@ -412,8 +459,6 @@ class TraceSet(Mapping[int, Trace]):
             self, query, start_ns=start_ns, end_ns=end_ns, ranks=ranks, tracks=tracks, ids=ids
         )
 
-    # --- keeping ----------------------------------------------------------------------------------
-
     @checked
     def save(self, path: str | os.PathLike[str]) -> str:
         """Save everything as a store, a folder that `hta_widgets.load` opens in milliseconds.
@@ -447,8 +492,6 @@ class TraceSet(Mapping[int, Trace]):
 
         return save_set(self, path)
 
-    # --- views ------------------------------------------------------------------------------------
-
     def __repr__(self) -> str:
         return f"<TraceSet {_facts(self, self._problems)}>"
 
@@ -456,22 +499,21 @@ class TraceSet(Mapping[int, Trace]):
         return _html(self, self._problems)
 
 
+def with_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
+    """Return the set with other traces for some of its ranks."""
+    every = [changed.get(rank, trace) for rank, trace in traces.items()]
+    return TraceSet(every, problems=traces.found, like=traces)
+
+
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
-    low = None if window.start_ns is None else window.start_ns - trace.shift_ns
-    high = None if window.end_ns is None else window.end_ns - trace.shift_ns
+    edges = window.edges_of(trace)
 
     def inside(start: Ints, end: Ints) -> Rows:
-        kept = np.ones(len(start), dtype=bool)
-        if low is not None:
-            kept &= (end > low) | (start >= low)
-        if high is not None:
-            kept &= start < high
-        return np.flatnonzero(kept)
+        return np.flatnonzero(overlapping(start, end, *edges))
 
     rows = np.flatnonzero(member)
-    new_row = np.full(len(member) + 1, -1, dtype=np.int64)
-    new_row[rows] = np.arange(len(rows))
+    new_row = positions(rows, len(member))
     table, flows = trace.table, trace.flow_table
     counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
     # An async interval without an end is only known to have started.
@@ -526,11 +568,9 @@ def _is_epoch(time_ns: int) -> bool:
 
 
 def _common_clock(traces: Sequence[Trace], problems: Problems) -> tuple[int | None, list[int]]:
-    """Return the epoch time of instant 0, if known, and the shift of each trace.
-
-    Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
-    largest group stays, and the others are moved to start with it (problem ``clock``).
-    """
+    """Return the epoch time of instant 0, if known, and the shift of each trace."""
+    # Times stay as recorded unless clocks have nothing in common: ranks far apart form groups, the
+    # largest group stays, and the others are moved to start with it (problem ``clock``).
     filled = [trace for trace in traces if len(trace)]
     if not filled:
         return None, [0] * len(traces)

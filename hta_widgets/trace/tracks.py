@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.trace.arrays import Bools, Ints, dense, group_order
+from hta_widgets.trace.arrays import Bools, Ints, dense, group_order, grouped, marked
 from hta_widgets.trace.columns import RankColumns, Track, TrackRole
 
 
@@ -26,10 +26,8 @@ class Settled:
     stop: Ints  # end of the subtree of each event
 
     def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
-        """Set the parents of spilled events, and of the events that these enclose.
-
-        Rows of `parent` begin at `low`.
-        """
+        """Set the parents of spilled events, and of the events that these enclose."""
+        # Rows of `parent` begin at `low`.
         parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
         last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
         inside = np.flatnonzero(last >= 0)
@@ -152,21 +150,14 @@ def assign_lanes(
 ) -> Lanes:
     """Return lanes of events that are sorted by (start, longest first, file order).
 
-    Parameters
-    ----------
-    start, dur : arrays of int64
-        Starts are not negative.
-    track : array of int32
-        The track of each event, 0 .. `tracks`-1.
-    resolution_ns : int
-        Edges that miss each other by at most this much are taken as equal.
+    Starts are not negative. Edges that miss each other by at most `resolution_ns` are taken as
+    equal.
     """
     count = len(start)
     if not count:
         none = np.zeros(tracks, dtype=np.int64)
         return Lanes(np.empty(0, np.int16), np.empty(0, np.int32), none, none.copy(), 0, 0, 0)
-    order = group_order(track, tracks)
-    first = np.concatenate(([0], np.cumsum(np.bincount(track, minlength=tracks))))
+    order, first = grouped(track, tracks)
     begin, end = start[order], (start + dur)[order]
 
     stop = _subtree_ends(begin, end, first)
@@ -231,8 +222,7 @@ def _depth(stop: Ints) -> Ints:
     count = len(stop)
     closed = np.bincount(stop, minlength=count + 1)[:count]
     np.cumsum(closed, out=closed)
-    depth: Ints = np.subtract(np.arange(count), closed, out=closed)
-    return depth
+    return np.subtract(np.arange(count), closed, out=closed)
 
 
 def _parents(depth: Ints) -> Ints:
@@ -360,12 +350,10 @@ def device_streams(
     tid: npt.NDArray[np.int32],
     columns: RankColumns,
 ) -> npt.NDArray[np.int32]:
-    """Return the device stream of every event, -1 for host events.
-
-    A stream argument counts on rows of a `device` category only: Triton's operators on the host
-    carry one too. Device rows without the argument are on the stream of their thread: that of
-    other rows of the thread, else the one in the thread's name.
-    """
+    """Return the device stream of every event, -1 for host events."""
+    # A stream argument counts on rows of a `device` category only: Triton's operators on the host
+    # carry one too. Device rows without the argument are on the stream of their thread: that of
+    # other rows of the thread, else the one in the thread's name.
     result = np.where(device, stream, np.int32(-1))
     bare = np.flatnonzero(device & (stream < 0))
     if not len(bare):
@@ -403,35 +391,27 @@ def find_tracks(
     first_row = np.empty(count, dtype=np.int64)
     first_row[track[::-1]] = np.arange(len(track) - 1, -1, -1)
     track_stream = np.full(count, -1, dtype=np.int32)
-    on_device = np.flatnonzero(stream >= 0)[::-1]
-    track_stream[track[on_device]] = stream[on_device]
+    streamed = np.flatnonzero(stream >= 0)[::-1]
+    track_stream[track[streamed]] = stream[streamed]
 
-    of_device = np.zeros(count, dtype=bool)
-    of_device[track[device]] = True
-    of_mpi = np.zeros(count, dtype=bool)
-    of_mpi[track[calls_mpi]] = True
+    of_device, of_mpi = marked(track[device], count), marked(track[calls_mpi], count)
 
     names = naming(columns) if names is None else names
     device_pids = {columns.pids[int(slot) // 2 // threads] for slot in slots[of_device]}
     threads_of = [divmod(int(slot) // 2, threads) for slot in slots]
-    found = [
-        _track(
-            columns.pids[pid_code],
-            columns.tids[tid_code],
-            _role(
-                columns.pids[pid_code],
-                stream=int(track_stream[number]),
-                of_device=bool(of_device[number]),
-                of_mpi=bool(of_mpi[number]),
-                annotation=bool(slots[number] % 2),
-            ),
-            int(track_stream[number]),
-            names,
-            int(start[first_row[number]]),
-            device=columns.pids[pid_code] in device_pids,
-        )
-        for number, (pid_code, tid_code) in enumerate(threads_of)
-    ]
+    found = []
+    for number, (pid_code, tid_code) in enumerate(threads_of):
+        pid_text, tid_text = columns.pids[pid_code], columns.tids[tid_code]
+        if slots[number] % 2:
+            role: TrackRole = "annotation"
+        elif track_stream[number] >= 0 or of_mpi[number]:
+            role = "stream"
+        else:
+            # A device as a whole has rows as well, such as waits for all its streams.
+            role = "other" if of_device[number] or pid_text in _SPANS else "thread"
+        of, first_ns = int(track_stream[number]), int(start[first_row[number]])
+        on_device = pid_text in device_pids
+        found.append(_track(pid_text, tid_text, role, of, names, first_ns, device=on_device))
     order = sorted(range(count), key=lambda number: found[number].sort)
     position = np.empty(count, dtype=np.int32)
     position[order] = np.arange(count, dtype=np.int32)
@@ -445,15 +425,6 @@ def find_tracks(
         _distinct([found[number] for number in order]),
         of_thread,
     )
-
-
-def _role(pid: str, *, stream: int, of_device: bool, of_mpi: bool, annotation: bool) -> TrackRole:
-    if annotation:
-        return "annotation"
-    if stream >= 0 or of_mpi:
-        return "stream"
-    # A device as a whole has rows as well, such as waits for all its streams.
-    return "other" if of_device or pid in _SPANS else "thread"
 
 
 def _track(
@@ -475,22 +446,9 @@ def _track(
     if thread_sort is None:
         number = _STREAM_TID.fullmatch(tid)
         thread_sort = int(number[1]) if number else 0
-    return Track(
-        pid=pid,
-        tid=tid,
-        role=role,
-        label=thread,
-        process=process,
-        stream=stream,
-        sort=(
-            names.process_sort.get(pid, missing),
-            thread_sort,
-            0 if role == "annotation" else 1,
-            first_ns,
-        ),
-        nested=0,
-        lanes=0,
-    )
+    process_sort = names.process_sort.get(pid, missing)
+    sort = process_sort, thread_sort, 0 if role == "annotation" else 1, first_ns
+    return Track(pid, tid, role, thread, process, stream, sort, nested=0, lanes=0)
 
 
 def _distinct(tracks: list[Track]) -> list[Track]:

@@ -14,7 +14,7 @@ import pandas as pd
 import traitlets as t
 
 from hta_widgets import diff
-from hta_widgets.analysis.operators import Side
+from hta_widgets.analysis.diff_ops import Side
 from hta_widgets.arguments import checked
 from hta_widgets.charts.theme import ThemeName
 from hta_widgets.diff.align import Base

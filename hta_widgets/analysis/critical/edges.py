@@ -21,10 +21,10 @@ from hta_widgets.analysis.critical.nodes import (
     EdgeList,
     Nodes,
     Rules,
-    busy_rows,
     named,
 )
 from hta_widgets.analysis.idle import STREAM_WAITS
+from hta_widgets.analysis.scope import busy_rows
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
 from hta_widgets.trace.columns import event_args, numbers_of
@@ -63,12 +63,10 @@ _COUNTED = frozenset(
 def add_device_work(
     edges: EdgeList, nodes: Nodes, kernel_waits: tuple[Ints, Ints], rules: Rules
 ) -> int:
-    """Add edges to device work from its launch, the work before it, and the work it waits for.
-
-    A kernel can start once it is launched, the one before it on its stream has ended, and the work
-    that its stream waits for has ended. The last of these binds it, so the time from there
-    on counts: from the start of the launching call, or from the end of the kernel before.
-    """
+    """Add edges to device work from its launch, the work before it, and the work it waits for."""
+    # A kernel can start once it is launched, the one before it on its stream has ended, and the
+    # work that its stream waits for has ended. The last of these binds it, so the time from there
+    # on counts: from the start of the launching call, or from the end of the kernel before.
     table, rows = nodes.trace.table, nodes.device
     edges.add(nodes.of_start[rows], nodes.of_end[rows], OPERATOR, rows, counts=True)
     end = table.start_ns + table.dur_ns
@@ -112,11 +110,9 @@ def add_device_work(
 
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
-    """Return whether each device row was alone in its queue from its call to its start.
-
-    HTA counts the launches of its list that were called less those that have started, stream by
-    stream over the whole rank; a queue of unknown length is not empty.
-    """
+    """Return whether each device row was alone in its queue from its call to its start."""
+    # HTA counts the launches of its list that were called less those that have started, stream by
+    # stream over the whole rank; a queue of unknown length is not empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
@@ -189,12 +185,10 @@ def add_threads(edges: EdgeList, nodes: Nodes, blocked: Bools) -> None:
 
 
 def add_hand_overs(edges: EdgeList, nodes: Nodes) -> int:
-    """Add edges between forward and backward threads; return their number.
-
-    While the backward pass runs, the thread that started it waits. So an outermost operator of one
-    thread depends on that of the other thread which ended last before its start. Operators that
-    overlap in time are not joined.
-    """
+    """Add edges between forward and backward threads; return their number."""
+    # While the backward pass runs, the thread that started it waits. So an outermost operator of
+    # one thread depends on that of the other thread which ended last before its start. Operators
+    # that overlap in time are not joined.
     chains = _Chains(nodes)
     count = 0
     outermost = np.flatnonzero(chains.depth == chains.is_start)
@@ -232,13 +226,11 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
-    """Return awaited work and the kernels that waited for it, as inferred from calls and times.
-
-    A kernel waited if all of this holds: its stream was idle although it had been launched; since
-    the launch before it into its stream, the host had called for a stream to wait for an event;
-    and work of another stream of the device, launched before that call, had ended just before it
-    started.
-    """
+    """Return awaited work and the kernels that waited for it, as inferred from calls and times."""
+    # A kernel waited if all of this holds: its stream was idle although it had been launched; since
+    # the launch before it into its stream, the host had called for a stream to wait for an event;
+    # and work of another stream of the device, launched before that call, had ended just before it
+    # started.
     trace, rows = nodes.trace, nodes.device
     table = trace.table
     rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
@@ -253,10 +245,8 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
-    """Return the time of the host's last waiting call between each launch and the previous one.
-
-    It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
-    """
+    """Return the time of the host's last waiting call between each launch and the previous one."""
+    # It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
     trace = nodes.trace
     table = trace.table
     called = table.start_ns[call]
@@ -408,10 +398,8 @@ def _recorded_work(trace: Trace, rows: Rows, launches: DeviceWork) -> Ints:
 
 
 def _last_before_return(nodes: Nodes, recorded: Ints, work: Rows) -> tuple[Ints, Ints]:
-    """Return the work that synchronising calls without a recorded wait have waited for.
-
-    It is the last work of any stream to end while the call ran, if launched before the call.
-    """
+    """Return the work that synchronising calls without a recorded wait have waited for."""
+    # It is the last work of any stream to end while the call ran, if launched before the call.
     trace = nodes.trace
     table = trace.table
     calls = nodes.host[named(trace, nodes.host, SYNCHRONIZING.fullmatch)]

@@ -1,4 +1,4 @@
-"""Terms, nodes and edges of the graph of dependencies: starts and ends of events, and pairs."""
+"""The graph of dependencies: its terms, its nodes (starts and ends of events) and its edges."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hta_widgets.analysis.scope import BUSY
+from hta_widgets.analysis.scope import busy_rows, codes_of
 from hta_widgets.errors import TraceError
-from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.memo import memo
 from hta_widgets.trace.trace import Trace
@@ -97,15 +96,11 @@ def patterns_of(texts: Sequence[str]) -> Callable[[str], object]:
         ) from None
 
 
-# --- nodes and edges ------------------------------------------------------------------------------
-
-
 Tracks = npt.NDArray[np.int32] | Ints
 
 _CALLS = re.compile(r"cpu_op|operator|(.+_)?(runtime|driver)", re.IGNORECASE)
 _CALLS_IN_HTA = re.compile(r"cpu_op|cuda_runtime|cuda_driver")
-_BUSY = [KINDS.index(kind) for kind in BUSY]
-_NO_WORK = [KINDS.index(kind) for kind in ("sync", "annotation")]
+_NO_WORK = codes_of(("sync", "annotation"))
 
 
 @dataclass(frozen=True)
@@ -212,12 +207,6 @@ class Nodes:
         return found
 
 
-def busy_rows(trace: Trace) -> Rows:
-    """Return the device work of a rank: computing, communicating and copying."""
-    table = trace.table
-    return np.flatnonzero((table.stream >= 0) & np.isin(table.kind, _BUSY))
-
-
 def find_nodes(trace: Trace, within: AnalysisRange, rules: Rules) -> Nodes:
     """Return the nodes of host events that start in the range, and of the work they launched."""
     table = trace.table
@@ -243,7 +232,7 @@ def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     if not len(rows) and not rules.as_hta:
         # Other tools' formats have no such categories.
         for kinds in (("cpu",), ("other",), ("annotation", "communication")):
-            rows = np.flatnonzero(member & np.isin(table.kind, [*map(KINDS.index, kinds)]))
+            rows = np.flatnonzero(member & np.isin(table.kind, codes_of(kinds)))
             if len(rows):
                 return rows
     if rules.data_loading:
@@ -254,23 +243,20 @@ def _host_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
 
 def _device_rows(trace: Trace, inside: Bools, rules: Rules) -> Rows:
     table = trace.table
-    member = table.stream >= 0
-    member &= ~np.isin(table.kind, _NO_WORK) if rules.as_hta else np.isin(table.kind, _BUSY)
-    rows = np.flatnonzero(member)
-    call = trace.launch_of[rows]
-    launched = call >= 0
     if rules.as_hta:
-        return rows[launched & inside[call] & (table.dur_ns[call] > 0)]
-    return rows[np.where(launched, inside[call], inside[rows])]
+        rows = np.flatnonzero((table.stream >= 0) & ~np.isin(table.kind, _NO_WORK))
+        call = trace.launch_of[rows]
+        return rows[(call >= 0) & inside[call] & (table.dur_ns[call] > 0)]
+    rows = busy_rows(trace)
+    call = trace.launch_of[rows]
+    return rows[np.where(call >= 0, inside[call], inside[rows])]
 
 
 def _ordered(trace: Trace, host: Rows, device: Rows, within: AnalysisRange) -> Nodes:
-    """Return the nodes in topological order.
-
-    At one instant ends come before starts, the device's ends before the host's, the host's starts
-    before the device's; both nodes of events without duration count as starts. Rows are ordered by
-    start, longest first, so of events that end together the later row is the inner one.
-    """
+    """Return the nodes in topological order."""
+    # At one instant ends come before starts, the device's ends before the host's, the host's starts
+    # before the device's; both nodes of events without duration count as starts. Rows are ordered
+    # by start, longest first, so of events that end together the later row is the inner one.
     table = trace.table
     rows = np.concatenate((host, device))
     on_host = np.arange(len(rows)) < len(host)

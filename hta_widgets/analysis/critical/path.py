@@ -42,7 +42,7 @@ from hta_widgets.trace.arrays import Bools, Codes, Ints
 from hta_widgets.trace.columns import FlowTable
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
-from hta_widgets.trace.traceset import TraceSet
+from hta_widgets.trace.traceset import TraceSet, with_ranks
 
 #: The kind of the arrows along a path.
 _KIND = "critical_path"
@@ -265,14 +265,7 @@ def with_critical_path(
         np.concatenate((flows.source_record, none)),
         np.concatenate((flows.target_record, none)),
     )
-    return TraceSet(
-        [
-            trace.replace(flow_table=arrows) if trace.rank == rank else trace
-            for trace in traces.values()
-        ],
-        like=traces,
-        problems=traces.found,
-    )
+    return with_ranks(traces, {rank: path.trace.replace(flow_table=arrows)})
 
 
 @checked

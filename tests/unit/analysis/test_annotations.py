@@ -6,7 +6,7 @@ from support.small import call, event, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import kernels_by_annotation, user_annotation_breakdown
-from hta_widgets.analysis.operator_kernels import shortest_overlapping
+from hta_widgets.analysis.kernels import shortest_overlapping
 
 
 def on_host(name, start, end, *, tid=1):

@@ -8,7 +8,7 @@ from support.small import copy, kernel, load
 
 import hta_widgets as hw
 from hta_widgets.analysis import memory_bandwidth, memory_bandwidth_summary
-from hta_widgets.analysis.kernels import bandwidth_steps, copy_kind
+from hta_widgets.analysis.memory import bandwidth_steps, copy_kind
 from hta_widgets.analysis.scope import parts
 
 RATE = "memory bandwidth (GB/s)"

@@ -1,0 +1,212 @@
+"""Counts and times of operators and kernels in two runs, and their differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from hta_widgets.analysis.scope import Part, Window, categorical, narrowed, result
+from hta_widgets.arguments import checked
+from hta_widgets.errors import TraceError
+from hta_widgets.taxonomy import KINDS
+from hta_widgets.trace.arrays import Ints
+from hta_widgets.trace.names import short_name
+from hta_widgets.trace.selection import Selection, as_ranks, listed
+from hta_widgets.trace.trace import Trace
+from hta_widgets.trace.traceset import TraceSet
+
+#: Anything whose events can be compared.
+Side = TraceSet | Trace | Selection
+
+#: The categories of ``change``.
+CHANGES: tuple[str, ...] = ("added", "removed", "changed", "same")
+
+
+@checked
+def diff_ops(
+    before: Side,
+    after: Side,
+    *,
+    device: Literal["all", "cpu", "gpu"] = "all",
+    short_names: bool = False,
+    before_ranks: Iterable[int] | int | None = None,
+    after_ranks: Iterable[int] | int | None = None,
+    before_steps: Iterable[int] | int | None = None,
+    after_steps: Iterable[int] | int | None = None,
+    selection: Selection | None = None,
+    window: Window | None = None,
+    ranks: Iterable[int] | int | None = None,
+) -> pd.DataFrame:
+    """Return which operators and kernels were added, removed or run a different number of times.
+
+    For each name, counts and durations are totals over all given ranks and steps: give as many
+    of them on both sides if the totals are to be comparable. The duration of an operator includes
+    the operators that it calls.
+
+    Parameters
+    ----------
+    before, after : TraceSet, Trace or Selection
+        The two sides; of a selection its events, cut at its window.
+    device : {"all", "cpu", "gpu"}, default "all"
+        ``"gpu"``: events on device streams, including stream 0, without the device's copies of
+        annotations; ``"cpu"``: events on the host; ``"all"``: both, and the copies of annotations.
+    short_names : bool, default False
+        Compare short names, which instances of a template and versions of a library share.
+    before_ranks, after_ranks : int or iterable of int, optional
+        Ranks of one side; all by default.
+    before_steps, after_steps : int or iterable of int, optional
+        Numbers of training steps (``ProfilerStep#n``) of one side. Device events belong to the
+        step of their launch. By default all events count, including those outside of steps.
+    selection : Selection, optional
+        Narrows both sides, for example ``traces.select("kind == 'communication'")``.
+    window : (start_ns, end_ns), optional
+        Narrows both sides in time; durations are cut at its edges.
+    ranks : int or iterable of int, optional
+        Narrows both sides to these ranks.
+
+    Returns
+    -------
+    DataFrame
+        One row per name, by size of the difference in time:
+
+        - ``name`` (str); ``kind`` (category), of several the one with most time
+        - ``before_count, after_count, diff_count`` (int64); the difference is after − before
+        - ``before_ns, after_ns, diff_ns`` (int64)
+        - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``
+          (another count), ``same`` (the same count; the time may differ)
+
+        ``.attrs["matched"]`` counts the events of each side.
+
+    Notes
+    -----
+    HTA's ``TraceDiff.compare_traces`` has the same counts and totals, by name over all categories,
+    except that it counts the device's copies of annotations as CPU, and finds no step for events
+    on stream 0, so it calls all kernels of AMD runs deleted.
+    """
+    sides = []
+    for source, own_ranks, steps in (
+        (before, before_ranks, before_steps),
+        (after, after_ranks, after_steps),
+    ):
+        chosen = parts_of(source, selection=selection, window=window)
+        sides.append(_of_steps(_of_ranks(_of_ranks(chosen, ranks), own_ranks), steps))
+    names, kind, count, total = sums_by_name(sides, device, short_names=short_names)
+    diff_count, diff_ns = count[1] - count[0], total[1] - total[0]
+    change = np.select([count[0] == 0, count[1] == 0, diff_count != 0], [0, 1, 2], 3)
+    order = sorted(range(len(names)), key=names.__getitem__)
+    order.sort(key=(-np.abs(diff_ns)).__getitem__)
+    rows = np.array(order, dtype=np.intp)
+    return result(
+        {
+            "name": pd.Series([names[row] for row in order], dtype=object),
+            "kind": categorical(kind[rows], KINDS),
+            "before_count": count[0][rows],
+            "after_count": count[1][rows],
+            "before_ns": total[0][rows],
+            "after_ns": total[1][rows],
+            "diff_count": diff_count[rows],
+            "diff_ns": diff_ns[rows],
+            "change": categorical(change[rows], CHANGES),
+        },
+        matched={"before": int(count[0].sum()), "after": int(count[1].sum())},
+        note="" if names else "no events on either side",
+    )
+
+
+def parts_of(
+    source: Side, *, selection: Selection | None = None, window: Window | None = None
+) -> list[Part]:
+    """Return the events of one side, rank by rank."""
+    traces, own = (source.owner, source) if isinstance(source, Selection) else (source, None)
+    narrow = narrowed(traces if isinstance(traces, TraceSet) else TraceSet([]), selection, window)
+    asked = [narrow] if own is None else [own, narrow]
+    found = []
+    for trace in traces.values() if isinstance(traces, TraceSet) else [traces]:
+        if any(one.ranks is not None and trace.rank not in one.ranks for one in asked):
+            continue
+        masks = [one.mask(trace) for one in asked if not replace(one, ranks=None).is_everything]
+        rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else np.arange(len(trace))
+        starts = [one.start_ns - trace.shift_ns for one in asked if one.start_ns is not None]
+        ends = [one.end_ns - trace.shift_ns for one in asked if one.end_ns is not None]
+        found.append(Part(trace, rows, max(starts, default=None), min(ends, default=None)))
+    return found
+
+
+def sums_by_name(
+    sides: Sequence[Sequence[Part]], device: str = "all", *, short_names: bool = False
+) -> tuple[list[str], Ints, list[Ints], list[Ints]]:
+    """Return the names of all sides, their kinds, and the counts and times of each side."""
+    columns = {"name": object, "kind": np.int64, "count": np.int64, "time": np.int64}
+    blocks = [
+        _sums_of_rank(part, device, short_names=short_names).assign(side=number)
+        for number, chosen in enumerate(sides)
+        for part in chosen
+    ]
+    empty = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
+    table = pd.concat([empty.assign(side=0), *blocks])
+    code, names = pd.factorize(table["name"])
+    count, total = np.zeros((2, len(sides), len(names)), dtype=np.int64)
+    kind_count, kind_time = np.zeros((2, len(names), len(KINDS)), dtype=np.int64)
+    for by_side, by_kind, values in (
+        (count, kind_count, table["count"]), (total, kind_time, table["time"]),
+    ):  # fmt: skip
+        np.add.at(by_side, (table["side"], code), values)
+        np.add.at(by_kind, (code, table["kind"]), values)
+    # The kind with most time; without any time, the kind that occurs.
+    kind = (2 * kind_time + (kind_count > 0)).argmax(axis=1)
+    return names.tolist(), kind, list(count), list(total)
+
+
+def _of_ranks(chosen: list[Part], ranks: Iterable[int] | int | None) -> list[Part]:
+    if ranks is None:
+        return chosen
+    wanted = as_ranks(ranks)
+    there = sorted(part.rank for part in chosen)
+    if missing := [rank for rank in wanted if rank not in there]:
+        raise TraceError(
+            f"no rank {', '.join(map(str, missing))}", remedy=f"The ranks are {listed(there)}."
+        )
+    return [part for part in chosen if part.rank in wanted]
+
+
+def _of_steps(chosen: list[Part], steps: Iterable[int] | int | None) -> list[Part]:
+    """Restrict the parts to the events of the given steps."""
+    if steps is None:
+        return chosen
+    wanted = [int(steps)] if isinstance(steps, (int, np.integer)) else sorted(map(int, steps))
+    there = {step for part in chosen for step in np.unique(part.table.step).tolist()} - {-1}
+    missing = [step for step in wanted if step not in there]
+    if missing:
+        known = ", ".join(map(str, sorted(there)))
+        raise TraceError(
+            f"no step {', '.join(map(str, missing))}",
+            remedy=f"The steps are {known}." if known else "No event lies in a ProfilerStep.",
+        )
+    inside = [np.isin(part.table.step[part.rows], wanted) for part in chosen]
+    return [
+        Part(part.trace, part.rows[mask], part.low, part.high)
+        for part, mask in zip(chosen, inside, strict=True)
+    ]
+
+
+def _sums_of_rank(part: Part, device: str, *, short_names: bool) -> pd.DataFrame:
+    """Return the count and time of each name and kind of one rank."""
+    table = part.table
+    rows = part.rows
+    if device != "all":
+        on_device = table.stream[rows] >= 0
+        work = on_device & (table.kind[rows] != KINDS.index("annotation"))
+        rows = rows[work if device == "gpu" else ~on_device]
+    events = pd.DataFrame(
+        {"name": table.name[rows], "kind": table.kind[rows], "time": part.durations(rows)}
+    )
+    by_name = events.groupby(["name", "kind"])["time"]
+    sums = by_name.agg(count="size", time="sum").reset_index()
+    texts = [table.names[code] for code in sums["name"].tolist()]
+    if short_names:
+        texts = [short_name(text) for text in texts]
+    return sums.assign(name=pd.Series(texts, dtype=object))
