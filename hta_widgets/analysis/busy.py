@@ -101,15 +101,22 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     )
 
 
-def lacking_note(chosen: Sequence[int], having: Collection[int], what: str = "device_work") -> str:
+#: Notes on ranks that all lack something, and on those that do.
+_NO_WORK = ("no_device_work", "no_device_work_on")
+_NO_COMMUNICATION = ("no_communication", "no_communication_on")
+
+
+def lacking_note(
+    chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
+) -> str:
     """Name the ranks without device work, or communication; empty if all have some."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_for("no_ranks")
     if len(without) == len(chosen):
-        return note_for(f"no_{what}")
+        return note_for(notes[0])
     named = f"rank{'s' * (len(without) > 1)} {', '.join(without)}"
-    return note_for(f"no_{what}_on", ranks=named)
+    return note_for(notes[1], ranks=named)
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
@@ -242,7 +249,7 @@ def comm_comp_overlap(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
             "compute_ns": computing,
         },
         matched=count_kinds(chosen, BUSY[:2]),
-        note=lacking_note(chosen.ranks, ranks[communicating > 0].tolist(), "communication"),
+        note=lacking_note(chosen.ranks, ranks[communicating > 0].tolist(), _NO_COMMUNICATION),
     )
 
 
