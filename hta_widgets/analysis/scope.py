@@ -34,7 +34,13 @@ from hta_widgets.trace.arrays import (
 from hta_widgets.trace.columns import EventTable, Pool
 from hta_widgets.trace.intervals import Intervals, clip, union
 from hta_widgets.trace.memo import LRU, memo, walked
-from hta_widgets.trace.selection import Selection, chosen_ranks, device_index_of, member_rows
+from hta_widgets.trace.selection import (
+    Selection,
+    chosen_ranks,
+    device_index_of,
+    edges_of,
+    member_rows,
+)
 from hta_widgets.trace.trace import Trace, dtype_of
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.workers import Closed, result_of, submit, workers_of
@@ -394,7 +400,7 @@ def part_of(trace: Trace, selection: Selection) -> Part:
         lambda: Part(
             trace,
             member_rows(selection, trace),
-            *selection.edges_of(trace),
+            *edges_of(selection, trace),
             selection.tracks is None and selection.query is None and selection.ids is None,
             selection,
         ),

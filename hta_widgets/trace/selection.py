@@ -104,11 +104,6 @@ class Selection:
         """Return which events of `trace` are members, by id."""
         return marked(member_rows(self, trace), len(trace))
 
-    def edges_of(self, trace: Trace) -> tuple[int | None, int | None]:
-        """Return the window in times of the table of `trace`."""
-        start, end, shift = self.start_ns, self.end_ns, trace.shift_ns
-        return None if start is None else start - shift, None if end is None else end - shift
-
     def chosen_of(self, trace: Trace, rows: Rows) -> Rows:
         """Return the ascending `rows` of `trace` that are in `ids`; all rows without `ids`."""
         if self.ids is None:
@@ -211,6 +206,12 @@ def as_ranks(ranks: Any) -> list[int]:
     raise TraceError(
         f"{ranks!r} names no ranks", remedy="Give a number, or a list of them: ranks=[0, 3]."
     )
+
+
+def edges_of(selection: Selection, trace: Trace) -> tuple[int | None, int | None]:
+    """Return the window of a selection in times of the table of `trace`."""
+    start, end, shift = selection.start_ns, selection.end_ns, trace.shift_ns
+    return None if start is None else start - shift, None if end is None else end - shift
 
 
 def chosen_ranks(traces: TraceSet, ranks: Iterable[int] | int | None) -> list[int]:
@@ -397,7 +398,7 @@ def member_rows(selection: Selection, trace: Trace) -> Rows:
     if selection.ranks is not None and trace.rank not in selection.ranks:
         return np.empty(0, dtype=np.intp)
     index = index_of(trace)
-    low, high = selection.edges_of(trace)
+    low, high = edges_of(selection, trace)
     clauses = Clauses() if selection.query is None else read_clauses(selection.query)
     if clauses.rest is None and clauses.names is not None:
         rows = index.named(clauses.names)

@@ -19,7 +19,14 @@ from hta_widgets.trace.arrays import Bools, Ints, Rows, positions
 from hta_widgets.trace.columns import AsyncTable, CounterTable, EventTable, FlowTable, InstantTable
 from hta_widgets.trace.host_stack import operator_tree
 from hta_widgets.trace.problems import Overview, Problems
-from hta_widgets.trace.selection import Selection, chosen_events, chosen_ranks, listed, overlapping
+from hta_widgets.trace.selection import (
+    Selection,
+    chosen_events,
+    chosen_ranks,
+    edges_of,
+    listed,
+    overlapping,
+)
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 
@@ -507,7 +514,7 @@ def with_ranks(traces: TraceSet, changed: Mapping[int, Trace]) -> TraceSet:
 
 def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     """Return the member events, renumbered, and the other records of the window."""
-    edges = window.edges_of(trace)
+    edges = edges_of(window, trace)
 
     def inside(start: Ints, end: Ints) -> Rows:
         return np.flatnonzero(overlapping(start, end, *edges))
