@@ -24,6 +24,8 @@ def findings(page, repo):
     code = script.read_text("utf-8")
 
     def judge():
+        # What waits for new numbers is pale.
+        expect(page.locator(".hta-stale")).to_have_count(0, timeout=30_000)
         page.evaluate(f"() => {{ {code} }}")
         return page.evaluate(_RULES)
 
