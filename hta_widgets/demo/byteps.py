@@ -352,35 +352,29 @@ def _write(path: Path, text: str) -> None:
 def _worker_file(job: _Job, worker: int, gpu: int, clock: int, *, cat: bool) -> str:
     tensors = list(dict.fromkeys(part.tensor for part in job.partitions))
     random.Random(f"order {worker} {gpu}").shuffle(tensors)  # noqa: S311 - of an unordered_map
-    records = []
+    records: list[dict[str, Any]] = []
     for tensor in tensors:
         pid = f"Comm.{tensor}"
         for name, start, dur, tid in _spans(job, worker, gpu, tensor):
-            lines = [
-                '            "ph": "X"',
-                f'            "args": {{\n                "name": "{pid}"\n            }}',
-                f'            "pid": "{pid}"',
-                f'            "name": "{name}"',
-                f'            "ts": {start + clock}',
-                f'            "dur": {dur}',
-                f'            "tid": "{tid}"',
-                *(['            "cat": "Comm"'] if cat else []),
-            ]
-            records.append("        {\n" + ",\n".join(lines) + "\n        }")
-    body = ",\n".join(records)
-    return f'{{\n    "traceEvents": [\n{body}\n\n    ],\n    "displayTimeUnit": "ms"\n}}\n'
+            times = {"ts": start + clock, "dur": dur, "tid": tid}
+            records.append(
+                {"ph": "X", "args": {"name": pid}, "pid": pid, "name": f"Comm.{name}", **times}
+            )
+            if cat:
+                records[-1]["cat"] = "Comm"
+    text = json.dumps({"traceEvents": records, "displayTimeUnit": "ms"}, indent=4)
+    return text.replace("\n    ],", "\n\n    ],") + "\n"
 
 
 def _spans(job: _Job, worker: int, gpu: int, tensor: str) -> Iterator[tuple[str, int, int, str]]:
     """Yield a tensor's spans on a GPU: name, start, duration, thread."""
-    pid = f"Comm.{tensor}"
     for start, dur in job.totals[worker, gpu, tensor]:
-        yield pid, start, dur, "total"
+        yield tensor, start, dur, "total"
     for part in reversed(job.partitions):
         if part.tensor == tensor:
             for stage in reversed(_STAGES):
                 for start, dur in job.stages.get((worker, gpu, part.key, stage), ()):
-                    yield f"{pid}.{stage}", start, dur, str(part.key)
+                    yield f"{tensor}.{stage}", start, dur, str(part.key)
 
 
 def _server_file(job: _Job, server: int, clock: int) -> str:

@@ -125,8 +125,8 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
     for stream in (COMPUTE, GRADIENTS, COPY, TENSORS):
         thread(device, stream, f"stream {stream} ", stream)
     names = {MAIN: "pt_main_thread", AUTOGRAD: "pt_autograd_0", PINNER: "pt_data_pin"}
-    for which in (MAIN, AUTOGRAD, PINNER):
-        thread(pid, threads[which], f"thread {threads[which]} ({names[which]})", threads[which])
+    for which, name in names.items():
+        thread(pid, threads[which], f"thread {threads[which]} ({name})", threads[which])
     records.append(
         f'  {{\n    "ph": "X", "cat": "Trace", "ts": {ts}, "dur": {micros(end_ns - start_ns)},\n'
         '    "pid": "Spans", "tid": "PyTorch Profiler",\n    "name": "PyTorch Profiler (0)",\n'
@@ -141,9 +141,8 @@ def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
         '  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n'
         f'    "pid": "", "tid": "", "ts": {micros(end_ns)}\n  }}'
     )
-    name = f"/home/trainer/runs/demo/rank-{rank}.json"
-    text = ",\n".join(records) + f'\n  ],\n  "traceName": "{name}"\n}}\n'
-    return text, len(records), 1
+    end = f'\n  ],\n  "traceName": "/home/trainer/runs/demo/rank-{rank}.json"\n}}\n'
+    return ",\n".join(records) + end, len(records), 1
 
 
 @dataclass(frozen=True, slots=True)

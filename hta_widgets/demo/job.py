@@ -6,7 +6,7 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Literal, cast
@@ -16,14 +16,8 @@ import numpy as np
 from hta_widgets.arguments import Count, Size, checked
 from hta_widgets.demo import files as document
 from hta_widgets.demo.files import Plan, StepTemplate, step_template
-from hta_widgets.demo.program import (
-    ChangeName,
-    Model,
-    Program,
-    checked_changes,
-    training_step,
-    truth_of_changes,
-)
+from hta_widgets.demo.program import TRUTH, ChangeName, Model, Program, training_step
+from hta_widgets.errors import TraceError
 from hta_widgets.files import new_folder, write_text, written_whole
 from hta_widgets.trace.arrays import Floats, Ints
 
@@ -130,7 +124,9 @@ def write_demo(
         missing=tuple(missing),
         uneven_us=uneven_us,
     )
-    injected = checked_changes(changes, ranks=ranks)
+    injected = frozenset(changes)
+    if "moved_collective" in injected and ranks < 2:
+        raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
     folder = new_folder(directory)
     files = {rank: f"rank-{rank}.{format}" for rank in plan.written}
     program, nodes = training_step(_model(plan, events_per_step, injected))
@@ -140,7 +136,7 @@ def write_demo(
         written = plan.written[first : first + _FILES_AT_ONCE]
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
-    known["changes"] = truth_of_changes(injected)
+    known["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
     path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
     if truth_path is not None:
         path = Path(truth_path)
@@ -211,28 +207,22 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 # --- the job's times and truth --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class StepTimes:
-    """Times of one step, ns on the true clock."""
-
-    times_ns: Ints  # (ranks, ticks + side ticks + device starts + device ends)
-    collectives: list[int]  # device events that are collectives
-    arrival_ns: Ints  # (collectives, ranks)
-    end_ns: Ints  # (collectives, ranks)
-
-
 def simulate(program: Program, plan: Plan) -> Iterator[StepTimes]:
     """Yield the times of each step."""
     rng = np.random.default_rng([plan.seed, 1])
     begin = plan.start_ns
     for _ in range(plan.steps):
-        run = _Run(program, plan, begin, rng)
-        yield run.times()
-        begin = run.ticks[:, len(program.costs) - 1]
+        step = StepTimes(program, plan, begin, rng)
+        yield step
+        begin = step.ticks[:, len(program.costs) - 1]
 
 
-class _Run:
-    """One step of all ranks, from `begin`."""
+class StepTimes:
+    """Times of one step of all ranks, from `begin`, in ns on the true clock.
+
+    `times_ns` has a row per rank, with ticks, side ticks, device starts and device ends.
+    `collectives` are device events; `arrival_ns` and `end_ns` have a row for each.
+    """
 
     def __init__(
         self, program: Program, plan: Plan, begin: Floats, rng: np.random.Generator
@@ -243,8 +233,8 @@ class _Run:
         wobble = np.full(len(program.costs), 0.12)
         wobble[program.noisy] = 0.3
         noise = rng.standard_normal((count, len(program.costs)))
-        self.costs = _RECORDING * np.asarray(program.costs) * pace * np.exp(noise * wobble)
-        self.ticks = begin[:, None] + np.cumsum(self.costs, axis=1)
+        costs = _RECORDING * np.asarray(program.costs) * pace * np.exp(noise * wobble)
+        self.ticks = begin[:, None] + np.cumsum(costs, axis=1)
         work = np.array([event.work.base_ns for event in program.device])
         noise = rng.standard_normal((count, len(work)))
         self.work = work * pace * np.exp(noise * 0.02)
@@ -268,7 +258,11 @@ class _Run:
                     self._synchronize(stream, number)
         side = np.asarray(program.side_costs) * pace
         side = side * rng.lognormal(0.0, 0.1, side.shape)
-        self.side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
+        side = self.ticks[:, [program.side_anchor]] + np.cumsum(side, axis=1)
+        every = np.concatenate([self.ticks, side, self.starts, self.ends], axis=1)
+        self.times_ns: Ints = np.rint(every).astype(np.int64)
+        starts, ends = np.split(self.times_ns[:, -2 * len(work) :], 2, axis=1)
+        self.arrival_ns, self.end_ns = starts.T[self.collectives], ends.T[self.collectives]
 
     def _ready(self, device: Ints) -> Floats:
         launched: Floats = self.ticks[:, self.launches[device]]
@@ -301,19 +295,6 @@ class _Run:
     def _synchronize(self, stream: int, tick: int) -> None:
         reached = np.maximum(self.ticks[:, tick], self.free[stream] + _WAKE_NS)
         self.ticks[:, tick:] += (reached - self.ticks[:, tick])[:, None]
-
-    def times(self) -> StepTimes:
-        every = np.concatenate([self.ticks, self.side, self.starts, self.ends], axis=1)
-        times_ns = np.rint(every).astype(np.int64)
-        first = self.ticks.shape[1] + self.side.shape[1]
-        starts = times_ns[:, first : first + self.starts.shape[1]]
-        ends = times_ns[:, first + self.starts.shape[1] :]
-        return StepTimes(
-            times_ns,
-            self.collectives,
-            starts[:, self.collectives].T.copy(),
-            ends[:, self.collectives].T.copy(),
-        )
 
 
 class _Totals:

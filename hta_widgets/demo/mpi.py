@@ -393,9 +393,8 @@ def profile_text(profile: MpiProfile) -> str:
 def _lines(of: MpiProfile) -> Iterator[str]:
     yield f"Data for MPI rank {of.rank} of {of.ntasks}:"
     yield f"Times from {of.region[0]} to {of.region[1]}."
-    yield _WIDE
-    yield "MPI Routine                        #calls     avg. bytes      time(sec)"
-    yield _WIDE
+    heading = "MPI Routine                        #calls     avg. bytes      time(sec)"
+    yield from (_WIDE, heading, _WIDE)
     for row in of.routine_rows:
         yield f"{row.routine:<28} {row.calls:12d}    {row.avg_bytes:11.1f}   {row.time_s:12.3f}"
     yield _WIDE
@@ -414,12 +413,8 @@ def _lines(of: MpiProfile) -> Iterator[str]:
     yield f"system time              = {of.system_s:.3f} seconds."
     yield f"max resident set size    = {of.rss_mib:.3f} MiB."
     if not math.isnan(of.io_s):
-        yield ""
-        yield f"total MPI-IO time = {of.io_s:.3f} seconds."
-    yield ""
-    yield _NARROW
-    yield "Message size distributions:"
-    yield ""
+        yield from ("", f"total MPI-IO time = {of.io_s:.3f} seconds.")
+    yield from ("", _NARROW, "Message size distributions:", "")
     yield from _sizes(of)
     if of.summary is not None:
         yield from _summary(of.summary)
@@ -438,10 +433,7 @@ def _sizes(of: MpiProfile) -> Iterator[str]:
 
 
 def _summary(of: Summary) -> Iterator[str]:
-    yield _NARROW
-    yield ""
-    yield "Summary for all tasks:"
-    yield ""
+    yield from (_NARROW, "", "Summary for all tasks:", "")
     rss, elapsed = of.largest_rss_mib, of.largest_elapsed_s
     yield f"  Rank {rss[1]} reported the largest memory utilization : {rss[0]:.2f} MiB"
     yield f"  Rank {elapsed[1]} reported the largest elapsed time : {elapsed[0]:.2f} sec"
@@ -454,12 +446,10 @@ def _summary(of: Summary) -> Iterator[str]:
             yield f"  {name} MPI-IO time = {time_s:.3f} seconds"
     yield ""
     if of.histogram and len(of.ranks) >= _HISTOGRAM_FROM:
-        yield "Histogram of times spent in MPI"
-        yield "    time-bin    #ranks"
+        yield from ("Histogram of times spent in MPI", "    time-bin    #ranks")
         for edge_s, ranks in of.histogram:
             yield f"{edge_s:12.3f}  {ranks:8d}"
-    yield ""
-    yield "MPI timing summary for all ranks:"
+    yield from ("", "MPI timing summary for all ranks:")
     width = max((len(row.host) for row in of.ranks), default=0) + 2
     yield (
         f"taskid {'host':>{width}}    cpu    comm(s)  elapsed(s)     user(s)   system(s)"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
-
-from hta_widgets.errors import TraceError
+from typing import Any, Literal, NamedTuple
 
 _FLOPS_PER_NS = 190_000.0  # achieved TFLOP/s of bf16 matrix products, of 312 peak
 _BYTES_PER_NS = 1_350.0  # high-bandwidth memory
@@ -148,22 +146,15 @@ def _move(name: str, category: str, size_bytes: int, base_ns: float) -> Work:
 
 ChangeName = Literal["slow_operator", "fused_kernel", "moved_collective", "extra_copy"]
 
-#: Names of all changes.
-CHANGES: tuple[ChangeName, ...] = get_args(ChangeName)
-
-#: Effect of each, in the terms of `hta_widgets.diff.changes`.
-_TRUTH: dict[ChangeName, dict[str, Any]] = {
-    # Its host time and its kernel take twice as long.
+#: Effect of each change, in the terms of `hta_widgets.diff.changes`.
+TRUTH: dict[ChangeName, dict[str, Any]] = {
     "slow_operator": {"change": "slower", "name": "aten::gelu", "factor": 2.0},
-    # The two kernels of each layer norm's backward pass become one.
     "fused_kernel": {
         "change": "replaced",
         "name": "aten::native_layer_norm_backward",
         "kernels": [2, 1],
     },
-    # The first bucket of gradients is reduced at the end of the backward pass.
     "moved_collective": {"change": "moved", "name": "c10d::allreduce_"},
-    # The logits are copied before the loss.
     "extra_copy": {
         "change": "added",
         "name": "aten::contiguous",
@@ -171,19 +162,8 @@ _TRUTH: dict[ChangeName, dict[str, Any]] = {
     },
 }
 
-
-def checked_changes(changes: Iterable[ChangeName], *, ranks: int) -> frozenset[ChangeName]:
-    """Return the requested changes; raise if the job cannot have them."""
-    asked = {str(changes)} if isinstance(changes, str) else set(map(str, changes))
-    if "moved_collective" in asked and ranks < 2:
-        raise TraceError("a job of one rank has no collective to move", remedy="Give it 2 ranks.")
-    return frozenset(name for name in CHANGES if name in asked)
-
-
-def truth_of_changes(changes: frozenset[ChangeName]) -> list[dict[str, Any]]:
-    """Return the truth about changes."""
-    return [{"injected": name, **_TRUTH[name]} for name in CHANGES if name in changes]
-
+#: Names of all changes.
+CHANGES = tuple(TRUTH)
 
 MAIN, AUTOGRAD, PINNER = 0, 1, 2  #: host threads
 COMPUTE, GRADIENTS, COPY, TENSORS = 7, 20, 24, 28  #: device streams
@@ -421,11 +401,10 @@ class Program:
         launch = DeviceEvent(work, stream, call.end, call.external, call.correlation, graph_node)
         self.device.append(launch)
 
-    def collective(self, work: Work, what: Collective, stream: int, api: tuple[str, str]) -> None:
+    def collective(self, work: Work, what: Collective, stream: int, annotation: str) -> None:
         """Run a collective on a communication stream, after the queue of `COMPUTE`."""
-        operator, annotation = api
         with (
-            self.op(operator, before=4_500, after=1_500),
+            self.op(f"c10d::{what.name}_", before=4_500, after=1_500),
             self.op("record_param_comms", before=3_500, after=1_200, collective=what),
         ):
             with self.annotation(annotation, stream):
@@ -491,6 +470,15 @@ _LOOK_UP = (
 )
 
 Way = Literal["gather", "scatter"]
+#: What gathers or scatters a sequence: c10d's name, the annotation and the kernel.
+_EXCHANGES: dict[Way, tuple[str, str, str]] = {
+    "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
+    "scatter": (
+        "_reduce_scatter_base",
+        "nccl:_reduce_scatter_base",
+        "ReduceScatter_Sum_bf16_RING_LL",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,9 +528,7 @@ class Operators:
     model: Model
     tape: list[Node] = field(default_factory=list)
     ready: int = 0  # parameters whose gradients wait for their bucket
-    #: the postponed reduction, and whether there was one
-    held: Callable[[], None] | None = None
-    has_held: bool = False
+    held: int = 0  # parameters whose gradients are reduced last
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
         """Put a node on the tape; its place there is autograd's sequence number."""
@@ -722,16 +708,10 @@ class Operators:
             return 0
         whole = m.rows * m.width
         part = whole // m.tensor_ranks
-        number = p.next_sequence("tensor")
-        if way == "gather":
-            what = Collective("tensor", "_allgather_base", part, whole, "BFloat16", 2, number)
-            api = ("c10d::_allgather_base_", "nccl:_all_gather_base")
-            kernel = "AllGather_RING_LL"
-        else:
-            what = Collective("tensor", "_reduce_scatter_base", whole, part, "BFloat16", 2, number)
-            api = ("c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base")
-            kernel = "ReduceScatter_Sum_bf16_RING_LL"
-        p.collective(nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, api)
+        sizes = (part, whole) if way == "gather" else (whole, part)
+        name, annotation, kernel = _EXCHANGES[way]
+        what = Collective("tensor", name, *sizes, "BFloat16", 2, p.next_sequence("tensor"))
+        p.collective(nccl(kernel, whole * 2, m.tensor_ranks), what, TENSORS, annotation)
         p.wait(COMPUTE, TENSORS)
         return 0
 
@@ -747,24 +727,18 @@ class Operators:
             return 0
         with p.op("aten::_foreach_mul_", before=3_000):
             p.launch(elementwise(SCALE, count * 8))
-        if m.ranks > 1 and "moved_collective" in m.changes and not self.has_held:
-            self.held, self.has_held = partial(self._reduce, count), True
+        if m.ranks > 1 and "moved_collective" in m.changes and not self.held:
+            self.held = count
         elif m.ranks > 1:
-            self._reduce(count)
+            self.all_reduce(count)
         return 0
 
-    def _reduce(self, count: int) -> None:
-        p = self.program
-        number = p.next_sequence("world")
+    def all_reduce(self, count: int) -> None:
+        """Reduce the gradients of some parameters."""
+        number = self.program.next_sequence("world")
         what = Collective("world", "allreduce", count, count, "Float", 4, number)
         work = nccl("AllReduce_Sum_f32_RING_LL", count * 4, self.model.ranks)
-        p.collective(work, what, GRADIENTS, ("c10d::allreduce_", "nccl:all_reduce"))
-
-    def reduce_held(self) -> None:
-        """Run the postponed reduction, if any."""
-        held, self.held = self.held, None
-        if held is not None:
-            held()
+        self.program.collective(work, what, GRADIENTS, "nccl:all_reduce")
 
     # --- copies -----------------------------------------------------------------------------------
 
@@ -877,7 +851,8 @@ def _backward(operators: Operators) -> None:
             else:
                 node.backward()
         operators.reduce_gradients()
-        operators.reduce_held()
+        if operators.held:
+            operators.all_reduce(operators.held)
         program.wait(COMPUTE, GRADIENTS)
 
 
