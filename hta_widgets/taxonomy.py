@@ -58,16 +58,41 @@ class Rule:
 
     def category_matches(self, category: str) -> bool:
         # Categories ignore case; names only if the rule does.
-        return (
-            self.category is None
-            or re.fullmatch(self.category, category, re.IGNORECASE) is not None
-        )
+        of_category = self.category
+        return of_category is None or bool(re.fullmatch(of_category, category, re.IGNORECASE))
 
     def name_pattern(self) -> re.Pattern[str] | None:
         if self.name is None:
             return None
         return re.compile(self.name, re.IGNORECASE if self.ignore_case else 0)
 
+
+#: Names of device work that communicates, with notes.
+_COMMUNICATION: Final = {
+    r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|flagcx)": (
+        "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and kin"
+    ),
+    r"(?<![a-z])(one)?ccl(::|_)": "oneCCL",
+    r"(?<![a-z])mscclp?p?(?![a-z])": "MSCCL, MSCCL++",
+    r"(?<![a-z])(nv|roc|i)shmem": "NVSHMEM, rocSHMEM, ISHMEM",
+    r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)": "DeepEP, also where names stay mangled",
+    r"(?<![a-z])(inter|intra)node(_ll)?::|(?<![a-z])notify_dispatch": (
+        "DeepEP's kernels without their namespace"
+    ),
+    r"a2a_?(prepare_?)?(dispatch|combine)|(?<![a-z])ep_?(dispatch|combine)"
+    r"|fused_?moe_?comm(?!on)": "experts' exchanges of TensorRT-LLM, PPLX and MORI",
+    r"cross_device_(reduce|gather|scatter)|reduce_scatter_cross_device": (
+        "vLLM, SGLang, AITER: custom all-reduces"
+    ),
+    r"multimem_|symmetric_memory(::|\d)": "PyTorch symmetric memory",
+    r"userbuffers": "Transformer Engine's user buffers",
+    r"(one|two)_?shot_?all_?reduce": "one- and two-shot",
+    r"quick_?reduce::|lamport": "quick and Lamport all-reduces",
+    r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
+    r"|^collective[-_](permute|broadcast)": "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
+    r"^hcom_|^collective_subgraph": "Ascend, MTIA",
+    r"(?<![a-z])ctran": "Meta's CTran",
+}
 
 _BUILT_IN: Final[tuple[Rule, ...]] = (
     # Host collectives count only if no device does their work.
@@ -114,60 +139,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         r"_?all_?(reduce|gather)",
         "reductions inside a kernel, whatever their names say",
     ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"(?<![a-z])(sym)?(nccl|rccl|hccl|xccl|eccl|cncl|flagcx)",
-        "NCCL (ncclKernel_*, ncclDevKernel_*, ncclSymDevKernel_*), RCCL, HCCL and kin",
-    ),
-    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(one)?ccl(::|_)", "oneCCL"),
-    Rule("communication", _DEVICE_WORK, r"(?<![a-z])mscclp?p?(?![a-z])", "MSCCL, MSCCL++"),
-    Rule("communication", _DEVICE_WORK, r"(?<![a-z])(nv|roc|i)shmem", "NVSHMEM, rocSHMEM, ISHMEM"),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"(?<![a-z])(deep_?ep(::|\d)|(dpsk::ep|hybrid_ep)::)",
-        "DeepEP, also where names stay mangled",
-    ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"(?<![a-z])(inter|intra)node(_ll)?::|(?<![a-z])notify_dispatch",
-        "DeepEP's kernels without their namespace",
-    ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"a2a_?(prepare_?)?(dispatch|combine)|(?<![a-z])ep_?(dispatch|combine)"
-        r"|fused_?moe_?comm(?!on)",
-        "experts' exchanges of TensorRT-LLM, PPLX and MORI",
-    ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"cross_device_(reduce|gather|scatter)|reduce_scatter_cross_device",
-        "vLLM, SGLang, AITER: custom all-reduces",
-    ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"multimem_|symmetric_memory(::|\d)",
-        "PyTorch symmetric memory",
-    ),
-    Rule("communication", _DEVICE_WORK, r"userbuffers", "Transformer Engine's user buffers"),
-    Rule("communication", _DEVICE_WORK, r"(one|two)_?shot_?all_?reduce", "one- and two-shot"),
-    Rule(
-        "communication", _DEVICE_WORK, r"quick_?reduce::|lamport", "quick and Lamport all-reduces"
-    ),
-    Rule(
-        "communication",
-        _DEVICE_WORK,
-        r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all"
-        r"|^collective[-_](permute|broadcast)",
-        "collectives by name (TensorRT-LLM, FlashInfer, XLA …)",
-    ),
-    Rule("communication", _DEVICE_WORK, r"^hcom_|^collective_subgraph", "Ascend, MTIA"),
-    Rule("communication", _DEVICE_WORK, r"(?<![a-z])ctran", "Meta's CTran"),
+    *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
     # BytePS: a worker's stages, by what they do; a server's requests.
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
@@ -289,16 +261,8 @@ def _rules(*, host_only: bool) -> tuple[Rule, ...]:
 
 def _frame() -> pd.DataFrame:
     rules = _rules(host_only=True)
-    return pd.DataFrame(
-        {
-            "kind": [rule.kind for rule in rules],
-            "category": [rule.category or "" for rule in rules],
-            "name": [rule.name or "" for rule in rules],
-            "ignore_case": [rule.ignore_case for rule in rules],
-            "note": [rule.note for rule in rules],
-            "added": [rule in _added for rule in rules],
-        }
-    )
+    columns = ["kind", "category", "name", "ignore_case", "note"]
+    return pd.DataFrame(rules)[columns].fillna("").assign(added=[rule in _added for rule in rules])
 
 
 def __getattr__(name: str) -> Any:
@@ -378,13 +342,8 @@ def kind_codes(
         return np.empty(0, dtype=np.uint8)
     undecided = 255
     host_only = not of_devices and not _has_device(category, categories)
-    by_category = np.array(
-        [
-            undecided if (code := _kind_without_name(text, host_only=host_only)) is None else code
-            for text in categories
-        ],
-        dtype=np.uint8,
-    )
+    known = [_kind_without_name(version(), text, host_only=host_only) for text in categories]
+    by_category = np.array([undecided if code is None else code for code in known], dtype=np.uint8)
     result: npt.NDArray[np.uint8] = by_category[category]
     rows = np.flatnonzero(result == undecided)
     of_rows = category[rows]
@@ -406,13 +365,9 @@ def _has_device(category: npt.NDArray[Any], categories: Sequence[str]) -> bool:
     return bool(of_device.any() and of_device[category].any())
 
 
-def _kind_without_name(category: str, *, host_only: bool) -> int | None:
-    """Return the kind's code if the category alone decides it, else None."""
-    return _known_category(version(), category, host_only=host_only)
-
-
 @lru_cache(maxsize=1 << 12)
-def _known_category(_rules_version: int, category: str, *, host_only: bool) -> int | None:
+def _kind_without_name(_rules_version: int, category: str, *, host_only: bool) -> int | None:
+    """Return the kind's code if the category alone decides it, else None."""
     for rule in _rules(host_only=host_only):
         if rule.category_matches(category):
             return None if rule.name is not None else KINDS.index(rule.kind)
