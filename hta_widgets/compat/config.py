@@ -135,8 +135,8 @@ AVAILABLE_ARGS: dict[str, AttributeSpec] = {
 }
 
 
-def _args(*keys: str) -> list[AttributeSpec]:
-    return [AVAILABLE_ARGS[key] for key in keys]
+def _args(group: str, names: str) -> list[AttributeSpec]:
+    return [AVAILABLE_ARGS[f"{group}::{name}"] for name in names.split()]
 
 
 class ParserBackend(StrEnum):
@@ -170,23 +170,16 @@ class ParserConfig:
     'est. achieved occupancy %'
     """
 
-    ARGS_MINIMUM: ClassVar = _args("cuda::stream", "correlation::cpu_gpu")
-    ARGS_BANDWIDTH: ClassVar = _args("data::bytes", "data::bandwidth")
-    ARGS_SYNC: ClassVar = _args("cuda_sync::stream", "cuda_sync::event")
-    ARGS_INPUT_SHAPE: ClassVar = _args(
-        "cpu_op::input_dims", "cpu_op::input_type", "cpu_op::input_strides"
-    )
-    ARGS_TRITON_KERNELS: ClassVar = _args("cpu_op::kernel_backend", "cpu_op::kernel_hash")
-    ARGS_INFO: ClassVar = _args("info::labels", "info::name", "info::sort_index")
+    ARGS_MINIMUM: ClassVar = _args("cuda", "stream") + _args("correlation", "cpu_gpu")
+    ARGS_BANDWIDTH: ClassVar = _args("data", "bytes bandwidth")
+    ARGS_SYNC: ClassVar = _args("cuda_sync", "stream event")
+    ARGS_INPUT_SHAPE: ClassVar = _args("cpu_op", "input_dims input_type input_strides")
+    ARGS_TRITON_KERNELS: ClassVar = _args("cpu_op", "kernel_backend kernel_hash")
+    ARGS_INFO: ClassVar = _args("info", "labels name sort_index")
     ARGS_COMMUNICATION: ClassVar = _args(
-        "nccl::collective_name",
-        "nccl::in_msg_nelems",
-        "nccl::out_msg_nelems",
-        "nccl::dtype",
-        "nccl::group_size",
-        "nccl::rank",
-        "nccl::in_split_size",
-        "nccl::out_split_size",
+        "nccl",
+        "collective_name in_msg_nelems out_msg_nelems dtype group_size rank in_split_size"
+        " out_split_size",
     )
     ARGS_COMPLETE: ClassVar = [
         spec for key, spec in AVAILABLE_ARGS.items() if not key.startswith("info::")
@@ -196,7 +189,7 @@ class ParserConfig:
         *ARGS_BANDWIDTH,
         *ARGS_SYNC,
         *ARGS_INPUT_SHAPE,
-        *_args("index::external_id", "index::python_id", "index::python_parent_id"),
+        *_args("index", "external_id python_id python_parent_id"),
         *ARGS_COMMUNICATION,
     ]
 

@@ -309,27 +309,21 @@ class OperatorFilter(Filter):
 class UnderOperatorFilter(OperatorFilter):
     """Events within an occurrence of an operator, including the operator."""
 
-    method: OperatorFilterMethod = field(
-        default_factory=lambda: OperatorFilterMethod.Under, init=False
-    )
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.Under, init=False)
 
 
 @dataclass(eq=False)
 class AfterOperatorFilter(OperatorFilter):
     """Events that start after an occurrence of an operator."""
 
-    method: OperatorFilterMethod = field(
-        default_factory=lambda: OperatorFilterMethod.After, init=False
-    )
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.After, init=False)
 
 
 @dataclass(eq=False)
 class BeforeOperatorFilter(OperatorFilter):
     """Events that end before an occurrence of an operator."""
 
-    method: OperatorFilterMethod = field(
-        default_factory=lambda: OperatorFilterMethod.Before, init=False
-    )
+    method: OperatorFilterMethod = field(default=OperatorFilterMethod.Before, init=False)
 
 
 @dataclass(eq=False)

@@ -240,32 +240,22 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
     return kernels[kernels["occurrence"] == last]
 
 
-# --- figures --------------------------------------------------------------------------------------
-
-
-#: HTA's stream of ranges that `align_module_with_kernels` adds.
-ANNOTATION_STREAM = -2
-
 # --- charts ---------------------------------------------------------------------------------------
 
 
-def show(
-    chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame] | None, **options: Any
-) -> None:
+def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: Any) -> None:
     """Show a frame with the function of `hta_widgets.charts`; nothing if it is empty.
 
     A callable that returns the frame is only called in notebooks. Elsewhere one line on stderr
     names the alternative, once per process.
     """
-    if frame is None or (isinstance(frame, pd.DataFrame) and frame.empty):
-        return
     if not in_notebook():
-        print_where_figures_show()
+        if callable(frame) or len(frame):
+            print_where_figures_show()
         return
-    if callable(frame):
-        frame = frame()
-        if frame.empty:
-            return
+    frame = frame() if callable(frame) else frame
+    if frame.empty:
+        return
     from IPython.display import display  # noqa: PLC0415 - only present in notebooks
 
     from hta_widgets import charts  # noqa: PLC0415 - Bokeh takes a while to import
@@ -296,6 +286,9 @@ def in_notebook() -> bool:
 
 
 # --- timelines ------------------------------------------------------------------------------------
+
+#: HTA's stream of ranges that `align_module_with_kernels` adds.
+ANNOTATION_STREAM = -2
 
 #: Side of the events that HTA draws.
 EventType = Enum("EventType", "GPUEvents CPUEvents AllEvents", start=0)

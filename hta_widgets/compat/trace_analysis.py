@@ -140,10 +140,6 @@ class TraceAnalysis:
         include_last_profiler_step: bool | None = False,
     ) -> None:
         files: Any = trace_files
-        if isinstance(trace_files, Mapping):
-            files = {int(rank): str(name) for rank, name in trace_files.items()}
-        elif trace_files is not None:
-            files = [str(name) for name in trace_files]
         self.t = Trace(files, DEFAULT_TRACE_DIR if trace_dir is None else str(trace_dir))
         self.t.load_traces(include_last_profiler_step)
 

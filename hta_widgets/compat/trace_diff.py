@@ -125,12 +125,12 @@ class LabeledTrace:
     def get_ops_summary(self, ops: pd.DataFrame) -> pd.DataFrame:
         """Return counts and total times (µs) of the events of `extract_ops` by name."""
         sums = ops.groupby(["cat", "name"])["dur"].agg(["count", "sum"]).reset_index()
-        names = [self._symbols.sym_table[number] for number in sums["name"]]
+        symbols = self._symbols.sym_table
         return pd.DataFrame(
             {
-                "cat": [self._symbols.sym_table[number] for number in sums["cat"]],
-                "name": names,
-                "short_name": [shorten_name(name) for name in names],
+                "cat": [symbols[number] for number in sums["cat"]],
+                "name": [symbols[number] for number in sums["name"]],
+                "short_name": [shorten_name(symbols[number]) for number in sums["name"]],
                 "counts": sums["count"],
                 "total_duration": sums["sum"],
                 "cat_id": sums["cat"],
@@ -295,10 +295,8 @@ def _trace_set(given: Any) -> TraceSet:
         return given
     if isinstance(given, RankTrace):
         return TraceSet([given])
-    for attribute in ("t", "trace_set"):
-        inner = getattr(given, attribute, None)
-        if isinstance(inner, TraceSet):
-            return inner
+    if isinstance(inner := getattr(given, "t", None), TraceSet):
+        return inner
     raise TraceError(
         f"a {type(given).__name__} holds no traces",
         remedy="Give what hw.load returns, a TraceAnalysis, or the path of a folder.",

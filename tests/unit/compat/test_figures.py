@@ -62,7 +62,6 @@ def test_stragglers_outside_notebooks_print_the_line(capsys, tmp_path):
 
 def test_nothing_to_draw_shows_nothing(notebook):
     results.show("comm_comp_overlap", FRAME.head(0))
-    results.show("comm_comp_overlap", None)
     assert notebook.outputs == []
 
 
