@@ -62,19 +62,24 @@ def caching_in(folder: str) -> Iterator[None]:
         _of_caller.reset(token)
 
 
+@functools.cache
+def release(package: str) -> str:
+    """Return the version of an installed package, else ``""``."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
 def code_stamp(package: str, *patterns: str) -> tuple[object, ...]:
     """Return a fingerprint of the code in files that match `patterns`."""
-    try:
-        release = version(package)
-    except PackageNotFoundError:
-        release = ""
     root = Path(__file__).resolve().parent
     states = [
         (file.name, file.stat().st_size, file.stat().st_mtime_ns)
         for pattern in patterns
         for file in sorted(root.glob(pattern))
     ]
-    return release, tuple(states)
+    return release(package), tuple(states)
 
 
 def target_path(path: str | os.PathLike[str]) -> Path:

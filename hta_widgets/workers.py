@@ -18,14 +18,12 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
 from hta_widgets import taxonomy
 from hta_widgets.errors import TraceError
-from hta_widgets.files import cache_folder, caching_in
+from hta_widgets.files import cache_folder, caching_in, release
 
 _LENGTH = struct.Struct("<Q")
 #: The working directory is not on the path: a `json.py` in it would replace Python's. The package
@@ -64,17 +62,12 @@ class WorkerPool(Executor):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Run ``fn(*args, **kwargs)`` in a worker."""
-        return self._put(None, fn, args, kwargs)
+        return self.submit_reporting(None, fn, *args, **kwargs)
 
     def submit_reporting(
-        self, report: Report, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+        self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
         """As `submit`; a thread of the pool calls `report` with what ``fn`` gives to `advance`."""
-        return self._put(report, fn, args, kwargs)
-
-    def _put(
-        self, report: Report | None, fn: Callable[..., Any], args: Any, kwargs: Any
-    ) -> Future[Any]:
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -114,12 +107,21 @@ class WorkerPool(Executor):
         with self._changing:
             if self._killed:
                 raise CancelledError
-            worker = _start()
+            package = str(Path(__file__).resolve().parents[1])
+            worker = subprocess.Popen(
+                [sys.executable, "-P", "-c", _MAIN, package, *filter(None, sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
             self._workers.add(worker)
         return worker
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
-        _end(worker)
+        for pipe in (worker.stdin, worker.stdout):
+            with contextlib.suppress(OSError):  # it may have died with something unsent
+                if pipe is not None:
+                    pipe.close()
+        worker.wait()
         with self._changing:
             self._workers.discard(worker)
 
@@ -152,23 +154,6 @@ class WorkerPool(Executor):
                 future.set_result(result)
         if worker is not None:
             self._end(worker)
-
-
-def _start() -> subprocess.Popen[bytes]:
-    package = str(Path(__file__).resolve().parents[1])
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", _MAIN, package, *filter(None, sys.path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-
-
-def _end(worker: subprocess.Popen[bytes]) -> None:
-    for pipe in (worker.stdin, worker.stdout):
-        with contextlib.suppress(OSError):  # it may have died with something unsent
-            if pipe is not None:
-                pipe.close()
-    worker.wait()
 
 
 def serve() -> None:
@@ -257,9 +242,9 @@ class _Call:
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
-        if self.version != _version():
+        if self.version != (own := release("hta_widgets")):
             raise TraceError(
-                f"hta_widgets is {_version()} on the worker {socket.gethostname()}, and"
+                f"hta_widgets is {own} on the worker {socket.gethostname()}, and"
                 f" {self.version} here",
                 remedy=_SAME_THERE,
             )
@@ -277,9 +262,8 @@ class _Call:
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
     """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here."""
-    call = _Call(
-        function, args, _version(), _this_process(), str(cache_folder()), taxonomy.added_rules()
-    )
+    here = release("hta_widgets"), _this_process(), str(cache_folder()), taxonomy.added_rules()
+    call = _Call(function, args, *here)
     try:
         return executor.submit(call)
     except BrokenExecutor as cause:
@@ -356,14 +340,6 @@ def is_elsewhere(executor: Executor) -> bool:
 def at_home() -> bool:
     """Whether the running call, if any, was submitted by this process."""
     return _submitted_by.get() in {None, _this_process()}
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("hta_widgets")
-    except PackageNotFoundError:
-        return ""
 
 
 def _this_process() -> str:

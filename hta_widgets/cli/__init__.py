@@ -109,26 +109,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="QUERY",
         help="a pandas query over event columns, for example \"kind == 'communication'\"",
     )
-    command.add_argument(
-        "--clip", action="store_true", help="cut events at the window's edges, not whole"
-    )
-    command.add_argument(
-        "--no-parents",
-        action="store_true",
-        help="leave out events that enclose a selected one and are not selected themselves",
-    )
-    command.add_argument(
-        "--counters", action="store_true", help="write counters as well, also of queues and copies"
-    )
-    command.add_argument(
-        "--scrub", action="store_true", help="leave out host names, users, environment and paths"
-    )
-    command.add_argument(
-        "--fitted-clock",
-        action="store_true",
-        help="move each rank's times by its clock's offset, as fitted from collectives; "
-        "--start and --end are then times of that clock",
-    )
+    flags = {
+        "--clip": "cut events at the window's edges, not whole",
+        "--no-parents": "leave out events that enclose a selected one and are not selected "
+        "themselves",
+        "--counters": "write counters as well, also of queues and copies",
+        "--scrub": "leave out host names, users, environment and paths",
+        "--fitted-clock": "move each rank's times by its clock's offset, as fitted from "
+        "collectives; --start and --end are then times of that clock",
+    }
+    for flag, words in flags.items():
+        command.add_argument(flag, action="store_true", help=words)
 
     command = commands.add_parser("report", help="write a dashboard as one interactive page")
     command.description = (

@@ -85,7 +85,7 @@ def test_so_it_does_where_it_does_not_see_a_store(job, pool, tmp_path):
 
 
 def test_another_version_there_is_an_error(job, pool, monkeypatch):
-    monkeypatch.setattr(calls, "_version", lambda: "0.0.1")
+    monkeypatch.setattr(calls, "release", lambda _package: "0.0.1")
     with pytest.raises(hw.TraceError, match=r"on the worker .* 0\.0\.1"):
         hw.load(job, executor=pool)
 
