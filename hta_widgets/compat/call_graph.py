@@ -91,13 +91,6 @@ def infer_device_type(df: pd.DataFrame) -> DeviceType:
 # --- rows of a frame as a forest ------------------------------------------------------------------
 
 
-class _Threads(NamedTuple):
-    """The host's threads as (pid, tid), and the thread of each row; -1 for device events."""
-
-    keys: list[tuple[Any, Any]]
-    code: Ints
-
-
 @dataclass(frozen=True, eq=False)
 class _Forest:
     """Rows of a frame below the row that encloses or launched them.
@@ -153,7 +146,10 @@ class _Forest:
         }
 
 
-def _threads_of(frame: pd.DataFrame, symbols: TraceSymbolTable) -> _Threads:
+def _threads_of(
+    frame: pd.DataFrame, symbols: TraceSymbolTable
+) -> tuple[list[tuple[Any, Any]], Ints]:
+    """Return the host's threads as (pid, tid), and the thread of each row; -1 on the device."""
     # Some categories of a device have no stream: annotations, and waits for the whole device.
     apart = {
         number
@@ -164,22 +160,22 @@ def _threads_of(frame: pd.DataFrame, symbols: TraceSymbolTable) -> _Threads:
     code = np.full(len(frame), -1, dtype=np.int64)
     groups = frame[host].groupby(["pid", "tid"], sort=True)
     code[host] = groups.ngroup().to_numpy()
-    return _Threads([(pid, tid) for (pid, tid), _ in groups], code)
+    return [(pid, tid) for (pid, tid), _ in groups], code
 
 
-def _forest_of(frame: pd.DataFrame, threads: _Threads) -> _Forest:
+def _forest_of(frame: pd.DataFrame, thread: Ints) -> _Forest:
     index = frame["index"].to_numpy(dtype=np.int64)
     parent = np.full(len(frame), -1, dtype=np.int64)
     start, dur = _ns(frame["ts"]), _ns(frame["dur"])
     is_fine = bool((start % 1000).any() or (dur % 1000).any())
     begin = start - start.min(initial=0)
-    rows = np.flatnonzero(threads.code >= 0)
+    rows = np.flatnonzero(thread >= 0)
     rows = rows[np.lexsort((index[rows], -dur[rows], begin[rows]))]
     lanes = assign_lanes(
         begin[rows],
         np.maximum(dur[rows], 0),
-        threads.code[rows].astype(np.int32),
-        max(len(threads.keys), 1),
+        thread[rows].astype(np.int32),
+        int(thread.max(initial=0)) + 1,
         1 if is_fine else 1000,
     )
     inside = lanes.parent >= 0
@@ -187,13 +183,9 @@ def _forest_of(frame: pd.DataFrame, threads: _Threads) -> _Forest:
 
     device = (frame["stream"] >= 0).to_numpy()
     launched = np.flatnonzero(device & (frame["index_correlation"] > 0).to_numpy())
-    call = pd.Series(np.arange(len(frame)), index=index).reindex(
-        frame["index_correlation"].to_numpy()[launched]
-    )
-    known = call.notna().to_numpy()
-    parent[launched[known]] = call[known].astype(np.int64)
-    member = threads.code >= 0
-    member[launched[known]] = True
+    parent[launched] = pd.Index(index).get_indexer(frame["index_correlation"].iloc[launched])
+    member = thread >= 0
+    member[launched] = parent[launched] >= 0
     return _Forest(index, parent, member, device)
 
 
@@ -318,17 +310,16 @@ class CallStackGraph:
         used = ["index", "ts", "dur", "stream"]
         frame = pd.concat([host[used], device[used]], ignore_index=True)
         frame["index_correlation"] = -1
-        code = np.where(np.arange(len(frame)) < len(host), 0, -1)
-        forest = _forest_of(frame, _Threads([(self.identity.pid, self.identity.tid)], code))
-        row_of = pd.Series(np.arange(len(frame)), index=forest.index)
+        forest = _forest_of(frame, np.where(np.arange(len(frame)) < len(host), 0, -1))
+        index = pd.Index(forest.index)
         call = pairs.set_index("gpu_index")["cpu_index"].reindex(device["index"])
-        forest.parent[len(host) :] = row_of.reindex(call).to_numpy()
+        forest.parent[len(host) :] = index.get_indexer(pd.Index(call))
         forest.member[len(host) :] = True
         columns = forest.columns(frame, self.root_index)
         nodes.update(_Nodes(forest, columns, [self.root_index]))
         if save and "parent" in self.full_df.columns:
             there = self.full_df["index"].isin(forest.index)
-            order = row_of.reindex(self.full_df.loc[there, "index"]).to_numpy()
+            order = index.get_indexer(pd.Index(self.full_df.loc[there, "index"]))
             for name in STACK_COLUMNS:
                 if name in self.full_df.columns:
                     self.full_df.loc[there, name] = columns[name][order]
@@ -481,12 +472,12 @@ class CallGraph:
     def _add_rank(self, rank: int) -> list[tuple[Any, ...]]:
         """Add the stacks of a rank, and return its rows of `mapping`."""
         frame, symbols = self.trace_data.get_trace(rank), self.trace_data.symbol_table
-        threads = _threads_of(frame, symbols)
-        forest = _forest_of(frame, threads)
-        labels = [self._label(frame, threads.code == code) for code in range(len(threads.keys))]
+        threads, thread = _threads_of(frame, symbols)
+        forest = _forest_of(frame, thread)
+        labels = [self._label(frame, thread == code) for code in range(len(threads))]
         roots = _roots(threads)
-        top = np.array([*roots, -1], dtype=np.int64)[threads.code]
-        for code in self._put_below_main(frame, threads, forest, labels):
+        top = np.array([*roots, -1], dtype=np.int64)[thread]
+        for code in self._put_below_main(frame, thread, forest, labels):
             roots[code] = roots[labels.index("main")]
         columns = forest.columns(frame, top)
         for name in STACK_COLUMNS:
@@ -496,9 +487,9 @@ class CallGraph:
         stacks = self.rank_to_stacks[rank] = {}
         correlations = get_cpu_gpu_correlation(frame)
         rows = []
-        for code, (pid, tid) in enumerate(threads.keys):
+        for code, (pid, tid) in enumerate(threads):
             identity = CallStackIdentity(rank, pid, tid)
-            events = frame[threads.code == code]
+            events = frame[thread == code]
             stack = CallStackGraph(events, identity, correlations, frame, symbols, nodes)
             stack.root_index = root = roots[code]
             count = roots[: code + 1].count(root)
@@ -517,17 +508,17 @@ class CallGraph:
         return names[0] if names else "empty"
 
     def _put_below_main(
-        self, frame: pd.DataFrame, threads: _Threads, forest: _Forest, labels: list[str]
+        self, frame: pd.DataFrame, thread: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
         """Move backward threads below the main thread; return those with no call outside of it."""
         if labels.count("main") != 1:
             return []
-        ranges = self._ranges(frame, threads.code == labels.index("main"))
+        ranges = self._ranges(frame, thread == labels.index("main"))
         start = frame["ts"].to_numpy()
         end = start + frame["dur"].to_numpy()
         moved = []
         for code in [code for code, label in enumerate(labels) if label == "bwd"]:
-            tops = np.flatnonzero((threads.code == code) & (forest.parent < 0))
+            tops = np.flatnonzero((thread == code) & (forest.parent < 0))
             for row in ranges.tolist():
                 inside = tops[(start[tops] >= start[row]) & (end[tops] <= end[row])]
                 forest.parent[inside] = row
@@ -598,10 +589,10 @@ class CallGraph:
         return self.trace_data.get_trace(self._rank)
 
 
-def _roots(threads: _Threads) -> list[int]:
+def _roots(threads: list[tuple[Any, Any]]) -> list[int]:
     """Return a distinct negative number per thread, derived from its id if that is free."""
     roots: list[int] = []
-    for _, tid in threads.keys:
+    for _, tid in threads:
         root = -abs(int(tid)) if isinstance(tid, (int, np.integer)) else -3
         while root in roots or root > -3:
             root = min(root, -2) - 1

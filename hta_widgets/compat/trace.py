@@ -347,9 +347,8 @@ class Trace(TraceSet):
         events["name"] = series["name"] if "name" in series.columns else counter_name
         if "id" in series.columns:
             events["id"] = series["id"]
-        return [
-            {str(key): value for key, value in row.items()} for row in events.to_dict("records")
-        ]
+        records: Any = events.to_dict("records")
+        return list(records)
 
     @staticmethod
     def flow_event(

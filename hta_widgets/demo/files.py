@@ -28,7 +28,7 @@ from hta_widgets.demo.program import (
     Wait,
 )
 from hta_widgets.errors import TraceError
-from hta_widgets.trace.arrays import Bools, Floats, Ints
+from hta_widgets.trace.arrays import Bools, Ints
 
 BASE_NS = 1_735_689_600_000_000_000  #: baseTimeNanoseconds of every file
 RANKS_A_HOST = 8
@@ -164,26 +164,11 @@ class Group:
         }
 
 
-@dataclass(frozen=True, slots=True)
 class Plan:
-    """A job, before it runs."""
+    """A job, before it runs: the arguments of `write_demo`, and the ranks' clocks and starts."""
 
-    ranks: int
-    steps: int
-    seed: int
-    straggler: int | None
-    factor: float
-    speed: Floats  # cost factor by rank
-    skew_ns: Ints  # error of a rank's clock
-    start_ns: Floats  # start of its first step
-    record_from_ns: Ints  # start of its profile
-    written: tuple[int, ...]  # ranks with a file
-    #: the process groups of each partition: "world" reduces gradients, "tensor" splits work
-    groups: dict[str, tuple[Group, ...]]
-
-    @classmethod
-    def draw(
-        cls,
+    def __init__(
+        self,
         ranks: int,
         steps: int,
         seed: int,
@@ -195,11 +180,12 @@ class Plan:
         strided: bool,
         missing: Sequence[int],
         uneven_us: float,
-    ) -> Plan:
-        """Check the arguments of `write_demo`, and draw the ranks' clocks and starts."""
+    ) -> None:
         if tensor_ranks is None:
             tensor_ranks = 2 if ranks >= 4 and ranks % 2 == 0 else 1
-        written = tuple(rank for rank in range(ranks) if rank not in set(missing))
+        self.ranks, self.steps, self.seed, self.factor = ranks, steps, seed, factor
+        #: ranks with a file
+        self.written = tuple(rank for rank in range(ranks) if rank not in set(missing))
         if ranks % tensor_ranks:
             raise TraceError(
                 f"{ranks} ranks cannot be split into groups of {tensor_ranks}",
@@ -211,7 +197,7 @@ class Plan:
             )
         if not (0 <= skew_us < 1e9 and 0 <= uneven_us < 1e9):
             raise TraceError("skew_us= and uneven_us= take numbers from 0 to 1,000,000,000")
-        if not written:
+        if not self.written:
             raise TraceError("every rank is missing", remedy="Leave at least one rank in.")
         outside = [rank for rank in missing if not 0 <= rank < ranks]
         if outside or (straggler is not None and straggler < 0):
@@ -219,30 +205,21 @@ class Plan:
                 f"unknown rank {outside[0] if outside else straggler} in a job of {ranks}",
                 remedy=f"The ranks are 0 to {ranks - 1}.",
             )
-        if straggler is not None:
-            straggler = min(straggler, ranks - 1) if ranks > 1 else None
-        rng = np.random.default_rng([seed, 0])
         # Healthy ranks differ only by the noise of each step, so no seed makes one of them slow.
-        speed = np.ones(ranks)
-        if straggler is not None:
-            speed[straggler] = factor
-        skew_ns = np.rint(rng.uniform(-skew_us, skew_us, ranks) * 1000).astype(np.int64)
+        self.speed = np.ones(ranks)
+        self.straggler = None if straggler is None or ranks == 1 else min(straggler, ranks - 1)
+        if self.straggler is not None:
+            self.speed[self.straggler] = factor
+        rng = np.random.default_rng([seed, 0])
+        skew_ns = np.rint(rng.uniform(-skew_us, skew_us, ranks) * 1000)
         skew_ns[0] = 0
-        start_ns = rng.exponential(150_000.0, ranks)
-        record_from_ns = np.rint(rng.uniform(0, uneven_us, ranks) * 1000).astype(np.int64)
-        return cls(
-            ranks,
-            steps,
-            seed,
-            straggler,
-            factor,
-            speed,
-            skew_ns,
-            start_ns,
-            record_from_ns,
-            written,
-            _groups(ranks, tensor_ranks, strided=strided),
-        )
+        #: error of each rank's clock, start of its first step, and start of its profile
+        self.skew_ns: Ints = skew_ns.astype(np.int64)
+        self.start_ns = rng.exponential(150_000.0, ranks)
+        record_from_ns = np.rint(rng.uniform(0, uneven_us, ranks) * 1000)
+        self.record_from_ns: Ints = record_from_ns.astype(np.int64)
+        #: the process groups of each partition: "world" reduces gradients, "tensor" splits work
+        self.groups = _groups(ranks, tensor_ranks, strided=strided)
 
     def groups_of(self, rank: int) -> dict[str, Group]:
         """Return a rank's group in each partition."""

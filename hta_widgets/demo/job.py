@@ -112,7 +112,7 @@ def write_demo(
     >>> truth["straggler"]
     5
     """
-    plan = Plan.draw(
+    plan = Plan(
         ranks,
         steps,
         seed,
@@ -137,9 +137,8 @@ def write_demo(
         _write(folder, {rank: files[rank] for rank in written}, plan, program, template, truth)
     known = truth.as_dict(document.BASE_NS + _JOB_NS, files)
     known["changes"] = [{"injected": name, **TRUTH[name]} for name in TRUTH if name in injected]
-    path = folder.resolve().with_name(f"{folder.resolve().name}_truth.json")
-    if truth_path is not None:
-        path = Path(truth_path)
+    whole = folder.resolve()
+    path = Path(truth_path) if truth_path else whole.with_name(f"{whole.name}_truth.json")
     write_text(path, json.dumps(known))
     return known | {"truth_path": str(path)}
 
