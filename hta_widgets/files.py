@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -233,35 +233,18 @@ def is_remote(path: Path) -> bool:
     return any(_REMOTE.fullmatch(type_) for type_ in types)
 
 
-_BUFFER_BYTES = 1 << 20
-
-
-class Output:
+class Output(io.BufferedWriter):
     """A JSON file that is written in large pieces."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._pieces: list[bytes] = []
-        self._size = 0
+    def __init__(self, file: Any) -> None:
+        super().__init__(file, buffer_size=1 << 20)
         self._listed = False
-
-    def write(self, text: bytes) -> None:
-        """Write some text."""
-        self._pieces.append(text)
-        self._size += len(text)
-        if self._size >= _BUFFER_BYTES:
-            self.flush()
 
     def write_list(self, records: Iterable[bytes]) -> None:
         """Write entries of a list; a second call goes on with it."""
         for record in records:
             self.write(b",\n" + record if self._listed else record)
             self._listed = True
-
-    def flush(self) -> None:
-        """Write the collected text."""
-        self._file.write(b"".join(self._pieces))
-        self._pieces, self._size = [], 0
 
 
 @dataclass(slots=True)
@@ -347,14 +330,13 @@ class Target:
                     part.rename(self.path)
 
 
-def _output(raw: IO[bytes], name: str) -> Iterator[Output]:
+def _output(raw: Any, name: str) -> Iterator[Output]:
     with contextlib.ExitStack() as opened:
         if name.lower().endswith(".gz"):
-            packed = opened.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
-            raw = cast("IO[bytes]", packed)
+            raw = opened.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
         output = Output(raw)
         yield output
-        output.flush()
+        output.detach()
 
 
 @functools.cache

@@ -341,7 +341,8 @@ def kind_codes(
     if not len(category):
         return np.empty(0, dtype=np.uint8)
     undecided = 255
-    host_only = not of_devices and not _has_device(category, categories)
+    on_device = np.array([is_device_category(text) for text in categories], dtype=bool)
+    host_only = not (of_devices or (on_device.any() and on_device[category].any()))
     known = [_kind_without_name(version(), text, host_only=host_only) for text in categories]
     by_category = np.array([undecided if code is None else code for code in known], dtype=np.uint8)
     result: npt.NDArray[np.uint8] = by_category[category]
@@ -358,11 +359,6 @@ def kind_codes(
         )
         result[those] = by_name[name[those]]
     return result
-
-
-def _has_device(category: npt.NDArray[Any], categories: Sequence[str]) -> bool:
-    of_device = np.array([is_device_category(text) for text in categories], dtype=bool)
-    return bool(of_device.any() and of_device[category].any())
 
 
 @lru_cache(maxsize=1 << 12)

@@ -29,17 +29,17 @@ from hta_widgets.text import UNKNOWN, count, duration, share
 from hta_widgets.trace.traceset import TraceSet
 
 _MOST_PROBLEMS = 12
+#: Titles of columns of the rank table that are shown if any rank has a value.
+_TITLES = {
+    "compute_ns": "compute",
+    "exposed_communication_ns": "exposed comm",
+    "exposed_wait_ns": "of it waiting",
+    "idle_ns": "idle",
+}
 #: Columns of `TraceSet.summary`, of the dashboard's breakdown, and of `analysis.stragglers`.
 _FILE = ("rank", "host", "format", "file", "events", "start_ns", "end_ns")
-_SPENT = ("span_ns", "compute_ns", "exposed_communication_ns", "exposed_wait_ns", "idle_ns")
+_SPENT = ("span_ns", *_TITLES)
 _LATE = ("collectives", "score", "imposed_wait_ns", "lost_share")
-#: Optional columns of the rank table: name, title and format. Shown if any rank has a value.
-_COLUMNS = (
-    ("compute_ns", "compute", duration),
-    ("exposed_communication_ns", "exposed comm", duration),
-    ("exposed_wait_ns", "of it waiting", duration),
-    ("idle_ns", "idle", duration),
-)
 
 
 def job_summary(traces: TraceSet) -> dict[str, Any]:
@@ -100,11 +100,9 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
-    columns = [
-        column for column in _COLUMNS if any(rank.get(column[0]) is not None for rank in ranks)
-    ]
-    titles = [title for _, title, _ in columns]
+    columns = [name for name in _TITLES if any(rank.get(name) is not None for rank in ranks)]
     last = ["last at"] if any("score" in rank for rank in ranks) else []
+    titles = [_TITLES[name] for name in columns]
     yield ["rank", "events", "start", "duration", *titles, *last, "file"]
     for rank in ranks:
         yield [
@@ -112,7 +110,7 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
             f"{rank['events']:,}",
             f"{rank['start_ns'] / 1e6:,.3f} ms",
             f"{(rank['end_ns'] - rank['start_ns']) / 1e6:,.3f} ms",
-            *(words(rank.get(name)) for name, _, words in columns),
+            *(duration(rank.get(name)) for name in columns),
             *[_last_at(rank, "/") for _ in last],
             rank["file"],
         ]

@@ -715,10 +715,6 @@ class Operators:
         p.wait(COMPUTE, TENSORS)
         return 0
 
-    def close_bucket(self) -> None:
-        """Reduce the bucket's gradients at this point of the backward pass."""
-        self.tape.append(Node("", -1, self.reduce_gradients))
-
     def reduce_gradients(self) -> int:
         """Reduce one bucket over all ranks, during the rest of the backward pass."""
         p, m = self.program, self.model
@@ -824,7 +820,8 @@ def _layer(operators: Operators) -> None:
     operators.linear(4 * width, width)
     operators.exchange("scatter")
     operators.add()
-    operators.close_bucket()
+    # The bucket's gradients are reduced at this point of the backward pass.
+    operators.tape.append(Node("", -1, operators.reduce_gradients))
 
 
 def _loss(program: Program, model: Model) -> None:
