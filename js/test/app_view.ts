@@ -4,7 +4,6 @@ import { afterEach, beforeEach, expect } from "vitest";
 import { type Locator, page } from "vitest/browser";
 import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
-import { createStage } from "../src/stage/stage";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/timeline.css";
 import { freshState, type LooseModel } from "./model";
@@ -57,7 +56,6 @@ export function mount(
     state,
     height: 400,
     signal: end.signal,
-    makeStage: createStage,
   });
   const root = box.firstElementChild as HTMLElement;
   const find = (selector: string): HTMLElement => {

@@ -13,7 +13,6 @@ import type {
   Scene,
   SelectionJson,
 } from "../src/protocol/source";
-import { createStage } from "../src/stage/stage";
 import "../src/entries/dashboard.css";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
@@ -114,7 +113,6 @@ export function mountDash(
     state,
     model,
     signal: end.signal,
-    makeStage: createStage,
     makeChart: fakeChart,
   });
   const root = box.firstElementChild as HTMLElement;

@@ -114,10 +114,6 @@ export function numbers(frame: PanelFrame, name: string): number[] {
   return Array.from(column, (value) => (typeof value === "number" ? value : NaN));
 }
 
-export function texts(frame: PanelFrame, name: string): string[] {
-  return Array.from(frame.columns[name] ?? [], (value) => (value === null ? "" : String(value)));
-}
-
 /** The ranks that the headline names as late: red in every panel, and no others are. */
 export function lateRanks(frame: PanelFrame): number[] {
   return ranksIn(frame, "late_ranks");

@@ -1,14 +1,6 @@
 /** Frames of a comparison: requests, cache, swapping of sides, and texts of differences. */
 
-import type {
-  Frame,
-  Operation,
-  PanelFrame,
-  Requests,
-  Source,
-  ThemeName,
-  Answer,
-} from "../protocol/source";
+import type { Frame, PanelFrame, Source, ThemeName } from "../protocol/source";
 import { formatCount, formatDurationDelta, formatShareDelta } from "../ui/formats";
 import { THEMES } from "../ui/theme";
 
@@ -158,13 +150,8 @@ export class SideSource implements Source {
     this.whole.onStatus(listener, signal);
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
-    return this.whole.ask(op, { ...request, side: this.side }, signal);
-  }
+  ask: Source["ask"] = (op, request, signal) =>
+    this.whole.ask(op, { ...request, side: this.side }, signal);
 }
 
 // Differences as colours and words: green is faster, magenta slower, grey the same.

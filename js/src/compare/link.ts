@@ -536,15 +536,6 @@ export class Coupling {
     this.follow(this.leader);
   }
 
-  /** Show a window of one side; the other follows, linked or not. */
-  goTo(side: 0 | 1, view: Span): void {
-    this.leader = side;
-    const whole: Span = [Math.floor(view[0]), Math.ceil(view[1])];
-    this.sides[side].app.led.showView(whole);
-    this.write(side, { view: [...whole] });
-    this.follow(side, true);
-  }
-
   /** Change values of one side without its partner following. */
   write(side: 0 | 1, patch: Patch): void {
     this.quiet = true;

@@ -7,7 +7,7 @@ import { classParts, countsOf, eventClasses } from "../facts/event_classes";
 import type { ClassCounts, ClassParts, Scene, Source, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
 import { kernelSays } from "../timeline/status";
-import { type MakeStage, TimelineApp } from "../timeline/view";
+import { TimelineApp } from "../timeline/view";
 import { Choice } from "../ui/controls";
 import { h, mount } from "../ui/dom";
 import type { Line } from "./align";
@@ -25,7 +25,6 @@ interface TimelinesWays {
   model: Model;
   live: LiveSource | null;
   signal: AbortSignal;
-  makeStage: MakeStage;
   about: About;
   frames: Frames;
   icicle: Icicle;
@@ -306,7 +305,7 @@ export class Timelines {
   }
 
   private makeTimeline(side: Side): TimelineApp {
-    const { live, scenes, states, model, signal, makeStage, about, theme, keep } = this.ways;
+    const { live, scenes, states, model, signal, about, theme, keep } = this.ways;
     const status = h("div", { class: "hta-diff-side-status" });
     const app = new TimelineApp(this.places[side], {
       scene: scenes[side],
@@ -314,7 +313,6 @@ export class Timelines {
       source: this.sources[side],
       height: (model.get("height") ?? 230) as number,
       signal,
-      makeStage,
       keepHeight: (height) => {
         for (const one of this.apps ?? []) one.height = height;
         keep("height", height);

@@ -7,7 +7,6 @@ import { listenTo, type Model, traitOf } from "../connection/store";
 import { asError, isAbort, type Scene, type Source, type ThemeName } from "../protocol/source";
 import { match } from "../timeline/keys";
 import { progressWords } from "../timeline/status";
-import type { MakeStage } from "../timeline/view";
 import { Failure } from "../ui/controls";
 import { h, isTextEntry, mount } from "../ui/dom";
 import { detectTheme, TIGHT_PX, watchTheme } from "../ui/host";
@@ -30,7 +29,6 @@ interface DiffOptions {
   /** The kernel, which writes files, and the data fetched from it; null without a kernel. */
   live: LiveSource | null;
   signal: AbortSignal;
-  makeStage: MakeStage;
 }
 
 const WIDE = 1500;

@@ -63,13 +63,8 @@ export class HybridSource implements Source {
     signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
-    return askAgain(op, () => this.once(op, request, signal), signal);
-  }
+  ask: Source["ask"] = (op, request, signal) =>
+    askAgain(op, () => this.once(op, request, signal), signal);
 
   private async once<Op extends Operation>(
     op: Op,

@@ -278,13 +278,8 @@ export class AskingAgain implements Source {
     this.inner.onStatus(listener, signal);
   }
 
-  ask<Op extends Operation>(
-    op: Op,
-    request: Requests[Op],
-    signal?: AbortSignal,
-  ): Promise<Answer<Op>> {
-    return askAgain(op, () => this.inner.ask(op, request, signal), signal);
-  }
+  ask: Source["ask"] = (op, request, signal) =>
+    askAgain(op, () => this.inner.ask(op, request, signal), signal);
 }
 
 /** The reply, after as many retries as needed; any other failure is reported immediately. */

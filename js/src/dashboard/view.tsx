@@ -12,7 +12,7 @@ import type { Scene, SharedState, Source, Span, ThemeName } from "../protocol/so
 import { throttle } from "../timeline/context";
 import { match } from "../timeline/keys";
 import { kernelSays, progressWords } from "../timeline/status";
-import { type FoldingNow, type MakeStage, TimelineApp } from "../timeline/view";
+import { type FoldingNow, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
 import { h, isTextEntry, mount, toggle } from "../ui/dom";
 import { react } from "../ui/react";
@@ -37,7 +37,6 @@ interface DashOptions {
   /** The dashboard's own traits. */
   model: Model;
   signal: AbortSignal;
-  makeStage: MakeStage;
   makeChart: MakeChart;
   /** A kernel, and what the page fetches so that it can do without it; null in saved pages. */
   live: LiveSource | null;
@@ -130,7 +129,6 @@ export class DashApp {
       source: given.source,
       height: LEAST_PX,
       signal: ended,
-      makeStage: options.makeStage,
       folded: traits.folded.value,
       keepFolded: (on) => traits.keep("folded", on),
       keepHeight: (height) => traits.keep("height", height),

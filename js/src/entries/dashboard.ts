@@ -6,7 +6,6 @@ import { type FollowedTraits, showFollowing } from "../connection/store";
 import { makeChart } from "../dashboard/charts";
 import { DashApp } from "../dashboard/view";
 import { findPageSource } from "../engine/job";
-import { createStage } from "../stage/stage";
 import "./dashboard.css";
 
 async function render(props: RenderProps<FollowedTraits>): Promise<void> {
@@ -21,7 +20,6 @@ async function render(props: RenderProps<FollowedTraits>): Promise<void> {
       source: page ?? live!.source,
       live,
       signal,
-      makeStage: createStage,
       makeChart,
     });
   });

@@ -9,7 +9,6 @@ import { findPageSource } from "../engine/job";
 import { openHeld } from "../engine/pairs";
 import { readScene } from "../protocol/scene";
 import { asError } from "../protocol/source";
-import { createStage } from "../stage/stage";
 import { brokenPanel } from "../ui/controls";
 import "./diff.css";
 
@@ -38,7 +37,6 @@ async function render({ model, el, host, signal }: RenderProps<Traits>): Promise
       model,
       live,
       signal,
-      makeStage: createStage,
     });
   } catch (error) {
     if (signal.aborted) return;

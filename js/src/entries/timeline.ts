@@ -4,7 +4,6 @@ import type { RenderProps } from "@anywidget/types";
 import { AskingAgain, KernelSource } from "../connection/kernel";
 import { type FollowedTraits, listenTo, showFollowing } from "../connection/store";
 import { findPageSource } from "../engine/job";
-import { createStage } from "../stage/stage";
 import { TimelineApp } from "../timeline/view";
 import "./timeline.css";
 
@@ -29,7 +28,6 @@ async function render(props: RenderProps<Traits>): Promise<void> {
       setClock: page === null ? (clock) => keep("clock", clock) : undefined,
       height: model.get("height"),
       signal,
-      makeStage: createStage,
       folded: model.get("folded") ?? null,
       keepFolded: (folded) => keep("folded", folded),
       keepHeight: (height) => keep("height", height),

@@ -80,9 +80,4 @@ export class LaneIndex {
     const role = this.at(slice.lane)?.track?.role;
     return role === "async" ? "asyncs" : role === "instant" ? "instants" : "events";
   }
-
-  /** Return whether any rank has device events. */
-  get hasDevice(): boolean {
-    return this.scene.ranks.some((rank) => rank.summary.some((row) => row.role !== "cpu"));
-  }
 }

@@ -279,64 +279,6 @@ export interface FrameStats {
   pending: boolean;
 }
 
-/**
- * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
- * store and scrolling; it does not depend on toolbars, panels, keys or shared state.
- */
-export interface Stage {
-  readonly el: HTMLElement;
-  readonly scene: Scene;
-  /** Replace the scene (another TraceSet in the same widget). */
-  setScene(scene: Scene): void;
-  setTheme(theme: ThemeName): void;
-  setColor(color: "kind" | "name"): void;
-  /**
-   * Colour events by the classes in the tiles; null: by kind or name. Until the classes are
-   * `known`, all events are drawn with the last class. `parts`: shares of the classes in the
-   * minimap; null: the minimap shows kinds.
-   */
-  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void;
-  /** Leave the width to the lanes: narrow names, no totals on the right. */
-  setSlim(slim: boolean): void;
-  setRows(rows: RowState): void;
-  rows(): readonly RowInfo[];
-  /** Called when rows have changed their height: other lanes are empty in view. */
-  onRows(listener: () => void): void;
-  /** The view as shown now (it may be on its way to the view that was set). */
-  view(): Span;
-  /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
-  setView(view: Span, animate?: number): void;
-  /** Called on every change of the shown view. */
-  onView(listener: (view: Span, done: boolean) => void): void;
-  zoomBy(factor: number, atTime: number, animate?: number): void;
-  panBy(fraction: number): void;
-  setOverlay(overlay: Partial<Overlay>): void;
-  scrollBy(pixels: number): boolean;
-  /** Scroll a lane's row into view without opening rows. False if it is folded or filtered out. */
-  reveal(lane: number): boolean;
-  /** Coordinates relative to `el`, CSS pixels. */
-  hit(x: number, y: number): Hit;
-  timeAt(x: number): number;
-  xOf(time: number): number;
-  /** Slices of a lane that are loaded and overlap the view, by start. */
-  slices(lane: number): Slice[];
-  /**
-   * CSS pixel height of all rows, stretched into `most` but no higher. Rows hidden by a choice of
-   * ranks count.
-   */
-  contentHeight(most?: number): number;
-  /** The last frame's figures, for benchmarks. */
-  onFrame(listener: (stats: FrameStats) => void): void;
-  /**
-   * The view as an SVG picture in the light theme: all rows, hidden ones included, with texts and a
-   * scale around them.
-   */
-  toSvg(caption: SvgCaption): Promise<string>;
-  /** Repaint after a change that no setter covers. */
-  invalidate(): void;
-  destroy(): void;
-}
-
 export function isAbort(error: unknown): boolean {
   return error instanceof Error && error.name === "AbortError";
 }

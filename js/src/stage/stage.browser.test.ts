@@ -1,10 +1,10 @@
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { eventsOf, LATE, recordedScene, sceneOf } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import type { Brief, FrameStats, Stage } from "../protocol/source";
+import type { Brief, FrameStats } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { rgb } from "./paints";
-import { createStage } from "./stage";
+import { Stage } from "./stage";
 
 const scene = recordedScene();
 let stage: Stage;
@@ -17,7 +17,7 @@ function mount(width = 1100, height = 445): void {
   box.style.cssText = `position:fixed;left:0;top:0;width:${width}px;height:${height}px`;
   document.body.append(box);
   source = new Watched();
-  stage = createStage(scene, source);
+  stage = new Stage(scene, source);
   frames = [];
   stage.onFrame((stats) => frames.push(stats));
   box.append(stage.el);
@@ -373,7 +373,7 @@ test("a hundred stages are created and removed without a leak", async () => {
   mount();
   const elements = document.querySelectorAll("*").length;
   for (let i = 0; i < 100; i += 1) {
-    const one = createStage(scene, source);
+    const one = new Stage(scene, source);
     document.body.append(one.el);
     one.setView([1e7, 2e7], 100);
     one.destroy();

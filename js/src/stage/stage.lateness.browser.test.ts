@@ -3,10 +3,10 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { eventsOf, LATE, recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import type { Brief, Collective, Scene, Stage, ThemeName } from "../protocol/source";
+import type { Brief, Collective, Scene, ThemeName } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { mix, rgb } from "./paints";
-import { createStage } from "./stage";
+import { Stage } from "./stage";
 
 const scene = recordedScene();
 /** Rank 0 waits about 2 ms at this collective, the sixth of twelve. */
@@ -23,7 +23,7 @@ function mount(theme: ThemeName = "light", of: Scene = scene): void {
   box = document.createElement("div");
   box.style.cssText = "position:fixed;left:0;top:0;width:1100px;height:445px";
   document.body.append(box);
-  stage = createStage(of, source, theme);
+  stage = new Stage(of, source, theme);
   box.append(stage.el);
 }
 
@@ -173,7 +173,7 @@ describe("the ribbon", () => {
     await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
     source.become("none");
     stage.destroy();
-    stage = createStage(scene, source);
+    stage = new Stage(scene, source);
     box.replaceChildren(stage.el);
     await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
   });

@@ -12,7 +12,6 @@ import type {
   Slice,
   Source,
   Span,
-  Stage,
   SvgCaption,
   ThemeName,
 } from "../protocol/source";
@@ -31,11 +30,11 @@ import { type DataPart, StageData } from "./tile_loader";
 /** Time without a change of the view before empty lanes shrink: not during a gesture. */
 const REST_MS = 250;
 
-export function createStage(scene: Scene, source: Source, theme: ThemeName = "light"): Stage {
-  return new DrawnStage(scene, source, theme);
-}
-
-class DrawnStage implements Stage {
+/**
+ * The drawn part: minimap, axis, steps, gutter, lanes, margin. It owns its canvases, the tile
+ * store and scrolling; it does not depend on toolbars, panels, keys or shared state.
+ */
+export class Stage {
   readonly el = document.createElement("div");
   private readonly painter = new Painter();
   private readonly camera: Camera;
@@ -63,7 +62,7 @@ class DrawnStage implements Stage {
   constructor(
     public scene: Scene,
     private readonly source: Source,
-    theme: ThemeName,
+    theme: ThemeName = "light",
   ) {
     this.camera = new Camera(scene.range);
     this.data = this.openData();
@@ -87,6 +86,7 @@ class DrawnStage implements Stage {
     source.onStatus(() => this.loop.touch({ gutter: true, margin: true }), signal);
   }
 
+  /** Replace the scene (another TraceSet in the same widget). */
   setScene(scene: Scene): void {
     this.data.destroy();
     this.scene = scene;
@@ -112,6 +112,11 @@ class DrawnStage implements Stage {
     this.loop.touch({ lanes: true });
   }
 
+  /**
+   * Colour events by the classes in the tiles; null: by kind or name. Until the classes are
+   * `known`, all events are drawn with the last class. `parts`: shares of the classes in the
+   * minimap; null: the minimap shows kinds.
+   */
   setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
     this.picture.setClasses(classes, parts, this.geometry);
     this.data.store.classed = classes !== null && known;
@@ -119,6 +124,7 @@ class DrawnStage implements Stage {
     this.loop.touch({ head: true, lanes: true });
   }
 
+  /** Leave the width to the lanes: narrow names, no totals on the right. */
   setSlim(slim: boolean): void {
     if (slim === this.slim) return;
     this.slim = slim;
@@ -135,20 +141,24 @@ class DrawnStage implements Stage {
     return this.rowsView.infos();
   }
 
+  /** Called when rows have changed their height: other lanes are empty in view. */
   onRows(listener: () => void): void {
     this.rowListeners.push(listener);
   }
 
+  /** The view as shown now (it may be on its way to the view that was set). */
   view(): Span {
     return this.camera.view;
   }
 
+  /** Show a window; `animate` in ms, 0 for none. Clamped to the job and its margin. */
   setView(view: Span, animate = 0): void {
     // While hidden, no frame would end the movement.
     const jumps = this.calm.matches || this.inSight.isOut;
     this.moved(this.camera.go(view, jumps ? 0 : animate, performance.now()));
   }
 
+  /** Called on every change of the shown view. */
   onView(listener: (view: Span, done: boolean) => void): void {
     this.viewListeners.push(listener);
   }
@@ -176,6 +186,7 @@ class DrawnStage implements Stage {
     return this.scrollTo(this.rowsView.scroll + pixels);
   }
 
+  /** Scroll a lane's row into view without opening rows. False if it is folded or filtered out. */
   reveal(lane: number): boolean {
     const scroll = this.rowsView.scrollFor(lane);
     if (scroll === null) return false;
@@ -183,6 +194,7 @@ class DrawnStage implements Stage {
     return true;
   }
 
+  /** Coordinates relative to `el`, CSS pixels. */
   hit(x: number, y: number): Hit {
     return hitAt(this.hitScene(), x, y);
   }
@@ -195,11 +207,16 @@ class DrawnStage implements Stage {
     return xAtTime(this.geometry, this.camera.view, time);
   }
 
+  /** Slices of a lane that are loaded and overlap the view, by start. */
   slices(lane: number): Slice[] {
     const window = this.data.windows.get(lane);
     return window === null ? [] : slicesIn(this.hitScene(), window);
   }
 
+  /**
+   * CSS pixel height of all rows, stretched into `most` but no higher. Rows hidden by a choice of
+   * ranks count.
+   */
   contentHeight(most?: number): number {
     const { rowsTop } = this.geometry;
     if (most === undefined) return rowsTop + this.rowsView.naturalHeight;
@@ -207,10 +224,15 @@ class DrawnStage implements Stage {
     return Math.min(most, rowsTop + this.rowsView.heightIn(most - rowsTop) + 1);
   }
 
+  /** The last frame's figures, for benchmarks. */
   onFrame(listener: (stats: FrameStats) => void): void {
     this.frameListeners.push(listener);
   }
 
+  /**
+   * The view as an SVG picture in the light theme: all rows, hidden ones included, with texts and a
+   * scale around them.
+   */
   async toSvg(caption: SvgCaption): Promise<string> {
     const whole = await loadPicture(this.source, this.scene, {
       layout: this.rowsView.layout,
@@ -222,6 +244,7 @@ class DrawnStage implements Stage {
     return svgOf(this.picture.frame(this.sight(), THEMES.light, whole), caption);
   }
 
+  /** Repaint after a change that no setter covers. */
   invalidate(): void {
     this.measure();
     this.data.retry();

@@ -254,11 +254,6 @@ export class StageData {
     return this.chosenAsk.value;
   }
 
-  /** The last failure of a tile request, null after a success. */
-  get error(): Error | null {
-    return this.loader.error;
-  }
-
   /**
    * Request the data of a picture. `width` is the lanes' width in CSS px; `over` are the lanes drawn
    * over the visible ones.

@@ -4,7 +4,8 @@ import { computed, Signal } from "@preact/signals";
 import type { ObservedSource } from "../connection/answering";
 import type { Shared } from "../connection/store";
 import { LaneIndex } from "../protocol/scene";
-import type { Overlay, Scene, Span, Stage } from "../protocol/source";
+import type { Overlay, Scene, Span } from "../protocol/source";
+import type { Stage } from "../stage/stage";
 
 /** An event and its listeners. */
 export class Emitter<T = void> {

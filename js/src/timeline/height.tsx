@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import type { Stage } from "../protocol/source";
+import type { Stage } from "../stage/stage";
 
 /** Same as in the widgets' trait. */
 const LEAST_PX = 120;

@@ -61,10 +61,6 @@ export class Navigation {
     this.zoomTo(this.ctx.scene.range);
   }
 
-  get isFit(): boolean {
-    return nearlySame(this.view(), this.ctx.scene.range);
-  }
-
   /** Zoom to a window; if it is shown already, to the whole job. */
   toggleZoom(span: Span | null): void {
     if (span === null || nearlySame(this.view(), span)) this.fit();

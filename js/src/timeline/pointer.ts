@@ -73,10 +73,6 @@ export class Pointer {
     on("mousedown", (event) => event.button === 1 && event.preventDefault());
   }
 
-  get dragging(): boolean {
-    return this.drag !== null;
-  }
-
   /** The time that keyboard zoom keeps in place: under the pointer, else the middle. */
   focusTime(): number {
     const [start, end] = this.parts.ctx.stage.view();

@@ -5,7 +5,6 @@ import { drag, length, mount, pick, pointer, ready, viewOf } from "../../test/ap
 import { freshState } from "../../test/model";
 import { recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
-import { createStage } from "../stage/stage";
 import { TimelineApp } from "./view";
 
 describe("what is said", () => {
@@ -334,7 +333,6 @@ test("a hundred mounts leave nothing behind", async () => {
         state,
         height: 300,
         signal: end.signal,
-        makeStage: createStage,
       });
       if (at % 10 === 0) {
         box.firstElementChild?.querySelector<HTMLElement>(".hta-more")?.click();

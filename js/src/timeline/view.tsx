@@ -9,9 +9,9 @@ import {
   type Scene,
   type Source,
   type Span,
-  type Stage,
   type ThemeName,
 } from "../protocol/source";
+import { Stage } from "../stage/stage";
 import { aria, focused, h, mount } from "../ui/dom";
 import { react } from "../ui/react";
 import { detectTheme, markWidth, NARROW_PX, watchBoxes, watchTheme } from "../ui/host";
@@ -45,15 +45,12 @@ import { ViewFacts } from "./view_facts";
 
 const SPOKEN_MS = 250;
 
-export type MakeStage = (scene: Scene, source: Source, theme: ThemeName) => Stage;
-
 interface AppOptions {
   scene: Scene;
   source: Source;
   state: Model;
   height: number;
   signal: AbortSignal;
-  makeStage: MakeStage;
   /** Fold similar ranks; null or left out: only if there are many. */
   folded?: boolean | null;
   /** Called when the user has folded or unfolded them. */
@@ -112,7 +109,7 @@ export class TimelineApp {
     const source = new ObservedSource(options.source);
     const shared = new Shared(ended);
     shared.attach(options.state);
-    const stage = options.makeStage(scene, source, theme);
+    const stage = new Stage(scene, source, theme);
     const ctx = new Context(scene, this.root, stage, source, shared, ended, part !== undefined);
     this.ctx = ctx;
     this.edge = new Height(stage, (height) => options.keepHeight?.(height));
