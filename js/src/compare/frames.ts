@@ -63,10 +63,11 @@ const OPPOSITE: Record<string, string> = {
 
 /** The frame of the swapped comparison. */
 export function turned(frame: Frame): Frame {
+  const turn = (name: string): string =>
+    name.replace(/^(before|after)_/, (_, side) => (side === "before" ? "after_" : "before_"));
   const columns: Record<string, PanelFrame["columns"][string]> = {};
   for (const [name, values] of Object.entries(frame.columns)) {
-    if (name.startsWith("before_")) columns[`after_${name.slice(7)}`] = values;
-    else if (name.startsWith("after_")) columns[`before_${name.slice(6)}`] = values;
+    if (turn(name) !== name) columns[turn(name)] = values;
     else if (/(^|_)(diff|delta)(_|$)/.test(name)) {
       columns[name] = values.map((one) => (typeof one === "number" ? 0 - one : one));
     } else if (name === "change" || name === "status") {
@@ -75,13 +76,8 @@ export function turned(frame: Frame): Frame {
       columns[name] = values.map((one) => (one === 0 ? 1 : one === 1 ? 0 : one));
     } else columns[name] = values;
   }
-  const attrs: Frame["attrs"] = {};
-  for (const [name, value] of Object.entries(frame.attrs)) {
-    if (name.startsWith("before_")) attrs[`after_${name.slice(7)}`] = value;
-    else if (name.startsWith("after_")) attrs[`before_${name.slice(6)}`] = value;
-    else attrs[name] = value;
-  }
-  return { rows: frame.rows, columns, attrs };
+  const attrs = Object.entries(frame.attrs).map(([name, value]) => [turn(name), value]);
+  return { rows: frame.rows, columns, attrs: Object.fromEntries(attrs) as Frame["attrs"] };
 }
 
 export class Frames {

@@ -1,6 +1,6 @@
 /** Link two timelines: views, hovered and selected calls, lines between partners. */
 
-import type { Model } from "../connection/store";
+import { listenTo, type Model } from "../connection/store";
 import { classLook, classOfChange } from "../facts/event_classes";
 import { briefOf, EVERYTHING, writeClauses } from "../protocol/selection";
 import type {
@@ -150,13 +150,8 @@ export class Linking {
 
   /** Mark the calls of a node of the tree; `pair`: the tree is that of one pair of ranks. */
   async markNode(node: number, name: string, pair: number | null, turn: () => void): Promise<void> {
-    try {
-      const asked = { node, pair };
-      const { reply } = await this.ways.source.ask("path_events", asked, this.ways.signal);
-      this.markEvents(reply.events, name, "call", turn);
-    } catch (error) {
-      this.ways.fail(error);
-    }
+    const { source, signal } = this.ways;
+    await this.markEvents(source.ask("path_events", { node, pair }, signal), name, "call", turn);
   }
 
   /** Mark the events of a row of changes; null for none. */
@@ -171,13 +166,8 @@ export class Linking {
       this.ways.say(null);
       return;
     }
-    try {
-      const asked = { row, pair };
-      const { reply } = await this.ways.source.ask("change_events", asked, this.ways.signal);
-      this.markEvents(reply.events, name, "event", turn);
-    } catch (error) {
-      this.ways.fail(error);
-    }
+    const { source, signal } = this.ways;
+    await this.markEvents(source.ask("change_events", { row, pair }, signal), name, "event", turn);
   }
 
   /** Clear all marks. */
@@ -187,19 +177,22 @@ export class Linking {
     }
   }
 
-  private markEvents(
-    events: PairEvents["events"],
+  private async markEvents(
+    asked: Promise<{ reply: PairEvents }>,
     name: string,
     what: string,
     turn: () => void,
-  ): void {
-    const [one, two] = events;
-    this.choose([{ ids: [...(one ?? [])] }, { ids: [...(two ?? [])] }], turn);
-    const counts = this.ways.swapped() ? [two, one] : [one, two];
-    this.ways.say(
-      `Marked: ${name}, ${plural(counts[0]?.length ?? 0, what)} before and ` +
-        `${plural(counts[1]?.length ?? 0, what)} after.`,
-    );
+  ): Promise<void> {
+    try {
+      const { reply } = await asked;
+      const [one = [], two = []] = reply.events;
+      this.choose([{ ids: [...one] }, { ids: [...two] }], turn);
+      const [before, after] = this.ways.swapped() ? [two, one] : [one, two];
+      const words = `${plural(before.length, what)} before and ${plural(after.length, what)} after`;
+      this.ways.say(`Marked: ${name}, ${words}.`);
+    } catch (error) {
+      this.ways.fail(error);
+    }
   }
 
   private choose(marks: readonly [Mark, Mark], turn: () => void): void {
@@ -538,24 +531,25 @@ export class Coupling {
 
   /** Change values of one side without its partner following. */
   write(side: 0 | 1, patch: Patch): void {
-    this.quiet = true;
-    try {
-      this.sides[side].app.led.follow(patch);
-    } finally {
-      this.quiet = false;
-    }
+    this.quietly(() => this.sides[side].app.led.follow(patch));
   }
 
   /** Change both sides in one act; neither leads the other. */
   together(act: () => void): void {
+    this.quietly(() => {
+      act();
+      for (const { app } of this.sides) app.led.showState();
+    });
+    this.ways.moved();
+  }
+
+  private quietly(act: () => void): void {
     this.quiet = true;
     try {
       act();
-      for (const { app } of this.sides) app.led.showState();
     } finally {
       this.quiet = false;
     }
-    this.ways.moved();
   }
 
   /** Change values of both sides, as one entry of the history of each that differs. */
@@ -569,10 +563,8 @@ export class Coupling {
   private watch(side: 0 | 1): void {
     const { app, model, el } = this.sides[side];
     const { signal } = this;
-    const listen = (key: string, listener: () => void): void => {
-      model.on(`change:${key}`, listener);
-      signal.addEventListener("abort", () => model.off(`change:${key}`, listener), { once: true });
-    };
+    const listen = (key: string, listener: () => void): void =>
+      listenTo(model, `change:${key}`, listener, signal);
     const lead = (): void => {
       this.leader = side;
     };
@@ -603,19 +595,14 @@ export class Coupling {
     }
   }
 
-  private follow(side: 0 | 1, always = false): void {
+  private follow(side: 0 | 1): void {
     const line = this.ways.line();
-    if (line === null || this.quiet || !(always || this.ways.coupled())) return;
+    if (line === null || this.quiet || !this.ways.coupled()) return;
     const to = other(side);
     const { app } = this.sides[to];
     const [start, end] = partnerView(line, side, this.sides[side].app.led.view);
     const view: Span = [Math.floor(start), Math.max(Math.ceil(end), Math.floor(start) + 1)];
-    this.quiet = true;
-    try {
-      app.led.showView(view);
-    } finally {
-      this.quiet = false;
-    }
+    this.quietly(() => app.led.showView(view));
     this.write(to, { view: [...view] });
   }
 

@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { LiveSource } from "../connection/answering";
-import { type History, type Model, readHistory, same } from "../connection/store";
+import { type History, listenTo, type Model, readHistory, same } from "../connection/store";
 import { classParts, countsOf, eventClasses } from "../facts/event_classes";
 import type { ClassCounts, ClassParts, Scene, Source, ThemeName } from "../protocol/source";
 import { throttle } from "../timeline/context";
@@ -356,10 +356,8 @@ export class Timelines {
   private listen(side: Side): void {
     const { states, signal, keep, historyChanged } = this.ways;
     const state = states[side];
-    const listen = (name: string, listener: () => void): void => {
-      state.on(`change:${name}`, listener);
-      signal.addEventListener("abort", () => state.off(`change:${name}`, listener), { once: true });
-    };
+    const listen = (name: string, listener: () => void): void =>
+      listenTo(state, `change:${name}`, listener, signal);
     let last: History = readHistory(state.get("_history"));
     listen("_history", () => {
       const now = readHistory(state.get("_history"));

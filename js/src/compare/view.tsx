@@ -1,6 +1,6 @@
 /** One view of a comparison: creates its parts and puts them into the page. */
 
-import { effect, signal } from "@preact/signals";
+import { signal } from "@preact/signals";
 import type { ComponentChildren, VNode } from "preact";
 import type { LiveSource } from "../connection/answering";
 import { listenTo, type Model, traitOf } from "../connection/store";
@@ -8,9 +8,10 @@ import { asError, isAbort, type Scene, type Source, type ThemeName } from "../pr
 import { match } from "../timeline/keys";
 import { progressWords } from "../timeline/status";
 import { Failure } from "../ui/controls";
-import { h, isTextEntry, mount } from "../ui/dom";
+import { h, isTextEntry, mount, toggle } from "../ui/dom";
 import { detectTheme, TIGHT_PX, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
+import { react } from "../ui/react";
 import { applyTheme } from "../ui/theme";
 import { type Base, piecesOf } from "./align";
 import { Charts, type Room } from "./charts";
@@ -213,10 +214,7 @@ export class DiffApp {
       this.renewTables();
     });
     listen("coupled", () => this.timelines.align());
-    const stop = effect(() => {
-      this.root.classList.toggle("hta-diff-coupled", this.state.coupled.value);
-    });
-    ended.addEventListener("abort", stop, { once: true });
+    react(this.state.coupled, (on) => toggle(this.root, "hta-diff-coupled", on), ended);
     listen("color", () => this.timelines.showColour());
     listen("arrange", () => this.arrange());
     listen("pair", () => {

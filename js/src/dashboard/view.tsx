@@ -309,21 +309,9 @@ export class DashApp {
   private react(): void {
     const { traits, choosing, panes, options } = this;
     const { signal: ended } = options;
-    react(
-      () => traits.choice.value,
-      () => this.arrange(),
-      ended,
-    );
-    react(
-      () => traits.height.value,
-      () => this.fit.fit(true),
-      ended,
-    );
-    react(
-      () => traits.folded.value,
-      (folded) => this.timeline.setFolded(folded === true),
-      ended,
-    );
+    react(traits.choice, () => this.arrange(), ended);
+    react(traits.height, () => this.fit.fit(true), ended);
+    react(traits.folded, (folded) => this.timeline.setFolded(folded === true), ended);
     react(
       () => [choosing.chosen.value, choosing.scope.value, traits.metric.value],
       () => panes.refresh(),

@@ -42,14 +42,18 @@ const PUSHES: Partial<Record<Command, Omit<Push, "fast">>> = {
   "rows-down": { axis: "rows", direction: 1 },
 };
 
+type Acts = Partial<Record<Command, () => unknown>>;
+
 export class Commands {
   readonly motion: Motion;
   private notes: readonly Note[] = [];
   private readonly bookmarks = new Bookmarks();
   private moving = false;
+  private readonly acts: Acts;
 
   constructor(private readonly parts: CommandParts) {
     const { nav, pointer, ctx } = parts;
+    this.acts = this.actsOf(parts);
     this.motion = new Motion(
       (axis, amount) => {
         if (axis === "zoom") nav.zoomBy(Math.exp(amount), pointer.focusTime());
@@ -84,101 +88,53 @@ export class Commands {
     return this.run(command);
   }
 
-  /** Run a command; false if there was nothing to do, so that the key propagates. */
-  run(command: Command): boolean {
-    const { nav, rows, picking, search, status, ctx } = this.parts;
-    switch (command) {
-      case "previous":
-      case "previous-event":
-        this.step(-1);
-        break;
-      case "next":
-      case "next-event":
-        this.step(1);
-        break;
-      case "zoom-selection":
-        nav.toggleZoom(picking.target());
-        break;
-      case "fit":
-        nav.fit();
-        break;
-      case "undo":
-        if (!ctx.shared.undo()) status.flash(["Nothing to undo."], 1200);
-        break;
-      case "redo":
-        if (!ctx.shared.redo()) status.flash(["Nothing to redo."], 1200);
-        break;
-      case "mark":
-        this.mark(false);
-        break;
-      case "mark-keep":
-        this.mark(true);
-        break;
-      case "unmark":
-        this.unmark();
-        break;
-      case "select-window":
+  /** What each command does; false if there was nothing to do. */
+  private actsOf(parts: CommandParts): Acts {
+    const { nav, rows, picking, search, status, full, ctx } = parts;
+    const { shared } = ctx;
+    return {
+      previous: () => this.step(-1),
+      "previous-event": () => this.step(-1),
+      next: () => this.step(1),
+      "next-event": () => this.step(1),
+      "zoom-selection": () => nav.toggleZoom(picking.target()),
+      fit: () => nav.fit(),
+      undo: () => shared.undo() || status.flash(["Nothing to undo."], 1200),
+      redo: () => shared.redo() || status.flash(["Nothing to redo."], 1200),
+      mark: () => this.mark(false),
+      "mark-keep": () => this.mark(true),
+      unmark: () => this.unmark(),
+      "select-window": () => {
         if (picking.brief === null) status.flash(["Select an event first: R makes it a window."]);
         picking.eventToWindow();
-        break;
-      case "select-all":
-        picking.selectAll();
-        break;
-      case "flow-back":
-        if (!picking.followFlow("in")) this.noFlow("into");
-        break;
-      case "flow-forward":
-        if (!picking.followFlow("out")) this.noFlow("out of");
-        break;
-      case "search":
-        search.focus();
-        break;
-      case "hit-next":
-      case "hit-previous":
-        if (search.text === "") return false;
-        search.step(command === "hit-next" ? 1 : -1);
-        break;
-      case "pin":
-        this.pin();
-        break;
-      case "color":
-        this.toggleColor();
-        break;
-      case "open-all":
-        rows.toggleAll();
-        break;
-      case "fold":
-        return this.fold();
-      case "fold-group":
-        return this.foldGroup();
-      case "roomy":
-        rows.toggleRoomy();
-        break;
-      case "export":
-        this.parts.openExport();
-        break;
-      case "help":
-        this.parts.openHelp();
-        break;
-      case "full-window":
-        if (this.parts.full === null) return false;
-        this.parts.full.toggle();
-        break;
-      case "leave":
-        return this.leave();
-      default:
-        return false;
-    }
-    return true;
+      },
+      "select-all": () => picking.selectAll(),
+      "flow-back": () => picking.followFlow("in") || this.noFlow("into"),
+      "flow-forward": () => picking.followFlow("out") || this.noFlow("out of"),
+      search: () => search.focus(),
+      "hit-next": () => search.text !== "" && search.step(1),
+      "hit-previous": () => search.text !== "" && search.step(-1),
+      pin: () => this.pin(),
+      color: () => shared.set({ color: shared.state.color === "kind" ? "name" : "kind" }),
+      "open-all": () => rows.toggleAll(),
+      fold: () => this.fold(),
+      "fold-group": () => this.foldGroup(),
+      roomy: () => rows.toggleRoomy(),
+      export: () => parts.openExport(),
+      help: () => parts.openHelp(),
+      "full-window": () => full !== null && full.toggle(),
+      leave: () => this.leave(),
+    };
   }
 
-  toggleColor(): void {
-    const { shared } = this.parts.ctx;
-    shared.set({ color: shared.state.color === "kind" ? "name" : "kind" });
+  /** Run a command; false if there was nothing to do, so that the key propagates. */
+  run(command: Command): boolean {
+    const act = this.acts[command];
+    return act !== undefined && act() !== false;
   }
 
   /** Pin the row under the pointer, else the selected event's. */
-  pin(): void {
+  private pin(): void {
     const { hover, picking, rows, status, ctx } = this.parts;
     const brief = picking.brief;
     const row =

@@ -20,11 +20,7 @@ export class Gaps {
     private readonly picking: Picking,
   ) {
     ctx.signal.addEventListener("abort", () => this.asked.abort(), { once: true });
-    react(
-      () => picking.chosen.value,
-      (window) => this.follow(window),
-      ctx.signal,
-    );
+    react(picking.chosen, (window) => this.follow(window), ctx.signal);
   }
 
   /** Whether a lane shows work of a device. */

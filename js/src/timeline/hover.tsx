@@ -43,6 +43,10 @@ export function busyText(share: number): string {
   return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u2009%`;
 }
 
+function note(text: string): TipLine {
+  return [<span class="hta-note">{text}</span>];
+}
+
 /** Describe the ranks that a row represents, or why it has one of its own. */
 function foldLines({ rank, like }: RowInfo, alike: Alike | null): TipLine[] {
   if (alike === null) return [];
@@ -175,11 +179,10 @@ export class Hover {
       [<b>{slice.name}</b>],
       [`rank ${rank ?? "?"} · ${formatDuration(slice.dur)}${waiting}`],
     ];
-    if (this.arrows.words !== "") lines.push([<span class="hta-note">{this.arrows.words}</span>]);
+    if (this.arrows.words !== "") lines.push(note(this.arrows.words));
     const cut = cutWords(slice, this.ctx.scene);
-    if (cut !== "") lines.push([<span class="hta-note">{cut}</span>]);
-    if ((slice.flags & 2) !== 0)
-      lines.push([<span class="hta-note">overlaps its neighbours: own lane</span>]);
+    if (cut !== "") lines.push(note(cut));
+    if ((slice.flags & 2) !== 0) lines.push(note("overlaps its neighbours: own lane"));
     return lines;
   }
 
@@ -219,9 +222,7 @@ export class Hover {
       lines.push([this.cellError ?? (exact === null ? `longest: … ${kind}`.trim() : kind)]);
     }
     const rank = place === null ? "" : `rank ${place.rank.rank} · `;
-    lines.push([
-      <span class="hta-note">{`${rank}${formatDuration(cell.end - cell.start)} wide`}</span>,
-    ]);
+    lines.push(note(`${rank}${formatDuration(cell.end - cell.start)} wide`));
     return lines;
   }
 
@@ -235,18 +236,16 @@ export class Hover {
       ]);
       const spilled = track.lanes - track.nested;
       if (track.role === "stream" && spilled > 0 && track.nested > 0) {
-        lines.push([
-          <span class="hta-note">{`${plural(spilled, "extra lane")}: events overlap without nesting`}</span>,
-        ]);
+        lines.push(note(`${plural(spilled, "extra lane")}: events overlap without nesting`));
       }
       if (row.thin !== undefined) {
         const which = row.thin === track.lanes ? "Nothing" : `${row.thin} of ${track.lanes} lanes`;
-        const note = row.thin === track.lanes ? "of it is in view" : "are empty in view";
-        lines.push([<span class="hta-note">{`${which} ${note}: drawn thin`}</span>]);
+        const what = row.thin === track.lanes ? "of it is in view" : "are empty in view";
+        lines.push(note(`${which} ${what}: drawn thin`));
       }
       if (row.thin !== undefined || this.rows.roomy) {
         const what = this.rows.roomy ? "make empty lanes thin" : "give empty lanes their height";
-        lines.push([<span class="hta-note">{`Click to ${what}`}</span>]);
+        lines.push(note(`Click to ${what}`));
       }
       return lines;
     }
@@ -259,12 +258,10 @@ export class Hover {
     if (rank.truncated !== null) lines.push([<span class="hta-warn-text">{rank.truncated}</span>]);
     if (rank.problems > 0)
       lines.push([<span class="hta-warn-text">{plural(rank.problems, "problem")}</span>]);
-    lines.push([
-      <span class="hta-note">{`Click to ${row.open ? "close" : "open"} its tracks`}</span>,
-    ]);
+    lines.push(note(`Click to ${row.open ? "close" : "open"} its tracks`));
     if (row.badge !== undefined) {
       const what = row.badge === "fold" ? "fold similar ranks" : "show all these ranks";
-      lines.push([<span class="hta-note">{`Click ≡ to ${what}`}</span>]);
+      lines.push(note(`Click ≡ to ${what}`));
     }
     return lines;
   }

@@ -103,56 +103,8 @@ function onUp(parts: KeyboardParts, event: KeyboardEvent): void {
 
 // Key bindings. The help sheet, the tooltips and the key handler all read this table.
 
-export type Command =
-  | "zoom-in"
-  | "zoom-out"
-  | "pan-left"
-  | "pan-right"
-  | "rows-up"
-  | "rows-down"
-  | "previous"
-  | "next"
-  | "previous-event"
-  | "next-event"
-  | "zoom-selection"
-  | "fit"
-  | "undo"
-  | "redo"
-  | "mark"
-  | "mark-keep"
-  | "unmark"
-  | "select-window"
-  | "select-all"
-  | "flow-back"
-  | "flow-forward"
-  | "search"
-  | "hit-next"
-  | "hit-previous"
-  | "pin"
-  | "color"
-  | "open-all"
-  | "fold"
-  | "fold-group"
-  | "roomy"
-  | "export"
-  | "help"
-  | "full-window"
-  | "leave"
-  | "bookmark-go"
-  | "bookmark-set";
-
-/** Commands that repeat while their key is held. */
-export const HELD: ReadonlySet<Command> = new Set([
-  "zoom-in",
-  "zoom-out",
-  "pan-left",
-  "pan-right",
-  "rows-up",
-  "rows-down",
-]);
-
-interface Binding {
-  command: Command;
+interface Binding<Name = string> {
+  command: Name;
   /** `KeyboardEvent.code`: the position on the keyboard. */
   code?: string;
   /** `KeyboardEvent.key`, lower case: the character. */
@@ -163,7 +115,7 @@ interface Binding {
 }
 
 /** Positions take precedence over characters: on AZERTY, W zooms although Z is printed on it. */
-const BINDINGS: readonly Binding[] = [
+const BINDINGS = [
   { command: "zoom-in", code: "KeyW" },
   { command: "zoom-out", code: "KeyS" },
   { command: "pan-left", code: "KeyA" },
@@ -203,7 +155,19 @@ const BINDINGS: readonly Binding[] = [
   { command: "export", key: "x" },
   { command: "help", key: "?" },
   { command: "leave", key: "escape" },
-];
+] as const satisfies readonly Binding[];
+
+export type Command = (typeof BINDINGS)[number]["command"] | "bookmark-go" | "bookmark-set";
+
+/** Commands that repeat while their key is held. */
+export const HELD: ReadonlySet<Command> = new Set([
+  "zoom-in",
+  "zoom-out",
+  "pan-left",
+  "pan-right",
+  "rows-up",
+  "rows-down",
+]);
 
 export interface KeyPress {
   key: string;
@@ -234,10 +198,11 @@ export function match(press: KeyPress): Match | null {
   const fits = (binding: Binding): boolean =>
     (binding.ctrl ?? false) === ctrl &&
     (binding.shift === undefined || binding.shift === press.shiftKey);
+  const bindings: readonly Binding<Command>[] = BINDINGS;
   const found =
-    BINDINGS.find((binding) => binding.code === press.code && fits(binding)) ??
-    BINDINGS.find((binding) => binding.key === key && fits(binding)) ??
-    BINDINGS.find((binding) => letterCode(binding.key) === press.code && fits(binding));
+    bindings.find((binding) => binding.code === press.code && fits(binding)) ??
+    bindings.find((binding) => binding.key === key && fits(binding)) ??
+    bindings.find((binding) => letterCode(binding.key) === press.code && fits(binding));
   if (found !== undefined && (digit === undefined || found.key === key)) {
     return { command: found.command, fast: press.shiftKey, digit: 0 };
   }

@@ -114,11 +114,7 @@ export class StatusLine {
     const { signal: ended, source, root } = ctx;
     const speak = throttle(SPOKEN_MS, ended, () => (this.spoken.value = plain(this.words.value)));
     react(() => this.words.value, speak, ended);
-    react(
-      () => this.hinting.value,
-      (on) => toggle(root, "hta-hinting", on),
-      ended,
-    );
+    react(this.hinting, (on) => toggle(root, "hta-hinting", on), ended);
     ended.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
     source.onStatus((now) => this.setKernel(now), ended);
     this.setKernel(source.status);

@@ -97,14 +97,9 @@ function head(view: Span, scene: Scene): Piece {
   return { strong: `${spanText(view)} (${length}).` };
 }
 
-interface DeviceShares {
-  compute: number;
-  communication: number;
-  exposed: number;
-  memory: number;
-  idle: number;
-  ranks: number;
-}
+const SHARES = ["compute", "communication", "exposed", "memory", "idle"] as const;
+
+type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
 /** Shares of the devices' spans in view, over all ranks with device events; null without. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
@@ -114,27 +109,18 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
       .filter((rank) => rank.truncated === null && rank.summary.some((row) => row.role !== "cpu"))
       .map((rank) => rank.rank),
   );
-  const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0 };
+  const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0, ranks: 0 };
   let span = 0;
-  let ranks = 0;
   stats.ranks.forEach((rank, at) => {
     const known = stats.span[at] ?? 0;
     if (!device.has(rank) || known <= 0) return;
-    ranks += 1;
+    sums.ranks += 1;
     span += known;
-    for (const key of ["compute", "communication", "exposed", "memory", "idle"] as const) {
-      sums[key] += stats[key][at] ?? 0;
-    }
+    for (const key of SHARES) sums[key] += stats[key][at] ?? 0;
   });
   if (span === 0) return null;
-  return {
-    compute: sums.compute / span,
-    communication: sums.communication / span,
-    exposed: sums.exposed / span,
-    memory: sums.memory / span,
-    idle: sums.idle / span,
-    ranks,
-  };
+  for (const key of SHARES) sums[key] /= span;
+  return sums;
 }
 
 const DEVICES = /^(GPU|HPU|MTIA|NPU|TPU|XPU)\b/;

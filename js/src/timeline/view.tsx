@@ -157,11 +157,7 @@ export class TimelineApp {
     );
     mount(view, root, ctx.signal);
     const frame = ctx.stage.el.parentElement!;
-    react(
-      () => edge.own.value,
-      (height) => (frame.style.height = `${height}px`),
-      ctx.signal,
-    );
+    react(edge.own, (height) => (frame.style.height = `${height}px`), ctx.signal);
     if (part !== undefined) mount(line, part.status, ctx.signal);
   }
 

@@ -2,10 +2,14 @@
 
 import { effect, untracked } from "@preact/signals";
 
-/** Call `act` now, and whenever a signal that `read` reads has changed. */
-export function react<T>(read: () => T, act: (now: T) => void, ended: AbortSignal): void {
+/** Call `act` now, and whenever `of` has changed: a signal, or what reads signals. */
+export function react<T>(
+  of: { readonly value: T } | (() => T),
+  act: (now: T) => void,
+  ended: AbortSignal,
+): void {
   const end = effect(() => {
-    const now = read();
+    const now = typeof of === "function" ? of() : of.value;
     untracked(() => act(now));
   });
   ended.addEventListener("abort", end, { once: true });

@@ -118,11 +118,7 @@ export class PanelControl {
         shown.value = picking.active ? "event" : this.hasArea ? "area" : null;
       }
     };
-    react(
-      () => picking.key.value,
-      (key) => show("event", key !== ""),
-      ended,
-    );
+    react(picking.key, (key) => show("event", key !== ""), ended);
     react(
       () => this.eventWords(),
       (words) => status.say("event", words),
@@ -130,11 +126,7 @@ export class PanelControl {
     );
     const sayLater = throttle(SAY_MS, ended, () => status.say("event", this.eventWords()));
     nav.moved.on(() => picking.active && sayLater());
-    react(
-      () => gaps.gap.value,
-      (gap) => show("gap", gap !== null),
-      ended,
-    );
+    react(gaps.gap, (gap) => show("gap", gap !== null), ended);
     if (ctx.isPart) return;
     const askLater = debounce(TOTALS_MS, ended, () => this.askTotals());
     react(
@@ -146,11 +138,7 @@ export class PanelControl {
       },
       ended,
     );
-    react(
-      () => picking.chosen.value,
-      (window) => show("area", window !== null),
-      ended,
-    );
+    react(picking.chosen, (window) => show("area", window !== null), ended);
     react(
       () => {
         const { value: window } = picking.chosen;
