@@ -2,6 +2,7 @@
 
 import { batch, type ReadonlySignal, signal } from "@preact/signals";
 import type { RenderProps } from "@anywidget/types";
+import { readSelection } from "../protocol/selection";
 import { readScene } from "../protocol/scene";
 import { asError, type Scene, type SelectionJson, type SharedState } from "../protocol/source";
 import { brokenPanel } from "../ui/controls";
@@ -82,15 +83,7 @@ function normal(key: Key, value: unknown): unknown {
 
 function normalSelection(value: unknown): SelectionJson | null {
   if (value === null || typeof value !== "object") return null;
-  const given = value as Partial<SelectionJson>;
-  const selection: SelectionJson = {
-    start_ns: given.start_ns ?? null,
-    end_ns: given.end_ns ?? null,
-    ranks: given.ranks ?? null,
-    tracks: given.tracks ?? null,
-    query: given.query ?? null,
-    ids: given.ids ?? null,
-  };
+  const selection = readSelection(value);
   return Object.values(selection).every((part) => part === null) ? null : selection;
 }
 

@@ -5,7 +5,7 @@ import type { VNode } from "preact";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import type { ChartSlot } from "../charts/chart";
 import { heatmapBins, heatmapFrame } from "../charts/grid";
-import { WITHIN_MS } from "../connection/answering";
+import { wholeSpan, WITHIN_MS } from "../connection/answering";
 import { panelKind, withoutOwn } from "../facts/panels";
 import {
   asError,
@@ -212,8 +212,7 @@ export class HeatmapData {
     const [start, end] = ways.view();
     const request = {
       metric: ways.metric(),
-      start: Math.floor(start),
-      end: Math.max(Math.ceil(end), Math.floor(start) + 1),
+      ...wholeSpan([start, end]),
       bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
       selection: withoutOwn("heatmap", ways.selection()),
     };

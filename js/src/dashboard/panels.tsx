@@ -190,11 +190,6 @@ export class Panes {
     this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
   }
 
-  /** The window in view is another one. */
-  viewMoved(): void {
-    this.refresh();
-  }
-
   /** Ask again for what has failed. */
   retry(): void {
     this.data.retry();
@@ -352,22 +347,17 @@ export function Headline({
 
 // Estimated heights of panels, so that a page does not jump when their charts come.
 
-/** Padding of a panel, its title, what it means in two lines, its legend and its scale. px. */
-const AROUND: Readonly<Record<string, number>> = {
-  breakdown: 122,
-  overlap: 122,
-  idle: 122,
-  queue: 122,
-};
+/** Padding of a panel, its title, what it means in two lines, its legend and its scale. */
+const AROUND_PX = 122;
+const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 
 /** So many rows are left of similar ranks. */
 const FOLDED_ROWS = 4;
 
 /** Height of a panel with one row per rank; null if unknown in advance. */
 function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
-  const around = AROUND[id];
   const hasDevices = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
-  if (around === undefined || !hasDevices) return null;
+  if (!BY_RANK.has(id) || !hasDevices) return null;
   const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);
-  return around + rows * pitchOf(rows);
+  return AROUND_PX + rows * pitchOf(rows);
 }

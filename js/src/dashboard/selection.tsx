@@ -241,8 +241,6 @@ interface Phrase {
   full: string;
 }
 
-const EVERYTHING_WORDS = "whole job";
-
 /** Runs of ranks, names: more are counted instead. */
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
@@ -256,14 +254,6 @@ const UNITS: readonly (readonly [power: number, unit: string])[] = [
   [0, "ns"],
 ];
 const CONTAINS = /^name\.str\.contains\(('.*?'|".*?")(?:, *(?:case|regex)=(?:True|False))*\)$/u;
-
-export function selectionWords(
-  selection: SelectionJson | null,
-  short: (name: string) => string = (name) => name,
-): string {
-  const phrases = phrasesOf(selection, short);
-  return phrases.length === 0 ? EVERYTHING_WORDS : phrases.map(({ text }) => text).join(", ");
-}
 
 /** A text per dimension; none if everything is selected. */
 export function phrasesOf(

@@ -521,12 +521,9 @@ export const TABLES: Readonly<Record<string, TableLook>> = {
 
 /** The selection of clicked rows. */
 export function brushOf(id: string, frame: PanelFrame, names: string[] | null): Brush {
-  return rowsAreRanks(id) ? { ranks: ranksOf(frame, names) } : { names };
-}
-
-/** Rows of these stand for files, not for names of events. */
-function rowsAreRanks(id: string): boolean {
-  return id === "byteps_requests" || id === "mpi_hosts";
+  // Rows of these stand for files, not for names of events.
+  const areRanks = id === "byteps_requests" || id === "mpi_hosts";
+  return areRanks ? { ranks: ranksOf(frame, names) } : { names };
 }
 
 function ranksOf(frame: PanelFrame, names: readonly string[] | null): number[] | null {
@@ -537,11 +534,8 @@ function ranksOf(frame: PanelFrame, names: readonly string[] | null): number[] |
     const keys = frame.columns.keys?.[row];
     const rank = frame.columns.rank?.[row];
     if (typeof rank === "number") found.add(rank);
-    if (typeof keys === "string" && keys !== "")
-      keys
-        .split(",")
-        .map(Number)
-        .forEach((key) => found.add(key));
+    if (typeof keys !== "string" || keys === "") return;
+    for (const key of keys.split(",")) found.add(Number(key));
   });
   return found.size === 0 ? null : [...found];
 }

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { type Clauses, readClauses, writeClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
-import { selectionWords } from "./selection";
+import { phrasesOf } from "./selection";
 
 /** By hand: lone surrogates in it are more than a bundler takes. */
 function vectors(name: string): unknown {
@@ -32,5 +32,6 @@ describe("clauses", () => {
 });
 
 test.each(words)("a selection in words: $words", ({ selection, words: said, short }) => {
-  expect(selectionWords(selection, (name) => short?.[name] ?? name)).toBe(said);
+  const phrases = phrasesOf(selection, (name) => short?.[name] ?? name);
+  expect(phrases.map(({ text }) => text).join(", ") || "whole job").toBe(said);
 });

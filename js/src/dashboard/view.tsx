@@ -155,7 +155,7 @@ export class DashApp {
       if (op === "panels" && !this.shown.peek().includes("timeline"))
         this.timeline.prepareFolding();
     });
-    const moved = throttle(VIEW_MS, ended, () => this.panes.viewMoved());
+    const moved = throttle(VIEW_MS, ended, () => this.panes.refresh());
     this.timeline.onView((view) => {
       this.view = view;
       moved();

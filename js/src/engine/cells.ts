@@ -230,12 +230,7 @@ export interface CounterTileOut {
 }
 
 /** Cells of one lane in columns that are longer than a tile. */
-interface CellColumns {
-  busy: Uint16Array;
-  count: Uint16Array;
-  kind: Uint8Array;
-  mask: Uint8Array;
-}
+type CellColumns = Omit<TileOut, "index" | "slices">;
 
 /** Cut columns into tiles, without the empty ones; `at` are the slices of the whole range. */
 export function cutTiles(

@@ -1,12 +1,13 @@
 /** Write a selection as a trace file in the browser. */
 
 import type { Answer, Requests, Scene, SelectionJson } from "../protocol/source";
+import { readSelection } from "../protocol/selection";
 import { type JsonText, type Names, readJson } from "./columns";
 import { notEmbedded, type TrackHeader } from "./document";
 import type { Job } from "./job";
 import { Overview } from "./overview";
 import type { Args, Rank } from "./rank";
-import { membersOf, readSelection } from "./search";
+import { membersOf } from "./search";
 
 /** Offers a file to the user. */
 export type Save = (name: string, file: Blob) => void;

@@ -3,6 +3,7 @@
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
+import { readSelection } from "../protocol/selection";
 import { callTree } from "./call_tree";
 import { countBelow, Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
@@ -18,7 +19,6 @@ import { kernelDurations, kernels, operators } from "./panel_names";
 import { isChosen, ofAllTimes, overlaps, type PanelRank, type Part } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
 import { queuesIn } from "./queues";
-import { readSelection } from "./search";
 import { Spans } from "./spans";
 import { steps } from "./steps";
 

@@ -220,16 +220,6 @@ function typeCounts(rank: Rank): Float64Array {
 
 // Events that a selection includes.
 
-const FIELDS = ["start_ns", "end_ns", "ranks", "tracks", "query", "ids"] as const;
-
-/** A selection as a request states it; missing parts mean "all". */
-export function readSelection(value: SelectionJson | null | undefined): SelectionJson {
-  const given = (value ?? {}) as Partial<SelectionJson>;
-  const out: Record<string, unknown> = {};
-  for (const field of FIELDS) out[field] = given[field] ?? null;
-  return out as unknown as SelectionJson;
-}
-
 /** Rows of the member events of a rank, ascending. */
 export function membersOf(rank: Rank, selection: SelectionJson, names: Names): Int32Array {
   const { start_ns: from, end_ns: to, ranks, ids, query } = selection;
@@ -279,51 +269,33 @@ export function trackTest(
 export function eventColumns(rank: Rank, names: Names): ColumnOf {
   const { events } = rank;
   const { start, dur, lane } = events;
-  return (name) => {
-    switch (name) {
-      case "rank":
-        return () => rank.number;
-      case "id":
-      case "index":
-        return (row) => row;
-      case "start_ns":
-        return (row) => start[row]!;
-      case "dur_ns":
-        return (row) => dur[row]!;
-      case "name":
-        return (row) => names.full(rank.typeOf(events, row)[0]);
-      case "category":
-        return (row) => names.category(rank.typeOf(events, row)[1]);
-      case "kind":
-        return (row) => names.kind(rank.kindOf(events, row));
-      case "track":
-        return (row) => rank.trackAt(lane[row]!)?.key ?? "";
-      case "pid":
-        return (row) => rank.trackAt(lane[row]!)?.pid ?? "";
-      case "tid":
-        return (row) => rank.trackAt(lane[row]!)?.tid ?? "";
-      case "depth":
-        return (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0);
-      case "phase": {
-        const paired = rank.paired();
-        return (row) => (paired.has(row) ? "B" : "X");
-      }
-      case "parent":
-        return valuesOf(rank.parents());
-      case "stream":
-        return valuesOf(rank.streams());
-      case "correlation":
-        return valuesOf(rank.correlations());
-      case "prelaunched": {
-        const early = rank.prelaunched();
-        return (row) => early[row] === 1;
-      }
-      case "step":
-        return valuesOf(rank.steps());
-      default:
-        return null;
-    }
+  const columns: Record<string, () => ReturnType<ColumnOf>> = {
+    rank: () => () => rank.number,
+    id: () => (row) => row,
+    index: () => (row) => row,
+    start_ns: () => valuesOf(start),
+    dur_ns: () => valuesOf(dur),
+    name: () => (row) => names.full(rank.typeOf(events, row)[0]),
+    category: () => (row) => names.category(rank.typeOf(events, row)[1]),
+    kind: () => (row) => names.kind(rank.kindOf(events, row)),
+    track: () => (row) => rank.trackAt(lane[row]!)?.key ?? "",
+    pid: () => (row) => rank.trackAt(lane[row]!)?.pid ?? "",
+    tid: () => (row) => rank.trackAt(lane[row]!)?.tid ?? "",
+    depth: () => (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0),
+    phase: () => {
+      const paired = rank.paired();
+      return (row) => (paired.has(row) ? "B" : "X");
+    },
+    parent: () => valuesOf(rank.parents()),
+    stream: () => valuesOf(rank.streams()),
+    correlation: () => valuesOf(rank.correlations()),
+    prelaunched: () => {
+      const early = rank.prelaunched();
+      return (row) => early[row] === 1;
+    },
+    step: () => valuesOf(rank.steps()),
   };
+  return (name) => (Object.hasOwn(columns, name) ? columns[name]!() : null);
 }
 
 function valuesOf(values: ArrayLike<number>): (row: number) => number {

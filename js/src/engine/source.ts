@@ -1,6 +1,7 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
 import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
+import { readSelection } from "../protocol/selection";
 import { arrivalsAsked, lateness, RankLateness } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
 import { details, launches, overviewDetails } from "./details";
@@ -13,7 +14,7 @@ import { Overview } from "./overview";
 import type { PanelRank } from "./panel_rank";
 import { Panels } from "./panels";
 import { Args, type Rank, type Rows } from "./rank";
-import { membersOf, type Place, readSelection, Search, TABLES, totals } from "./search";
+import { membersOf, type Place, Search, TABLES, totals } from "./search";
 import { DeviceTime, minimap, stats } from "./stats";
 import { timeOf } from "./sweep";
 import { answerTiles } from "./tiles";

@@ -28,6 +28,12 @@ export const EVERYTHING: SelectionJson = {
   ids: null,
 };
 
+/** A selection as a request or a host states it; missing parts mean "all". */
+export function readSelection(given: Partial<SelectionJson> | null | undefined): SelectionJson {
+  const parts = Object.keys(EVERYTHING) as (keyof SelectionJson)[];
+  return Object.fromEntries(parts.map((part) => [part, given?.[part] ?? null])) as never;
+}
+
 /** Fields of an event that its rectangle provides. */
 export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
   const { id, lane, name, kind, start, dur } = slice;

@@ -272,10 +272,7 @@ export interface SvgCaption {
 }
 
 export interface FrameStats {
-  work_ms: number;
   lanes: number;
-  rects: number;
-  labels: number;
   pending: boolean;
 }
 

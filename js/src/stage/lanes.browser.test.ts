@@ -52,13 +52,11 @@ async function draw(events: Given[], given: Drawing = {}) {
     jobEnd: job[1],
     valueRange: null,
   };
-  const counted = { rects: 0 };
   const used = given.dimmed === undefined ? paints : paintsOf(theme, KINDS, given.dimmed);
   drawBeyond(raster, place, used);
-  drawLane(raster, place, shown, used, null, counted);
+  drawLane(raster, place, shown, used, null);
   const px = new Uint32Array(raster.image.data.buffer);
   return {
-    rects: counted.rects,
     at: (x: number, y: number) => px[y * width + x]!,
     /** Pixels of a column that are not the lane's own, counted in whole ones. */
     ink: (x: number) => {
@@ -153,7 +151,6 @@ describe("rectangles", () => {
   test("are exactly as wide as their rounded pixels, less the gap", async () => {
     // 5 000 ns per pixel.
     const drawn = await draw([event(50_000, 60_000)]);
-    expect(drawn.rects).toBe(1);
     expect(drawn.columns()).toEqual(Array.from({ length: 11 }, (_, i) => 10 + i));
     for (const x of [10, 20]) expect([drawn.at(x, 0), drawn.at(x, 15)]).toEqual([COMPUTE, COMPUTE]);
     expect(drawn.at(21, 8)).toBe(LANE);
@@ -182,7 +179,6 @@ describe("rectangles", () => {
 
   test("below 2 px are columns of their share", async () => {
     const drawn = await draw([event(50_000, 7500)], { height: 40 });
-    expect(drawn.rects).toBe(0);
     const ink = drawn.columns().reduce((sum, x) => sum + drawn.ink(x), 0);
     expect(ink / 40).toBeCloseTo(1.5, 1);
   });

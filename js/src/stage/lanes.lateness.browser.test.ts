@@ -133,7 +133,7 @@ describe("a lane of communication", () => {
       late: late === null ? null : await windowOf(late),
       named: true,
     };
-    return pixels((raster) => drawLane(raster, place(), lane, paints, null, { rects: 0 }, over));
+    return pixels((raster) => drawLane(raster, place(), lane, paints, null, over));
   };
 
   test("waits are drawn over its events, which continue after them", async () => {

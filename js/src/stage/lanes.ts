@@ -32,11 +32,6 @@ const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Number of items drawn, for the frame's figures. */
-interface LaneCounts {
-  rects: number;
-}
-
 /** Overlays above or below the events of a communication lane. */
 interface OverWindows {
   wait: LaneWindow | null;
@@ -55,7 +50,6 @@ export function drawLane(
   lane: LaneWindow,
   paints: Paints,
   shade: ShadeOfName | null,
-  counted: LaneCounts,
   over: OverWindows = NOTHING_OVER,
 ): void {
   drawGround(raster, place, paints);
@@ -71,7 +65,7 @@ export function drawLane(
   }
   const leastNs = RECT_PX * place.resolution;
   drawColumns(raster, place, lane, paints, leastNs);
-  counted.rects += drawRects(raster, place, lane, paints, leastNs, shade);
+  drawRects(raster, place, lane, paints, leastNs, shade);
   if (over.wait !== null && !paints.byClass) drawWaits(raster, place, over.wait, paints);
 }
 
@@ -166,7 +160,7 @@ function drawRects(
   paints: Paints,
   leastNs: number,
   shade: ShadeOfName | null,
-): number {
+): void {
   const { sliceStart, sliceDur, sliceName } = lane;
   const codes = paints.byClass ? lane.sliceClass : lane.sliceKind;
   const { y0, y1, dpr, start, resolution, form } = place;
@@ -175,7 +169,6 @@ function drawRects(
   const hueOf = (form === "pale" && place.hue) || null;
   const gap = Math.max(1, Math.round(dpr));
   const end = start + width * resolution;
-  let rects = 0;
   for (let i = 0; i < lane.slices; i += 1) {
     const dur = sliceDur[i]!;
     const from = sliceStart[i]!;
@@ -187,7 +180,6 @@ function drawRects(
     const found = codes[i]!;
     const kind = paints.byClass && found === 255 ? paints.unknownClass : found;
     const code = kind * 3 + (shade === null ? 0 : shade(sliceName[i]!));
-    rects += 1;
     if (right < x1) raster.rect(right, y0, x1, y1, paints.ground[form]);
     if (paints.hatched[kind] === 1) {
       raster.hatch(
@@ -218,7 +210,6 @@ function drawRects(
       raster.rect(x0, y0, right, y1, tint);
     }
   }
-  return rects;
 }
 
 /** The dark left edge, thinner on marks that it would fill. */

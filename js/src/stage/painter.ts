@@ -33,8 +33,7 @@ import { drawOverlay, NO_OVERLAY, type OverlayScene } from "./overlay";
 import { classPaints, hueOf, type Paints, paintsOf, partsAt, shadeOf } from "./paints";
 import { Pen } from "./pen";
 import { type LaneRaster, Raster } from "./raster";
-import type { Sightings } from "./rows_view";
-import { type LaneSpot, type RowsView } from "./rows_view";
+import type { LaneSpot, RowsView, Sightings } from "./rows_view";
 import type { StageData, WholeRows } from "./tile_loader";
 
 /** Lanes lower than this have no labels: the letters would touch both edges. */
@@ -46,12 +45,6 @@ export interface Frame {
   lanes: LanesScene;
   margin: MarginScene;
   overlay: OverlayScene;
-}
-
-interface Painted {
-  lanes: number;
-  rects: number;
-  labels: number;
 }
 
 export class Painter {
@@ -90,7 +83,8 @@ export class Painter {
     this.raster = across > 0 && down > 0 ? new Raster(across, down) : null;
   }
 
-  paint(frame: Frame, dirty: Dirty): Painted {
+  /** Paint what has changed; returns the number of lanes. */
+  paint(frame: Frame, dirty: Dirty): number {
     const { pen, raster } = this;
     const { geometry } = frame.head;
     if (dirty.overlay) this.overCtx.clearRect(0, 0, geometry.width, geometry.height);
@@ -104,8 +98,8 @@ export class Painter {
 }
 
 /** Paint a whole frame with other pens, for a picture. */
-export function paintFrame(frame: Frame, pen: Pen, overPen: Pen, raster: LaneRaster): Painted {
-  return paintParts(frame, EVERYTHING, pen, overPen, raster, () => {});
+export function paintFrame(frame: Frame, pen: Pen, overPen: Pen, raster: LaneRaster): void {
+  paintParts(frame, EVERYTHING, pen, overPen, raster, () => {});
 }
 
 /** `put` copies the raster to the canvas. */
@@ -116,8 +110,8 @@ function paintParts(
   overPen: Pen,
   raster: LaneRaster | null,
   put: () => void,
-): Painted {
-  let painted: Painted = { lanes: 0, rects: 0, labels: 0 };
+): number {
+  let painted = 0;
   if (dirty.head) {
     drawMinimap(pen, frame.head);
     drawStrip(pen, frame.head);
@@ -139,13 +133,11 @@ function paintLanes(
   put: () => void,
   { lanes, head }: Frame,
   ticks: readonly number[],
-): Painted {
+): number {
   const { geometry, theme, sight, view } = lanes;
   const { lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
-  const counted = { rects: 0 };
-  rasterise(raster, lanes, counted);
+  rasterise(raster, lanes);
   put();
-  let labels = 0;
   pen.clipped(lanesX, rowsTop, lanesWidth, rowsHeight, () => {
     const grid = `${theme.ruleStrong}30`;
     const bottom = sight.bottom;
@@ -156,12 +148,12 @@ function paintLanes(
     }
     drawStepLines(pen, head, bottom);
     drawNoData(pen, lanes);
-    for (const spot of sight.spots) labels += label(pen, lanes, spot);
+    for (const spot of sight.spots) label(pen, lanes, spot);
   });
-  return { lanes: sight.spots.length, rects: counted.rects, labels };
+  return sight.spots.length;
 }
 
-function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: number }): void {
+function rasterise(raster: LaneRaster, lanes: LanesScene): void {
   const { geometry, paints, sight, view, job } = lanes;
   const { dpr, rowsTop } = geometry;
   const px = (y: number) => Math.round((y - rowsTop) * dpr);
@@ -217,7 +209,7 @@ function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: numb
       place.valueRange = band.track?.range ?? null;
       const { over } = band;
       const known = over !== undefined && lanes.lateness !== null;
-      drawLane(raster, place, window, paints, lanes.shade, counted, {
+      drawLane(raster, place, window, paints, lanes.shade, {
         wait: known ? lanes.window(over.wait) : null,
         late: known ? lanes.window(over.late) : null,
         named: late,
@@ -227,13 +219,13 @@ function rasterise(raster: LaneRaster, lanes: LanesScene, counted: { rects: numb
 }
 
 /** Names on the rectangles of a lane that have room for them. */
-function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
+function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): void {
   const { band, y, top, bottom } = spot;
-  if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return 0;
+  if (band.height < LABEL_FROM_HEIGHT || band.form === "bar" || band.form === "counter") return;
   // A name that is partly scrolled away would be cut.
-  if (bottom - top < band.height - 2) return 0;
+  if (bottom - top < band.height - 2) return;
   const lane = lanes.window(band.lane);
-  if (lane === null || lane.slices === 0) return 0;
+  if (lane === null || lane.slices === 0) return;
   const { geometry, view, paints, theme, shade } = lanes;
   const { lanesX, lanesWidth } = geometry;
   const perPx = (view[1] - view[0]) / lanesWidth;
@@ -242,7 +234,6 @@ function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
   const baseline = Math.round(y + band.height / 2 + 4);
   const waits =
     band.over === undefined || lanes.lateness === null ? null : lanes.window(band.over.wait);
-  let labels = 0;
   for (let i = 0; i < lane.slices; i += 1) {
     const dur = lane.sliceDur[i]!;
     const start = lane.sliceStart[i]!;
@@ -267,28 +258,20 @@ function label(pen: Pen, lanes: LanesScene, spot: LaneSpot): number {
       pen.rect(x0 + 2, baseline - 10, Math.min(wide, x1 - x0 - 4), 13, theme.bg);
     }
     pen.text(label, x0 + (pale ? 5 : 4), baseline, FONT.label, colour);
-    labels += 1;
   }
-  return labels;
 }
 
 /** The longest part of a span that no wait covers. */
-function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: Span): Span {
+function besideWaits(waits: LaneWindow, [from, to]: Span): Span {
+  const { sliceStart, sliceDur } = waits;
   let low = 0;
-  let high = slices;
+  let high = waits.slices;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (sliceStart[middle]! + sliceDur[middle]! <= from) low = middle + 1;
     else high = middle;
   }
-  let cursor = from;
-  let widest: Span = [from, from];
-  for (; low < slices && sliceStart[low]! < to; low += 1) {
-    const start = sliceStart[low]!;
-    if (start - cursor > widest[1] - widest[0]) widest = [cursor, start];
-    cursor = Math.max(cursor, start + sliceDur[low]!);
-  }
-  return to - cursor > widest[1] - widest[0] ? [cursor, to] : widest;
+  return widestFree(waits, low, [from, to]);
 }
 
 /**
@@ -296,15 +279,25 @@ function besideWaits({ slices, sliceStart, sliceDur }: LaneWindow, [from, to]: S
  * overlap in a summary lane.
  */
 function widestInSight(lane: LaneWindow, index: number, view: Span): Span {
-  const end = Math.min(lane.sliceStart[index]! + lane.sliceDur[index]!, view[1]);
-  let cursor = Math.max(lane.sliceStart[index]!, view[0]);
-  let widest: Span = [cursor, cursor];
-  for (let next = index + 1; next < lane.slices && lane.sliceStart[next]! < end; next += 1) {
-    const start = lane.sliceStart[next]!;
+  const start = lane.sliceStart[index]!;
+  const end = Math.min(start + lane.sliceDur[index]!, view[1]);
+  return widestFree(lane, index + 1, [Math.max(start, view[0]), end]);
+}
+
+/** The longest part of a span that no slice from `first` on covers. */
+function widestFree(
+  { slices, sliceStart, sliceDur }: LaneWindow,
+  first: number,
+  [from, to]: Span,
+): Span {
+  let cursor = from;
+  let widest: Span = [from, from];
+  for (let at = first; at < slices && sliceStart[at]! < to; at += 1) {
+    const start = sliceStart[at]!;
     if (start - cursor > widest[1] - widest[0]) widest = [cursor, start];
-    cursor = Math.max(cursor, start + lane.sliceDur[next]!);
+    cursor = Math.max(cursor, start + sliceDur[at]!);
   }
-  return end - cursor > widest[1] - widest[0] ? [cursor, end] : widest;
+  return to - cursor > widest[1] - widest[0] ? [cursor, to] : widest;
 }
 
 /** Draw the edge between the pinned rows and those that scroll under them. */

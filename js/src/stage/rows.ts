@@ -538,31 +538,18 @@ function foldedBands(rank: SceneRank, fold: Fold): Band[] {
   const [comm] = lanesOf(rank, "comm");
   const threads = lanesOf(rank, "cpu");
   const named = fold.mode === "full";
+  const blank = { form: "solid", track: null } as const;
   let top = fold.pad;
   if (gpu === undefined && comm === undefined) return cpuOnlyBands(rank, threads, fold);
   const wide = comm === undefined && fold.mode !== "full" ? fold.comm : 0;
   if (gpu !== undefined) {
     const height = fold.gpu + wide;
-    bands.push({
-      lane: gpu.lane,
-      top,
-      height,
-      form: "solid",
-      label: named ? gpu.label : "",
-      track: null,
-    });
+    bands.push({ ...blank, lane: gpu.lane, top, height, label: named ? gpu.label : "" });
     top += height + FULL.gap;
   }
   if (comm !== undefined) {
-    bands.push({
-      lane: comm.lane,
-      top,
-      height: fold.comm,
-      form: "solid",
-      label: named ? comm.label : "",
-      track: null,
-      over: overOf(comm),
-    });
+    const band = { ...blank, lane: comm.lane, top, height: fold.comm, over: overOf(comm) };
+    bands.push({ ...band, label: named ? comm.label : "" });
     top += fold.comm + FULL.gap;
     if (fold.ribbon > 0) top += fold.ribbon + FULL.gap;
   }
@@ -571,14 +558,8 @@ function foldedBands(rank: SceneRank, fold: Fold): Band[] {
   const shown = busiest(rank, threads, fold.cpuBars);
   const label = threads.length > shown.length ? `CPU +${threads.length - shown.length}` : "CPU";
   for (const [index, thread] of shown.entries()) {
-    bands.push({
-      lane: thread.lane,
-      top,
-      height: BAR,
-      form: "bar",
-      label: index === 0 ? label : "",
-      track: null,
-    });
+    const band = { ...blank, form: "bar", lane: thread.lane, top, height: BAR } as const;
+    bands.push({ ...band, label: index === 0 ? label : "" });
     top += BAR + 1;
   }
   return bands;

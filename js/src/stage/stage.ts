@@ -224,7 +224,7 @@ export class Stage {
     return Math.min(most, rowsTop + this.rowsView.heightIn(most - rowsTop) + 1);
   }
 
-  /** The last frame's figures, for benchmarks. */
+  /** Called with the figures of each frame. */
   onFrame(listener: (stats: FrameStats) => void): void {
     this.frameListeners.push(listener);
   }
@@ -394,7 +394,6 @@ export class Stage {
   private draw(now: number): void {
     // A blank canvas is black, also in prints and screenshots: draw at least once.
     if (!this.inSight.now && !this.blank) return;
-    const began = performance.now();
     if (this.camera.step(now)) {
       this.loop.touch({ head: true, lanes: true, overlay: true });
       this.request();
@@ -409,10 +408,9 @@ export class Stage {
         const drawn = this.picture.lateness === null ? lanes : [...lanes, ...over];
         windows.update(drawn, view, nsPerDevicePx(this.geometry, view), this.scene.range);
       }
-      const painted = this.painter.paint(this.picture.frame(this.sight()), dirty);
+      const lanesDrawn = this.painter.paint(this.picture.frame(this.sight()), dirty);
       this.blank = false;
-      const work_ms = performance.now() - began;
-      const stats = { work_ms, pending: windows.pending, ...painted };
+      const stats = { lanes: lanesDrawn, pending: windows.pending };
       for (const listener of this.frameListeners) listener(stats);
     }
     if (this.camera.moving) this.loop.schedule();

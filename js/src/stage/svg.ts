@@ -1,6 +1,14 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
-import type { ClassLook, Kind, Scene, Source, Span, SvgCaption } from "../protocol/source";
+import type {
+  ClassLook,
+  Kind,
+  Scene,
+  SceneRank,
+  Source,
+  Span,
+  SvgCaption,
+} from "../protocol/source";
 import { formatDuration, formatShare } from "../ui/formats";
 import { FONT, FONT_FAMILY } from "../ui/theme";
 import { type Geometry, nsPerDevicePx } from "./camera";
@@ -45,7 +53,7 @@ class SvgContext implements Settings {
   font = DEFAULTS.font;
   textAlign = DEFAULTS.textAlign;
   textBaseline = DEFAULTS.textBaseline;
-  private readonly saved: { settings: Settings; groups: number }[] = [];
+  private readonly saved: { settings: Record<string, unknown>; groups: number }[] = [];
   private groups = 0;
   private data = "";
   /** The rectangles of the current path; null if it has other shapes. */
@@ -62,13 +70,9 @@ class SvgContext implements Settings {
   }
 
   save(): void {
-    const { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha } = this;
-    const { font, textAlign, textBaseline } = this;
-    const settings = { fillStyle, strokeStyle, lineWidth, lineJoin, globalAlpha };
-    this.saved.push({
-      settings: { ...settings, font, textAlign, textBaseline },
-      groups: this.groups,
-    });
+    const names = Object.keys(DEFAULTS) as (keyof Settings)[];
+    const settings = Object.fromEntries(names.map((name) => [name, this[name]]));
+    this.saved.push({ settings, groups: this.groups });
     this.groups = 0;
   }
 
@@ -205,22 +209,18 @@ function boxPath(x: number, y: number, width: number, height: number): string {
   return `M${num(x)} ${num(y)}h${num(width)}v${num(height)}h${num(-width)}z`;
 }
 
-/** A context for a `Pen`; `ruler` measures text. */
-function svgContext(sheet: Sheet, ruler: CanvasRenderingContext2D): CanvasRenderingContext2D {
-  return new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D;
-}
-
 /** Record the drawing of `paint` as an SVG document. */
 export function recorded(
   { width, height }: { width: number; height: number },
   title: string,
-  paint: (pen: CanvasRenderingContext2D) => void,
+  paint: (pen: CanvasRenderingContext2D, sheet: Sheet) => void,
 ): string {
   const ruler = document.createElement("canvas").getContext("2d");
   if (ruler === null) throw new Error("This browser gives no 2D canvas.");
   const sheet = new Sheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
-  paint(svgContext(sheet, ruler));
+  // It has what a `Pen` uses.
+  paint(new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
   return sheet.svg(width, height, title);
 }
@@ -234,16 +234,26 @@ const FAINT = 0.45;
 const OF_DEVICE: ReadonlySet<Kind> = new Set(["compute", "communication", "memory"]);
 
 export function svgOf(frame: Frame, caption: SvgCaption): string {
-  const ruler = document.createElement("canvas").getContext("2d");
-  if (ruler === null) throw new Error("This browser gives no 2D canvas.");
+  const { width, height } = frame.lanes.geometry;
+  const above = caption.headline === "" ? 46 : 64;
+  const size = { width, height: above + height + BELOW_PX };
+  return recorded(size, `${caption.title}, ${caption.words}`, (context, sheet) =>
+    drawPicture(context, sheet, frame, caption, above),
+  );
+}
+
+/** Draw title, legend, stage and scale; `above`: the height of title and legend. */
+function drawPicture(
+  context: CanvasRenderingContext2D,
+  sheet: Sheet,
+  frame: Frame,
+  caption: SvgCaption,
+  above: number,
+): void {
   const { geometry, theme, view, scene } = frame.lanes;
   const { width, dpr, lanesX, lanesWidth, rowsTop, rowsHeight } = geometry;
-  const sheet = new Sheet();
-  const above = caption.headline === "" ? 46 : 64;
-  const height = above + geometry.height + BELOW_PX;
-  sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
-  const pen = new Pen(svgContext(sheet, ruler), dpr);
-  pen.rect(0, 0, width, height, theme.bg);
+  const pen = new Pen(context, dpr);
+  pen.rect(0, 0, width, above + geometry.height + BELOW_PX, theme.bg);
   drawTitle(pen, frame, caption);
   drawLegend(pen, frame, above - 10);
   sheet.add(`<g transform="translate(0 ${above})">`);
@@ -269,8 +279,6 @@ export function svgOf(frame: Frame, caption: SvgCaption): string {
   const right = lanesX + lanesWidth;
   const room = lanesWidth - wide - 100;
   pen.fitted(scene.truth.text, right, y + 5, room, FONT.label, theme.ink3, "right");
-  sheet.add("</g>");
-  return sheet.svg(width, height, `${caption.title}, ${caption.words}`);
 }
 
 function drawTitle(pen: Pen, frame: Frame, { title, words, headline }: SvgCaption): void {
@@ -347,19 +355,27 @@ function classKey(
 /** Kinds that visible rows may have, device kinds first. */
 function kindsIn({ lanes: { scene, sight } }: Frame): Kind[] {
   const rows = sight.placed.map(({ row }) => row);
-  const summaries = new Set(rows.flatMap(({ rank }) => rank.summary.map(({ role }) => role)));
-  const roles = new Set(rows.flatMap(({ rank }) => rank.tracks.map(({ role }) => role)));
-  const host = roles.has("thread");
-  const there: Record<Kind, boolean> = {
+  const there = kindsThere(
+    rows.map(({ rank }) => rank),
+    scene,
+  );
+  there.sync &&= rows.some(({ track }) => track !== null);
+  return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
+}
+
+/** Which kinds the tracks of these ranks can have, device kinds first. */
+export function kindsThere(ranks: readonly SceneRank[], { steps }: Scene): Record<Kind, boolean> {
+  const summaries = new Set(ranks.flatMap(({ summary }) => summary.map(({ role }) => role)));
+  const roles = new Set(ranks.flatMap(({ tracks }) => tracks.map(({ role }) => role)));
+  return {
     compute: summaries.has("gpu"),
     communication: summaries.has("comm"),
     memory: summaries.has("gpu"),
-    cpu: host,
-    sync: host && summaries.has("gpu") && rows.some(({ track }) => track !== null),
-    annotation: roles.has("annotation") || scene.steps.length > 0,
+    cpu: roles.has("thread"),
+    sync: roles.has("thread") && summaries.has("gpu"),
+    annotation: roles.has("annotation") || steps.length > 0,
     other: roles.has("other") || roles.has("async") || roles.has("instant"),
   };
-  return (Object.keys(there) as Kind[]).filter((kind) => there[kind]);
 }
 
 // Record raster drawing as shapes instead of pixels.

@@ -5,6 +5,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import KINDS from "../../../hta_widgets/facts/kinds.json";
 import type { Kind, Lateness, Scene, Stats } from "../protocol/source";
 import { isMpi } from "../stage/lanes";
+import { kindsThere } from "../stage/svg";
 import { kindName, Swatch } from "../ui/controls";
 import { formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
@@ -35,17 +36,7 @@ const STATES = [
 
 /** Kinds that a job of these tracks can have, device kinds first. */
 export function kindsOf(scene: Scene): Kind[] {
-  const summaries = new Set(scene.ranks.flatMap((rank) => rank.summary.map((row) => row.role)));
-  const roles = new Set(scene.ranks.flatMap((rank) => rank.tracks.map((track) => track.role)));
-  const there: Record<Kind, boolean> = {
-    compute: summaries.has("gpu"),
-    communication: summaries.has("comm"),
-    memory: summaries.has("gpu"),
-    cpu: roles.has("thread"),
-    sync: roles.has("thread") && summaries.has("gpu"),
-    annotation: roles.has("annotation") || scene.steps.length > 0,
-    other: roles.has("other") || roles.has("async") || roles.has("instant"),
-  };
+  const there = kindsThere(scene.ranks, scene);
   const { kinds, host_kinds: withoutDevice = [] } = scene;
   return (Object.keys(there) as Kind[]).filter(
     (kind) => (there[kind] || withoutDevice.includes(kind)) && kinds.includes(kind),
