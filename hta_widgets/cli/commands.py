@@ -220,9 +220,8 @@ def report(options: argparse.Namespace) -> None:
 def diff(options: argparse.Namespace) -> None:
     """Write two runs side by side as one page, and print what changed."""
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415 - see above
-    from hta_widgets.widgets.view import on_better_clock  # noqa: PLC0415 - see above
 
-    before, after = on_better_clock(load(options.before), load(options.after))
+    before, after = load(options.before), load(options.after)
     ranks = options.ranks, options.after_ranks or options.ranks
     view = TraceDiff(before.select(ranks=ranks[0]), after.select(ranks=ranks[1]))
     path = view.save_html(options.out, max_mb=options.max_mb)

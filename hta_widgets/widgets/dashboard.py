@@ -41,6 +41,7 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
+    Clock,
     Color,
     Height,
     LinkedView,
@@ -122,7 +123,8 @@ class Dashboard(LinkedView):
     Attributes
     ----------
     selection : Selection
-        What is selected; a `Selection` of everything if nothing is. Assign or `select`.
+        What is selected; a `Selection` of everything if nothing is. Assign or `select`. A clicked
+        event filters no figures, so it is in `selected_events` alone.
     scope : {"selection", "view"}
         What figures show: the selection, or the window of the timeline if the selection has none.
     view : tuple of int
@@ -170,7 +172,7 @@ class Dashboard(LinkedView):
         height: Height | None = None,
         color: Color = "kind",
         folded: bool | None = None,
-        clock: str | None = "auto",
+        clock: Clock | None = "auto",
     ) -> None:
         self._esm, self._css = asset("dashboard.js"), asset("dashboard.css")
         drawn = drawn_traces(traces, "Dashboard", clock)

@@ -22,6 +22,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.view import (
     MOST_UNFOLDED,
+    Clock,
     Color,
     Height,
     LinkedView,
@@ -62,7 +63,7 @@ class Timeline(LinkedView):
     view : tuple of int
         Shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
     selection : Selection
-        What is selected; a `Selection` of everything if nothing is.
+        What is selected: the event that was clicked if nothing else is, everything without that.
     selected_event : tuple of int or None
         ``(rank, id)`` of the event whose details are shown.
     search : str
@@ -100,7 +101,7 @@ class Timeline(LinkedView):
         height: Height = 480,
         color: Color = "kind",
         folded: bool | None = None,
-        clock: str | None = "auto",
+        clock: Clock | None = "auto",
         _engine: TileEngine | None = None,
         _state: State | None = None,
     ) -> None:
@@ -117,6 +118,9 @@ class Timeline(LinkedView):
             folded=len(drawn) > MOST_UNFOLDED if folded is None else folded,
             _scene=_only_tracks(engine.scene(), tracks),
         )
+
+    def _selected(self) -> Selection:
+        return self._clicked() or super()._selected()
 
     def _redraw(self) -> None:
         self._scene = _only_tracks(self.engine.scene(), self._tracks)

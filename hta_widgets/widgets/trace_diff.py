@@ -38,10 +38,12 @@ from hta_widgets.trace.traceset import TraceSet
 from hta_widgets.widgets.dashboard import Following
 from hta_widgets.widgets.timeline import Timeline
 from hta_widgets.widgets.view import (
+    Clock,
     Height,
     LinkedView,
     known_or_loaded,
-    on_better_clock,
+    on_clock,
+    on_set,
     page_target,
     shown_window,
 )
@@ -67,12 +69,11 @@ class SideTimeline(Timeline):
         return found
 
 
-def whole_selections(before: Any, after: Any) -> tuple[Selection, Selection]:
-    """Return both sides as selections with all ranks of their sets, sets on the better clock."""
-    first, second = known_or_loaded(before, "TraceDiff"), known_or_loaded(after, "TraceDiff")
-    if isinstance(first, TraceSet) and isinstance(second, TraceSet):
-        first, second = on_better_clock(first, second)
-    return _whole_selection(first), _whole_selection(second)
+def whole_selections(before: Any, after: Any, clock: Clock | None) -> list[Selection]:
+    """Return both sides as selections with all ranks of their sets, on a clock for both."""
+    sides = [_whole_selection(known_or_loaded(side, "TraceDiff")) for side in (before, after)]
+    owners = on_clock(clock, *(side.owner for side in sides))
+    return [on_set(side, owner) for side, owner in zip(sides, owners, strict=True)]
 
 
 def _whole_selection(found: Side) -> Selection:
@@ -81,7 +82,7 @@ def _whole_selection(found: Side) -> Selection:
     return (TraceSet([found], like=TraceSet([])) if isinstance(found, Trace) else found).select()
 
 
-def swap_sides(both: Comparison, sources: tuple[Selection, Selection]) -> Comparison:
+def swap_sides(both: Comparison, sources: Sequence[Selection]) -> Comparison:
     """Return a comparison with swapped sides."""
     steps = None
     if both.before.has_steps:
@@ -233,9 +234,7 @@ class TraceDiff(anywidget.AnyWidget):
     Parameters
     ----------
     before, after : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        Two jobs; two ranks, two steps or two windows of one, as selections. Two jobs are
-        drawn on the fitted clock (see `TraceSet.with_clock`) if that is clearly better for one of
-        them, selections on the clock of their traces.
+        Two jobs; two ranks, two steps or two windows of one, as selections.
     ranks : {"auto", "number", "representative"} or mapping, optional
         How ranks are paired; see `hta_widgets.diff.compare`.
     steps : {"auto", "number", "order"} or mapping, optional
@@ -250,6 +249,9 @@ class TraceDiff(anywidget.AnyWidget):
         Maximum height of each of the two drawings of timelines in CSS pixels.
     color : {"change", "kind", "name"}, default "change"
         Colour events by their change, or as a `Timeline` does.
+    clock : {"auto", "recorded", "fitted"} or None, default "auto"
+        The clock of both sides, as in `Timeline`. ``"auto"`` takes the fitted one for both if it is
+        clearly better for one of them.
 
     Attributes
     ----------
@@ -307,9 +309,10 @@ class TraceDiff(anywidget.AnyWidget):
         arrange: Arrangement = "stacked",
         height: Height = 230,
         color: Literal["change", "kind", "name"] = "change",
+        clock: Clock | None = "auto",
     ) -> None:
         self._esm, self._css = asset("diff.js"), asset("diff.css")
-        self.sources = whole_selections(before, after)
+        self.sources = whole_selections(before, after, clock)
         self.comparison: Comparison = diff.compare(
             *self.sources, ranks=ranks or "auto", steps=steps, labels=labels
         )

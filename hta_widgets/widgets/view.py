@@ -40,6 +40,7 @@ _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")
 HISTORY_LENGTH = 100
+Clock = Literal["auto", "recorded", "fitted"]
 Color = Literal["kind", "name"]
 Height = Annotated[int, range(120, 1 << 31)]  # in CSS pixels
 MOST_UNFOLDED = 16  # with more ranks, similar ones are folded by default
@@ -197,11 +198,11 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
         if value is None or isinstance(value, (str, pd.DataFrame)):
             value = obj.traces.select(value)
         elif isinstance(value, Selection):
-            value = _of(value, obj.traces)
+            value = on_set(value, obj.traces)
         return super().validate(obj, value)
 
 
-def _of(selection: Selection, traces: TraceSet) -> Selection:
+def on_set(selection: Selection, traces: TraceSet) -> Selection:
     """Return a selection of a set's own; of another clock the window stays on the lowest rank."""
     given = selection.traces
     lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
@@ -259,7 +260,7 @@ class LinkedView(anywidget.AnyWidget):
         engine: TileEngine | None = None,
         state: State | None = None,
         color: Color = "kind",
-        clock: str | None = None,
+        clock: Clock | None = None,
         **traits: Any,
     ) -> None:
         self.traces = drawn_traces(traces, type(self).__name__, clock)
@@ -307,7 +308,7 @@ class LinkedView(anywidget.AnyWidget):
         self.traces, self.engine = self._engines[name]
         with self.hold_sync(), self.state.unrecorded():
             self._redraw()
-            self.selection = self.selection.of(self.traces)
+            self._from_state(None)
             if is_first:
                 is_whole = self.view == whole
                 self.state.move(self.traces.lift_ns - lift_ns)
@@ -363,7 +364,7 @@ class LinkedView(anywidget.AnyWidget):
             The new selection.
         """
         if isinstance(what, Selection):
-            what = _of(what, self.traces)
+            what = on_set(what, self.traces)
         self.selection = self.traces.select(what, **conditions)
         return self.selection
 
@@ -376,10 +377,7 @@ class LinkedView(anywidget.AnyWidget):
             The columns of ``Trace.events`` and ``rank``. If nothing is selected: the event that
             was clicked, else all events.
         """
-        clicked = self.selected_event
-        if clicked is not None and clicked[0] in self.traces and self.selection.is_everything:
-            return self.traces.select(ids={clicked}).events()
-        return self.selection.events()
+        return (self._clicked() or self.selection).events()
 
     @checked
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
@@ -456,11 +454,19 @@ class LinkedView(anywidget.AnyWidget):
             self.view = self.state.view or self._whole
             for name in _PLAIN:
                 setattr(self, name, getattr(self.state, name))
-            selection = Selection.from_json(self.state.selection, self.traces)
-            if selection != self.selection:
-                self.selection = selection
+            self.selection = self._selected()
         finally:
             self._mirroring = False
+
+    def _selected(self) -> Selection:
+        return Selection.from_json(self.state.selection, self.traces)
+
+    def _clicked(self) -> Selection | None:
+        """Return the clicked event if nothing else is selected."""
+        event = self.state.selected_event
+        if event is None or event[0] not in self.traces or self.state.selection is not None:
+            return None
+        return self.traces.select(ids={tuple(event)})
 
     def _to_state(self, change: Mapping[str, Any]) -> None:
         if self._mirroring:
@@ -472,6 +478,8 @@ class LinkedView(anywidget.AnyWidget):
         with self.state.one_change():
             self.state.selection = None if value.is_everything else value.to_json()
             self.state.ranks_from = ""
+            if value.is_everything:
+                self.state.selected_event = None
 
     @t.validate("view")
     def _has_length(self, proposal: Mapping[str, Any]) -> tuple[int, int]:
@@ -504,30 +512,27 @@ def clock_of(traces: TraceSet) -> str:
     return next(name for name, clock in _CLOCKS.items() if clock == traces.clock)
 
 
-def drawn_traces(source: Any, viewer: str = "Timeline", clock: str | None = None) -> TraceSet:
+def drawn_traces(source: Any, viewer: str = "Timeline", clock: Clock | None = None) -> TraceSet:
     """Return the traces that a view draws, on a clock (None: theirs); load what `hw.load` takes."""
     found = known_or_loaded(source, viewer)
     if isinstance(found, Trace):
         found = TraceSet([found])
     elif isinstance(found, Selection):
         found = found.owner.subset(ranks=found.ranks, start_ns=found.start_ns, end_ns=found.end_ns)
+    return on_clock(clock, found)[0]
+
+
+def on_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
+    """Return all sets on a clock; "auto": fitted if recorded ones disagree clearly more."""
     if clock is None:
-        return found
+        return sets
     if clock == "auto":
-        return on_better_clock(found)[0]
-    if clock not in _CLOCKS:
-        raise TraceError(
-            f"no view has a clock {clock!r}",
-            remedy=f"The clocks are {', '.join(map(repr, _CLOCKS))} and 'auto'.",
-        )
-    return found.with_clock(_CLOCKS[clock])
-
-
-def on_better_clock(*sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on the fitted clock if recorded clocks of one disagree clearly more."""
-    if any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
-        return tuple(traces.with_clock("fitted") for traces in sets)
-    return sets
+        if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
+            return sets
+        clock = "fitted"
+    # Two selections of one set stay selections of one.
+    moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
+    return tuple(moved[id(traces)] for traces in sets)
 
 
 def known_or_loaded(source: Any, viewer: str) -> TraceSet | Trace | Selection:

@@ -56,7 +56,7 @@ def test_the_clock_is_the_better_one_unless_chosen(job, tmp_path):
     assert hw.Timeline(job, clock=None).clock == "recorded"
     assert hw.Dashboard(job, clock="recorded").timeline.clock == "recorded"
     assert hw.Dashboard(job.with_clock("fitted"), clock="recorded").traces.clock == "host"
-    with pytest.raises(TraceError, match="no view has a clock 'atomic'"):
+    with pytest.raises(TraceError, match="clock= takes 'auto'"):
         hw.Timeline(job, clock="atomic")
 
 
@@ -64,8 +64,18 @@ def test_two_jobs_are_compared_on_the_clock_that_is_better_for_one(job, tmp_path
     agreeing = job_of(tmp_path, 0)
     both = hw.TraceDiff(job, agreeing)
     assert [side.clock for side in both.sides] == ["fitted", "fitted"]
-    parts = hw.TraceDiff(job.select(), agreeing.select())
-    assert [side.clock for side in parts.sides] == ["recorded", "recorded"]
+    chosen = hw.TraceDiff(job, agreeing, clock="recorded")
+    assert [side.clock for side in chosen.sides] == ["recorded", "recorded"]
+    kept = hw.TraceDiff(job.with_clock("fitted"), agreeing, clock=None)
+    assert [side.clock for side in kept.sides] == ["fitted", "recorded"]
+
+
+def test_two_ranks_of_a_job_are_compared_on_the_better_clock(job):
+    both = hw.TraceDiff(job.select(ranks=[0]), job.select(ranks=[1], start_ns=2_300_000))
+    assert [side.clock for side in both.sides] == ["fitted", "fitted"]
+    # Rank 1's window starts 600 µs after the job's start by its true clock, and 300 µs by rank 0's.
+    assert both.sources[1].start_ns == 2_600_000
+    assert both.right.view[0] == 2_600_000
 
 
 def test_a_selection_of_a_view_keeps_its_clock_with_the_set_that_was_loaded(job):

@@ -55,8 +55,15 @@ def test_a_clicked_event_is_selected_unless_more_is(traces):
     timeline.state.selected_event = (1, 3)
     found = timeline.selected_events()
     assert found[["rank"]].reset_index().values.tolist() == [[3, 1]]
+    assert timeline.selection == traces.select(ids={(1, 3)})
+    assert timeline.state.selection is None
+    timeline.clock = "fitted"
+    assert timeline.selection.traces is timeline.traces
     timeline.select("dur_ns > 0")
     assert len(timeline.selected_events()) == len(traces.select("dur_ns > 0").events()) > 1
+    timeline.select()
+    assert timeline.selection.is_everything
+    assert timeline.selected_event is None
 
 
 def test_views_load_what_load_takes(tmp_path):
