@@ -16,7 +16,7 @@ import pandas as pd
 
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Array, Bools, Ints, Rows
-from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args, numbers_of
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, PARAM_COMMS, event_args, numbers_of
 from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
@@ -64,7 +64,7 @@ _BYTES = {
     8: r"long|u?int64|double|float64|complexfloat|complex64|cfloat",
     16: r"complexdouble|complex128|cdouble",
 }
-_RECORD = re.compile(r"record_param_comms$")
+_RECORD = re.compile(rf"{PARAM_COMMS}$")
 #: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
@@ -180,7 +180,8 @@ def comm_events(trace: Trace) -> CommEvents:
     rows = np.flatnonzero((table.kind == KINDS.index("communication")) & (table.stream >= 0))
     events = _args(trace, rows)
     sequence = numbers_of(events.pop("Seq"))
-    events["kernel"] = [table.names[code] for code in table.name[rows].tolist()]
+    kernels = table.names
+    events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
     # Few events differ in more than their sequence number.
     like, args = _distinct(events)

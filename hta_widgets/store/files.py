@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -21,15 +21,18 @@ from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.columns import (
     COMMUNICATION_KEYS,
-    EventTable,
+    PARAM_COMMS,
+    ArgTable,
     NumberedRecords,
     RecordSource,
-    record_args,
+    arg_table,
+    event_args,
 )
 from hta_widgets.trace.memo import LRU
 
 if TYPE_CHECKING:
     from hta_widgets.store.rank_file import StoredRank
+    from hta_widgets.trace.trace import Trace
 
 _HEADER = b"hta_widgets"
 
@@ -230,92 +233,45 @@ class ArrowFile:
         return ends[: count + 1], memoryview(b"" if data is None else data)
 
 
-#: The operator that states the args of kernels that have none of their own.
-_OPERATOR = "record_param_comms"
-
-
-class CommArgs:
-    """Yields the records of a source, and collects some args of communication."""
-
-    def __init__(self, source: RecordSource, table: EventTable) -> None:
-        self.path = source.path
-        self._source = source
-        communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
-        if _OPERATOR in table.names.values:
-            communicates |= table.name == table.names.values.index(_OPERATOR)
-        rows = np.flatnonzero(communicates)
-        # Events of two records merge the args of both; these are read from the records.
-        if len(table.end_record):
-            rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
-        self._records = np.unique(table.record[rows])
-        self._wanted = frozenset(self._records.tolist())
-        self._read = record_args(COMMUNICATION_KEYS)
-        self._codes: dict[int, list[int]] = {}
-        self._values: dict[Hashable, int] = {}
-        self._texts = Texts()
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._source, name)
-
-    def record(self, index: int) -> bytes:
-        """Return the JSON object of one record."""
-        return self._source.record(index)
-
-    def records(self, indices: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield ``(index, JSON object)``, and keep the args of communication."""
-        for number, text in self._source.records(indices):
-            if number in self._wanted:
-                self._codes[number] = [self._code(value) for value in self._read(text)]
-            yield number, text
-
-    def _code(self, value: Any) -> int:
-        text = json.dumps(value)
-        known = self._values.get(text)
-        if known is None:
-            known = self._values[text] = len(self._values)
-            self._texts.add(text.encode())
-        return known
-
-    def columns(self) -> dict[str, Column]:
-        """Return the columns, once all records were passed on."""
-        if not len(self._records) or len(self._codes) != len(self._records):
-            return {}
-        codes = np.array([self._codes[number] for number in self._records.tolist()], np.int32)
-        return {
-            "comm.record": self._records,
-            "comm.values": self._texts,
-            **{f"comm.{key}": codes[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
-        }
-
-
-def comm_args(
-    rank: StoredRank, records: npt.NDArray[np.int64], keys: Sequence[str]
-) -> dict[str, list[Any]] | None:
-    """Return the args `keys` of `records`; None if they are not stored as columns."""
-    if not set(keys) <= set(COMMUNICATION_KEYS) or not rank.has("comm.record"):
-        return None
-    known = rank.numbers("comm.record")
-    if any(not rank.has(f"comm.{key}") for key in keys) or not len(known):
-        return None
-    at = np.minimum(np.searchsorted(known, records), len(known) - 1)
-    if not np.array_equal(known[at], records):
-        return None
-    values = rank.made("comm.decoded", lambda: _decoded(rank))
+def comm_columns(trace: Trace) -> dict[str, Column]:
+    """Return the columns that hold the args of a rank's communication."""
+    table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
+    communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
+    if PARAM_COMMS in table.names.values:
+        communicates |= table.name == table.names.values.index(PARAM_COMMS)
+    rows = np.flatnonzero(communicates)
+    # Events of two records merge the args of both; these are read from the records.
+    if len(table.end_record):
+        rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
+    records, first = np.unique(table.record[rows], return_index=True)
+    values = event_args(trace, rows[first], COMMUNICATION_KEYS)
+    joined = (
+        b"\0".join(json.dumps(value).encode() for value in row)
+        for row in zip(*values.values(), strict=True)
+    )
+    found = arg_table(records.tolist(), joined)
+    if found is None:
+        return {}
+    texts = Texts()
+    for text in found.texts:
+        texts.add(text)
     return {
-        key: [values[code] for code in rank.numbers(f"comm.{key}")[at].tolist()] for key in keys
+        "comm.record": found.record,
+        "comm.values": texts,
+        **{f"comm.{key}": found.code[:, k] for k, key in enumerate(COMMUNICATION_KEYS)},
     }
 
 
-def _decoded(rank: StoredRank) -> list[Any]:
-    values: list[Any] = json.loads(b"[" + b",".join(rank.file.texts("comm.values")) + b"]")
-    if len(values) != rank.size("comm.values"):
-        raise Damaged("was changed: a text of its column comm.values has several values")
-    return values
+def stored_comm_args(rank: StoredRank) -> ArgTable | None:
+    """Return what `comm_columns` stored."""
+    if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
+        return None
+    codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
+    texts = [bytes(text) for text in rank.file.texts("comm.values")]
+    try:
+        return ArgTable(record, np.stack(codes, axis=1), texts).checked(rank.size("records"))
+    except ValueError as cause:
+        raise Damaged(f"was changed: {cause}") from None
 
 
 #: Name of the file.
@@ -461,11 +417,14 @@ class StoredRecords(NumberedRecords):
                 place = index - first
                 yield index, text[ends[place] : ends[place + 1]]
 
+    @property
+    def comm_args(self) -> ArgTable | None:
+        """The args of communication."""
+        found: ArgTable | None = self._rank.made("comm", lambda: stored_comm_args(self._rank))
+        return found
+
     def arg_columns(self, records: Ints, keys: Sequence[str]) -> dict[str, list[Any]] | None:
         """Return the args `keys` of `records`; None if they are not stored as columns."""
-        known = comm_args(self._rank, records, keys)
-        if known is not None:
-            return known
         if not set(keys) <= set(_NUMBERS) or not self._rank.has("args.bytes"):
             return None
         columns = {key: self._rank.numbers(f"args.{key}") for key in keys}

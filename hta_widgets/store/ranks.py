@@ -20,10 +20,10 @@ from hta_widgets.store.checks import Clock, Damaged, Entry, checked_manifest
 from hta_widgets.store.files import (
     MANIFEST,
     Column,
-    CommArgs,
     Frame,
     StoredRecords,
     Texts,
+    comm_columns,
     pack_records,
     read_manifest,
     write_columns,
@@ -286,9 +286,8 @@ def write_trace(path: Path, trace: Trace, keep_source: KeepSource | None) -> dic
     facts: dict[str, Any] = {}
     if trace.source is not None:
         if keep_source is None:
-            source = CommArgs(trace.source, table)
-            columns |= pack_records(source, table.record)
-            columns |= source.columns()
+            columns |= pack_records(trace.source, table.record)
+            columns |= comm_columns(trace)
             texts = getattr(trace.source, "metadata_text", None)
             decoded = texts and {key: bytes(raw).decode("latin-1") for key, raw in texts.items()}
             columns["metadata_text"] = _json(decoded)

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -333,7 +334,9 @@ def shifted(raw: bytes, shift_ns: int) -> bytes:
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-#: Args of communication by PyTorch and NCCL; stores have them as columns.
+#: The operator that states the args of kernels that have none of their own.
+PARAM_COMMS = "record_param_comms"
+#: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (
     "Collective name",
     "dtype",
@@ -349,12 +352,88 @@ COMMUNICATION_KEYS: tuple[str, ...] = (
 )
 
 
+_value = json.JSONDecoder().decode
+
+
+@dataclass(frozen=True)
+class ArgTable:
+    """`COMMUNICATION_KEYS` of the records that name a collective."""
+
+    record: Ints  # ascending
+    code: npt.NDArray[np.int32]  # by record and key, into `texts`
+    texts: list[bytes]  # JSON; empty for an arg that a record lacks
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def checked(self, records: int) -> ArgTable:
+        """Return the table; raise `ValueError` if no file with so many records can have it."""
+        numbers = np.concatenate(([-1], self.record, [records]))
+        if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
+            raise ValueError("the args of communication are not as many as its records")
+        if (np.diff(numbers) <= 0).any():
+            raise ValueError("the records of communication are not in order")
+        if self.code.min(initial=0) < 0 or self.code.max(initial=0) >= len(self.values):
+            raise ValueError("an arg of communication has no text")
+        return self
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """The values of `texts`."""
+        return [_value(text.decode()) if text else None for text in self.texts]
+
+    def positions(self, records: Ints) -> Ints:
+        """Return the positions of records in the table, -1 for others."""
+        at = np.minimum(np.searchsorted(self.record, records), len(self.record) - 1)
+        return np.where(self.record[at] == records, at, -1)
+
+    def column(self, at: Ints, key: str) -> list[Any]:
+        """Return the values of an arg at some positions."""
+        values, codes = self.values, self.code[at, COMMUNICATION_KEYS.index(key)]
+        return [values[code] for code in codes.tolist()]
+
+
+def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None:
+    """Return the args of ascending records, given as JSON joined by NUL; None without records."""
+    code_of: dict[bytes, int] = {}
+    rows_of: dict[bytes, list[int]] = {}
+    rows = []
+    # Few records differ in more than the last arg, their sequence number.
+    for text in texts:
+        shared, _, last = text.rpartition(b"\0")
+        row = rows_of.get(shared)
+        if row is None:
+            row = [code_of.setdefault(one, len(code_of)) for one in shared.split(b"\0")]
+            rows_of[shared] = row
+        rows.append([*row, code_of.setdefault(last, len(code_of))])
+    if not rows:
+        return None
+    code = np.array(rows, np.int32).reshape(-1, len(COMMUNICATION_KEYS))
+    return ArgTable(np.array(records, np.int64), code, list(code_of))
+
+
 def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
     """Return values of some args of some events, by key as in the file, kept with the trace.
 
     A value is None if the event has no such arg or the trace has no file.
     """
-    return memo(trace, (tuple(keys), rows.tobytes()), lambda: _read(trace, rows, keys))
+    return memo(trace, (tuple(keys), rows.tobytes()), lambda: _event_args(trace, rows, keys))
+
+
+def _event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
+    known: ArgTable | None = getattr(trace.source, "comm_args", None)
+    if known is None or not set(keys) <= set(COMMUNICATION_KEYS):
+        return _read(trace, rows, keys)
+    at = known.positions(trace.table.record[rows])
+    if ends := trace.table.end_record:  # such an event has the args of two records
+        at[np.isin(rows, np.fromiter(ends, np.int64))] = -1
+    others = np.flatnonzero(at < 0)
+    read = _read(trace, rows[others], keys)
+    found = {key: known.column(at, key) for key in keys}
+    for key, values in read.items():
+        for place, value in zip(others.tolist(), values, strict=True):
+            found[key][place] = value
+    return found
 
 
 def numbers_of(values: Sequence[Any], missing: int = -1) -> Ints:

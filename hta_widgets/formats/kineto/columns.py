@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Raw, Struct
 
-from hta_widgets.formats.kineto.records import Args, Record
+from hta_widgets.formats.kineto.records import COMMUNICATION_FIELDS, Args, Record
 from hta_widgets.formats.kineto.times import (
     BAD,
     OK,
@@ -31,7 +31,7 @@ from hta_widgets.formats.kineto.times import (
 from hta_widgets.formats.kineto.tolerant import tidied, understood
 from hta_widgets.readers.ranks import Notes
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import CopyTable, Pool, RankColumns
+from hta_widgets.trace.columns import PARAM_COMMS, ArgTable, CopyTable, Pool, RankColumns, arg_table
 from hta_widgets.trace.problems import ProblemKind
 
 _INT64 = 1 << 63
@@ -208,6 +208,10 @@ class Codes:
             found = find(self._codes)
         return np.fromiter(found, np.int32, len(found))
 
+    def code(self, value: Any) -> int:
+        """Return the code of a value, -1 for a new one."""
+        return self._codes.get(value, -1)
+
     def _code(self, value: Any) -> int:
         code = self._codes.get(value)
         if code is None:
@@ -303,6 +307,8 @@ def _understood(text: bytes) -> Any:
         return understood(text)
 
 
+_communication = attrgetter(*COMMUNICATION_FIELDS)
+
 _M, _C = ord("M"), ord("C")
 
 
@@ -336,6 +342,7 @@ class _Batch:
         self.start: list[SliceTimes] = []
         self.dur: list[SliceTimes] = []
         self.copies: list[tuple[int, Args]] = []  # row, args
+        self.communication: list[tuple[int, Args]] = []
         self.ids: list[tuple[int, Any]] = []  # row, id
         self.ends_at_next: list[int] = []
         self.scoped: list[tuple[int, str]] = []  # row, scope
@@ -359,6 +366,8 @@ class Columns:
         self._pids, self._tids = Codes(), Codes()
         self._flow_ids = FlowIds()
         self._copies = Copies()
+        self._comm_record: list[int] = []
+        self._comm_text: list[bytes] = []
         self._columns = {
             name: Column(dtype, expected)
             for name, dtype in (
@@ -418,10 +427,15 @@ class Columns:
         )
         batch.start.append(start)
         batch.dur.append(dur)
-        for row in np.flatnonzero(stream != -1).tolist():
+        has_more = (stream != -1) | (found["name"] == self._names.code(PARAM_COMMS))
+        for row in np.flatnonzero(has_more).tolist():
             said = args[row]
-            if said is not None and (len(said.bandwidth) or len(said.bytes)):
+            if said is None:
+                continue
+            if len(said.bandwidth) or len(said.bytes):
                 batch.copies.append((first + row, said))
+            if len(said.collective):
+                batch.communication.append((first + row, said))
         self._take_special(records, phase, first)
         batch.first_rows.append(first)
         batch.bodies.append(bodies)
@@ -475,6 +489,10 @@ class Columns:
         for row, said in batch.copies:
             if keep[row]:
                 self._copies.add(int(parts["record"][row]), said)
+        for row, said in batch.communication:
+            if keep[row]:
+                self._comm_record.append(int(parts["record"][row]))
+                self._comm_text.append(b"\0".join(_communication(said)))
         flow = np.full(batch.count, -1, np.int64)
         flow[[row for row, _ in batch.ids]] = self._flow_ids.codes([id_ for _, id_ in batch.ids])
         parts.update(start_ns=start, dur_ns=dur, flow=flow)
@@ -496,6 +514,10 @@ class Columns:
     def started(self) -> bool:
         """Whether any record was added."""
         return bool(self._batch.count or self._columns["record"].size)
+
+    def comm_args(self) -> ArgTable | None:
+        """Return the args of communication."""
+        return arg_table(self._comm_record, self._comm_text)
 
     def add_base(self, base_ns: int) -> None:
         """Shift the records taken since the last call by the file's own base time."""

@@ -475,10 +475,11 @@ def read_file(
             _refuse_if_no_trace(path, records.entries, enclosed=documents.enclosed, notes=notes)
         with stage("columns"):
             columns = records.columns.finish()
+            comm_args = records.columns.comm_args()
     problems = Problems()
     notes.into(problems, path)
     source = FileRecords(
-        path, records.index, records.entries, values, state, checkpoints, keepalive
+        path, records.index, records.entries, values, state, comm_args, checkpoints, keepalive
     )
     return FileContents(columns, decode_values(source.metadata_text), source, problems)
 

@@ -17,7 +17,7 @@ from hta_widgets.formats.kineto.tolerant import tidied
 from hta_widgets.readers.streams import Checkpoints, Stream, open_stream
 from hta_widgets.store.rank_file import Kept
 from hta_widgets.trace.arrays import Ints
-from hta_widgets.trace.columns import NumberedRecords
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, ArgTable, NumberedRecords
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,14 @@ class FileRecords(NumberedRecords):
         count: int,
         values: dict[str, bytes],
         state: FileState,
+        comm_args: ArgTable | None = None,
         checkpoints: Checkpoints | None = None,
         keepalive: Any = None,
     ) -> None:
         self.path = path
         self.metadata_text = {key: _plain(tidied(text)) for key, text in values.items()}
         self.keepalive = keepalive
+        self.comm_args = comm_args
         self._index = index
         self._count = count
         self._state = state
@@ -98,6 +100,10 @@ class FileRecords(NumberedRecords):
                 [np.empty(0, np.int64), *(np.asarray(span, np.int64).ravel() for _, span in spans)]
             ),
         }
+        if self.comm_args is not None:
+            facts["comm_texts"] = [text.decode("latin-1") for text in self.comm_args.texts]
+            columns["comm_record"] = self.comm_args.record
+            columns["comm_code"] = self.comm_args.code.ravel()
         return Kept(facts, columns)
 
     @classmethod
@@ -120,7 +126,13 @@ class FileRecords(NumberedRecords):
             dict(zip(odd.tolist(), spans, strict=False)),
         )
         state = FileState(*facts["state"])
-        return cls(facts["path"], index, facts["count"], as_bytes(facts["metadata_text"]), state)
+        comm_args = None
+        if "comm_texts" in facts:
+            texts = [text.encode("latin-1") for text in facts["comm_texts"]]
+            code = column("comm_code").reshape(-1, len(COMMUNICATION_KEYS))
+            comm_args = ArgTable(column("comm_record"), code, texts).checked(facts["count"])
+        text = as_bytes(facts["metadata_text"])
+        return cls(facts["path"], index, facts["count"], text, state, comm_args)
 
     def __len__(self) -> int:
         return self._count

@@ -20,6 +20,7 @@ from hta_widgets.readers.ranks import LAST_RANK, is_rank
 from hta_widgets.store.rank_file import Kept
 from hta_widgets.trace.arrays import Ints, Rows
 from hta_widgets.trace.columns import (
+    COMMUNICATION_KEYS,
     CopyTable,
     Fields,
     Pool,
@@ -329,15 +330,45 @@ class MergedRecords:
 
 _INT64 = 1 << 63
 _BANDWIDTH = "memory bandwidth (GB/s)"
+#: The fields of `Args` for `COMMUNICATION_KEYS`.
+COMMUNICATION_FIELDS = (
+    "collective",
+    "dtype",
+    "elements_in",
+    "elements_out",
+    "group_size",
+    "group",
+    "group_description",
+    "group_ranks",
+    "source",
+    "target",
+    "sequence",
+)
+
+_ARG_NAMES = {
+    "bandwidth": _BANDWIDTH,
+    **dict(zip(COMMUNICATION_FIELDS, COMMUNICATION_KEYS, strict=True)),
+}
 
 
-class Args(Struct, gc=False, rename={"bandwidth": _BANDWIDTH}):
-    """The args that become columns; figures of copies stay raw text until they are checked."""
+class Args(Struct, gc=False, rename=_ARG_NAMES):
+    """The args that become columns; others than numbers of events stay text until they are used."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1
     bandwidth: Raw = Raw(b"")
     bytes: Raw = Raw(b"")
+    collective: Raw = Raw(b"")
+    dtype: Raw = Raw(b"")
+    elements_in: Raw = Raw(b"")
+    elements_out: Raw = Raw(b"")
+    group_size: Raw = Raw(b"")
+    group: Raw = Raw(b"")
+    group_description: Raw = Raw(b"")
+    group_ranks: Raw = Raw(b"")
+    source: Raw = Raw(b"")
+    target: Raw = Raw(b"")
+    sequence: Raw = Raw(b"")
 
 
 class Record(Struct, gc=False):

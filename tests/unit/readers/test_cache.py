@@ -14,8 +14,10 @@ import pytest
 
 import hta_widgets as hw
 from hta_widgets import taxonomy
+from hta_widgets.formats.kineto import record_source
 from hta_widgets.readers import cache
 from hta_widgets.store.ranks import StoredTrace
+from hta_widgets.trace.columns import event_args
 
 from .conftest import event
 
@@ -52,6 +54,16 @@ def test_loaded_again_it_is_the_same(write, reads):
     assert again[3].args(17) == {"i": 17}
     assert again[3].source.record(5) == first[3].source.record(5)
     assert np.array_equal(again[3].table.start_ns, first[3].table.start_ns)
+
+
+def test_args_of_communication_need_no_second_read_of_the_file(write, monkeypatch):
+    args = {"stream": 7, "Collective name": "allreduce", "In msg nelems": 64, "Seq": 3}
+    path = write([event("ncclDevKernel_AllReduce", args=args, cat="kernel"), event("op")])
+    first = hw.load(path)[0]
+    monkeypatch.setattr(record_source.FileRecords, "_ascending", None)
+    for trace in (first, hw.load(path)[0], pickle.loads(pickle.dumps(hw.load(path)[0]))):
+        found = event_args(trace, np.array([0]), ("Collective name", "In msg nelems", "Seq"))
+        assert found == {"Collective name": ["allreduce"], "In msg nelems": [64], "Seq": [3]}
 
 
 def test_it_can_be_left_out(write, reads):

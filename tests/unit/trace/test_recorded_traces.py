@@ -10,6 +10,7 @@ import pytest
 from support import recorded
 
 import hta_widgets as hw
+from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 from hta_widgets.trace.intervals import intersect, subtract, total, union
 
 FILES = [
@@ -41,6 +42,18 @@ def loaded(request):
     records = document if isinstance(document, list) else document["traceEvents"]
     [trace] = hw.load(path, progress=False, cache=False).values()
     return trace, records
+
+
+def test_args_of_communication_are_those_of_the_file(loaded):
+    trace, records = loaded
+    rows = np.arange(len(trace))
+    found = event_args(trace, rows, COMMUNICATION_KEYS)
+    only_one = (
+        rows if not trace.table.end_record else np.setdiff1d(rows, list(trace.table.end_record))
+    )
+    args = [records[trace.table.record[row]].get("args") or {} for row in only_one]
+    for key in COMMUNICATION_KEYS:
+        assert [found[key][row] for row in only_one] == [one.get(key) for one in args]
 
 
 def test_lanes_hold_what_they_promise(loaded):
