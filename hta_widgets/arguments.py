@@ -6,6 +6,7 @@ import builtins
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, wraps
 from numbers import Real
@@ -14,6 +15,7 @@ from reprlib import Repr
 from types import FunctionType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
 
 from hta_widgets.errors import TraceError
@@ -42,6 +44,22 @@ _WORDS: dict[Any, tuple[str, str]] = {
 }
 _short = Repr()
 _short.maxstring = _short.maxother = 60
+
+
+_describing = threading.Lock()
+
+
+def converted(value: Any, kind: Any) -> Any:
+    """Return a decoded JSON value as a type; raise `msgspec.ValidationError` if it is none."""
+    _describe(kind)
+    return msgspec.convert(value, kind)
+
+
+@cache
+def _describe(kind: Any) -> None:
+    """Let msgspec describe a type: it does so at first use, and crashes if two threads do."""
+    with _describing:
+        msgspec.json.Decoder(kind)
 
 
 class _Names(dict[str, Any]):

@@ -38,7 +38,7 @@ from hta_widgets.analysis.scope import (
     scoped,
     stacked,
 )
-from hta_widgets.arguments import checked
+from hta_widgets.arguments import checked, converted
 from hta_widgets.errors import TraceError
 from hta_widgets.trace.arrays import Floats, Ints, Rows, sums
 from hta_widgets.trace.columns import CounterTable, Pool, event_args, numbers_of, record_args
@@ -688,7 +688,7 @@ def _of_sums(value: Any, path: str | Path) -> pd.DataFrame:
 
 def _checked(value: Any, expected: Any, path: str | Path) -> Any:
     try:
-        return msgspec.convert(value, expected)
+        return converted(value, expected)
     except msgspec.ValidationError as cause:
         reason, _, place = str(cause).partition(" - at ")
         kind = "is a trace" if isinstance(value, dict) and "traceEvents" in value else ""

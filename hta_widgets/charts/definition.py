@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hta_widgets.arguments import converted
 from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 
@@ -196,7 +197,7 @@ def definition(name: str) -> Definition:
         # A panel's chart has the panel's title.
         panel = facts("panels").get(name, {"title": name})
         found = {**base, "title": panel["title"], **found}
-        msgspec.convert(found, _Cells if "cells" in found else _Chart)
+        converted(found, _Cells if "cells" in found else _Chart)
     except msgspec.MsgspecError as error:
         raise TraceError(
             f"the chart definition {name}.json is not understood: {error}",

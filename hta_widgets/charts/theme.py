@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
+from hta_widgets.arguments import converted
 from hta_widgets.facts import facts
 
 FONT: str = facts("tokens")["font"]
@@ -50,7 +49,8 @@ class Theme:
 def _theme(name: str) -> Theme:
     tokens: dict[str, Any] = facts("tokens")[name]
     fields = {re.sub("[A-Z]", r"_\g<0>", key).lower(): value for key, value in tokens.items()}
-    return msgspec.convert({"name": name, **fields}, Theme)
+    theme: Theme = converted({"name": name, **fields}, Theme)
+    return theme
 
 
 LIGHT = _theme("light")

@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Protocol, TypedDict
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, Struct, ValidationError, field
 
+from hta_widgets.arguments import converted
 from hta_widgets.errors import TraceError
 from hta_widgets.tiles.replies import TableName
 
@@ -322,7 +323,7 @@ def answer(request: Mapping[str, Any], *answerers: object) -> Answer:
         handler = getattr(one, f"_on_{op}", None)
         if handler is not None and kind is not None:
             try:
-                checked = convert({**request, **_whole(request)}, kind)
+                checked = converted({**request, **_whole(request)}, kind)
             except ValidationError as error:
                 raise TraceError(f"the request {op} is not understood: {error}") from None
             try:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
 
+from hta_widgets.arguments import converted
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.trace.columns import COMMUNICATION_KEYS, TrackRole
 from hta_widgets.trace.problems import ProblemKind
@@ -114,7 +115,7 @@ class Manifest(TypedDict):
 def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
     """Return the body of a manifest; raise `Damaged` if it cannot describe a set of traces."""
     try:
-        manifest = msgspec.convert(body, Manifest)
+        manifest: Manifest = converted(body, Manifest)
     except msgspec.ValidationError as cause:
         raise Damaged(f"is not as it was written ({cause})") from None
     if not is_cache:

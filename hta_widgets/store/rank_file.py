@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-import msgspec
 import numpy.typing as npt
 
+from hta_widgets.arguments import converted
 from hta_widgets.errors import TraceError
 from hta_widgets.store.checks import Damaged, TrackRow, check
 from hta_widgets.store.files import ArrowFile, Column, Frame
@@ -106,7 +106,7 @@ class StoredRank:
         return self._get(name, lambda: self._json(name), 1)
 
     def _json(self, name: str) -> Any:
-        return msgspec.convert(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
+        return converted(json.loads(self.file.texts(name)[0]), _JSON.get(name, Any))
 
     def size(self, name: str) -> int:
         """Return the number of rows of a table, of records, or of values of a column."""

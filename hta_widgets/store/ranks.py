@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hta_widgets import taxonomy
+from hta_widgets.arguments import converted
 from hta_widgets.errors import TraceError
 from hta_widgets.store.checks import Clock, Damaged, Entry, checked_manifest
 from hta_widgets.store.files import (
@@ -387,7 +388,7 @@ def opened_trace(
     if entry["has_profile"] and profile_type is not None:
         made_of = profile_type(trace.format)
         trace.profile = rank.either(
-            lambda: rank.checked(lambda: msgspec.convert(rank.json("profile"), made_of)),
+            lambda: rank.checked(lambda: converted(rank.json("profile"), made_of)),
             lambda other: other.profile,
         )
     return trace

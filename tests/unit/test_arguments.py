@@ -2,6 +2,8 @@
 
 import inspect
 import math
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -203,3 +205,25 @@ def test_arguments_of_any_type_and_value(name, given, tmp_path, monkeypatch):
     finally:
         taxonomy.reset()
     assert wrong == []
+
+
+FIRST_USES = """
+import sys, threading
+from msgspec import defstruct
+from hta_widgets.arguments import converted
+sys.setswitchinterval(1e-6)
+inner = [defstruct(f"Inner{i}", [("numbers", list[int] | None, None)]) for i in range(40)]
+kinds = [defstruct("Outer", [("a", one), ("b", list[one])]) for one in inner]
+start = threading.Barrier(8)
+def use():
+    start.wait()
+    for kind in kinds:
+        converted({"a": {"numbers": [1]}, "b": []}, kind)
+threads = [threading.Thread(target=use) for _ in range(8)]
+for one in threads: one.start()
+for one in threads: one.join()
+"""
+
+
+def test_types_may_be_used_first_in_several_threads():
+    subprocess.run([sys.executable, "-c", FIRST_USES], check=True)

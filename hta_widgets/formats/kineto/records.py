@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from msgspec import Meta, Raw, Struct, ValidationError, convert
+from msgspec import Meta, Raw, Struct, ValidationError
 
+from hta_widgets.arguments import converted
 from hta_widgets.errors import TraceError
 from hta_widgets.formats.kineto.times import resolution
 from hta_widgets.readers.ranks import LAST_RANK, is_rank
@@ -86,7 +87,7 @@ def split_merged(
             remedy=f"This version of hta_widgets reads version {_VERSION}; install a newer one.",
         )
     try:
-        entries = convert(head, _Head).ranks
+        entries = converted(head, _Head).ranks
     except ValidationError as error:
         detail = f"its list of merged ranks is damaged ({error}); read as one rank"
         problems.add("repaired", 1, detail, file=path)
