@@ -13,8 +13,7 @@ from typing import Any
 
 from hta_widgets.errors import TraceError
 
-THIN = "\u2009"
-GROUP = "\u202f"
+THIN = "\u202f"
 MINUS = "\u2212"
 UNKNOWN = "\u2013"
 
@@ -46,7 +45,7 @@ def fixed(number: float, decimals: int) -> str:
 
 def _group(digits: str) -> str:
     whole, _, fraction = digits.partition(".")
-    grouped = f"{int(whole):,}".replace(",", GROUP)
+    grouped = f"{int(whole):,}".replace(",", THIN)
     return f"{grouped}.{fraction}" if fraction else grouped
 
 
@@ -88,7 +87,7 @@ def point(ns: float) -> str:
     if absolute < 1e9:
         return f"{sign}{fixed(absolute / 1e6, 3)}{THIN}ms"
     whole, fraction = fixed(absolute / 1e9, 6).split(".")
-    return f"{sign}{_group(whole)}.{fraction[:3]}{GROUP}{fraction[3:]}{THIN}s"
+    return f"{sign}{_group(whole)}.{fraction[:3]}{THIN}{fraction[3:]}{THIN}s"
 
 
 def axis_time(ns: float, step: float, most: float = 0) -> str:
@@ -154,7 +153,7 @@ def size_range(low: int, high: int) -> str:
     one, other = binary_size(low), binary_size(high)
     if one == other:
         return other
-    number, unit = one.split("\u2009")
+    number, unit = one.split("\u202f")
     return f"{number if other.endswith(unit) else one}–{other}"
 
 
@@ -164,8 +163,8 @@ def binary_size(high: int) -> str:
         return "none"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if high >= scale:
-            return f"{high // scale}\u2009{unit}"
-    return f"{high}\u2009B"
+            return f"{high // scale}\u202f{unit}"
+    return f"{high}\u202fB"
 
 
 def rate(gb_per_s: Number) -> str:

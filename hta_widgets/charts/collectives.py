@@ -938,7 +938,7 @@ def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
 
 
 def _pct(part: float) -> str:
-    return f"{round(part * 100)}\u2009%"
+    return f"{round(part * 100)}\u202f%"
 
 
 def _ticks(steps: Any) -> list[tuple[float, str]]:

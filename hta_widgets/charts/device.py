@@ -433,7 +433,7 @@ def _power(power: int) -> str:
     unit, scale = next(
         (each for each in (("s", 9), ("ms", 6), ("\u00b5s", 3)) if power >= each[1]), ("ns", 0)
     )
-    return f"{10 ** (power - scale)}\u2009{unit}"
+    return f"{10 ** (power - scale)}\u202f{unit}"
 
 
 @defines("queue")

@@ -32,7 +32,7 @@ const [unit, scale] = step >= 1e9 ? ["s", 1e9] : step >= 1e5 ? ["ms", 1e6] : ["\
 const decimals = Math.max(0, Math.ceil(-Math.log10(step / scale) - 1e-9));
 const [whole, part] = (Math.abs(tick) / scale).toFixed(decimals).split(".");
 const grouped = whole.replace(/\\B(?=(\\d{3})+(?!\\d))/g, "\u202f");
-return (tick < 0 ? "\u2212" : "") + grouped + (part ? "." + part : "") + "\u2009" + unit;
+return (tick < 0 ? "\u2212" : "") + grouped + (part ? "." + part : "") + "\u202f" + unit;
 """
 
 Floats = npt.NDArray[np.float64]

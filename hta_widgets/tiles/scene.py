@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hta_widgets.taxonomy import KINDS
+from hta_widgets.text import THIN
 from hta_widgets.tiles.cells import pack
 from hta_widgets.tiles.lanes import CounterLane, RankIndex
 from hta_widgets.tiles.layout import Job, Rank, SummaryRow, TrackRow, job_title, place_label
@@ -113,7 +114,6 @@ _WORDS = {
 _OF_FILES = frozenset({"truncated", "empty", "foreign", "stale"})
 
 MAX_LISTED = 200
-THIN = "\u202f"
 
 
 def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str, Any]:

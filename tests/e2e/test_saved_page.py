@@ -215,13 +215,13 @@ def test_a_dragged_selection_has_the_totals_that_python_has(open_page, traces, s
     expect(panel).to_contain_text("gemm 128")
     said = saved.words.inner_text()
     start, end = (
-        float(text.replace("\u2009", "")) * 1e6
-        for text in re.search(r"([\d.\u2009]+)–([\d.\u2009]+)\s*ms", said).groups()
+        float(text.replace("\u202f", "")) * 1e6
+        for text in re.search(r"([\d.\u202f]+)–([\d.\u202f]+)\s*ms", said).groups()
     )
     chosen = traces.select(start_ns=round(start), end_ns=round(end), ranks=[1, 2])
     count = len(chosen.events())
     # The line rounds the window's edges: an event may lie between.
-    shown = re.search(r"([\d\u202f\u2009]+) events", said)[1]
+    shown = re.search(r"([\d\u202f]+) events", said)[1]
     assert int(re.sub(r"\D", "", shown)) == pytest.approx(count, abs=6)
     screenshot(saved.page, "saved_page_selection")
     saved.page.keyboard.press("Control+z")
@@ -406,7 +406,7 @@ def test_a_widget_saves_what_it_shows(page, traces, tmp_path):
     assert timeline.save_html(path) == str(path)
     page.goto(path.as_uri())
     root = page.locator(".hta-root")
-    expect(root.locator(".hta-words")).to_contain_text("5.00–9.00\u2009ms")
+    expect(root.locator(".hta-words")).to_contain_text("5.00–9.00\u202fms")
     expect(root.locator("[role=row]").first).to_contain_text("rank 2")
     expect(root.locator(".hta-color")).to_have_attribute("aria-pressed", "true")
 
@@ -465,7 +465,7 @@ def test_a_page_says_who_comes_last(open_page, tmp_path):
     # Below the communication of a rank stands how much later than the median rank it came.
     for at in (x - 3, x):
         saved.stage.hover(position={"x": at, "y": saved.nccl(SLOW) + 8 + 1 + 2})
-    expect(tip).to_contain_text("2.00\u2009ms")
+    expect(tip).to_contain_text("2.00\u202fms")
     click(saved.stage, (x, LAST_RANKS))
     expect(saved.root.locator(".hta-collective")).to_contain_text("allreduce on 4 ranks")
     expect(saved.root.locator(".hta-details")).to_contain_text(f"rank {SLOW}")
@@ -513,4 +513,4 @@ def test_the_pointer_on_a_kernel_draws_its_launch(open_page):
     expect(saved.root.locator("[role=rowheader]")).to_have_count(3)
     saved.stage.hover(position={"x": saved.x(190_000), "y": saved.gpu(0)})
     said = saved.root.locator(".hta-tooltip")
-    expect(said).to_contain_text("launched by cudaLaunchKernel, 30.0\u2009µs before")
+    expect(said).to_contain_text("launched by cudaLaunchKernel, 30.0\u202fµs before")

@@ -322,7 +322,7 @@ def test_a_badge_switches_between_fitted_and_recorded_clocks(
     badge.click()
     offsets = hw.analysis.clock_offsets(job)["offset_ns"]
     apart = round((offsets.max() - offsets.min()) / 1000)
-    expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u2009µs apart")
+    expect(badge.locator(".hta-if-wide")).to_have_text(f"clock: recorded, {apart}\u202fµs apart")
     expect(badge).to_have_attribute("aria-pressed", "false")
     window = {"start_ns": chosen.start_ns, "end_ns": chosen.end_ns}
     window = {key: time - job.lift_ns for key, time in window.items()}

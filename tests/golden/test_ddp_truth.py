@@ -18,7 +18,7 @@ from hta_widgets.analysis import (
 )
 from hta_widgets.panels.headline import headline
 
-THIN = "\u2009"
+THIN = "\u202f"
 
 
 @pytest.fixture(scope="module")

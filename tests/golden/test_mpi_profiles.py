@@ -194,7 +194,7 @@ def test_a_rank_that_hardly_waits_less_is_a_fact_and_no_straggler():
     truth = headline(traces)
     assert truth.findings == []
     (*_, fact) = [text_of(parts) for parts in truth.sentences]
-    assert fact.replace("\u2009", " ") == (
+    assert fact.replace("\u202f", " ") == (
         "Rank 0 spends 6.3 % of the run less in MPI than the others, maybe by chance."
     )
     diff = hd.compare(traces, load("np8_straggler"))

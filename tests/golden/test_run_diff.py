@@ -135,7 +135,7 @@ def test_steps_of_two_real_jobs(pair):
         assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
     assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
     texts = [
-        found.text.replace("\u2009", " ").replace("\u202f", " ") for found in hd.findings(pair)
+        found.text.replace("\u202f", " ").replace("\u202f", " ") for found in hd.findings(pair)
     ]
     # Text of shared/design/diff.png (its last digits follow an earlier rule).
     assert texts[:5] == [
@@ -168,7 +168,7 @@ def test_turned_round_two_real_jobs_tell_the_same():
     texts = [
         next(one.text for one in hd.findings(both) if one.kind == "pace") for both in (there, back)
     ]
-    words = [text.replace("\u2009", " ") for text in texts]
+    words = [text.replace("\u202f", " ") for text in texts]
     assert words[0].startswith("12 operators are slower alike, +60 % in the median: +4.96 ms")
     assert words[1].startswith("12 operators are faster alike, −37 % in the median: −4.96 ms")
 

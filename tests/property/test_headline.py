@@ -18,7 +18,7 @@ from hta_widgets.text import duration, share
 
 #: What holds no trace.
 EMPTY = {"memory_analysis", "real_pslite_server_tiny"}
-SHARE = re.compile(r"([\d.]+)\u2009%")
+SHARE = re.compile(r"([\d.]+)\u202f%")
 SPAN = 100_000
 
 TIMES = st.tuples(st.integers(0, SPAN), st.integers(1, SPAN // 3))

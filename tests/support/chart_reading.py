@@ -31,4 +31,4 @@ def bars_of(figure) -> list:
 
 def right_of(figure, column=0) -> list[str]:
     axis = figure.right[column]
-    return [axis.major_label_overrides[at].replace("\u2009", " ") for at in axis.ticker.ticks]
+    return [axis.major_label_overrides[at].replace("\u202f", " ") for at in axis.ticker.ticks]

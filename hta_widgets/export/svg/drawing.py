@@ -33,8 +33,17 @@ _PLAIN = (
     *(500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612),
     *(635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838),
 )
-_OTHER = {"…": 1000, "·": 318, "–": 500, "\u2039": 400, "\u203a": 400, "µ": 636, "−": 838, "×": 838}
-_THIN = {"\u2009": 200, "\u202f": 200}
+_OTHER = {
+    "\u202f": 200,
+    "…": 1000,
+    "·": 318,
+    "–": 500,
+    "\u2039": 400,
+    "\u203a": 400,
+    "µ": 636,
+    "−": 838,
+    "×": 838,
+}
 #: Characters of other alphabets: most are at most this wide.
 _UNKNOWN = 1000
 #: Bold letters are wider by about this factor.
@@ -51,7 +60,7 @@ def _advance(character: str) -> int:
     place = ord(character) - 32
     if 0 <= place < len(_PLAIN):
         return _PLAIN[place]
-    return _OTHER.get(character) or _THIN.get(character) or _UNKNOWN
+    return _OTHER.get(character) or _UNKNOWN
 
 
 def fitted(text: str, room: float, *, bold: bool = False) -> str:

@@ -429,7 +429,7 @@ class Sides(Painter):
     def _own_fact(self, rank: Mapping[str, Any]) -> _Fact:
         number = rank["rank"]
         if rank["truncated"] is not None:
-            at = f"{rank['range'][1] / 1e6:.3f}\u2009ms"
+            at = f"{rank['range'][1] / 1e6:.3f}\u202fms"
             return _Fact((f"ends at {at}", "ends early"), "warn")
         if all(row["role"] == "cpu" for row in rank["summary"]):
             return _Fact((rank["host"] or "CPU only",))
@@ -706,7 +706,7 @@ class _Picture(Painter):
             whole = whole_name(self.scene)
             return f"{ranks}, {events}, {whole}, {duration(high - low)}"
         return (
-            f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u2009ms "
+            f"{ranks}, {place.start / 1e6:.3f}–{place.end / 1e6:.3f}\u202fms "
             f"({duration(place.span)})"
         )
 

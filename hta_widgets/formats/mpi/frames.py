@@ -261,7 +261,7 @@ def _costly_sizes(traces: TraceSet) -> list[tuple[str, str]]:
         # Shares below one percent have one significant digit.
         small = 0 < (percent := most["bytes"] * 100) < 1
         digits = -int(np.floor(np.log10(percent))) if small else 0
-        of_bytes = f"{percent:.{digits}f}\u2009%" if small else share(most["bytes"])
+        of_bytes = f"{percent:.{digits}f}\u202f%" if small else share(most["bytes"])
         text = (
             f"Allreduce of {size_range(int(most['size_lo']), int(most['size_hi']))}:"
             f" {share(most['calls'])} of calls, {share(most['time_s'])} of Allreduce time,"

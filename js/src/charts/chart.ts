@@ -13,6 +13,7 @@ import { failure } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
+import { sentence } from "../ui/text";
 import { applyTheme, type Theme, THEMES } from "../ui/theme";
 import { placeTip } from "../ui/tooltip";
 import style from "./charts.css?raw";
@@ -183,8 +184,7 @@ export class ChartFrame implements ChartPanel {
   private say(words: string): void {
     this.view.hidden = true;
     this.note.hidden = false;
-    const sentence = words.charAt(0).toUpperCase() + words.slice(1);
-    fill(this.note, h("b", {}, this.title), h("p", {}, sentence));
+    fill(this.note, h("b", {}, this.title), h("p", {}, sentence(words)));
   }
 
   private hover(spot: Spot | null, at: Picked | null): void {

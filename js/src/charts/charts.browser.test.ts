@@ -134,7 +134,7 @@ describe("charts", () => {
   test("a dot of a phase is its rank and its time", async () => {
     const { panel, brushes, plot } = await mount("steps");
     const frame = frameOf("steps");
-    const late = await rowAt(panel, "rank 2 +18.1\u2009ms");
+    const late = await rowAt(panel, "rank 2 +18.1\u202fms");
     plot.focus();
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
     plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
@@ -162,7 +162,7 @@ describe("charts", () => {
       const png = await createImageBitmap(await panel.toPng());
       const pen = new OffscreenCanvas(png.width, png.height).getContext("2d")!;
       pen.drawImage(png, 0, 0);
-      const { x } = await rowAt(panel, "0\u2009ms");
+      const { x } = await rowAt(panel, "0\u202fms");
       return [...pen.getImageData(Math.round(x) + 6, Math.round(y) + 2, 1, 1).data.slice(0, 3)];
     };
     // Orange at a quarter of its strength: behind compute.
@@ -195,7 +195,7 @@ describe("charts", () => {
     const empty = { rows: 0, columns: {}, attrs: { note: "no communication kernels matched" } };
     panel.show(empty, NOTHING);
     expect(panel.el.querySelector(".hta-chart-note")!.textContent).toContain(
-      "No communication kernels matched",
+      "No communication kernels matched.",
     );
     expect(panel.el.querySelector<HTMLElement>(".hta-chart-view")!.hidden).toBe(true);
     panel.show(frameOf("overlap"), NOTHING);

@@ -101,7 +101,7 @@ test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });
   expect(drawing.spotOf(2)!.tip.lines).toContainEqual([
     "share, least to most",
-    "50\u2009% – 100\u2009%",
+    "50\u202f% – 100\u202f%",
   ]);
 });
 

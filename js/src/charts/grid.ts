@@ -539,8 +539,8 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
 /** Draw the colour key, ending at `right`. */
 function key(words: Words, right: number, content: HeatmapContent, theme: Theme): void {
   const ramp = theme[content.ramp];
-  words.text(right, 9, "100\u2009%", theme.ink3, { align: "right" });
-  const end = right - textWidth("100\u2009%") - 5;
+  words.text(right, 9, "100\u202f%", theme.ink3, { align: "right" });
+  const end = right - textWidth("100\u202f%") - 5;
   const start = end - ramp.length * SWATCH;
   ramp.forEach((color, at) => {
     words.plate(start + at * SWATCH, 4, start + (at + 1) * SWATCH, 14, color);

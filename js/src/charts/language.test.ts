@@ -16,7 +16,7 @@ const plain = (value: Value): unknown => {
   const cells = Array.isArray(value)
     ? value.map((one) => (one === Boolean(one) ? +one : one))
     : value;
-  return JSON.parse(JSON.stringify(cells).replaceAll("\u2009", " "));
+  return JSON.parse(JSON.stringify(cells).replaceAll("\u202f", " "));
 };
 
 test.each(CASES.map((one) => [one.code ?? one.text!, one] as const))("%s", (_, one) => {

@@ -426,7 +426,7 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
   const chance = p < 0.0001 ? "p < 0.0001" : `p ${p.toFixed(p < 0.01 ? 4 : 2)}`;
   const [before, after] = [mean("before_ns"), mean("after_ns")];
   const slight = Math.abs(after - before) < WORTH_TELLING * Math.max(before, after);
-  const significant = slight ? "hardly chance, but less than 1\u2009%" : "more than chance";
+  const significant = slight ? "hardly chance, but less than 1\u202f%" : "more than chance";
   const verdict = attrs.is_significant === true ? significant : "may be chance";
   return (
     `A step of ${rows}: ${side("before_ns", spread[0]!)} → ${side("after_ns", spread[1]!)}, ` +

@@ -193,14 +193,14 @@ test("words and colours of differences", () => {
   expect(deltaColour(0.019, "light")).toBe(THEMES.light.delta[3]);
   expect(deltaColour(Infinity, "light")).toBe(THEMES.light.delta[6]);
   expect(deltaColour(-0.5, "light")).toBe(THEMES.light.delta[1]);
-  expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u2009%.")[1]).toBe("+200\u2009%");
-  expect(headParts("2 ms \u2192 3 ms, +50\u2009% (mean over ranks).").slice(1)).toEqual([
-    "+50\u2009%",
+  expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u202f%.")[1]).toBe("+200\u202f%");
+  expect(headParts("2 ms \u2192 3 ms, +50\u202f% (mean over ranks).").slice(1)).toEqual([
+    "+50\u202f%",
     " (mean over ranks).",
   ]);
   expect(
-    headParts("1 ms → 2 ms, +50\u2009% (mean over ranks): rank 5 is late, x.").slice(1),
-  ).toEqual(["+50\u2009%", " (mean over ranks): rank 5 is late, x."]);
+    headParts("1 ms → 2 ms, +50\u202f% (mean over ranks): rank 5 is late, x.").slice(1),
+  ).toEqual(["+50\u202f%", " (mean over ranks): rank 5 is late, x."]);
   expect(headParts("aten::contiguous is new: 1 a step.")[1]).toBe("");
   expect(shortLabels(["trace_diff__control", "trace_diff__test"])).toEqual(["control", "test"]);
   expect(shortLabels(["a", "b"])).toEqual(["a", "b"]);
@@ -222,8 +222,8 @@ test("a pair has both durations; an event without a partner has the reason", () 
     }) as const;
   expect(pairWords({ events: [event(100), event(150)], status: "changed" })).toMatchObject({
     name: "k",
-    words: "100\u2009ns → 150\u2009ns",
-    delta: "+50\u2009ns +50\u2009%",
+    words: "100\u202fns → 150\u202fns",
+    delta: "+50\u202fns +50\u202f%",
   });
   expect(pairWords({ events: [null, event(5)], status: "added" }).words).toContain(
     "after only: added",

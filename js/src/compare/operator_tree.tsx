@@ -6,6 +6,7 @@ import type { Frame, ThemeName } from "../protocol/source";
 import { betterOn, rgb } from "../stage/paints";
 import { Link } from "../ui/controls";
 import { formatDuration } from "../ui/formats";
+import { sentence } from "../ui/text";
 import { THEMES } from "../ui/theme";
 import {
   countWords,
@@ -140,7 +141,7 @@ export class Icicle extends Part<Tree> {
             "Click: zoom in, and mark the calls on both timelines."}
         </p>
         {top >= 0 && this.crumbs(frame, top)}
-        {frame.rows === 0 && <p class="hta-note">{noteOf(frame)}</p>}
+        {frame.rows === 0 && <p class="hta-note">{sentence(noteOf(frame))}</p>}
         <div class="hta-diff-tiles" style={{ height: `${deep * ROW}px` }}>
           {tiles.map((tile) => this.tile(tile))}
         </div>

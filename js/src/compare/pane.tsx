@@ -111,9 +111,7 @@ export function medianShare(steps: Frame): number | null {
 /** Split a sentence into the text before its share, the share, which is coloured, and the rest. */
 export function headParts(sentence: string): [string, string, string] {
   const found =
-    /^(.*?, )([+\u2212][\d.\s\u2009\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(
-      sentence,
-    );
+    /^(.*?, )([+\u2212][\d.\s\u202f]+%)((?: \(mean over ranks\))?(?:[:;] .*)?\.)$/su.exec(sentence);
   return found === null ? [sentence, "", ""] : [found[1]!, found[2]!, found[3]!];
 }
 

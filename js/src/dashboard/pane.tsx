@@ -22,6 +22,7 @@ import type { FoldingNow } from "../timeline/view";
 import { Failure } from "../ui/controls";
 import { toggle } from "../ui/dom";
 import { MenuButton, type MenuItem } from "../ui/menu";
+import { noteOf, sentence } from "../ui/text";
 import type { Numbers } from "./tables";
 
 export interface PanelState {
@@ -295,7 +296,7 @@ export function Pane(look: PaneLook) {
     ) : marked === null ? (
       <p class="hta-note">Adding up…</p>
     ) : marked.rows === 0 ? (
-      <p>{sentence(marked.attrs.note)}</p>
+      <p>{sentence(noteOf(marked) || "nothing here is selected")}</p>
     ) : null;
   return (
     <>
@@ -336,12 +337,6 @@ function useMarks(
     const facts = { late_ranks, fact_ranks, folded, absent_kinds, job_ranks };
     return { ...of, attrs: { ...of.attrs, ...facts } };
   }, [of, by, folded, ranks]);
-}
-
-function sentence(note: unknown): string {
-  if (typeof note !== "string") return "Nothing here is selected.";
-  const first = note.charAt(0).toUpperCase() + note.slice(1);
-  return /[.!?]$/.test(first) ? first : `${first}.`;
 }
 
 /** An element that draws itself. */

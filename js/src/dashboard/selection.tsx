@@ -23,7 +23,7 @@ import type {
 } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
-import { formatCount, formatDuration, group, plural, wholeName } from "../ui/formats";
+import { formatCount, formatDuration, group, plural, THIN, wholeName } from "../ui/formats";
 import { leftOutWords, prefixed } from "../ui/text";
 import type { Finding } from "./pane";
 
@@ -245,7 +245,6 @@ interface Phrase {
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
 const LONGEST = 40;
-const THIN = "\u2009";
 const MINUS = "\u2212";
 const UNITS: readonly (readonly [power: number, unit: string])[] = [
   [9, "s"],

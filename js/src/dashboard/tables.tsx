@@ -305,7 +305,7 @@ function oddWords(frame: PanelFrame): string {
 
 /** Profiles print milliseconds: what takes none of them prints as 0. */
 function seconds(value: Value): string {
-  if (value === 0) return "<1\u2009ms";
+  if (value === 0) return "<1\u202fms";
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
@@ -330,7 +330,7 @@ const sized = (value: Value): string => formatBytes(numberOf(value));
 const shared = (value: Value): string => {
   const part = numberOf(value);
   if (part === null || part <= 0 || part >= 0.01) return formatShare(part);
-  return `${(part * 100).toPrecision(1)}\u2009%`;
+  return `${(part * 100).toPrecision(1)}\u202f%`;
 };
 
 const note = (frame: PanelFrame): string => {

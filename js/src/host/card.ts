@@ -6,6 +6,7 @@
 import { button } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatBytes } from "../ui/formats";
+import { sentence } from "../ui/text";
 import type { WidgetHost } from "./host";
 import type { Message } from "./wire";
 
@@ -59,7 +60,7 @@ class LoadCard {
     fill(
       this.el,
       where !== "" && h("p", { class: "hta-host-path" }, where),
-      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(message)),
+      h("p", { role: cancelled === true ? "status" : "alert" }, sentence(String(message))),
       typeof remedy === "string" && h("p", { class: "hta-note" }, remedy),
       more.length === 0 ? again : h("div", { class: "hta-host-pair" }, ...more, again),
     );
@@ -124,10 +125,4 @@ export class ViewPlace {
     );
     this.bar.hidden = false;
   }
-}
-
-/** A message as a sentence: `TraceError`s begin in lower case, behind a file's name. */
-function sentence(message: unknown): string {
-  const text = String(message);
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }

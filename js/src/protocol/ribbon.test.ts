@@ -53,7 +53,7 @@ test("the job's marks name the last rank, or report several", () => {
 
 test("a mark shows the delay and the call; the job's mark shows the last rank and its cost", () => {
   const found = ribbon();
-  const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u2009/g, " "));
+  const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u202f/g, " "));
   expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([
     "40 ns after the median rank",
     "rank 5, AllReduce 1 of 2",

@@ -20,8 +20,7 @@ const stats = (change: Partial<Stats> = {}) =>
     kinds: {},
     ...change,
   });
-const plain = ({ texts }: { texts: string[] }) =>
-  texts.map((text) => text.replace(/[\u2009\u202f]/g, " "));
+const plain = ({ texts }: { texts: string[] }) => texts.map((text) => text.replace(/\u202f/g, " "));
 
 describe("the one fact of a rank", () => {
   test("exposed communication if the margin has the shares", () => {

@@ -36,11 +36,11 @@ const MARK_REACH_PX = 40;
 
 /** `12.4 %`: one decimal, because a busy share is compared with its neighbour's. */
 export function busyText(share: number): string {
-  if (share <= 0) return "0\u2009%";
-  if (share >= 1) return "100\u2009%";
+  if (share <= 0) return "0\u202f%";
+  if (share >= 1) return "100\u202f%";
   const percent = share * 100;
-  if (percent < 0.05) return "<0.1\u2009%";
-  return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u2009%`;
+  if (percent < 0.05) return "<0.1\u202f%";
+  return `${percent > 99.95 ? ">99.9" : percent.toFixed(1)}\u202f%`;
 }
 
 function note(text: string): TipLine {

@@ -9,7 +9,7 @@ import { CollectivePanel } from "./panels/event";
 import { eventWords, lastOf, lateWords, numberWords, plain, viewWords, waitsWords } from "./text";
 
 const text = (words: Words | string | null): string =>
-  (typeof words === "string" ? words : plain(words ?? [])).replace(/[\u2009\u202f]/g, " ");
+  (typeof words === "string" ? words : plain(words ?? [])).replace(/\u202f/g, " ");
 
 /** Three ranks: 0 waits 5 ms, 1 waits 4 ms, 2 is the last, 4.5 ms after the median of the others. */
 const call: Collective = {

@@ -22,10 +22,9 @@ import {
   group,
   plural,
   rangesText,
+  THIN,
 } from "../ui/formats";
 import type { Piece, Words } from "../ui/text";
-
-const THIN = "\u2009";
 
 /** `451.32–453.36 ms`: as many decimals as the length needs, one unit for both ends. */
 export function spanText(span: Span): string {

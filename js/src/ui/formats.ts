@@ -1,7 +1,6 @@
 /** Numbers as words. Spaces within a number or before its unit are thin and do not break. */
 
-const THIN = "\u2009";
-const GROUP = "\u202f";
+export const THIN = "\u202f";
 const MINUS = "\u2212";
 const UNKNOWN = "–";
 
@@ -14,7 +13,7 @@ const TIME_UNITS: readonly (readonly [name: string, ns: number])[] = [
 /** Digits of the integer part in groups of three from four digits on. */
 export function group(digits: string): string {
   const [whole = "", fraction] = digits.split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, GROUP);
+  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
@@ -52,7 +51,7 @@ export function formatTime(ns: number): string {
   const sign = ns < 0 ? MINUS : "";
   if (size < 1e9) return `${sign}${(size / 1e6).toFixed(3)}${THIN}ms`;
   const [whole = "", fraction = ""] = (size / 1e9).toFixed(6).split(".");
-  return `${sign}${group(whole)}.${fraction.slice(0, 3)}${GROUP}${fraction.slice(3)}${THIN}s`;
+  return `${sign}${group(whole)}.${fraction.slice(0, 3)}${THIN}${fraction.slice(3)}${THIN}s`;
 }
 
 /** Every nanosecond: `451 975 123 ns`. */
@@ -157,7 +156,7 @@ export function plural(count: number, noun: string): string {
 /** `13.0–31.0 ms`, or both with their units. */
 export function formatRange(min: number, max: number): string {
   const [low, high] = [formatDuration(min), formatDuration(max)];
-  const unit = /[^\d.,\s\u2009\u202f]+$/u;
+  const unit = /[^\d.,\s\u202f]+$/u;
   const same = unit.exec(low)?.[0] === unit.exec(high)?.[0];
   return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
 }

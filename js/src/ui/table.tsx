@@ -6,6 +6,7 @@ import { useSignal } from "@preact/signals";
 import type { PanelFrame, Value } from "../protocol/source";
 import { Button, CutName } from "./controls";
 import { formatCount, formatDuration, plural } from "./formats";
+import { sentence } from "./text";
 
 export interface Column<Row> {
   /** Sort key, and key of the column. */
@@ -162,7 +163,7 @@ export function Table<Row>(look: TableLook<Row>) {
         {more.value > 0 && drawn.length > room && (
           <Button text="Fewer" press={() => (more.value = 0)} />
         )}
-        {found.length === 0 && <span class="hta-note">{lack}</span>}
+        {found.length === 0 && <span class="hta-note">{sentence(lack)}</span>}
         {foot !== "" && <span class="hta-note">{foot}</span>}
       </div>
     </>

@@ -243,6 +243,12 @@ export function sentences(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" · ");
 }
 
+/** A note or message as a sentence. */
+export function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(first) ? first : `${first}.`;
+}
+
 export function noteOf(frame: PanelFrame): string {
   const note = frame.attrs.note;
   return typeof note === "string" ? note : "";

@@ -44,15 +44,10 @@ export function Tip({ tooltip }: { tooltip: Tooltip }) {
   return (
     <div ref={place} class="hta-tooltip" role="tooltip" hidden={shown === null}>
       {shown?.lines.map((line) => (
-        <div>{line.map(unbroken)}</div>
+        <div>{line}</div>
       ))}
     </div>
   );
-}
-
-/** A number stays with its unit. */
-function unbroken(piece: ComponentChild): ComponentChild {
-  return typeof piece === "string" ? piece.replaceAll("\u2009", "\u202f") : piece;
 }
 
 /**

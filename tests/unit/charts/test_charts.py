@@ -218,7 +218,7 @@ def test_kernel_types_per_rank_are_added_up():
 def test_overlap_states_what_is_hidden():
     figure = charts.comm_comp_overlap(frames.overlap())
     assert right_of(figure) == ["hidden", "25 %", "50 %"]
-    assert "42\u2009% of it hidden" in words_of(figure)
+    assert "42\u202f% of it hidden" in words_of(figure)
 
 
 def test_no_communication_is_no_overlap_of_zero():
@@ -393,7 +393,7 @@ def test_many_segments_are_joined_without_losing_time(monkeypatch):
 def test_memory_is_stacked():
     figure = charts.memory_timeline(frames.memory())
     data = data_of(figure, "time_ns", "Parameter", "Activation")
-    assert data["total_text"].tolist() == ["100\u2009B", "150\u2009B", "100\u2009B"]
+    assert data["total_text"].tolist() == ["100\u202fB", "150\u202fB", "100\u202fB"]
     np.testing.assert_allclose(data["Activation end"], [1 - 100 / 150, 0, 1 - 100 / 150])
     assert "never used: Input" in words_of(figure)
 
@@ -402,7 +402,7 @@ def test_differences_lie_on_their_side_of_zero():
     figure = charts.diff_ops(frames.diff())
     data = data_of(figure, "name", "diff_ns", "before_ns", "after_ns")
     assert data["diff_ns"].tolist() == [-900, 600, 500]
-    assert data["change_text"].tolist() == ["gone", "new", "+50\u2009%"]
+    assert data["change_text"].tolist() == ["gone", "new", "+50\u202f%"]
     faster, slower = charts.LIGHT.delta[1], charts.LIGHT.delta[5]
     assert data["fill"].tolist() == [faster, slower, slower]
     assert figure.x_range.start < -900
@@ -423,14 +423,14 @@ def test_any_number_of_ranks_keeps_its_values_and_a_bounded_height(count):
     room = figure.frame_height / len(names)
     assert room >= 14, "names do not touch"
     if count > 16:
-        assert "idle 20\u2009% on each" in words_of(figure)
+        assert "idle 20\u202f% on each" in words_of(figure)
 
 
 def test_the_ranks_with_least_and_most_are_named():
     frame = frames.temporal(range(100))
     frame.loc[17, ["idle_ns", "compute_ns"]] = [600_000_000, 100_000_000]
     said = words_of(charts.temporal_breakdown(frame))
-    assert "idle 20\u2009% (rank 0) to 60\u2009% (rank 17)" in said
+    assert "idle 20\u202f% (rank 0) to 60\u202f% (rank 17)" in said
 
 
 def test_long_names_lose_their_middle_and_keep_their_end():
@@ -497,7 +497,7 @@ def test_other_ranges_reach_from_the_least_to_the_most_sum_of_a_rank():
 
 def _labels(figure) -> list[str]:
     texts = figure.yaxis[0].major_label_overrides
-    return [texts[row].replace("\u2009", " ") for row in sorted(texts) if row >= 0]
+    return [texts[row].replace("\u202f", " ") for row in sorted(texts) if row >= 0]
 
 
 ADDS = [

@@ -68,7 +68,7 @@ def test_the_rank_of_the_headline_is_red_and_others_stand_out_by_time():
     content, marks = drawn(frame)
     assert content["names"] == ["step", "forward", "data loading"]
     far = [*zip(*(column["texts"] for column in content["columns"][:2]), strict=True)]
-    assert far[1:] == [("rank 2 +79.5\u2009ns", "+20\u2009%"), ("rank 3 +7\u2009ns", "+70\u2009%")]
+    assert far[1:] == [("rank 2 +79.5\u202fns", "+20\u202f%"), ("rank 3 +7\u202fns", "+70\u202f%")]
     assert marks == [0, 2], "no rank is named, and only rank 2 stands out: in two steps of a phase"
     assert content["x_end"] == pytest.approx(79.5 * 1.08 * 1.04), "the farthest dot is on the scale"
     frame.attrs["late_ranks"] = [2]
@@ -93,9 +93,9 @@ def test_kernels_that_wait_do_not_set_the_scale():
     content = chart_vectors.content_of("kernel_durations", frame)
     assert content["x_end"] == pytest.approx(0.2 * 1.04)
     assert content["columns"][0]["texts"] == [
-        "rank 2 −90\u2009%",
-        "rank 2 +20\u2009%",
-        "within ±5\u2009%",
+        "rank 2 −90\u202f%",
+        "rank 2 +20\u202f%",
+        "within ±5\u202f%",
     ]
     assert "arrow: beyond the scale" in content["subtitle"]
     data = pd.DataFrame(content["data"])

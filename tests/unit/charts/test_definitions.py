@@ -30,7 +30,7 @@ def test_values_are_those_of_the_vectors(case):
     )
     if isinstance(found, np.ndarray | np.generic):
         found = found.tolist()
-    said = json.dumps(found, ensure_ascii=False).replace("\u2009", " ")
+    said = json.dumps(found, ensure_ascii=False).replace("\u202f", " ")
     assert json.loads(said) == case["is"]
 
 

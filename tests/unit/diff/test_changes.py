@@ -73,7 +73,7 @@ def test_a_straggler_that_appears_or_vanishes_is_the_finding(jobs, turned):
     clause = f"rank 2 {'now keeps' if turned else 'no longer keeps'} the others waiting"
     assert [one.kind for one in found[:2]] == ["headline", "straggler"]
     assert found[0].text.endswith(f"(mean over ranks): {clause}.")
-    text = found[1].text.replace("\u2009", " ")
+    text = found[1].text.replace("\u202f", " ")
     way = "longer" if turned else "less"
     assert re.fullmatch(
         rf"R{clause[1:]}: its compute [+−]\d+ % \(the others \S+ % to \S+ %\); ranks 0, 1, 3 wait "
@@ -140,7 +140,7 @@ def test_the_reverse_of_a_change_is_found_as_such(changed):
 def test_findings_are_sentences_with_numbers(changed):
     before, after, _ = changed
     found = hd.findings(hd.compare(before, after))
-    texts = {one.kind: one.text.replace("\u2009", " ") for one in found}
+    texts = {one.kind: one.text.replace("\u202f", " ") for one in found}
     assert texts["slower"].startswith("aten::gelu is slower on the device and host: ")
     assert texts["moved"] == "c10d::allreduce_ moved to another place (1 a step)."
     assert texts["added"].startswith("aten::contiguous is new: 1 a step, +")

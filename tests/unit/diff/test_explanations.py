@@ -106,7 +106,7 @@ def test_idle_time_has_the_causes_that_the_analysis_has(tmp_path):
     assert found["stream_wait"] == (50_000, 50_000)
     assert not {"host_wait", "blocked"} & found.keys()
     assert hd.findings(pair)[0].text.endswith(
-        "idle time while the host loads data grows by 80.0\u2009µs."
+        "idle time while the host loads data grows by 80.0\u202fµs."
     )
 
 
@@ -174,7 +174,7 @@ def test_steps_and_their_kinds(tmp_path):
     assert found["idle_diff_ns"].tolist() == [0, 0, 0, 0]
     assert found.attrs["is_significant"]
     assert found.attrs["p_value"] < 1e-4
-    texts = [one.text.replace("\u2009", " ") for one in hd.findings(diff)]
+    texts = [one.text.replace("\u202f", " ") for one in hd.findings(diff)]
     assert texts[:2] == [
         "After takes 390 ns longer over 4 steps: 415 ns → 805 ns, +94 %: compute grows by 390 ns.",
         "Every step is slower; step 3 most, +105 ns.",
@@ -187,7 +187,7 @@ def test_steps_and_their_kinds(tmp_path):
     assert hd.steps(slower).attrs["is_significant"]
     first = hd.findings(slower)[0]
     assert first.kind == "slight"
-    assert first.text.replace("\u2009", " ") == (
+    assert first.text.replace("\u202f", " ") == (
         "After takes 2.24 µs longer over 3 steps: 30.8 µs → 33.0 µs, +7.3 %; "
         "that may be chance (p 0.043)."
     )
@@ -218,7 +218,7 @@ def test_steps_of_like_length_that_are_made_up_otherwise(tmp_path):
 
     def texts(before, after):
         found = hd.findings(hd.compare(before, after))
-        return [one.text.replace("\u2009", " ") for one in found if one.kind == "composition"]
+        return [one.text.replace("\u202f", " ") for one in found if one.kind == "composition"]
 
     before = side(300, 302, 298)
     less = side(200, 203, 197)

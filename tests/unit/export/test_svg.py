@@ -83,7 +83,7 @@ def test_the_figure_of_folded_ranks_names_whose_it_is(tmp_path):
     said = words(root)
     assert "ranks 0\u20133" in said
     [fact] = [text for text in said if text is not None and "busy" in text]
-    assert re.fullmatch("rank [0-3] busy 10.0\u2009µs", fact)
+    assert re.fullmatch("rank [0-3] busy 10.0\u202fµs", fact)
 
 
 def test_names_are_escaped_and_never_markup(tmp_path):

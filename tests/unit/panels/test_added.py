@@ -99,7 +99,7 @@ def test_arrivals_state_how_well_the_clocks_fit(two):
     assert frame.attrs["residual_ns"] == 0
     assert "clocks fit" not in content_of("arrivals", frame)["subtitle"]
     frame.attrs["residual_ns"] = 30
-    words = "clocks fit to 30\u2009ns: shorter differences mean nothing"
+    words = "clocks fit to 30\u202fns: shorter differences mean nothing"
     assert words in content_of("arrivals", frame)["subtitle"]
 
 

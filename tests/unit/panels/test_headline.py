@@ -13,7 +13,7 @@ from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.live.job import PanelEngine
 from hta_widgets.panels.headline import headline
 
-THIN = "\u2009"
+THIN = "\u202f"
 
 
 def said(traces) -> str:
@@ -294,15 +294,15 @@ def test_the_slow_rank_is_the_one_with_least_time_in_mpi(tmp_path):
     found, text = headline_of(tmp_path / "job")
     assert text.startswith("Rank 4 spends least time in MPI")
     assert "the other 5 wait for it" in text
-    assert "Allreduce of 5–8\u2009B: 60\u2009% of calls" in text
+    assert "Allreduce of 5–8\u202fB: 60\u202f% of calls" in text
     assert found.findings[0].selection.ranks == (4,)
 
 
 def test_the_message_size_with_most_time_for_its_bytes_is_told(shared):
     """60 % of calls have 8 bytes, and 8.5 % of the time: the calls of 2 KiB cost the most."""
     _, text = headline_of(shared / "traces/mpitrace/np16_all")
-    assert "Allreduce of 1–2\u2009KiB: 5.0\u2009% of calls, 36\u2009% of Allreduce time" in text
-    assert "0.02\u2009% of bytes" in text
+    assert "Allreduce of 1–2\u202fKiB: 5.0\u202f% of calls, 36\u202f% of Allreduce time" in text
+    assert "0.02\u202f% of bytes" in text
     _, text = headline_of(shared / "traces/mpitrace/np1_single")
     assert "Allreduce" not in text, "if times follow bytes, no size is named"
 
@@ -327,7 +327,7 @@ def test_a_single_rank_is_not_compared_with_others(tmp_path):
     truth = write_mpi_job(tmp_path / "job", ranks=1, hosts=1, slow_rank=None, traces=False)
     _, text = headline_of(tmp_path / "job")
     in_mpi = round(100 * truth["comm_s"][0] / truth["elapsed_s"][0])
-    assert text == f"The rank spends {in_mpi}\u2009% of its time in MPI, and waits for nobody."
+    assert text == f"The rank spends {in_mpi}\u202f% of its time in MPI, and waits for nobody."
 
 
 def test_nobody_is_named_where_nobody_stands_out(tmp_path):

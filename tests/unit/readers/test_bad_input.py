@@ -144,7 +144,7 @@ def test_gzip_that_cannot_be_expanded_further_says_how_much_was_read(write):
     traces = hw.load(write(data, "trace.json.gz"))
     assert len(traces[0]) == 500
     (damaged,) = [text for text in traces.problems["detail"] if "damaged" in text]
-    assert "; 25\u2009% of the file could be read" in damaged
+    assert "; 25\u202f% of the file could be read" in damaged
 
 
 def test_gzip_of_several_members_and_padding(write):

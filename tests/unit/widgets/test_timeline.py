@@ -108,7 +108,7 @@ def test_a_picture_is_of_the_view_and_of_the_ranks_shown(traces, tmp_path):
     timeline.zoom_to(100, 900)
     timeline.to_svg(path, theme="dark", width=700)
     assert ranks_in(path) == ["rank 1", "rank 0"]
-    assert "800\u2009ns" in path.read_text("utf-8").partition("</title>")[0]
+    assert "800\u202fns" in path.read_text("utf-8").partition("</title>")[0]
     with pytest.raises(hw.TraceError, match=r"nowhere.*cannot be written"):
         timeline.to_svg(tmp_path / "nowhere" / "view.svg")
 

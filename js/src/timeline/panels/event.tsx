@@ -278,8 +278,8 @@ const BANDWIDTHS =
 function messageWords({ size, algbw, busbw }: Collective): string {
   const parts: string[] = [];
   if (size >= 0) parts.push(formatBytes(size));
-  if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u2009GB/s`);
-  if (busbw !== null) parts.push(`bus ${busbw.toPrecision(3)}\u2009GB/s`);
+  if (algbw !== null) parts.push(`${algbw.toPrecision(3)}\u202fGB/s`);
+  if (busbw !== null) parts.push(`bus ${busbw.toPrecision(3)}\u202fGB/s`);
   return parts.join(" · ");
 }
 
@@ -299,9 +299,6 @@ function stepWords(step: number, category: string | null): string {
 }
 
 // Durations of one name on one rank, with one event marked.
-
-const THIN = "\u2009";
-const NARROW_UNBROKEN = "\u202f";
 
 /** Position of a duration along the bins, from 0 to 1. Bins are drawn equally wide. */
 export function alongBins(edges: readonly number[], value: number): number {
@@ -328,8 +325,7 @@ export function histogramWords(same: SameName, dur: number): string {
     ratio >= 2
       ? `; this one ${formatValue(Number(ratio.toPrecision(2)))}× the median`
       : `; this one ${formatShareDelta(ratio - 1)}`;
-  const words = `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
-  return words.replaceAll(THIN, NARROW_UNBROKEN);
+  return `${plural(same.count, "event")}, ${range}${same.min === same.max ? "" : against}`;
 }
 
 function Histogram({ detail: { event, same } }: { detail: EventDetail }) {

@@ -12,6 +12,7 @@ import {
   formatTime,
   plural,
 } from "../../ui/formats";
+import { sentence } from "../../ui/text";
 
 interface GapLook {
   gap: Gap;
@@ -51,7 +52,7 @@ export function GapPanel(look: GapLook) {
           <CloseButton close={look.close} />
         </div>
         <p class="hta-gap-words">
-          {cause !== undefined && <b>{`${said.charAt(0).toUpperCase()}${said.slice(1)}. `}</b>}
+          {cause !== undefined && <b>{`${sentence(said)} `}</b>}
           {cause !== undefined && CAUSE_FACTS[cause.cause]?.advice}
         </p>
         <Facts rows={factsOf(gap, go)} />
@@ -106,7 +107,7 @@ function factsOf(
   const rows: Fact[] = [
     {
       name: "Idle",
-      value: `100\u2009% of rank ${rank}, ${formatTime(start)} to ${formatTime(end)}`,
+      value: `100\u202f% of rank ${rank}, ${formatTime(start)} to ${formatTime(end)}`,
       title: formatExact(length),
     },
     { name: "Ended by", value: <EventLink event={ends} go={go} />, title: ends.name },

@@ -42,7 +42,7 @@ function Chords({ line: { keys } }: { line: HelpLine }) {
       {keys.map((chord, at) => [
         at > 0 && between,
         <span class="hta-chord">
-          {chord.map((key, index) => [index > 0 && "\u2009", <Kbd name={key} />])}
+          {chord.map((key, index) => [index > 0 && "\u202f", <Kbd name={key} />])}
         </span>,
       ])}
     </span>
