@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from hta_widgets.charts.chart import chart
+from hta_widgets.charts.chart import chart, defines
 from hta_widgets.charts.data import (
     are_whole,
     columns_of,
@@ -35,7 +35,6 @@ from hta_widgets.charts.rows import (
     Column,
     Dots,
     Tooltip,
-    Whiskers,
     brush,
     extremes,
     legend_of,
@@ -48,7 +47,6 @@ from hta_widgets.text import (
     axis_time,
     count,
     duration,
-    duration_delta,
     plural,
     rate,
     share,
@@ -225,98 +223,17 @@ def _last_words(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | No
     return f"rank {marked[0]}, last in {count(last)} of {count(len(mine))}"
 
 
-@chart(
-    "How far clocks are off",
-    *("rank", "offset_ns", "residual_ns", "recorded_residual_ns", "collectives"),
-)
-def clock_offsets(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
+@defines("clocks")
+def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
     """Draw each rank's clock offset, and how far ends of collectives disagree before and after.
 
     Returns
     -------
     bokeh.plotting.figure
-        A dot a rank at its offset in µs, with its residuals on the recorded clock (pale) and on
-        the fitted one (line) to both sides; its source has the frame's rows.
+        A dot a rank at its offset, with its residuals on the recorded clock (pale) and on the
+        fitted one (line) to both sides; its source has the frame's rows.
     """
-    data = frame.reset_index(drop=True)
-    data["offset_us"] = data["offset_ns"] / 1e3
-    known = (data["residual_ns"] >= 0).to_numpy()
-    for name in ("residual", "recorded_residual"):
-        apart = data[f"{name}_ns"].clip(lower=0) / 1e3
-        data[f"{name}_from_us"] = data["offset_us"] - apart
-        data[f"{name}_to_us"] = data["offset_us"] + apart
-        data[f"{name}_text"] = [_residual(each) for each in data[f"{name}_ns"]]
-    data["fill"] = np.where(known, theme.kind["compute"], theme.idle_line)
-    data["offset_text"] = [
-        duration_delta(each) if is_known else "–"
-        for each, is_known in zip(data["offset_ns"], known, strict=True)
-    ]
-    if "drift_ppm" in data:
-        data["drift_text"] = [
-            "–" if not np.isfinite(each) else f"{each:+.2f} ppm".replace("-", MINUS)
-            for each in data["drift_ppm"]
-        ]
-    parts = data["part"].nunique() if "part" in data else 1
-    low = float(data["recorded_residual_from_us"].min())
-    high = float(data["recorded_residual_to_us"].max())
-    room = max((high - low) * 0.04, 0.05)
-    ticks = nice_ticks(high, 3, low)
-    step = _step(ticks, high)
-    profile = len(data) > NAMED_ROWS
-    pale = Bars(
-        "recorded_residual_from_us",
-        "recorded_residual_to_us",
-        theme.idle,
-        "± how far ends of collectives disagree as recorded",
-        height=0.5,
-    )
-    ends = ("residual_from_us", "residual_to_us")
-    spread = Bars(*ends, theme.ink) if profile else Whiskers(*ends, theme.ink)
-    fitted = data[known]
-    apart_words = ""
-    if len(fitted):
-        apart_words = (
-            f"ends then lie {duration(float(fitted['residual_ns'].median()))} apart in the median,"
-            f" as recorded {duration(float(fitted['recorded_residual_ns'].median()))}"
-        )
-    return {
-        "data": data,
-        "names": "rank {rank}" if parts == 1 else "rank {rank} · part {part}",
-        "marks": [pale, spread, Dots("offset_us", "@fill", 3 if profile else 7)],
-        "x_start": low - room,
-        "x_end": high + room,
-        "subtitle": [
-            "what is subtracted from a rank's times so that ranks leave collectives together",
-            apart_words,
-            f"nothing is known of {plural(int((~known).sum()), 'rank')}" if not known.all() else "",
-            f"{parts} parts, between which nothing is known" if parts > 1 else "",
-        ],
-        "note": str(frame.attrs.get("note", "")),
-        "head": " ",
-        "ticks": [(at, _signed(at * 1e3, step * 1e3, "0")) for at in ticks],
-        "zero_line": True,
-        "columns": [
-            Column("offset", "{offset_text}"),
-            Column("fitted", "{residual_text}", 420),
-            Column("recorded", "{recorded_residual_text}", 560),
-            Column("collectives", "{collectives:count}", 700),
-        ],
-        "legend": [pale],
-        "tooltip": Tooltip(
-            "rank @{rank}",
-            [
-                ("offset", "@{offset_text}"),
-                ("ends of collectives, fitted", "@{residual_text}"),
-                ("as recorded", "@{recorded_residual_text}"),
-                ("collectives", "@{collectives}"),
-                *[("drift", "@{drift_text}")] * ("drift_text" in data),
-            ],
-        ),
-    }
-
-
-def _residual(residual_ns: float) -> str:
-    return "–" if residual_ns < 0 else f"±{duration(residual_ns)}"
+    return frame
 
 
 #: More collectives than this share cells.

@@ -110,9 +110,8 @@ def _clusters(traces: TraceSet) -> pd.DataFrame:
 
 
 def _clocks(traces: TraceSet) -> pd.DataFrame:
-    offsets = analysis.clock_offsets(traces)
-    frame = offsets[["rank", "offset_ns", "residual_ns", "collectives"]]
-    frame.attrs = {"note": offsets.attrs.get("note", "")}
+    frame = analysis.clock_offsets(traces)
+    frame.attrs = {"note": frame.attrs.get("note", "")}
     return frame
 
 

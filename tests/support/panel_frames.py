@@ -213,7 +213,7 @@ def added() -> dict[str, pd.DataFrame]:
         "bandwidth": calls,
         "clusters": groups.assign(**times, **waits, spread=[0.02, 0.0], why=["", "computes more"]),
         "clocks": pd.DataFrame({"rank": [0, 1], "offset_ns": [0, -92_085]}).assign(
-            residual_ns=[10, 3], collectives=305
+            residual_ns=[10, 3], recorded_residual_ns=[44_500, 20_000], collectives=305
         ),
         "memory": pd.DataFrame({"rank": [0, 1], "device": ["cuda:0", "cpu"]}).assign(
             total_allocated_bytes=[4 << 30, -1],

@@ -176,12 +176,12 @@ def test_many_ranks_are_one_image_with_a_row_each(ranks):
 def test_offsets_carry_their_residuals():
     figure = charts.clock_offsets(frames.clock_offsets())
     data = data_of(figure, "rank", "offset_ns", "residual_ns")
-    assert data["offset_us"].tolist() == [0, -2, 50]
-    assert data["residual_from_us"].tolist() == [-0.01, -2.04, 50]
-    assert data["recorded_residual_to_us"].tolist() == [2, 1, 50]
+    assert data["low"].tolist() == [-10, -2040, 50_000]
+    assert data["high_recorded"].tolist() == [2000, 1000, 50_000]
     assert right_of(figure, 0) == ["offset", "±0 ns", "−2.00 µs", "–"]
     assert right_of(figure, 1) == ["fitted", "±10 ns", "±40 ns", "–"]
     said = words_of(figure)
+    assert "what is subtracted from a rank's recorded times" in said
     assert "nothing is known of 1 rank" in said
     assert "2 parts, between which nothing is known" in said
 

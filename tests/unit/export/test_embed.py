@@ -130,7 +130,7 @@ def test_detail_leaves_in_order_as_the_room_shrinks(engine):
     assert size(whole) == sum(sizes.values())
     state = {"selected_event": [1, 0]}
     seen = []
-    for share in (0.99, 0.7, *np.linspace(0.6, 0, 13)):
+    for share in (0.99, 0.7, *np.linspace(0.6, 0, 7)):
         room = size(whole) * share
         made = embed(engine, engine.scene(), state, room + _fixed(engine))
         embedded = made.document["scene"]["embedded"]
