@@ -105,6 +105,8 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
     look = definition.definition(name)
     known = {*GIVEN, *look["needs"], *look.get("uses", ()), *look.get("attrs", ())}
     known |= {*look.get("cells", ())}
+    # What the interpreters set themselves.
+    assert not {"row", "names", "ends", "parts"} & {*look.get("let", ()), *look["needs"]}
     before = look.get("from", {})
     for one, code in before.get("let", {}).items():
         assert names_in(code, known) == [], one
