@@ -1,12 +1,18 @@
 /** A source whose requests are recorded, and whose replies can fail, wait or be replaced; for tests. */
 
+import { signal } from "@preact/signals";
 import type { Operation, Requests, Source, Answer } from "../src/protocol/source";
 import { openPage } from "./recorded";
 
 type Status = Source["status"];
 
 export class Watched implements Source {
-  status: Status = "live";
+  /** Whether effects follow the status. */
+  isWatched = false;
+  private readonly now = signal<Status>("live", {
+    watched: () => (this.isWatched = true),
+    unwatched: () => (this.isWatched = false),
+  });
   readonly asked: { op: string; request: Record<string, unknown> }[] = [];
   /** Errors by operation. */
   readonly broken = new Map<string, string>();
@@ -14,22 +20,15 @@ export class Watched implements Source {
   readonly replies = new Map<string, (request: never) => Record<string, unknown>>();
   /** An array holds all replies back until `release` is called. */
   held: (() => void)[] | null = null;
-  private readonly listeners = new Set<(status: Status) => void>();
 
   constructor(private readonly inner: Source = openPage()) {}
 
-  get listenerCount(): number {
-    return this.listeners.size;
-  }
-
-  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
-    this.listeners.add(listener);
-    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+  get status(): Status {
+    return this.now.value;
   }
 
   become(status: Status): void {
-    this.status = status;
-    for (const listener of this.listeners) listener(status);
+    this.now.value = status;
   }
 
   release(): void {

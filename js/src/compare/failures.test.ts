@@ -33,8 +33,6 @@ class Kernel implements Source {
   readonly broken = new Set<string>();
   readonly asked: string[] = [];
 
-  onStatus(): void {}
-
   async ask(_op: string, request: Record<string, unknown>): Promise<never> {
     const name = String(request.name);
     this.asked.push(name);

@@ -18,8 +18,6 @@ class Held implements Source {
     private readonly single: Record<string, Frame>,
   ) {}
 
-  onStatus(): void {}
-
   async ask(op: string, request: Record<string, unknown>): Promise<never> {
     const names = op === "frames" ? (request.names as string[]) : [String(request.name)];
     this.asked.push(`${op} ${names.join(" ")}`);

@@ -142,10 +142,6 @@ export class SideSource implements Source {
     return this.whole.status;
   }
 
-  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
-    this.whole.onStatus(listener, signal);
-  }
-
   ask: Source["ask"] = (op, request, signal) =>
     this.whole.ask(op, { ...request, side: this.side }, signal);
 }

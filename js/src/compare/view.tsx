@@ -223,10 +223,7 @@ export class DiffApp {
     });
     listenToDiffKeys(this.root, ended, (way) => this.walk(way));
     if (live !== null) {
-      live.offline.onProgress(
-        (progress) => this.timelines.sayAside(progressWords(progress)),
-        ended,
-      );
+      react(live.offline.progress, (now) => this.timelines.sayAside(progressWords(now)), ended);
     }
     watchTheme(this.root, ended, (theme) => this.setTheme(theme));
     const resized = new ResizeObserver(() => this.arrange());

@@ -1,3 +1,4 @@
+import { effect, signal } from "@preact/signals";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { HeldSource } from "../engine/source";
 import type { Source } from "../protocol/source";
@@ -13,20 +14,11 @@ interface Question {
 
 /** Source whose replies the test triggers. */
 class Kernel implements Source {
-  status: Source["status"] = "live";
+  readonly now = signal<Source["status"]>("live");
   readonly asked: Question[] = [];
-  private readonly listeners = new Set<(status: Source["status"]) => void>();
 
-  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
-    this.listeners.add(listener);
-    signal.addEventListener("abort", () => this.listeners.delete(listener));
-  }
-  get watched(): number {
-    return this.listeners.size;
-  }
-  turn(status: Source["status"]): void {
-    this.status = status;
-    for (const listener of this.listeners) listener(status);
+  get status(): Source["status"] {
+    return this.now.value;
   }
   ask(op: string, _request: Record<string, unknown>, signal?: AbortSignal): Promise<never> {
     if (this.status === "none") return Promise.reject(new Error("gone"));
@@ -41,25 +33,21 @@ class Kernel implements Source {
 
 let kernel: Kernel;
 let page: { ask: ReturnType<typeof vi.fn>; isWhole: boolean } & HeldSource;
-let owner: AbortController;
 let source: HybridSource;
 
 beforeEach(() => {
   kernel = new Kernel();
-  owner = new AbortController();
   page = {
     status: "none",
     isWhole: true,
     holds: (op: string) => page.isWhole && op === "stats",
-    onStatus() {},
     ask: vi.fn((op: string) =>
       Promise.resolve({ reply: { from: "page", op }, buffer: null } as never),
     ),
   };
-  source = new HybridSource(kernel, owner.signal);
+  source = new HybridSource(kernel);
 });
 afterEach(() => {
-  owner.abort();
   vi.useRealTimers();
 });
 
@@ -68,7 +56,7 @@ const FROM_PAGE = { from: "page", op: "stats" };
 describe("without data in the page", () => {
   test("the kernel answers, however late", async () => {
     const asked = source.ask("stats", {} as never);
-    kernel.turn("busy");
+    kernel.now.value = "busy";
     expect([source.holds, source.status]).toEqual(["nothing", "busy"]);
     kernel.asked[0]!.answer({ from: "kernel" });
     expect((await asked).reply).toEqual({ from: "kernel" });
@@ -87,7 +75,7 @@ describe("without data in the page", () => {
   });
 
   test("a kernel that is gone is named in the error", async () => {
-    kernel.turn("none");
+    kernel.now.value = "none";
     await expect(source.ask("stats", {} as never)).rejects.toThrow("gone");
     expect(source.status).toBe("none");
   });
@@ -126,13 +114,13 @@ describe("a page that holds all of the job", () => {
   });
 
   test("answers what a kernel that is gone would have written", async () => {
-    kernel.turn("none");
+    kernel.now.value = "none";
     expect((await source.ask("export", {} as never)).reply).toEqual({ from: "page", op: "export" });
   });
 
   test("notices a kernel that ended unasked", async () => {
     const look = vi.fn();
-    source = new HybridSource(Object.assign(kernel, { look }), owner.signal);
+    source = new HybridSource(Object.assign(kernel, { look }));
     source.hold(page);
     await source.ask("stats", {} as never);
     expect(look).toHaveBeenCalled();
@@ -154,42 +142,36 @@ describe("a page that holds a part of the job", () => {
 
   test("answers for a kernel that ends meanwhile", async () => {
     const asked = source.ask("stats", {} as never);
-    kernel.status = "none";
+    kernel.now.value = "none";
     kernel.asked[0]!.fail("gone");
     expect((await asked).reply).toEqual(FROM_PAGE);
   });
 
   test("names the kernel where only that could answer", async () => {
     page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
-    kernel.turn("none");
+    kernel.now.value = "none";
     await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
   });
 });
 
 test("views receive the kernel's state and the page's data", () => {
   const heard: string[] = [];
-  source.onStatus((status) => heard.push(`${status} ${source.holds}`), owner.signal);
-  kernel.turn("busy");
+  const end = effect(() => void heard.push(`${source.status} ${source.holds}`));
+  kernel.now.value = "busy";
   source.hold(page);
-  kernel.turn("none");
-  expect(heard).toEqual(["busy nothing", "busy all", "none all"]);
+  kernel.now.value = "none";
+  expect(heard).toEqual(["live nothing", "busy nothing", "busy all", "none all"]);
+  end();
 });
 
-describe("abandoning", () => {
-  test("withdraws the request from the kernel", async () => {
-    const one = new AbortController();
-    const asked = source.ask("find", {} as never, one.signal);
-    one.abort();
-    await expect(asked).rejects.toMatchObject({ name: "AbortError" });
-    expect(kernel.asked[0]!.signal?.aborted).toBe(true);
-    await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
-      name: "AbortError",
-    });
-    expect(kernel.asked).toHaveLength(1);
+test("abandoning withdraws the request from the kernel", async () => {
+  const one = new AbortController();
+  const asked = source.ask("find", {} as never, one.signal);
+  one.abort();
+  await expect(asked).rejects.toMatchObject({ name: "AbortError" });
+  expect(kernel.asked[0]!.signal?.aborted).toBe(true);
+  await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
+    name: "AbortError",
   });
-
-  test("of the whole view ends the watch over the kernel", () => {
-    owner.abort();
-    expect(kernel.watched).toBe(0);
-  });
+  expect(kernel.asked).toHaveLength(1);
 });

@@ -2,6 +2,7 @@ import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { HeldSource } from "../engine/source";
 import type { Source } from "../protocol/source";
+import { react } from "../ui/react";
 import { OfflineData, type Progress } from "./answering";
 
 const DOCUMENT = {
@@ -24,8 +25,6 @@ class Kernel implements Source {
   readonly asked: unknown[] = [];
   looks = 2;
   failure = "";
-
-  onStatus(): void {}
 
   async ask(op: string, request: Record<string, unknown>): Promise<never> {
     this.asked.push(request.chunk ?? op);
@@ -60,7 +59,7 @@ beforeEach(() => {
   page = null;
   offline = new OfflineData(kernel, (held) => (page = held), owner.signal);
   told = [];
-  offline.onProgress((progress) => told.push(progress), owner.signal);
+  react(offline.progress, (progress) => told.push(progress), owner.signal);
 });
 afterEach(() => {
   owner.abort();
@@ -71,7 +70,7 @@ async function settled(): Promise<void> {
   await vi.waitFor(
     async () => {
       await vi.advanceTimersByTimeAsync(1000);
-      expect(["ready", "failed"]).toContain(offline.progress.state);
+      expect(["ready", "failed"]).toContain(offline.progress.value.state);
     },
     { timeout: 3000, interval: 1 },
   );
@@ -81,7 +80,7 @@ test("data that the kernel sends in chunks gives the replies of a page", async (
   offline.start();
   expect(page).toBeNull();
   await settled();
-  expect(offline.progress).toMatchObject({ state: "ready", bytes: CONTENT.length });
+  expect(offline.progress.value).toMatchObject({ state: "ready", bytes: CONTENT.length });
   expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
   expect(told.map(({ bytes }) => bytes)).toEqual(
     [...told.map(({ bytes }) => bytes)].sort((a, b) => a - b),
@@ -100,7 +99,10 @@ describe("no data", () => {
     kernel.failure = "the files are gone";
     offline.start();
     await settled();
-    expect(offline.progress).toMatchObject({ state: "failed", message: "the files are gone" });
+    expect(offline.progress.value).toMatchObject({
+      state: "failed",
+      message: "the files are gone",
+    });
     expect(page).toBeNull();
   });
 

@@ -1,5 +1,6 @@
 /** Route the requests of a view to its kernel, or to the data of the job that the page fetched. */
 
+import { signal } from "@preact/signals";
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";
 import { download } from "../engine/export";
@@ -30,17 +31,12 @@ import {
  * that the page cannot answer go to the kernel; without one, the page's partial data is used.
  */
 export class HybridSource implements Source {
-  private held: HeldSource | null = null;
-  private readonly listeners = new Set<(status: Source["status"]) => void>();
+  private readonly held = signal<HeldSource | null>(null);
 
   constructor(
     private readonly kernel: Source & { look?(): void },
-    signal: AbortSignal,
     readonly words: HostWords = NOTEBOOK,
-  ) {
-    kernel.onStatus(() => this.tell(), signal);
-    signal.addEventListener("abort", () => this.listeners.clear(), { once: true });
-  }
+  ) {}
 
   get status(): Source["status"] {
     return this.kernel.status;
@@ -48,19 +44,13 @@ export class HybridSource implements Source {
 
   /** Whether the page holds all of the job, a part or nothing. */
   get holds(): "all" | "part" | "nothing" {
-    return this.held === null ? "nothing" : this.held.isWhole ? "all" : "part";
+    const held = this.held.value;
+    return held === null ? "nothing" : held.isWhole ? "all" : "part";
   }
 
   /** Answer from this source from now on; null: the kernel answers. */
   hold(held: HeldSource | null): void {
-    this.held = held;
-    this.tell();
-  }
-
-  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
-    if (signal.aborted) return;
-    this.listeners.add(listener);
-    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+    this.held.value = held;
   }
 
   ask: Source["ask"] = (op, request, signal) =>
@@ -72,10 +62,11 @@ export class HybridSource implements Source {
     signal: AbortSignal | undefined,
   ): Promise<Answer<Op>> {
     signal?.throwIfAborted();
-    if (this.held?.holds(op, request) === true) {
+    const held = this.held.peek();
+    if (held?.holds(op, request) === true) {
       this.kernel.look?.();
       try {
-        return await this.held.ask(op, request, signal);
+        return await held.ask(op, request, signal);
       } catch (error) {
         if (isAbort(error)) throw error;
       }
@@ -83,15 +74,12 @@ export class HybridSource implements Source {
     try {
       return await this.kernel.ask(op, request, signal);
     } catch (error) {
-      if (isAbort(error) || this.status !== "none" || this.held === null) throw error;
-      return this.held.ask(op, request, signal).catch((why: unknown) => {
+      const now = this.held.peek();
+      if (isAbort(error) || this.status !== "none" || now === null) throw error;
+      return now.ask(op, request, signal).catch((why: unknown) => {
         throw asError(why).message.startsWith("unknown op ") ? error : why;
       });
     }
-  }
-
-  private tell(): void {
-    for (const listener of [...this.listeners]) listener(this.status);
   }
 }
 
@@ -123,9 +111,8 @@ interface Said {
 const NOTHING: Progress = { state: "waiting", bytes: 0, of: 0, message: "" };
 
 export class OfflineData {
-  private current = NOTHING;
+  readonly progress = signal(NOTHING);
   private round = new AbortController();
-  private readonly listeners = new Set<(progress: Progress) => void>();
 
   /** `open` makes a source of the data that the kernel sent, and passes it to `hold`. */
   constructor(
@@ -134,23 +121,7 @@ export class OfflineData {
     private readonly signal: AbortSignal,
     private readonly open: (held: Blocks) => Promise<HeldSource> = openJob,
   ) {
-    signal.addEventListener(
-      "abort",
-      () => {
-        this.round.abort();
-        this.listeners.clear();
-      },
-      { once: true },
-    );
-  }
-
-  get progress(): Progress {
-    return this.current;
-  }
-
-  onProgress(listener: (progress: Progress) => void, signal: AbortSignal): void {
-    this.listeners.add(listener);
-    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+    signal.addEventListener("abort", () => this.round.abort(), { once: true });
   }
 
   /** Fetch when the page is idle; start again if the job changes. */
@@ -159,11 +130,12 @@ export class OfflineData {
     if (this.signal.aborted) return;
     this.round = new AbortController();
     this.hold(null);
-    this.tell(NOTHING);
+    this.progress.value = NOTHING;
     const { signal } = this.round;
     this.fetch(signal).catch((error: unknown) => {
       if (signal.aborted) return;
-      this.tell({ ...this.current, state: "failed", message: asError(error).message });
+      const { message } = asError(error);
+      this.progress.value = { ...this.progress.peek(), state: "failed", message };
     });
   }
 
@@ -176,7 +148,7 @@ export class OfflineData {
     const content = new Uint8Array(bytes);
     let at = 0;
     for (let chunk = 0; chunk < chunks; chunk += 1) {
-      this.tell({ state: "fetching", bytes: at, of: bytes, message: "" });
+      this.progress.value = { state: "fetching", bytes: at, of: bytes, message: "" };
       const { buffer } = await this.ask({ chunk }, signal);
       const part = new Uint8Array(buffer ?? new ArrayBuffer(0));
       content.set(part, at);
@@ -187,7 +159,7 @@ export class OfflineData {
     const held = await this.open(heldIn(content, blocks));
     signal.throwIfAborted();
     this.hold(held);
-    this.tell({ state: "ready", bytes, of: bytes, message: "" });
+    this.progress.value = { state: "ready", bytes, of: bytes, message: "" };
   }
 
   /** The kernel's reply once it is done. */
@@ -196,18 +168,13 @@ export class OfflineData {
       const said = (await this.ask({}, signal)).reply as unknown as Said;
       if (said.state === "failed") throw new Error(said.message ?? "The kernel gave no reason.");
       if (said.state === "ready") return said;
-      this.tell({ state: "preparing", bytes: 0, of: 0, message: "" });
+      this.progress.value = { ...NOTHING, state: "preparing" };
       await sleep(wait, signal);
     }
   }
 
   private ask(request: Record<string, unknown>, signal: AbortSignal): Promise<Reply> {
     return askAgain("offline", () => this.kernel.ask("offline", request, signal), signal);
-  }
-
-  private tell(progress: Progress): void {
-    this.current = progress;
-    for (const listener of [...this.listeners]) listener(progress);
   }
 }
 
@@ -224,7 +191,7 @@ export function liveSource(
   open: (held: Blocks) => Promise<HeldSource> = openJob,
 ): LiveSource {
   const kernel = new KernelSource(model, signal);
-  const source = new HybridSource(kernel, signal, kernel.words);
+  const source = new HybridSource(kernel, kernel.words);
   return { source, offline: new OfflineData(kernel, (held) => source.hold(held), signal, open) };
 }
 
@@ -290,10 +257,6 @@ export class ObservedSource implements Source {
 
   get status(): Source["status"] {
     return this.inner.status;
-  }
-
-  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
-    this.inner.onStatus(listener, signal);
   }
 
   /** Receive every reply, also to other callers. */
@@ -367,21 +330,9 @@ export function wholeSpan(span: Span): { start: number; end: number } {
 function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = (): void => reject(new DOMException("no longer wanted", "AbortError"));
-    if (signal.aborted) {
-      stop();
-      return;
-    }
+    if (signal.aborted) stop();
     signal.addEventListener("abort", stop, { once: true });
-    promise.then(
-      (value) => {
-        signal.removeEventListener("abort", stop);
-        resolve(value);
-      },
-      (error: unknown) => {
-        signal.removeEventListener("abort", stop);
-        reject(asError(error));
-      },
-    );
+    void promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
   });
 }
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { askAgain, AskingAgain, INTERRUPTED, PAUSES_MS } from "./kernel";
+import { askAgain, INTERRUPTED, PAUSES_MS } from "./kernel";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -49,17 +49,4 @@ test("an aborted request is not repeated", async () => {
   await told;
   await vi.runAllTimersAsync();
   expect(ask).toHaveBeenCalledTimes(1);
-});
-
-test("a source repeats requests, but writes once", async () => {
-  const ask = vi.fn((): Promise<never> => stopped());
-  const source = new AskingAgain({ status: "live", onStatus() {}, ask });
-  await expect(source.ask("export", {} as never)).rejects.toThrow(INTERRUPTED);
-  expect(ask).toHaveBeenCalledTimes(1);
-  const answer = source.ask("stats", { start: 0 } as never);
-  await vi.advanceTimersByTimeAsync(0);
-  ask.mockResolvedValue({ reply: { here: true }, buffer: null } as never);
-  await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
-  expect((await answer).reply).toEqual({ here: true });
-  expect(ask).toHaveBeenLastCalledWith("stats", { start: 0 }, undefined);
 });

@@ -1,5 +1,6 @@
 /** Send requests to the kernel over the widget's custom messages. */
 
+import { signal } from "@preact/signals";
 import type { Operation, Reply, Requests, Source, Answer } from "../protocol/source";
 
 type Hear = (content: unknown, buffers: DataView[]) => void;
@@ -76,11 +77,10 @@ function bytesOf(view: DataView | undefined): ArrayBuffer | null {
 export class KernelSource implements Source {
   private readonly token = viewToken();
   private readonly waiting = new Map<string, Waiting>();
-  private readonly listeners = new Set<(status: Status) => void>();
   private asked = 0;
   /** The file that the kernel refused to replace; a repeated request replaces it. */
   private refused: string | null = null;
-  private current: Status = "live";
+  private readonly current = signal<Status>("live");
   private busyTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly hasEnded: () => boolean;
   readonly words: HostWords;
@@ -103,19 +103,13 @@ export class KernelSource implements Source {
         clearTimeout(this.busyTimer);
         for (const { reject } of this.waiting.values()) reject(aborted());
         this.waiting.clear();
-        this.listeners.clear();
       },
       { once: true },
     );
   }
 
   get status(): Status {
-    return this.current;
-  }
-
-  onStatus(listener: (status: Status) => void, signal: AbortSignal): void {
-    this.listeners.add(listener);
-    signal.addEventListener("abort", () => this.listeners.delete(listener), { once: true });
+    return this.current.value;
   }
 
   ask<Op extends Operation>(
@@ -157,14 +151,14 @@ export class KernelSource implements Source {
         return;
       }
       // Send anyway: a reply would show that the kernel is there.
-      if (this.current === "none") this.end();
+      if (this.current.peek() === "none") this.end();
       else if (this.busyTimer === undefined) this.watch();
     });
   }
 
   /** Check whether the kernel has ended, while no request runs. */
   look(): void {
-    if (this.current !== "none" && this.hasEnded()) this.end();
+    if (this.current.peek() !== "none" && this.hasEnded()) this.end();
   }
 
   /** Fail all pending requests: the kernel is gone. */
@@ -172,7 +166,7 @@ export class KernelSource implements Source {
     clearTimeout(this.busyTimer);
     this.busyTimer = undefined;
     // Set the status before the failures: their handlers may read it.
-    this.become("none");
+    this.current.value = "none";
     const { waiting } = this;
     const lost = [...waiting.values()];
     waiting.clear();
@@ -190,7 +184,7 @@ export class KernelSource implements Source {
       error?: { message?: string };
     };
     // A reply to another view also shows that the kernel is free.
-    this.become("live");
+    this.current.value = "live";
     const waiting = this.waiting.get(rpc);
     this.waiting.delete(rpc);
     this.watch();
@@ -205,7 +199,7 @@ export class KernelSource implements Source {
     this.busyTimer = undefined;
     if (this.waiting.size === 0) {
       // Without requests, the state of a kernel is unknown; but a kernel that is gone stays gone.
-      if (this.current !== "none") this.become("live");
+      if (this.current.peek() !== "none") this.current.value = "live";
       return;
     }
     this.busyTimer = setTimeout(() => this.lookAfter(), BUSY_AFTER_MS);
@@ -217,14 +211,8 @@ export class KernelSource implements Source {
       this.end();
       return;
     }
-    this.become("busy");
+    this.current.value = "busy";
     this.busyTimer = setTimeout(() => this.lookAfter(), LOOK_EVERY_MS);
-  }
-
-  private become(status: Status): void {
-    if (status === this.current) return;
-    this.current = status;
-    for (const listener of this.listeners) listener(status);
   }
 }
 
@@ -265,22 +253,6 @@ export const PAUSES_MS: readonly number[] = [300, 600, 1200, 2400, 4800];
 
 /** Operations that write files; they must not be repeated. */
 const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
-
-/** A kernel source that repeats interrupted requests. */
-export class AskingAgain implements Source {
-  constructor(private readonly inner: Source) {}
-
-  get status(): Source["status"] {
-    return this.inner.status;
-  }
-
-  onStatus(listener: (status: Source["status"]) => void, signal: AbortSignal): void {
-    this.inner.onStatus(listener, signal);
-  }
-
-  ask: Source["ask"] = (op, request, signal) =>
-    askAgain(op, () => this.inner.ask(op, request, signal), signal);
-}
 
 /** The reply, after as many retries as needed; any other failure is reported immediately. */
 export async function askAgain<T>(

@@ -10,8 +10,6 @@ class Slow implements Source {
     fail(): void;
   }[] = [];
 
-  onStatus(): void {}
-
   ask(_op: string, request: Record<string, unknown>, signal?: AbortSignal): Promise<never> {
     return new Promise((resolve, reject) => {
       signal?.addEventListener("abort", () => reject(new Error("aborted")));

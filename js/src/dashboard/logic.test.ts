@@ -134,7 +134,6 @@ describe("questions", () => {
     const fails: ((error: Error) => void)[] = [];
     const source: Source = {
       status: "live",
-      onStatus: () => undefined,
       ask: (_op, request) =>
         new Promise<never>((resolve, reject) => {
           const { panels, selection } = request as Requests["panels"];

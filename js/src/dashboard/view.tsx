@@ -273,11 +273,13 @@ export class DashApp {
 
   private listen(): void {
     const { root, options, traits } = this;
-    const { signal: ended, source } = options;
-    source.onStatus((status) => {
-      // Requests that a busy kernel did not answer are repeated once it is free.
-      if (status === "live") this.panes.retry();
-    }, ended);
+    const { signal: ended, source, live } = options;
+    // Requests that a busy kernel did not answer are repeated once it is free.
+    react(
+      () => [source.status, live?.source.holds],
+      ([status]) => status === "live" && this.panes.retry(),
+      ended,
+    );
     watchTheme(root, ended, (theme) => this.setTheme(theme));
     watchBoxes([root], () => this.arrange(), ended);
     const panels = (traits.offered ?? PANELS.map(({ id }) => id)).filter((id) => id !== "timeline");
@@ -398,7 +400,7 @@ export class DashApp {
     const { live, signal: ended } = this.options;
     if (live === null || this.fetches || ended.aborted) return;
     this.fetches = true;
-    live.offline.onProgress((progress) => this.timeline.sayAside(progressWords(progress)), ended);
+    react(live.offline.progress, (now) => this.timeline.sayAside(progressWords(now)), ended);
     live.offline.start();
   }
 

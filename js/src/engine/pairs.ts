@@ -86,8 +86,6 @@ export class PairSource implements HeldSource {
     private readonly readPart: (block: string) => Promise<Held>,
   ) {}
 
-  onStatus(): void {}
-
   holds<Op extends Operation>(op: Op, request: Requests[Op]): boolean {
     return this.sideOf(request)?.holds(op, request) === true;
   }

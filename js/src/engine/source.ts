@@ -95,9 +95,6 @@ export class PageSource implements HeldSource {
     if (this.isWhole) await this.panels.prepare();
   }
 
-  /** Do nothing: the status of a page does not change. */
-  onStatus(): void {}
-
   async ask<Op extends Operation>(
     op: Op,
     request: Requests[Op],

@@ -1,7 +1,8 @@
 /** The timeline widget: one app per view, all of them on the state that the model names. */
 
 import type { RenderProps } from "@anywidget/types";
-import { AskingAgain, KernelSource } from "../connection/kernel";
+import { HybridSource } from "../connection/answering";
+import { KernelSource } from "../connection/kernel";
 import { type FollowedTraits, listenTo, showFollowing } from "../connection/store";
 import { findPageSource } from "../engine/job";
 import { TimelineApp } from "../timeline/view";
@@ -24,7 +25,7 @@ async function render(props: RenderProps<Traits>): Promise<void> {
     const app = new TimelineApp(el, {
       scene,
       state,
-      source: page ?? new AskingAgain(new KernelSource(model, signal)),
+      source: page ?? new HybridSource(new KernelSource(model, signal)),
       setClock: page === null ? (clock) => keep("clock", clock) : undefined,
       height: model.get("height"),
       signal,

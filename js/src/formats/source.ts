@@ -98,7 +98,6 @@ export function withTables(source: Source, tables: () => Tables): Source {
     get status() {
       return source.status;
     },
-    onStatus: (listener, signal) => source.onStatus(listener, signal),
     ask: async <Op extends Operation>(
       op: Op,
       request: Requests[Op],

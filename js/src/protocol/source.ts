@@ -156,9 +156,11 @@ export interface Source {
     request: Requests[Op],
     signal?: AbortSignal,
   ): Promise<Answer<Op>>;
-  /** "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. */
+  /**
+   * "live": a kernel answers; "busy": it has not answered for a while; "none": no kernel. Effects
+   * that read it follow it.
+   */
   readonly status: "live" | "busy" | "none";
-  onStatus(listener: (status: "live" | "busy" | "none") => void, signal: AbortSignal): void;
 }
 
 export type ThemeName = "light" | "dark";

@@ -16,6 +16,7 @@ import type {
   ThemeName,
 } from "../protocol/source";
 import { InSight, sizeOf, watchSize } from "../ui/host";
+import { react } from "../ui/react";
 import { THEMES } from "../ui/theme";
 import { Camera, type Geometry, nsPerDevicePx, timeAtX, xAtTime } from "./camera";
 import { Scrollbar } from "./gutter";
@@ -83,7 +84,11 @@ export class Stage {
     this.el.append(this.painter.base, this.painter.over, this.scrollbar.el);
     watchSize(this.el, () => this.resized(), signal);
     this.inSight = new InSight(this.el, () => this.seen(), signal);
-    source.onStatus(() => this.loop.touch({ gutter: true, margin: true }), signal);
+    react(
+      () => source.status,
+      () => this.loop.touch({ gutter: true, margin: true }),
+      signal,
+    );
   }
 
   /** Replace the scene (another TraceSet in the same widget). */

@@ -103,10 +103,10 @@ test("prefetches only when the view is still, and not from a busy kernel", async
   loader.show(sight(2e7, 1e7));
   await settle();
   expect(source.asked).toHaveLength(1);
-  source.status = "busy";
+  source.become("busy");
   await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
   expect(source.asked).toHaveLength(1);
-  source.status = "live";
+  source.become("live");
   loader.show(sight(2e7, 1e7));
   await vi.advanceTimersByTimeAsync(IDLE_MS);
   expect(source.asked.length).toBeGreaterThan(1);

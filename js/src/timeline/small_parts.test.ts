@@ -209,7 +209,6 @@ describe("one source for all", () => {
     const fail = { on: false };
     const inner: Source = {
       status: "live",
-      onStatus: () => {},
       ask: (op) => {
         asked.push(op);
         return fail.on ? Promise.reject(new Error("broken")) : Promise.resolve(reply as never);

@@ -116,8 +116,15 @@ export class StatusLine {
     react(() => this.words.value, speak, ended);
     react(this.hinting, (on) => toggle(root, "hta-hinting", on), ended);
     ended.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
-    source.onStatus((now) => this.setKernel(now), ended);
-    this.setKernel(source.status);
+    react(
+      () => (source.status === "live" ? null : (ways.kernelSays() ?? KERNEL[source.status])),
+      (says) => {
+        this.kernel.value = says;
+        // The badge of a saved view shows that it is saved, so the line is free for other texts.
+        this.say("kernel", source.status === "busy" ? (says?.words ?? null) : null);
+      },
+      ended,
+    );
   }
 
   /** Set the message of a layer; null clears it. */
@@ -131,13 +138,6 @@ export class StatusLine {
     clearTimeout(this.flashTimer);
     this.say("flash", words);
     this.flashTimer = window.setTimeout(() => this.say("flash", null), ms);
-  }
-
-  private setKernel(status: Source["status"]): void {
-    const says = status === "live" ? null : (this.ways.kernelSays() ?? KERNEL[status]);
-    this.kernel.value = says;
-    // The badge of a saved view shows that it is saved, so the line is free for other texts.
-    this.say("kernel", status === "busy" ? (says?.words ?? null) : null);
   }
 }
 
