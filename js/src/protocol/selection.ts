@@ -40,7 +40,7 @@ export function briefOf(slice: Slice, rank: number, table: TableName): Brief {
   return { rank, table, id, lane, name, short: name, kind, start, dur };
 }
 
-interface RowChoice {
+export interface RowChoice {
   ranks: number[] | null;
   tracks: string[] | null;
 }

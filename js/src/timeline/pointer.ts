@@ -1,6 +1,6 @@
 /** Mouse, pen and touch on the stage. */
 
-import { rowsChoice, selectionSpan } from "../protocol/selection";
+import { type RowChoice, rowsChoice, selectionSpan } from "../protocol/selection";
 import type { Hit, RowInfo, SelectionJson, Span } from "../protocol/source";
 import { formatCount } from "../ui/formats";
 import { MOTION } from "../ui/theme";
@@ -429,38 +429,25 @@ function rowAt(ctx: Context, x: number, y: number): RowInfo | null {
   return null;
 }
 
-class SelectDrag implements Drag {
-  readonly cursor = "crosshair";
-  private readonly from: number;
-  private readonly fromRow: RowInfo | null;
-  private span: Span;
-  private rows: RowInfo[];
+/** A drag from one time to another, drawn as a brush. */
+abstract class BrushDrag {
+  protected span: Span;
 
   constructor(
-    private readonly parts: DragParts,
-    start: Point,
+    protected readonly parts: DragParts,
+    private readonly from: number,
+    to = from,
   ) {
-    this.from = snappedTime(parts.ctx, start);
-    this.fromRow = rowAt(parts.ctx, start.x, start.y);
-    this.span = [this.from, this.from];
-    this.rows = rowsBetween(parts.ctx, this.fromRow, this.fromRow);
+    this.span = ordered(from, to);
   }
 
-  move(point: Point): void {
-    const { ctx, status } = this.parts;
-    this.span = ordered(this.from, snappedTime(ctx, point));
-    this.rows = rowsBetween(ctx, this.fromRow, rowAt(ctx, point.x, point.y));
+  /** Draw the brush up to a time, with a ruler at the height `y`. */
+  protected draw(to: number, rows: RowChoice, y: number | null, ...hint: string[]): void {
+    this.span = ordered(this.from, to);
     const [start, end] = this.span;
-    ctx.stage.setOverlay({
-      brush: { start, end, ...rowsChoice(this.rows, ctx.scene) },
-      ruler: { start, end, y: point.y },
-    });
-    status.say("brush", brushWords(this.span));
-  }
-
-  end(): void {
-    this.cancel();
-    if (this.span[1] > this.span[0]) this.parts.picking.selectRows(this.span, this.rows);
+    const ruler = y === null ? null : { start, end, y };
+    this.parts.ctx.stage.setOverlay({ brush: { start, end, ...rows }, ruler });
+    this.parts.status.say("brush", [...brushWords(this.span), ...hint]);
   }
 
   cancel(): void {
@@ -469,29 +456,45 @@ class SelectDrag implements Drag {
   }
 }
 
-/** One edge of the selected window follows the pointer, the other stays. */
-class EdgeDrag implements Drag {
-  readonly cursor = "ew-resize";
-  private span: Span;
+class SelectDrag extends BrushDrag implements Drag {
+  readonly cursor = "crosshair";
+  private readonly fromRow: RowInfo | null;
+  private rows: RowInfo[];
 
-  constructor(
-    private readonly parts: DragParts,
-    private readonly selection: SelectionJson,
-    private readonly fixed: number,
-    moving: number,
-  ) {
-    this.span = ordered(fixed, moving);
+  constructor(parts: DragParts, start: Point) {
+    super(parts, snappedTime(parts.ctx, start));
+    this.fromRow = rowAt(parts.ctx, start.x, start.y);
+    this.rows = rowsBetween(parts.ctx, this.fromRow, this.fromRow);
   }
 
   move(point: Point): void {
-    const { ctx, status } = this.parts;
-    this.span = ordered(this.fixed, snappedTime(ctx, point));
-    const [start, end] = this.span;
-    ctx.stage.setOverlay({
-      brush: { start, end, ranks: this.selection.ranks, tracks: this.selection.tracks },
-      ruler: { start, end, y: point.y },
-    });
-    status.say("brush", brushWords(this.span));
+    const { ctx } = this.parts;
+    this.rows = rowsBetween(ctx, this.fromRow, rowAt(ctx, point.x, point.y));
+    this.draw(snappedTime(ctx, point), rowsChoice(this.rows, ctx.scene), point.y);
+  }
+
+  end(): void {
+    this.cancel();
+    if (this.span[1] > this.span[0]) this.parts.picking.selectRows(this.span, this.rows);
+  }
+}
+
+/** One edge of the selected window follows the pointer, the other stays. */
+class EdgeDrag extends BrushDrag implements Drag {
+  readonly cursor = "ew-resize";
+
+  constructor(
+    parts: DragParts,
+    private readonly selection: SelectionJson,
+    fixed: number,
+    moving: number,
+  ) {
+    super(parts, fixed, moving);
+  }
+
+  move(point: Point): void {
+    const { ranks, tracks } = this.selection;
+    this.draw(snappedTime(this.parts.ctx, point), { ranks, tracks }, point.y);
   }
 
   end(): void {
@@ -500,25 +503,37 @@ class EdgeDrag implements Drag {
     const end = Math.max(Math.round(this.span[1]), start + 1);
     this.parts.picking.setSelection({ ...this.selection, start_ns: start, end_ns: end });
   }
+}
+
+/** A gesture that moves the view; cancelled, the view goes back. */
+abstract class ViewDrag {
+  protected readonly before: Span;
+
+  constructor(protected readonly parts: DragParts) {
+    this.before = parts.ctx.stage.view();
+    parts.nav.begin();
+  }
+
+  end(): void {
+    this.parts.nav.end();
+  }
 
   cancel(): void {
-    this.parts.ctx.stage.setOverlay({ brush: null, ruler: null });
-    this.parts.status.say("brush", null);
+    this.parts.nav.zoomTo(this.before, 0);
+    this.parts.nav.end();
   }
 }
 
-class PanDrag implements Drag {
+class PanDrag extends ViewDrag implements Drag {
   readonly cursor = "grabbing";
-  private readonly before: Span;
   private lastY: number;
 
   constructor(
-    private readonly parts: DragParts,
+    parts: DragParts,
     private readonly start: Point,
   ) {
-    this.before = parts.ctx.stage.view();
+    super(parts);
     this.lastY = start.y;
-    parts.nav.begin();
   }
 
   move(point: Point): void {
@@ -527,99 +542,67 @@ class PanDrag implements Drag {
     ctx.stage.scrollBy(this.lastY - point.y);
     this.lastY = point.y;
   }
-
-  end(): void {
-    this.parts.nav.end();
-  }
-
-  cancel(): void {
-    this.parts.nav.zoomTo(this.before, 0);
-    this.parts.nav.end();
-  }
 }
 
 /** Drag along the axis or over the minimap: the range becomes the view. */
-class ZoomDrag implements Drag {
+class ZoomDrag extends BrushDrag implements Drag {
   readonly cursor = "col-resize";
-  private span: Span;
 
   constructor(
-    private readonly parts: DragParts,
-    private readonly from: number,
+    parts: DragParts,
+    from: number,
     private readonly timeOf: (point: Point) => number,
   ) {
-    this.span = [from, from];
+    super(parts, from);
   }
 
   move(point: Point): void {
-    const { ctx, status } = this.parts;
-    this.span = ordered(this.from, this.timeOf(point));
-    const [start, end] = this.span;
-    ctx.stage.setOverlay({ brush: { start, end, ranks: null, tracks: null } });
-    status.say("brush", [...brushWords(this.span), ": release to zoom"]);
+    this.draw(this.timeOf(point), { ranks: null, tracks: null }, null, ": release to zoom");
   }
 
   end(): void {
     this.cancel();
     if (this.span[1] > this.span[0]) this.parts.nav.zoomTo(this.span);
   }
-
-  cancel(): void {
-    this.parts.ctx.stage.setOverlay({ brush: null });
-    this.parts.status.say("brush", null);
-  }
 }
 
 /** The minimap's frame, or one of its handles, follows the pointer. */
-class FrameDrag implements Drag {
+class FrameDrag extends ViewDrag implements Drag {
   readonly cursor: string;
-  private readonly before: Span;
 
   constructor(
-    private readonly parts: DragParts,
+    parts: DragParts,
     private readonly part: "start" | "end" | "frame",
     private readonly from: number,
     private readonly timeOf: (point: Point) => number,
   ) {
+    super(parts);
     this.cursor = part === "frame" ? "grabbing" : "ew-resize";
-    this.before = parts.ctx.stage.view();
-    parts.nav.begin();
   }
 
   move(point: Point): void {
     const time = this.timeOf(point);
     const [start, end] = this.before;
     const shift = time - this.from;
-    if (this.part === "frame") this.parts.nav.zoomTo([start + shift, end + shift], 0);
-    else
-      this.parts.nav.zoomTo(
-        ordered(this.part === "start" ? time : start, this.part === "end" ? time : end),
-        0,
-      );
-  }
-
-  end(): void {
-    this.parts.nav.end();
-  }
-
-  cancel(): void {
-    this.parts.nav.zoomTo(this.before, 0);
-    this.parts.nav.end();
+    const to: Record<typeof this.part, Span> = {
+      frame: [start + shift, end + shift],
+      start: ordered(time, end),
+      end: ordered(start, time),
+    };
+    this.parts.nav.zoomTo(to[this.part], 0);
   }
 }
 
 /** Two fingers: the times under them stay under them. */
-class Pinch {
-  private readonly before: Span;
+class Pinch extends ViewDrag {
   private readonly left: number;
 
   constructor(
-    private readonly parts: DragParts,
+    parts: DragParts,
     private readonly from: readonly [number, number],
   ) {
-    this.before = parts.ctx.stage.view();
+    super(parts);
     this.left = parts.ctx.stage.xOf(this.before[0]);
-    parts.nav.begin();
   }
 
   move(to: readonly [number, number]): void {
@@ -629,9 +612,5 @@ class Pinch {
     ];
     const width = axisWidth(this.parts.ctx);
     this.parts.nav.zoomTo(pinchedSpan(this.before, width, local(this.from), local(to)), 0);
-  }
-
-  end(): void {
-    this.parts.nav.end();
   }
 }
