@@ -120,7 +120,9 @@ export class ChartFrame implements ChartPanel {
   toSvg(): Promise<Blob> {
     const { width, height, chosen } = this;
     const drawing = this.drawn();
-    const svg = this.record({ width, height }, drawing.title, (pen) => drawing.paint(pen, chosen));
+    const svg = this.record({ width, height }, drawing.content.title, (pen) =>
+      drawing.paint(pen, chosen),
+    );
     return Promise.resolve(new Blob([svg], { type: "image/svg+xml" }));
   }
 
@@ -161,7 +163,7 @@ export class ChartFrame implements ChartPanel {
     this.plot.style.height = `${this.height}px`;
     this.drawing = made;
     this.paint();
-    const label = `${made.title}: ${made.finding}`;
+    const label = `${made.content.title}: ${made.content.finding}`;
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
 
@@ -240,7 +242,7 @@ export class ChartFrame implements ChartPanel {
   }
 
   private tabulate(): void {
-    const frame = this.drawing?.table ?? this.frame;
+    const frame = this.drawing?.content.table ?? this.frame;
     if (frame !== null) fillTable(this.table, frame);
   }
 }

@@ -156,11 +156,8 @@ export interface Spot {
 }
 
 export interface Drawing {
-  readonly title: string;
-  readonly finding: string;
-  /** The numbers for its table, if they are not the frame's. */
-  readonly table?: PanelFrame | undefined;
-  /** Lays out for a width; returns the height. */
+  readonly content: Pick<RowsContent, "title" | "finding" | "table">;
+  /** Lays out for a width, before anything else; returns the height. */
   layout(width: number): number;
   /** Paints the chart; items that are not chosen are faint. */
   paint(pen: Pen, chosen: Chosen): void;

@@ -168,21 +168,13 @@ function edge(start: number, end: number, bins: number, at: number): number {
 // Draws each rank's activity over time; rectangles select windows and ranks.
 
 export class HeatmapDrawing implements Drawing {
-  private plan: HeatmapPlan | null = null;
+  private plan!: HeatmapPlan;
   private cells: HTMLCanvasElement | null = null;
 
   constructor(
     readonly content: HeatmapContent,
     private readonly theme: Theme,
   ) {}
-
-  get title(): string {
-    return this.content.title;
-  }
-
-  get finding(): string {
-    return this.content.finding;
-  }
 
   layout(width: number): number {
     this.plan = planHeatmap(this.content, width, this.theme);
@@ -191,7 +183,6 @@ export class HeatmapDrawing implements Drawing {
 
   paint(pen: Pen, chosen: Chosen): void {
     const { plan, content, theme } = this;
-    if (plan === null) return;
     const rows = content.ranks.length;
     const [right, bottom] = [plan.left + plan.across, plan.top + rows * plan.pitch];
     paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
@@ -267,7 +258,6 @@ export class HeatmapDrawing implements Drawing {
 
   spotOf(index: number): Spot | null {
     const { plan, content } = this;
-    if (plan === null) return null;
     const [row, bin] = [Math.floor(index / content.bins), index % content.bins];
     if (row >= content.ranks.length) return null;
     const wide = plan.across / content.bins;
@@ -293,9 +283,9 @@ export class HeatmapDrawing implements Drawing {
   }
 
   click(x: number, y: number, more: boolean, chosen: Chosen): Brush {
+    const { plan } = this;
     const row = this.rowAt(y);
-    const plan = this.plan;
-    if (row === null || plan === null) return this.nothing();
+    if (row === null) return this.nothing();
     // Names and totals are of the rank alone.
     if (x < plan.left || x > plan.left + plan.across) {
       const ranks = [...this.content.ranks[row]!];
@@ -335,9 +325,9 @@ export class HeatmapDrawing implements Drawing {
   }
 
   dragBox(from: Picked, to: Picked): Box | null {
+    const { plan } = this;
     const met = this.met(from, to);
-    const plan = this.plan;
-    if (met === null || plan === null) return null;
+    if (met === null) return null;
     const wide = plan.across / this.content.bins;
     return {
       left: plan.left + met.low * wide,
@@ -364,27 +354,22 @@ export class HeatmapDrawing implements Drawing {
   }
 
   private rowAt(y: number): number | null {
-    const plan = this.plan;
-    if (plan === null) return null;
-    const row = Math.floor((y - plan.top) / plan.pitch);
+    const row = Math.floor((y - this.plan.top) / this.plan.pitch);
     return row >= 0 && row < this.content.ranks.length ? row : null;
   }
 
   private cell(x: number, y: number): number | null {
-    const plan = this.plan;
+    const { left, across } = this.plan;
     const row = this.rowAt(y);
-    if (plan === null || row === null || x < plan.left || x >= plan.left + plan.across) return null;
-    return (
-      row * this.content.bins + Math.floor(((x - plan.left) / plan.across) * this.content.bins)
-    );
+    if (row === null || x < left || x >= left + across) return null;
+    return row * this.content.bins + Math.floor(((x - left) / across) * this.content.bins);
   }
 
   private met(
     from: Picked,
     to: Picked,
   ): { first: number; last: number; low: number; high: number } | null {
-    const plan = this.plan;
-    if (plan === null) return null;
+    const { plan } = this;
     const { bins, ranks } = this.content;
     const bin = (x: number): number => Math.floor(((x - plan.left) / plan.across) * bins);
     const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);

@@ -1,6 +1,6 @@
 /** Lay out and draw charts that have one row per rank, name or step. */
 
-import type { Brush, Chosen, PanelFrame } from "../protocol/source";
+import type { Brush, Chosen } from "../protocol/source";
 import { fitted, labelledRows, shortened, textWidth, wrapped } from "../ui/text";
 import type { Theme } from "../ui/theme";
 import type {
@@ -23,25 +23,13 @@ const REACH = 7;
 type Dimension = "ranks" | "names" | "kinds";
 
 export class RowsDrawing implements Drawing {
-  private plan: Plan | null = null;
+  private plan!: Plan;
 
   constructor(
     readonly content: RowsContent,
     private readonly dimension: Dimension,
     private readonly theme: Theme,
   ) {}
-
-  get title(): string {
-    return this.content.title;
-  }
-
-  get finding(): string {
-    return this.content.finding;
-  }
-
-  get table(): PanelFrame | undefined {
-    return this.content.table;
-  }
 
   layout(width: number): number {
     this.plan = planRows(this.content, width, this.theme);
@@ -50,7 +38,6 @@ export class RowsDrawing implements Drawing {
 
   paint(pen: Pen, chosen: Chosen): void {
     const { plan, content, theme } = this;
-    if (plan === null) return;
     paintBox(pen, [0, 0, plan.width, plan.height], { fill: theme.bg });
     plan.words.paintLines(pen);
     const row = content.data.row as Float64Array;
@@ -59,10 +46,10 @@ export class RowsDrawing implements Drawing {
     for (const mark of content.marks) {
       pen.globalAlpha = chosenItems === null ? 1 : FAINT;
       row.forEach((_, at) => {
-        if (chosenItems?.has(at) !== true) this.paintMark(pen, plan, mark, at);
+        if (chosenItems?.has(at) !== true) this.paintMark(pen, mark, at);
       });
       pen.globalAlpha = 1;
-      for (const at of full ?? []) this.paintMark(pen, plan, mark, at);
+      for (const at of full ?? []) this.paintMark(pen, mark, at);
     }
     for (const [style, ...box] of plan.keys) paintBox(pen, box, { scale: 4, ...style });
     const strong = full === null ? null : new Set(full.map((at) => row[at]));
@@ -72,7 +59,8 @@ export class RowsDrawing implements Drawing {
     plan.words.paint(pen);
   }
 
-  private paintMark(pen: Pen, plan: Plan, mark: Mark, at: number): void {
+  private paintMark(pen: Pen, mark: Mark, at: number): void {
+    const { plan } = this;
     const { data, xStart, xEnd } = this.content;
     const value = (of: string | number): number =>
       typeof of === "number" ? of : (data[of]![at] as number);
@@ -103,18 +91,12 @@ export class RowsDrawing implements Drawing {
 
   spot(x: number, y: number): Spot | null {
     const row = this.rowAt(y);
-    const plan = this.plan;
-    if (row === null || plan === null) return null;
-    const hit = this.hitAt(x, y);
-    return {
-      index: row,
-      box: { left: 0, top: plan.top + row * plan.pitch, width: plan.width, height: plan.pitch },
-      tip: hit?.tip ?? this.content.tip(row),
-    };
+    const spot = row === null ? null : this.spotOf(row);
+    return spot && { ...spot, tip: this.hitAt(x, y)?.tip ?? spot.tip };
   }
 
   step(from: number | null, key: string): number | null {
-    const rows = this.plan?.rows ?? 0;
+    const { rows } = this.plan;
     if (rows === 0) return null;
     if (key === "Home") return 0;
     if (key === "End") return rows - 1;
@@ -124,10 +106,9 @@ export class RowsDrawing implements Drawing {
   }
 
   spotOf(index: number): Spot | null {
-    const plan = this.plan;
-    if (plan === null || index >= plan.rows) return null;
-    const top = plan.top + index * plan.pitch;
-    const box = { left: 0, top, width: plan.width, height: plan.pitch };
+    const { rows, top, pitch, width } = this.plan;
+    if (index >= rows) return null;
+    const box = { left: 0, top: top + index * pitch, width, height: pitch };
     return { index, box, tip: this.content.tip(index) };
   }
 
@@ -156,10 +137,10 @@ export class RowsDrawing implements Drawing {
       return { left, top, width: Math.abs(to.x - from.x), height: Math.abs(to.y - from.y) };
     }
     const rows = this.between(from.y, to.y);
-    const plan = this.plan;
-    if (rows === null || plan === null) return null;
-    const height = (rows[1] - rows[0] + 1) * plan.pitch;
-    return { left: 0, top: plan.top + rows[0] * plan.pitch, width: plan.width, height };
+    if (rows === null) return null;
+    const { top, pitch, width } = this.plan;
+    const height = (rows[1] - rows[0] + 1) * pitch;
+    return { left: 0, top: top + rows[0] * pitch, width, height };
   }
 
   private met(from: Picked, to: Picked): readonly Key[] | null {
@@ -213,38 +194,31 @@ export class RowsDrawing implements Drawing {
   }
 
   private at(x: number): number {
-    const plan = this.plan;
-    if (plan === null) return 0;
     const { xStart, xEnd } = this.content;
-    return xStart + ((x - plan.gutter) / plan.across) * (xEnd - xStart);
+    return xStart + ((x - this.plan.gutter) / this.plan.across) * (xEnd - xStart);
   }
 
   protected hitAt(x: number, y: number): Hit | null {
-    const plan = this.plan;
-    if (plan === null || this.content.hit === undefined) return null;
-    const reach = (REACH / plan.across) * (this.content.xEnd - this.content.xStart);
-    return this.content.hit(this.at(x), this.rowOf(y), reach, REACH / plan.pitch);
+    const { across, pitch } = this.plan;
+    const reach = (REACH / across) * (this.content.xEnd - this.content.xStart);
+    return this.content.hit?.(this.at(x), this.rowOf(y), reach, REACH / pitch) ?? null;
   }
 
   private rowOf(y: number): number {
-    const plan = this.plan;
-    return plan === null ? 0 : (y - plan.top) / plan.pitch - 0.5;
+    return (y - this.plan.top) / this.plan.pitch - 0.5;
   }
 
   private rowAt(y: number): number | null {
-    const plan = this.plan;
-    if (plan === null) return null;
-    const row = Math.floor((y - plan.top) / plan.pitch);
-    return row >= 0 && row < plan.rows ? row : null;
+    const row = Math.floor((y - this.plan.top) / this.plan.pitch);
+    return row >= 0 && row < this.plan.rows ? row : null;
   }
 
   private between(y0: number, y1: number): [number, number] | null {
-    const plan = this.plan;
-    if (plan === null || plan.rows === 0) return null;
-    const row = (y: number): number => Math.floor((y - plan.top) / plan.pitch);
+    const { rows, top, pitch } = this.plan;
+    const row = (y: number): number => Math.floor((y - top) / pitch);
     const [low, high] = [row(Math.min(y0, y1)), row(Math.max(y0, y1))];
-    if (high < 0 || low >= plan.rows) return null;
-    return [Math.max(0, low), Math.min(plan.rows - 1, high)];
+    if (high < 0 || low >= rows) return null;
+    return [Math.max(0, low), Math.min(rows - 1, high)];
   }
 }
 
