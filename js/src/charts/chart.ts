@@ -1,5 +1,6 @@
 /** One chart of a dashboard: its canvas, tooltips and gestures, and its place. */
 
+import { getOrMake } from "../protocol/maps";
 import {
   asError,
   type Brush,
@@ -354,13 +355,9 @@ export class ChartSlots {
   ) {}
 
   slot(id: string): ChartSlot {
-    const known = this.slots.get(id);
-    if (known !== undefined) return known;
     const make = (host: HTMLElement): ChartPanel =>
       this.make(id, host, (asked) => this.brush(id, asked), this.theme);
-    const slot = new ChartSlot(make, this.signal);
-    this.slots.set(id, slot);
-    return slot;
+    return getOrMake(this.slots, id, () => new ChartSlot(make, this.signal));
   }
 
   /** The chart in its place, if it is drawn. */

@@ -7,6 +7,7 @@ import causes from "../../../hta_widgets/facts/causes.json";
 import { sum } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
 import { type Cause, CAUSES } from "../facts/panels";
+import { getOrMake } from "../protocol/maps";
 import type { Chosen, PanelFrame } from "../protocol/source";
 import {
   formatAxis,
@@ -213,11 +214,8 @@ export function tipsOf(
   parts: (row: number) => readonly Line[] = () => [],
 ): (row: number) => Tip {
   const fillers = new Map<string, (row: number) => string>();
-  const text = (template: string, row: number): string => {
-    let at = fillers.get(template);
-    if (at === undefined) fillers.set(template, (at = filler(template, scope).at));
-    return at(row);
-  };
+  const text = (template: string, row: number): string =>
+    getOrMake(fillers, template, () => filler(template, scope).at)(row);
   return (row) => ({
     heading: text(tip.heading, row),
     lines: shown(tip.lines, scope).flatMap((each): readonly Line[] => {
@@ -465,11 +463,7 @@ function addMark(
     if (typeof code === "string") data[code] = rowsOf(evaluate(code, scope), row.length);
   }
   const colors = new Map<string, string>();
-  const color = (token: string): string => {
-    let known = colors.get(token);
-    if (known === undefined) colors.set(token, (known = inkOf(token, theme)));
-    return known;
-  };
+  const color = (token: string): string => getOrMake(colors, token, () => inkOf(token, theme));
   for (const ink of [mark.ink, mark.hatch_ink]) {
     if (ink?.startsWith("@") !== true) continue;
     const tokens = rowsOf(evaluate(ink.slice(1), scope), row.length) as string[];

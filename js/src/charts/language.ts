@@ -4,6 +4,7 @@
  */
 
 import { type Expression, parseExpression } from "../expressions/parse";
+import { getOrMake } from "../protocol/maps";
 import {
   formatBinarySize,
   formatBytes,
@@ -220,12 +221,7 @@ const COLUMNS: Readonly<Record<string, (values: Rows, members: Members) => Cell>
 /** The number of each distinct value, in the order in which they first occur. */
 function numbered(column: Rows): { codes: Float64Array; distinct: Cell[] } {
   const own = new Map<Cell, number>();
-  const found = numbersBy(column.length, (row) => {
-    const cell = column[row]!;
-    let code = own.get(cell);
-    if (code === undefined) own.set(cell, (code = own.size));
-    return code;
-  });
+  const found = numbersBy(column.length, (row) => getOrMake(own, column[row]!, () => own.size));
   return { codes: found, distinct: [...own.keys()] };
 }
 
@@ -379,9 +375,10 @@ const parsed = new Map<string, Expression>();
 /** The value of an expression. */
 export function evaluate(code: string | number, scope: Scope): Value {
   if (typeof code === "number") return code;
-  let node = parsed.get(code);
-  if (node === undefined) parsed.set(code, (node = parseExpression(code)));
-  return run(node, scope);
+  return run(
+    getOrMake(parsed, code, () => parseExpression(code)),
+    scope,
+  );
 }
 
 function run(node: Expression, scope: Scope): Value {

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { classLook, lookStyle } from "../facts/event_classes";
+import { getOrMake } from "../protocol/maps";
 import type { Frame, ThemeName } from "../protocol/source";
 import { betterOn, rgb } from "../stage/paints";
 import { Link } from "../ui/controls";
@@ -49,11 +50,8 @@ export function placeTiles(frame: Frame, top: number, width: number): Tile[] {
   const children = new Map<number, Row[]>();
   let focus: Row | null = null;
   for (const row of rowsOf(frame)) {
-    const parent = number(row, "parent");
     if (number(row, "node") === top) focus = row;
-    const list = children.get(parent);
-    if (list === undefined) children.set(parent, [row]);
-    else list.push(row);
+    getOrMake(children, number(row, "parent"), () => []).push(row);
   }
   const tiles: Tile[] = [];
   const place = (row: Row, x: number, wide: number, depth: number): void => {

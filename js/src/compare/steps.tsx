@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { getOrMake } from "../protocol/maps";
 import type { Frame, ThemeName } from "../protocol/source";
 import { formatDuration } from "../ui/formats";
 import { THEMES } from "../ui/theme";
@@ -356,8 +357,7 @@ function paint(canvas: HTMLCanvasElement, picture: Picture, dpr: number): void {
     if (slot === undefined) continue;
     const key = `${slot.slot}/${side![row]}/${lane![row]}`;
     const wide = Math.max(1, Math.floor(slot.width * dpr));
-    let pixels = sums.get(key);
-    if (pixels === undefined) sums.set(key, (pixels = new Float64Array(wide)));
+    const pixels = getOrMake(sums, key, () => new Float64Array(wide));
     const perNs = (slot.width * dpr) / Math.max(...slot.length, 1);
     const from = cell![row]! * cellNs * perNs;
     const to = Math.min((cell![row]! + 1) * cellNs * perNs, wide);

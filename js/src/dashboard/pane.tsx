@@ -7,6 +7,7 @@ import type { ChartSlot } from "../charts/chart";
 import { heatmapBins, heatmapFrame } from "../charts/grid";
 import { wholeSpan, WITHIN_MS } from "../connection/answering";
 import { panelKind, withoutOwn } from "../facts/panels";
+import { getOrMake } from "../protocol/maps";
 import {
   asError,
   type Chosen,
@@ -65,11 +66,8 @@ export class PanelData {
   }
 
   private entry(id: string): Entry {
-    const known = this.entries.get(id);
-    if (known !== undefined) return known;
-    const entry = { key: "", shownKey: "", state: signal(NOTHING) };
-    this.entries.set(id, entry);
-    return entry;
+    const none = (): Entry => ({ key: "", shownKey: "", state: signal(NOTHING) });
+    return getOrMake(this.entries, id, none);
   }
 
   private set(id: string, patch: Partial<PanelState>): void {

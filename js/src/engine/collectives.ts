@@ -1,6 +1,7 @@
 /** Matched collectives in the page: waits, late arrivals, and the ribbon. */
 
 import { sum } from "../expressions/numbers";
+import { getOrMake } from "../protocol/maps";
 import type { ClockFacts, Reply, Requests, Collective, Lateness } from "../protocol/source";
 import { Lane, type SliceOut } from "./cells";
 import {
@@ -136,12 +137,7 @@ export class Collectives {
 
   lane(rank: number, overlay: OverlayHeader): OverlayLane {
     const key = `${rank} ${overlay.role} ${overlay.track}`;
-    let lane = this.lanes.get(key);
-    if (lane === undefined) {
-      lane = this.made(this.part(rank), overlay);
-      this.lanes.set(key, lane);
-    }
-    return lane;
+    return getOrMake(this.lanes, key, () => this.made(this.part(rank), overlay));
   }
 
   private made(part: Entries, { role, track }: OverlayHeader): OverlayLane {
@@ -381,15 +377,12 @@ export class RankLateness {
 
   /** Waiting time of the rank in collectives at which one of `late` alone comes last. */
   waitFor(late: readonly number[], from: number, to: number): number {
-    const key = late.join();
-    let cover = this.waitedFor.get(key);
-    if (cover === undefined) {
+    const cover = getOrMake(this.waitedFor, late.join(), () => {
       const { start, wait, last_alone: last } = this.part;
       const theirs = wait.map((ns, i) => (late.includes(last[i]!) ? ns : 0));
       const { start: begin, dur } = inOrder(start, theirs);
-      cover = Spans.of(begin, dur).cover;
-      this.waitedFor.set(key, cover);
-    }
+      return Spans.of(begin, dur).cover;
+    });
     return cover.within(from, to);
   }
 }

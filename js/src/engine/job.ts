@@ -1,5 +1,6 @@
 /** All ranks of a saved page; each is unpacked at first use. */
 
+import { getOrMake } from "../protocol/maps";
 import type { Source } from "../protocol/source";
 import type { Lane } from "./cells";
 import { Collectives } from "./collectives";
@@ -71,12 +72,7 @@ export class Job {
   }
 
   rank(number: number): Promise<AnyRank> {
-    let rank = this.ranks.get(number);
-    if (rank === undefined) {
-      rank = this.unpack(number);
-      this.ranks.set(number, rank);
-    }
-    return rank;
+    return getOrMake(this.ranks, number, () => this.unpack(number));
   }
 
   all(): Promise<AnyRank[]> {

@@ -1,6 +1,7 @@
 /** Replies of a saved comparison. */
 
 import { CLASSES } from "../facts/event_classes";
+import { getOrMake } from "../protocol/maps";
 import type {
   Answer,
   ClassCounts,
@@ -140,12 +141,9 @@ export class PairSource implements HeldSource {
   }
 
   private part(block: string, names: string): Promise<Held> {
-    let held = this.steps.get(block);
-    if (held === undefined) {
-      held = this.readPart(block).then((frames) => this.withMembers(frames, names));
-      this.steps.set(block, held);
-    }
-    return held;
+    return getOrMake(this.steps, block, () =>
+      this.readPart(block).then((frames) => this.withMembers(frames, names)),
+    );
   }
 
   /** The class of each event of a rank; null if the rank is not compared. */

@@ -1,5 +1,6 @@
 /** Frames of panels with one row per name: kernels, durations, operators. */
 
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import { median } from "../expressions/numbers";
 import { noteFor } from "../facts/notes";
@@ -31,12 +32,8 @@ function kernelsOf(parts: readonly Part[], names: Names): Kernel[] {
     part.rank.kernels.forEach(({ name, kind }, at) => {
       const count = sums.count[at]!;
       if (count === 0) return;
-      const key = name * BUSY + kind;
-      let one = found.get(key);
-      if (one === undefined) {
-        one = { name, kind, of: [], count: 0, sum: 0, min: Infinity, max: 0 };
-        found.set(key, one);
-      }
+      const none = (): Kernel => ({ name, kind, of: [], count: 0, sum: 0, min: Infinity, max: 0 });
+      const one = getOrMake(found, name * BUSY + kind, none);
       const [sum, min, max] = [sums.sum[at]!, sums.min[at]!, sums.max[at]!];
       one.of.push({ rank: part.rank.number, count, mean: sum / count, min, max });
       one.count += count;
@@ -125,6 +122,8 @@ function oddRank({ kind, of }: Kernel): { rank: number; ratio: number } | null {
   return { rank, ratio: mean / middle };
 }
 
+const NONE = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };
+
 export function operators(parts: readonly Part[], names: Names, top: number): PanelFrame {
   const measures = ["count", "cpuTotal", "cpuSelf", "deviceTotal", "deviceSelf"] as const;
   const found = new Map<number, Record<(typeof measures)[number], number>>();
@@ -139,11 +138,7 @@ export function operators(parts: readonly Part[], names: Names, top: number): Pa
     own.forEach((name, at) => {
       matched.operators += sums.count[at]!;
       if (sums.count[at] === 0 && sums.deviceTotal[at] === 0) return;
-      let one = found.get(name);
-      if (one === undefined) {
-        one = { count: 0, cpuTotal: 0, cpuSelf: 0, deviceTotal: 0, deviceSelf: 0 };
-        found.set(name, one);
-      }
+      const one = getOrMake(found, name, () => ({ ...NONE }));
       for (const measure of measures) one[measure] += sums[measure][at]!;
     });
   }

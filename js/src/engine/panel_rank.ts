@@ -1,5 +1,6 @@
 /** Device work of one rank, results kept for choices of its events, and windows that cut them. */
 
+import { getOrMake } from "../protocol/maps";
 import type { Collectives } from "./collectives";
 import { countBelow, countUpTo, type Names, picked, positions } from "./columns";
 import { Lru } from "./lru";
@@ -144,13 +145,7 @@ export class PanelRank {
     const { types, host_collectives } = this.rank.header;
     return Int32Array.from(types, ([name, , kind], type) => {
       if (kind >= BUSY || host_collectives.includes(type)) return -1;
-      const key = name * BUSY + kind;
-      let place = places.get(key);
-      if (place === undefined) {
-        place = this.kernels.push({ name, kind }) - 1;
-        places.set(key, place);
-      }
-      return place;
+      return getOrMake(places, name * BUSY + kind, () => this.kernels.push({ name, kind }) - 1);
     });
   }
 

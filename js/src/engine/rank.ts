@@ -1,5 +1,6 @@
 /** One rank whose events are all in the page. */
 
+import { getOrMake } from "../protocol/maps";
 import type { Brief, TableName } from "../protocol/source";
 import { Counter, Lane } from "./cells";
 import {
@@ -169,13 +170,10 @@ export class Rank {
 
   /** Index of a lane, computed on first access. */
   lane(lane: number): Lane | Counter {
-    let made = this.lanes.get(lane);
-    if (made === undefined) {
+    return getOrMake(this.lanes, lane, () => {
       const ref = this.ref(lane);
-      made = ref.role === "counter" ? this.counterOf(ref.track) : this.indexed(ref, lane);
-      this.lanes.set(lane, made);
-    }
-    return made;
+      return ref.role === "counter" ? this.counterOf(ref.track) : this.indexed(ref, lane);
+    });
   }
 
   /** A lane of events indexed by classes instead of kinds; null for other lanes. */

@@ -1,6 +1,7 @@
 /** Search events by name, selections, and totals. */
 
 import { type ColumnOf, compileQuery, matchNames } from "../expressions/evaluate";
+import { getOrMake } from "../protocol/maps";
 import type {
   Brief,
   SelectionJson,
@@ -41,14 +42,11 @@ class RankHits {
 
   /** Matching rows of a table, ascending. */
   rows(name: TableName): Int32Array {
-    let rows = this.byTable.get(name);
-    if (rows === undefined) {
+    return getOrMake(this.byTable, name, () => {
       const { type } = this.rank.table(name);
       const { matching } = this;
-      rows = positions(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
-      this.byTable.set(name, rows);
-    }
-    return rows;
+      return positions(this.count > 0 ? type.length : 0, (row) => matching[type[row]!] === 1);
+    });
   }
 
   /** All matches in the order of stepping. */
@@ -375,12 +373,7 @@ function blank({ kind, name, at }: Pick<Sums, "kind" | "name" | "at">): Sums {
 }
 
 function group<K>(groups: Map<K, Sums>, key: K, of: Pick<Sums, "kind" | "name" | "at">): Sums {
-  let found = groups.get(key);
-  if (found === undefined) {
-    found = blank(of);
-    groups.set(key, found);
-  }
-  return found;
+  return getOrMake(groups, key, () => blank(of));
 }
 
 function merge(into: Sums, part: Sums): void {

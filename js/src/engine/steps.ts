@@ -1,6 +1,7 @@
 /** Duration of each step and its phases per rank, compared with the other ranks. */
 
 import { median, sum } from "../expressions/numbers";
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import type { PhasesHeader } from "./document";
 import { columnsOf, countsOf, frameOf, matchedKinds, numbersOf, withoutSteps } from "./frames";
@@ -89,10 +90,7 @@ function stepRows(rank: PanelRank, phase: number): [row: number, step: number][]
 function deviations(rows: readonly Spent[]): (number | null)[] {
   const byStep = new Map<number, number[]>();
   for (const { step, dur, whole } of rows) {
-    if (!whole) continue;
-    const known = byStep.get(step);
-    if (known === undefined) byStep.set(step, [dur]);
-    else known.push(dur);
+    if (whole) getOrMake(byStep, step, () => []).push(dur);
   }
   const middles = new Map(Array.from(byStep, ([step, durs]) => [step, median(durs)]));
   return rows.map(({ step, dur, whole }) => {

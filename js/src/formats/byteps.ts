@@ -1,6 +1,7 @@
 /** Frames of BytePS's panels from the tables in the page. */
 
 import { noteFor } from "../facts/notes";
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
 import {
   byText,
@@ -498,8 +499,7 @@ function pullGroups(tables: Tables, selection: SelectionJson): Pull[][] {
     const file = files.get(rank[row]!);
     if (file === undefined || stage[row] !== code) continue;
     if (!within(start[row]!, dur[row]!)) continue;
-    const of = workers.get(file.job) ?? new Set();
-    workers.set(file.job, of.add(file.worker));
+    getOrMake(workers, file.job, () => new Set()).add(file.worker);
     groups.at(file.job, key[row]!, step[row]!).push({
       job: file.job,
       key: key[row]!,

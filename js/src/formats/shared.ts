@@ -1,5 +1,6 @@
 /** Rows of tables in a page: read by column, grouped, converted to frames. */
 
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, Value } from "../protocol/source";
 
 /** Tables of a job's files in the page; null if there are too many rows. */
@@ -59,13 +60,7 @@ export class Groups<T> {
   constructor(private readonly make: (parts: readonly (string | number)[]) => T) {}
 
   at(...parts: (string | number)[]): T {
-    const key = parts.join("\0");
-    let group = this.found.get(key);
-    if (group === undefined) {
-      group = this.make(parts);
-      this.found.set(key, group);
-    }
-    return group;
+    return getOrMake(this.found, parts.join("\0"), () => this.make(parts));
   }
 
   get(...parts: (string | number)[]): T | undefined {

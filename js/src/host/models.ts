@@ -1,5 +1,7 @@
 /** A widget's model outside Jupyter: what anywidget's modules expect of one. */
 
+import { getOrMake } from "../protocol/maps";
+
 type Listener = (...args: unknown[]) => void;
 type State = Record<string, unknown>;
 
@@ -54,9 +56,7 @@ export class RemoteModel {
   }
 
   on(event: string, listener: Listener): void {
-    const known = this.listeners.get(event);
-    if (known === undefined) this.listeners.set(event, new Set([listener]));
-    else known.add(listener);
+    getOrMake(this.listeners, event, () => new Set()).add(listener);
   }
 
   off(event?: string | null, listener?: Listener | null): void {

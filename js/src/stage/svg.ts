@@ -1,5 +1,6 @@
 /** Draw a timeline as SVG through a canvas-like context. */
 
+import { getOrMake } from "../protocol/maps";
 import type {
   ClassLook,
   Kind,
@@ -459,12 +460,7 @@ class SvgRaster implements LaneRaster {
   }
 
   private fill(colour: number): string {
-    let fill = this.fills.get(colour);
-    if (fill === undefined) {
-      fill = `fill="${hex(colour)}"`;
-      this.fills.set(colour, fill);
-    }
-    return fill;
+    return getOrMake(this.fills, colour, () => `fill="${hex(colour)}"`);
   }
 }
 

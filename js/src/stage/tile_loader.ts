@@ -10,6 +10,7 @@ import {
   type Marks,
   type Minimap,
 } from "../protocol/decode";
+import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import type {
   Overlay,
@@ -388,11 +389,7 @@ class LaneWindows {
     this.store.tick();
     this.pending = false;
     for (const lane of lanes) {
-      let window = this.windows.get(lane);
-      if (window === undefined) {
-        window = new LaneWindow(lane);
-        this.windows.set(lane, window);
-      }
+      const window = getOrMake(this.windows, lane, () => new LaneWindow(lane));
       window.update(this.store, level, first, last);
       if (window.pending) this.pending = true;
     }

@@ -1,6 +1,7 @@
 /** Cache of tiles by lane, level and index. */
 
 import { TILE_CELLS, type TilesReply } from "../protocol/decode";
+import { getOrMake } from "../protocol/maps";
 import type { Span } from "../protocol/source";
 
 /** 256 cells of one lane. Slices are in lane order. */
@@ -159,9 +160,7 @@ export class TileStore {
     if (row === undefined) {
       row = new Map();
       this.rows.set(key, row);
-      const levels = this.levelsOfLane.get(lane);
-      if (levels === undefined) this.levelsOfLane.set(lane, new Set([level]));
-      else levels.add(level);
+      getOrMake(this.levelsOfLane, lane, () => new Set()).add(level);
     }
     const before = row.get(index);
     if (before !== undefined) this.bytes -= before.tile.bytes;
@@ -325,9 +324,8 @@ export function missing(
       if (index === from) break;
       tiles += index - from;
       const key = `${from}:${index}`;
-      const part = groups.get(key);
-      if (part === undefined) groups.set(key, { lanes: [lane], first: from, last: index });
-      else part.lanes.push(lane);
+      const part = (): TilePart => ({ lanes: [], first: from, last: index });
+      getOrMake(groups, key, part).lanes.push(lane);
     }
     if (tiles >= most) break;
   }

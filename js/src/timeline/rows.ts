@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { same } from "../connection/store";
 import { Regular } from "../expressions/regular";
+import { getOrMake } from "../protocol/maps";
 import {
   type Alike,
   isAbort,
@@ -99,9 +100,7 @@ export class Rows {
   get folded(): readonly (readonly number[])[] {
     const rows = new Map<number, number[]>();
     for (const [rank, stands] of this.alike?.hidden ?? []) {
-      const own = rows.get(stands);
-      if (own === undefined) rows.set(stands, [stands, rank]);
-      else own.push(rank);
+      getOrMake(rows, stands, () => [stands]).push(rank);
     }
     return [...rows.values()];
   }

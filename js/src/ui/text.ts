@@ -1,5 +1,6 @@
 /** Measure, cut and wrap text; sentences of notes. */
 
+import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import { formatCount } from "./formats";
 import { FONT_FAMILY } from "./theme";
@@ -214,12 +215,7 @@ export class TextFitter {
   }
 
   private advance(character: string): number {
-    let width = this.advances.get(character);
-    if (width === undefined) {
-      width = this.measure(character);
-      this.advances.set(character, width);
-    }
-    return width;
+    return getOrMake(this.advances, character, () => this.measure(character));
   }
 
   private measured(text: string): Measured {

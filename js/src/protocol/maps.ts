@@ -1,0 +1,14 @@
+/** Maps whose values are made when they are first asked for. */
+
+/** The value of a key; `make` makes it if there is none. */
+export function getOrMake<Key, Value>(
+  map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
+  key: Key,
+  make: () => Value,
+): Value {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const value = make();
+  map.set(key, value);
+  return value;
+}
