@@ -2,7 +2,8 @@
 
 import type { PanelFrame } from "../protocol/source";
 import { formatCount } from "../ui/formats";
-import { listed, rankRuns } from "../ui/text";
+import { rankRuns } from "../ui/formats";
+import { listed } from "../ui/text";
 import { factRanks, lateRanks } from "./content";
 import {
   codes,

@@ -2,6 +2,7 @@
 
 import { batch, signal } from "@preact/signals";
 import { type ComponentChildren, render, type VNode } from "preact";
+import { median } from "../expressions/numbers";
 import type { Frame, ThemeName } from "../protocol/source";
 import { h } from "../ui/dom";
 import { formatDuration, plural } from "../ui/formats";
@@ -100,12 +101,10 @@ export function Findings(look: {
 
 /** The median of the steps' changes; null for a single step. */
 export function medianShare(steps: Frame): number | null {
-  const shares = rowsOf(steps)
-    .map((row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1))
-    .sort((a, b) => a - b);
-  if (shares.length < 2) return null;
-  const middle = shares.length >> 1;
-  return shares.length % 2 === 1 ? shares[middle]! : (shares[middle - 1]! + shares[middle]!) / 2;
+  const shares = rowsOf(steps).map(
+    (row) => Number(row.diff_ns) / Math.max(Number(row.before_ns), 1),
+  );
+  return shares.length < 2 ? null : median(shares);
 }
 
 /** Split a sentence into the text before its share, the share, which is coloured, and the rest. */

@@ -41,17 +41,6 @@ export function traitOf<T>(
 }
 
 export type Key = keyof SharedState;
-export const KEYS: readonly Key[] = [
-  "view",
-  "selection",
-  "selected_event",
-  "search",
-  "color",
-  "pinned",
-  "ranks_from",
-  "scope",
-];
-
 export const SAVE_MS = 80;
 export const COMMIT_MS = 350;
 /** Max number of saved views that are known as echoes; a busy kernel answers late. */
@@ -67,6 +56,7 @@ export const NOTHING: SharedState = {
   ranks_from: "",
   scope: "selection",
 };
+export const KEYS = Object.keys(NOTHING) as readonly Key[];
 
 /** A trait's value in normal form; hosts use different forms. */
 function normal<K extends Key>(key: K, value: unknown): SharedState[K];
@@ -101,7 +91,7 @@ export class Shared {
   private sent: string[] = [];
   private saveTimer = 0;
   private commitTimer = 0;
-  private listeners: ((keys: ReadonlySet<Key>, state: SharedState) => void)[] = [];
+  private listeners: ((keys: ReadonlySet<Key>) => void)[] = [];
 
   constructor(private readonly signal: AbortSignal) {
     signal.addEventListener("abort", () => this.close(), { once: true });
@@ -112,7 +102,7 @@ export class Shared {
   }
 
   /** Called with changes from elsewhere or by undo: show them, without writing them back. */
-  onChange(listener: (keys: ReadonlySet<Key>, state: SharedState) => void): void {
+  onChange(listener: (keys: ReadonlySet<Key>) => void): void {
     this.listeners.push(listener);
   }
 
@@ -183,14 +173,6 @@ export class Shared {
   rest(): void {
     this.moving = false;
     if (this.saveTimer) this.save();
-  }
-
-  get canUndo(): boolean {
-    return this.history().past.length > 0 || !this.isSettled;
-  }
-
-  get canRedo(): boolean {
-    return this.history().future.length > 0;
   }
 
   undo(): boolean {
@@ -301,11 +283,13 @@ export class Shared {
 
   private tell(changed: ReadonlySet<Key>): void {
     if (changed.size === 0) return;
-    for (const listener of this.listeners) listener(changed, this.state);
+    for (const listener of this.listeners) listener(changed);
   }
 
   private tellHistory(): void {
-    const { canUndo, canRedo } = this;
+    const { past, future } = this.history();
+    const canUndo = past.length > 0 || !this.isSettled;
+    const canRedo = future.length > 0;
     if (!same({ canUndo, canRedo }, this.steps.peek())) this.steps.value = { canUndo, canRedo };
   }
 
@@ -334,8 +318,8 @@ interface Step {
 }
 
 /** Push `before` as the state to return to; this clears the redo stack. */
-export function pushed(history: History, before: SharedState, cap = HISTORY_CAP): History {
-  return { past: [...history.past, before].slice(-cap), future: [] };
+export function pushed(history: History, before: SharedState): History {
+  return { past: [...history.past, before].slice(-HISTORY_CAP), future: [] };
 }
 
 export function undone(history: History, now: SharedState): Step | null {

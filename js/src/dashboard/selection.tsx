@@ -23,7 +23,7 @@ import type {
 } from "../protocol/source";
 import { selectionCode } from "../timeline/text";
 import { Button, Icon } from "../ui/controls";
-import { formatCount, formatDuration, group, plural, THIN, wholeName } from "../ui/formats";
+import { formatCount, formatDuration, group, plural, runsOf, THIN, wholeName } from "../ui/formats";
 import { leftOutWords, prefixed } from "../ui/text";
 import type { Finding } from "./pane";
 
@@ -327,12 +327,7 @@ function decimal(value: number, decimals: number): string {
 
 function ranksWords(ranks: readonly number[]): string {
   if (ranks.length === 1) return `rank ${ranks[0]}`;
-  const runs: [number, number][] = [];
-  for (const rank of ranks) {
-    const run = runs.at(-1);
-    if (run !== undefined && run[1] + 1 === rank) run[1] = rank;
-    else runs.push([rank, rank]);
-  }
+  const runs = runsOf(ranks);
   if (runs.length === 0) return "no ranks";
   if (runs.length > MOST_RUNS) return plural(ranks.length, "rank");
   return `ranks ${joined(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;

@@ -205,15 +205,13 @@ const counted = new WeakMap<Rank, Float64Array>();
 
 /** Events, asyncs and instants of each type. */
 function typeCounts(rank: Rank): Float64Array {
-  let counts = counted.get(rank);
-  if (counts === undefined) {
-    counts = new Float64Array(rank.header.types.length);
+  return getOrMake(counted, rank, () => {
+    const counts = new Float64Array(rank.header.types.length);
     for (const name of TABLES) {
       for (const type of rank.table(name).type) counts[type] = counts[type]! + 1;
     }
-    counted.set(rank, counts);
-  }
-  return counts;
+    return counts;
+  });
 }
 
 // Events that a selection includes.

@@ -386,12 +386,12 @@ export class StagePicture {
   }
 
   takeStats(): void {
-    const { stats } = this.data;
+    const { value: stats } = this.data.stats;
     this.stats = stats === null ? null : statsByRank(stats);
   }
 
   takeLateness(): void {
-    const { lateness } = this.data;
+    const { value: lateness } = this.data.lateness;
     this.lateness = lateness === null ? null : latenessByRank(lateness);
   }
 
@@ -406,7 +406,7 @@ export class StagePicture {
     const geometry = of.geometry ?? sight.geometry;
     const windows = of.windows ?? data.windows;
     const names = of.names ?? data.store.names;
-    const ribbon = of.ribbon === undefined ? data.ribbon : of.ribbon;
+    const ribbon = of.ribbon === undefined ? data.ribbon.value : of.ribbon;
     const own = of.windows === undefined;
     const paints = own ? this.paints : this.paintsIn(theme);
     const minimap = own ? this.minimap : this.minimapIn(theme, sight.geometry);
@@ -414,7 +414,7 @@ export class StagePicture {
     const view = of.view ?? camera.view;
     const { job } = camera;
     const { placed } = seen;
-    const shown = data.stats;
+    const shown = data.stats.value;
     const stale =
       !sight.isLive &&
       shown !== null &&
@@ -453,8 +453,8 @@ export class StagePicture {
         view,
         sight: seen,
         overlay,
-        searched: data.searched,
-        chosen: data.chosen,
+        searched: data.searched.value,
+        chosen: data.chosen.value,
       },
     };
   }
@@ -472,7 +472,7 @@ export class StagePicture {
 
   private minimapIn(theme: Theme, geometry: Geometry): MinimapPicture | null {
     const { lanesWidth, minimapHeight, dpr } = geometry;
-    const { minimap } = this.data;
+    const { value: minimap } = this.data.minimap;
     if (minimap === null || lanesWidth <= 0) return null;
     const [width, height] = [Math.round(lanesWidth * dpr), Math.round(minimapHeight * dpr)];
     const looks = this.classes?.looks(theme.name);

@@ -436,7 +436,7 @@ export class Stage {
       sight: this.rowsView.sight,
       fold: this.rowsView.layout.fold,
       store: data.store,
-      ribbon: data.ribbon,
+      ribbon: data.ribbon.value,
       window: (lane) => data.windows.get(lane),
     };
   }

@@ -13,8 +13,11 @@ import {
 import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
 import type {
+  Answer,
+  Operation,
   Overlay,
   Reply,
+  Requests,
   Scene,
   SelectionJson,
   Source,
@@ -171,12 +174,14 @@ export class StageData {
   readonly store: TileStore;
   readonly windows: LaneWindows;
   private readonly loader: TileLoader;
-  private readonly statsAsk: Latest<"stats", Stats>;
-  private readonly minimapAsk: Latest<"minimap", Minimap>;
-  private readonly searchAsk: Latest<"marks", PlacedMarks>;
-  private readonly chosenAsk: Latest<"marks", PlacedMarks>;
-  private readonly latenessAsk: Latest<"lateness", Lateness>;
-  private readonly ribbonAsk: Latest<"ribbon", Ribbon>;
+  readonly stats: Latest<"stats", Stats>;
+  readonly minimap: Latest<"minimap", Minimap>;
+  readonly searched: Latest<"marks", PlacedMarks>;
+  readonly chosen: Latest<"marks", PlacedMarks>;
+  /** Null until the collectives are matched. */
+  readonly lateness: Latest<"lateness", Lateness>;
+  /** Late arrivals at collectives; null until they are known. */
+  readonly ribbon: Latest<"ribbon", Ribbon>;
   private readonly hasDevice: boolean;
   private readonly hasCollectives: boolean;
 
@@ -185,74 +190,25 @@ export class StageData {
     this.windows = new LaneWindows(this.store);
     this.loader = new TileLoader(source, this.store, () => onChange("tiles"));
     this.hasDevice = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
-    this.statsAsk = new Latest(
-      source,
-      "stats",
-      STATS_WAIT_MS,
-      ({ reply }) => reply,
-      () => onChange("stats"),
-    );
     this.hasCollectives = scene.ranks.some(({ summary }) =>
       summary.some(({ wait }) => wait !== undefined),
     );
-    this.latenessAsk = new Latest(
-      source,
-      "lateness",
-      STATS_WAIT_MS,
-      ({ reply }) => reply,
-      () => onChange("lateness"),
-    );
-    this.ribbonAsk = new Latest(
-      source,
-      "ribbon",
-      STATS_WAIT_MS,
-      (reply, { start, end, bins }) => decodeRibbon(reply, { start: start, end: end, bins: bins }),
-      () => onChange("ribbon"),
-    );
-    this.minimapAsk = new Latest(source, "minimap", MINIMAP_WAIT_MS, decodeMinimap, () =>
-      onChange("minimap"),
-    );
+    const latest = <Op extends Operation & DataPart, T>(
+      op: Op,
+      waitMs: number,
+      decode: (reply: Answer<Op>, request: Requests[Op]) => T,
+    ) => new Latest(source, op, waitMs, decode, () => onChange(op));
+    this.stats = latest("stats", STATS_WAIT_MS, ({ reply }) => reply);
+    this.lateness = latest("lateness", STATS_WAIT_MS, ({ reply }) => reply);
+    this.ribbon = latest("ribbon", STATS_WAIT_MS, decodeRibbon);
+    this.minimap = latest("minimap", MINIMAP_WAIT_MS, decodeMinimap);
     const marks = () =>
-      new Latest<"marks", PlacedMarks>(
-        source,
-        "marks",
-        MARKS_WAIT_MS,
-        (reply, { start, end, bins }) => ({
-          marks: decodeMarks(reply),
-          start: start,
-          end: end,
-          bins: bins,
-        }),
-        () => onChange("marks"),
-      );
-    this.searchAsk = marks();
-    this.chosenAsk = marks();
-  }
-
-  get stats(): Stats | null {
-    return this.statsAsk.value;
-  }
-
-  /** Null until the collectives are matched. */
-  get lateness(): Lateness | null {
-    return this.latenessAsk.value;
-  }
-
-  /** Late arrivals at collectives; null until they are known. */
-  get ribbon(): Ribbon | null {
-    return this.ribbonAsk.value;
-  }
-
-  get minimap(): Minimap | null {
-    return this.minimapAsk.value;
-  }
-
-  get searched(): PlacedMarks | null {
-    return this.searchAsk.value;
-  }
-
-  get chosen(): PlacedMarks | null {
-    return this.chosenAsk.value;
+      latest("marks", MARKS_WAIT_MS, (reply, { start, end, bins }) => ({
+        marks: decodeMarks(reply),
+        ...{ start, end, bins },
+      }));
+    this.searched = marks();
+    this.chosen = marks();
   }
 
   /**
@@ -268,27 +224,27 @@ export class StageData {
     ribbons: { bins: number; ranks: readonly number[] } | null = null,
   ): void {
     // Load tiles for the end of an animation, not for its path: one request instead of five.
-    const lanes = this.lateness === null ? sight.lanes : [...sight.lanes, ...over];
+    const lanes = this.lateness.value === null ? sight.lanes : [...sight.lanes, ...over];
     this.loader.show({ ...sight, lanes, view: target, resolution: scaled(sight, target) });
     const window = { start: Math.floor(sight.view[0]), end: Math.ceil(sight.view[1]) };
-    if (this.hasDevice) this.statsAsk.ask(window);
+    if (this.hasDevice) this.stats.ask(window);
     // The first matching of collectives is slow: request everything independent of it first.
-    if (this.hasCollectives && (this.stats !== null || this.lateness !== null)) {
-      this.latenessAsk.ask(window);
+    if (this.hasCollectives && (this.stats.value !== null || this.lateness.value !== null)) {
+      this.lateness.ask(window);
     }
-    if (ribbons !== null && this.lateness !== null) {
+    if (ribbons !== null && this.lateness.value !== null) {
       const ranks = [...ribbons.ranks].sort((a, b) => a - b);
-      this.ribbonAsk.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
+      this.ribbon.ask({ ...window, bins: Math.min(MOST_BINS, ribbons.bins), ranks });
     }
     const bins = Math.max(1, Math.min(MOST_BINS, Math.round(width)));
-    this.minimapAsk.ask({ bins });
+    this.minimap.ask({ bins });
     const marks = { ...window, bins, lanes: [...sight.lanes].sort((a, b) => a - b) };
-    if (overlay.search === "") this.searchAsk.clear();
-    else this.searchAsk.ask({ text: overlay.search, ...marks });
+    if (overlay.search === "") this.searched.clear();
+    else this.searched.ask({ text: overlay.search, ...marks });
     if (picksEvents(overlay.selection)) {
-      this.chosenAsk.ask({ selection: overlay.selection, ...marks });
+      this.chosen.ask({ selection: overlay.selection, ...marks });
     } else {
-      this.chosenAsk.clear();
+      this.chosen.clear();
     }
   }
 
@@ -308,8 +264,8 @@ export class StageData {
   }
 
   private get asks(): readonly Pick<Latest<never, never>, "retry" | "destroy">[] {
-    const { statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk } = this;
-    return [statsAsk, minimapAsk, searchAsk, chosenAsk, latenessAsk, ribbonAsk];
+    const { stats, minimap, searched, chosen, lateness, ribbon } = this;
+    return [stats, minimap, searched, chosen, lateness, ribbon];
   }
 }
 

@@ -161,17 +161,28 @@ export function formatRange(min: number, max: number): string {
   return same ? `${low.replace(unit, "").trim()}–${high}` : `${low}–${high}`;
 }
 
+/** Runs of neighbours: from the first to the last of each. */
+export function runsOf(ranks: readonly number[]): [number, number][] {
+  const runs: [number, number][] = [];
+  for (const rank of [...ranks].sort((a, b) => a - b)) {
+    const open = runs.at(-1);
+    if (open !== undefined && rank === open[1] + 1) open[1] = rank;
+    else runs.push([rank, rank]);
+  }
+  return runs;
+}
+
+export const runText = ([low, high]: [number, number]): string =>
+  low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
+
+/** `0–4`, `6, 7`, `9`. */
+export function rankRuns(ranks: readonly number[]): string[] {
+  return runsOf(ranks).map(runText);
+}
+
 /** `0–3, 5`; of long lists the first and last. */
 export function rangesText(ranks: readonly number[]): string {
-  const parts: string[] = [];
-  const sorted = [...ranks].sort((a, b) => a - b);
-  for (let at = 0; at < sorted.length;) {
-    let to = at;
-    while (to + 1 < sorted.length && sorted[to + 1] === (sorted[to] ?? 0) + 1) to += 1;
-    const [from, last] = [sorted[at] ?? 0, sorted[to] ?? 0];
-    parts.push(to > at + 1 ? `${from}–${last}` : to > at ? `${from}, ${last}` : String(from));
-    at = to + 1;
-  }
+  const parts = rankRuns(ranks);
   if (parts.length <= 4) return parts.join(", ");
   return `${parts.slice(0, 2).join(", ")}, …, ${parts.at(-1)} (${formatCount(ranks.length)})`;
 }

@@ -2,7 +2,7 @@
 
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
-import { formatCount } from "./formats";
+import { formatCount, runsOf, runText } from "./formats";
 import { FONT_FAMILY } from "./theme";
 
 type Weight = "normal" | "bold";
@@ -282,25 +282,6 @@ export function leftOutWords(frame: PanelFrame): string {
 export function ranksIn(frame: PanelFrame, attribute: string): number[] {
   const ranks = frame.attrs[attribute];
   return Array.isArray(ranks) ? ranks.filter((rank) => typeof rank === "number") : [];
-}
-
-/** Runs of neighbours: from the first to the last of each. */
-function runsOf(ranks: readonly number[]): [number, number][] {
-  const runs: [number, number][] = [];
-  for (const rank of [...ranks].sort((a, b) => a - b)) {
-    const open = runs.at(-1);
-    if (open !== undefined && rank === open[1] + 1) open[1] = rank;
-    else runs.push([rank, rank]);
-  }
-  return runs;
-}
-
-const runText = ([low, high]: [number, number]): string =>
-  low === high ? `${low}` : high === low + 1 ? `${low}, ${high}` : `${low}–${high}`;
-
-/** `0–4`, `6, 7`, `9`. */
-export function rankRuns(ranks: readonly number[]): string[] {
-  return runsOf(ranks).map(runText);
 }
 
 /** `rank 5`, `ranks 0–4, 6, 7`, `ranks 0–3, 8–11 and 24 more`. */
