@@ -3,6 +3,7 @@
  * Python's `charts/language.py`.
  */
 
+import { median } from "../expressions/numbers";
 import { type Expression, parseExpression } from "../expressions/parse";
 import { getOrMake } from "../protocol/maps";
 import {
@@ -203,10 +204,7 @@ const known = (values: Rows, members: Members): number =>
 const COLUMNS: Readonly<Record<string, (values: Rows, members: Members) => Cell>> = {
   sum: (values, members) => total(values, members) || 0,
   mean: (values, members) => total(values, members) / known(values, members),
-  median: (values, members) => {
-    const sorted = (taken(values, members) as Float64Array).filter(Number.isFinite).sort();
-    return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
-  },
+  median: (values, members) => median(taken(values, members) as Float64Array),
   max: folded(-Infinity, Math.max),
   min: folded(Infinity, Math.min),
   any: (values, members) => members.some((at) => Boolean(values[at])),
@@ -464,8 +462,10 @@ interface Template {
 const templates = new Map<string, Template>();
 
 function templateOf(text: string): Template {
-  const known = templates.get(text);
-  if (known !== undefined) return known;
+  return getOrMake(templates, text, () => parsedTemplate(text));
+}
+
+function parsedTemplate(text: string): Template {
   const found: Template = { pieces: [], holes: [] };
   let last = 0;
   for (const hole of text.matchAll(HOLE)) {
@@ -475,7 +475,6 @@ function templateOf(text: string): Template {
     last = hole.index + hole[0].length;
   }
   found.pieces.push(text.slice(last));
-  templates.set(text, found);
   return found;
 }
 

@@ -119,7 +119,7 @@ export class Linking {
       return;
     }
     const side: 0 | 1 = this.ways.swapped() ? 1 : 0;
-    const [start, end] = apps[side].led.view;
+    const [start, end] = apps[side].led.stage.view();
     const request = { of: side, start: Math.floor(start), end: Math.ceil(end), most: MOST_TIES };
     const { reply } = await this.ways.source.ask("ties", request, this.ways.signal);
     const { ties } = reply;
@@ -134,8 +134,8 @@ export class Linking {
   lanes(): [number, number] {
     const app = this.ways.apps()?.[this.ways.swapped() ? 1 : 0];
     if (app === undefined) return [0, 0];
-    const [start, end] = app.led.view;
-    return [app.led.xOf(start), app.led.xOf(end)];
+    const [start, end] = app.led.stage.view();
+    return [app.led.stage.xOf(start), app.led.stage.xOf(end)];
   }
 
   markNames(names: string[] | null, turn: () => void): void {
@@ -531,7 +531,7 @@ export class Coupling {
 
   /** Change values of one side without its partner following. */
   write(side: 0 | 1, patch: Patch): void {
-    this.quietly(() => this.sides[side].app.led.follow(patch));
+    this.quietly(() => this.sides[side].app.led.shared.follow(patch));
   }
 
   /** Change both sides in one act; neither leads the other. */
@@ -600,7 +600,7 @@ export class Coupling {
     if (line === null || this.quiet || !this.ways.coupled()) return;
     const to = other(side);
     const { app } = this.sides[to];
-    const [start, end] = partnerView(line, side, this.sides[side].app.led.view);
+    const [start, end] = partnerView(line, side, this.sides[side].app.led.stage.view());
     const view: Span = [Math.floor(start), Math.max(Math.ceil(end), Math.floor(start) + 1)];
     this.quietly(() => app.led.showView(view));
     this.write(to, { view: [...view] });

@@ -71,13 +71,13 @@ export class Timelines {
     this.sources = [new SideSource(source, 0), new SideSource(source, 1)];
     this.theme = signal(ways.theme);
     this.lines = new PairLines({
-      xOf: (place, time) => this.apps?.[this.sideAt(place)].led.xOf(time) ?? 0,
+      xOf: (place, time) => this.apps?.[this.sideAt(place)].led.stage.xOf(time) ?? 0,
       lanes: () => this.linking.lanes(),
       setTies: () => void this.linking.loadTies(),
     });
     this.linking = this.makeLinking();
     this.history = new PairHistory(
-      (side, way) => this.apps?.[side].led[way]() ?? false,
+      (side, way) => this.apps?.[side].led.shared[way]() ?? false,
       (walk) => this.coupling?.together(walk),
     );
     this.places = [h("div", { class: "hta-diff-side" }), h("div", { class: "hta-diff-side" })];
@@ -150,7 +150,7 @@ export class Timelines {
     this.arranged.value = { chosen, why };
     this.el.classList.toggle("hta-diff-beside", beside);
     this.lines.setFlat(beside);
-    for (const app of this.apps ?? []) app.led.setSlim(beside);
+    for (const app of this.apps ?? []) app.led.stage.setSlim(beside);
     return beside;
   }
 
@@ -204,7 +204,7 @@ export class Timelines {
     this.el.classList.toggle("hta-diff-by-change", byChange);
     const classes = byChange ? eventClasses(swapped) : null;
     for (const side of [0, 1] as const) {
-      this.apps?.[side].led.setClasses(classes, this.classed, this.parts[side]);
+      this.apps?.[side].led.stage.setClasses(classes, this.classed, this.parts[side]);
     }
     if (byChange) return;
     for (const side of [0, 1] as const) {

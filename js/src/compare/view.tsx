@@ -9,7 +9,7 @@ import { match } from "../timeline/keys";
 import { progressWords } from "../timeline/status";
 import { Failure } from "../ui/controls";
 import { h, isTextEntry, mount, toggle } from "../ui/dom";
-import { detectTheme, TIGHT_PX, watchTheme } from "../ui/host";
+import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
 import { react } from "../ui/react";
 import { applyTheme } from "../ui/theme";
@@ -226,16 +226,8 @@ export class DiffApp {
       react(live.offline.progress, (now) => this.timelines.sayAside(progressWords(now)), ended);
     }
     watchTheme(this.root, ended, (theme) => this.setTheme(theme));
-    const resized = new ResizeObserver(() => this.arrange());
-    resized.observe(this.root);
-    ended.addEventListener(
-      "abort",
-      () => {
-        resized.disconnect();
-        this.root.remove();
-      },
-      { once: true },
-    );
+    watchBoxes([this.root], () => this.arrange(), ended);
+    ended.addEventListener("abort", () => this.root.remove(), { once: true });
   }
 
   private arrange(): void {

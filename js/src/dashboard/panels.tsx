@@ -8,6 +8,7 @@ import { pitchOf } from "../charts/rows";
 import { same } from "../connection/store";
 import { isCounted, METRICS, panelKind } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
+import { hasDevice, hasLateness } from "../protocol/scene";
 import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
@@ -76,11 +77,7 @@ export class Panes {
 
   constructor(private readonly parts: PaneParts) {
     const { source, signal: ended, scene, metric, choosing, view } = parts;
-    const has = (what: "wait" | "device"): boolean =>
-      scene.value.ranks.some(({ summary }) =>
-        summary.some((one) => (what === "wait" ? one.wait !== undefined : one.role !== "cpu")),
-      );
-    this.metric = computed(() => metric.value || (has("wait") ? "waiting" : "busy"));
+    this.metric = computed(() => metric.value || (hasLateness(scene.value) ? "waiting" : "busy"));
     this.data = new PanelData(source, ended);
     this.followLater = debounce(REST_MS, ended, () => this.followAll());
     this.sight = new Sight(() => this.refresh(), ended);
@@ -95,7 +92,7 @@ export class Panes {
         return isWanted ? el.clientWidth : 0;
       },
       metric: () => this.metric.value,
-      hasDevices: () => has("device"),
+      hasDevices: () => scene.value.ranks.some(hasDevice),
     });
   }
 
@@ -356,8 +353,7 @@ const FOLDED_ROWS = 4;
 
 /** Height of a panel with one row per rank; null if unknown in advance. */
 function expectedHeight(id: string, scene: Scene, isFolded: boolean): number | null {
-  const hasDevices = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
-  if (!BY_RANK.has(id) || !hasDevices) return null;
+  if (!BY_RANK.has(id) || !scene.ranks.some(hasDevice)) return null;
   const rows = Math.min(scene.ranks.length, isFolded ? FOLDED_ROWS : Infinity);
   return AROUND_PX + rows * pitchOf(rows);
 }

@@ -17,6 +17,16 @@ export function readScene(value: unknown): Scene {
   return scene as Scene;
 }
 
+/** Whether a rank has rows of devices. */
+export function hasDevice({ summary }: Pick<SceneRank, "summary">): boolean {
+  return summary.some(({ role }) => role !== "cpu");
+}
+
+/** Whether ranks have matched collectives, so that some may be late. */
+export function hasLateness({ ranks }: Scene): boolean {
+  return ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
+}
+
 // Rank and track of a lane.
 
 interface LanePlace {
@@ -29,46 +39,33 @@ interface LanePlace {
 }
 
 export class LaneIndex {
-  private readonly starts: number[] = [];
-  private readonly places: { place: LanePlace; lanes: number }[] = [];
+  /** By their first lane. */
+  private readonly places: (Omit<LanePlace, "depth"> & { lane0: number; lanes: number })[];
 
   constructor(readonly scene: Scene) {
-    const entries: { lane0: number; lanes: number; place: LanePlace }[] = [];
-    for (const rank of scene.ranks) {
-      for (const summary of rank.summary) {
-        entries.push({
-          lane0: summary.lane,
-          lanes: 1,
-          place: { rank, track: null, summary, depth: 0 },
-        });
-      }
-      for (const track of rank.tracks) {
-        entries.push({
-          lane0: track.lane0,
-          lanes: track.lanes,
-          place: { rank, track, summary: null, depth: 0 },
-        });
-      }
-    }
-    entries.sort((a, b) => a.lane0 - b.lane0);
-    for (const { lane0, lanes, place } of entries) {
-      this.starts.push(lane0);
-      this.places.push({ place, lanes });
-    }
+    const places = scene.ranks.flatMap((rank) => [
+      ...rank.summary.map((summary) => {
+        return { rank, track: null, summary, lane0: summary.lane, lanes: 1 };
+      }),
+      ...rank.tracks.map((track) => {
+        return { rank, track, summary: null, lane0: track.lane0, lanes: track.lanes };
+      }),
+    ]);
+    this.places = places.sort((a, b) => a.lane0 - b.lane0);
   }
 
   at(lane: number): LanePlace | null {
     let low = 0;
-    let high = this.starts.length;
+    let high = this.places.length;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if ((this.starts[middle] ?? 0) <= lane) low = middle + 1;
+      if (this.places[middle]!.lane0 <= lane) low = middle + 1;
       else high = middle;
     }
-    const entry = this.places[low - 1];
-    const lane0 = this.starts[low - 1];
-    if (entry === undefined || lane0 === undefined || lane >= lane0 + entry.lanes) return null;
-    return { ...entry.place, depth: lane - lane0 };
+    const found = this.places[low - 1];
+    if (found === undefined || lane >= found.lane0 + found.lanes) return null;
+    const { rank, track, summary, lane0 } = found;
+    return { rank, track, summary, depth: lane - lane0 };
   }
 
   rank(rank: number): SceneRank | null {

@@ -1,5 +1,6 @@
 /** Draw the column of names on the left, and the scroll bar. */
 
+import { hasDevice } from "../protocol/scene";
 import type { SceneRank } from "../protocol/source";
 import { formatCount, formatDuration, formatShare, formatTime, formatValue } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
@@ -63,8 +64,7 @@ export function factOf(
 ): Fact {
   if (rank.truncated !== null)
     return { texts: [`ends at ${formatTime(rank.range[1])}`, "ends early"], look: "warn" };
-  const device = rank.summary.some(({ role }) => role !== "cpu");
-  if (!device) return { texts: [rank.host ?? "CPU only"], look: "plain" };
+  if (!hasDevice(rank)) return { texts: [rank.host ?? "CPU only"], look: "plain" };
   const late = lateFact(rank, lateness);
   if (late !== null) return late;
   const index = known?.at.get(rank.rank);

@@ -1,5 +1,6 @@
 /** Draw the column of totals on the right. */
 
+import { hasDevice } from "../protocol/scene";
 import { formatShare } from "../ui/formats";
 import { FONT, type Theme } from "../ui/theme";
 import type { Geometry } from "./camera";
@@ -37,7 +38,7 @@ export function drawMargin(pen: Pen, scene: MarginScene): void {
 function drawTitle(pen: Pen, scene: MarginScene, x: number): void {
   const { geometry, theme, placed } = scene;
   const room = geometry.margin - PAD - 4;
-  const device = placed.some(({ row }) => row.rank.summary.some(({ role }) => role !== "cpu"));
+  const device = placed.some(({ row }) => hasDevice(row.rank));
   if (geometry.stripRows === 0 || !device) return;
   const y = geometry.stripTop + 11;
   const mpi = placed.every(({ row }) => isMpi(row.rank));
@@ -63,7 +64,7 @@ function drawRow(pen: Pen, scene: MarginScene, placed: PlacedRow, x: number): vo
   if (y >= clipTop) pen.horizontal(y, x, geometry.width, theme.rule);
   const index = stats?.at.get(row.rank.rank);
   if (stats === null || index === undefined) return;
-  if (row.rank.summary.every(({ role }) => role === "cpu")) return;
+  if (!hasDevice(row.rank)) return;
   const { compute, exposed, memory, idle, span } = stats.stats;
   const whole = span[index] ?? 0;
   const left = x + PAD;

@@ -1,5 +1,6 @@
 /** The rows at the current scroll position: visible ones, nearby ones, their lanes. */
 
+import { hasLateness } from "../protocol/scene";
 import type { Brief, RowInfo, RowState, Scene, SceneRank, SceneTrack } from "../protocol/source";
 import { type Geometry, geometryOf } from "./camera";
 import {
@@ -287,11 +288,6 @@ export function scrollTo(
 }
 
 // Rows that a scene needs above its lanes, and the resulting positions.
-
-/** Whether ranks have matched collectives, so that some may be late. */
-function hasLateness(scene: Scene): boolean {
-  return scene.ranks.some(({ summary }) => summary.some(({ wait }) => wait !== undefined));
-}
 
 export function placesOf(
   scene: Scene,

@@ -12,6 +12,7 @@ import {
 } from "../protocol/decode";
 import { getOrMake } from "../protocol/maps";
 import { decodeRibbon, type Ribbon } from "../protocol/ribbon";
+import { hasDevice, hasLateness } from "../protocol/scene";
 import type {
   Answer,
   Operation,
@@ -189,10 +190,8 @@ export class StageData {
     this.store = new TileStore(scene.lanes);
     this.windows = new LaneWindows(this.store);
     this.loader = new TileLoader(source, this.store, () => onChange("tiles"));
-    this.hasDevice = scene.ranks.some(({ summary }) => summary.some(({ role }) => role !== "cpu"));
-    this.hasCollectives = scene.ranks.some(({ summary }) =>
-      summary.some(({ wait }) => wait !== undefined),
-    );
+    this.hasDevice = scene.ranks.some(hasDevice);
+    this.hasCollectives = hasLateness(scene);
     const latest = <Op extends Operation & DataPart, T>(
       op: Op,
       waitMs: number,

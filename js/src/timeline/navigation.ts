@@ -1,8 +1,10 @@
 /** Move the view and keep the shared state in step. */
 
 import { wholeSpan } from "../connection/answering";
+import type { Shared } from "../connection/store";
 import { nearlySame } from "../protocol/selection";
-import type { Brief, Classes, ClassParts, SharedState, Slice, Span } from "../protocol/source";
+import type { Brief, SharedState, Slice, Span } from "../protocol/source";
+import type { Stage } from "../stage/stage";
 import { MOTION } from "../ui/theme";
 import { calm, type Context, debounce, Emitter } from "./context";
 import type { Hover } from "./hover";
@@ -123,11 +125,17 @@ export class Navigation {
 // Control of a timeline from outside, for linked timelines.
 
 export class Led {
+  readonly stage: Stage;
+  readonly shared: Shared;
+
   constructor(
     private readonly ctx: Context,
     private readonly nav: Navigation,
     private readonly hover: Hover,
-  ) {}
+  ) {
+    this.stage = ctx.stage;
+    this.shared = ctx.shared;
+  }
 
   /** Show a window that a linked timeline sets: immediately, and not as a change by the user. */
   showView(view: Span): void {
@@ -138,11 +146,6 @@ export class Led {
   put(patch: Partial<SharedState>, together: string): void {
     this.ctx.shared.put(patch, together);
     this.showState();
-  }
-
-  /** Change what a linked timeline changed; see `Shared.follow`. */
-  follow(patch: Partial<SharedState>): void {
-    this.ctx.shared.follow(patch);
   }
 
   /** Show the window of the state, immediately. */
@@ -179,33 +182,5 @@ export class Led {
   /** Return the rank of a lane. */
   rankOf(lane: number): number | null {
     return this.ctx.lanes.at(lane)?.rank.rank ?? null;
-  }
-
-  /** Colour events by the classes of the source; null: by this timeline's own colour mode. */
-  setClasses(classes: Classes | null, known: boolean, parts: ClassParts | null): void {
-    this.ctx.stage.setClasses(classes, known, parts);
-  }
-
-  /** Leave the width to the lanes, for two timelines side by side. */
-  setSlim(slim: boolean): void {
-    this.ctx.stage.setSlim(slim);
-  }
-
-  get view(): Span {
-    return this.ctx.stage.view();
-  }
-
-  /** Return the x position of a time, px from the left edge. */
-  xOf(time: number): number {
-    return this.ctx.stage.xOf(time);
-  }
-
-  /** Undo the last step; return false if there is nothing to undo. */
-  undo(): boolean {
-    return this.ctx.shared.undo();
-  }
-
-  redo(): boolean {
-    return this.ctx.shared.redo();
   }
 }

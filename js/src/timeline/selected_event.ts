@@ -2,6 +2,7 @@
 
 import { computed, type ReadonlySignal, signal } from "@preact/signals";
 import { same } from "../connection/store";
+import { hasLateness } from "../protocol/scene";
 import {
   briefOf,
   type EventKey,
@@ -317,10 +318,8 @@ export class Picking {
 
   /** Request the collective; a failure leaves the details as they are. */
   private askCollective(event: Brief, signal: AbortSignal): void {
-    const matched = this.ctx.scene.ranks.some(({ summary }) =>
-      summary.some(({ wait }) => wait !== undefined),
-    );
-    if (!matched || event.kind !== "communication" || event.table !== "events") return;
+    if (!hasLateness(this.ctx.scene) || event.kind !== "communication" || event.table !== "events")
+      return;
     this.ctx.source
       .ask("collective", { rank: event.rank, id: event.id }, signal)
       .then(({ reply: { collective } }) => {

@@ -1,5 +1,6 @@
 /** Sentences about the view, the selection and events. */
 
+import { hasDevice } from "../protocol/scene";
 import {
   type Arrival,
   type Brief,
@@ -105,7 +106,7 @@ function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // Data that a cut file lacks may belong anywhere, so its empty time is not known to be idle.
   const device = new Set(
     scene.ranks
-      .filter((rank) => rank.truncated === null && rank.summary.some((row) => row.role !== "cpu"))
+      .filter((rank) => rank.truncated === null && hasDevice(rank))
       .map((rank) => rank.rank),
   );
   const sums = { compute: 0, communication: 0, exposed: 0, memory: 0, idle: 0, ranks: 0 };
@@ -191,7 +192,7 @@ export function viewWords(
   }
   const shares = deviceShares(scene, stats);
   if (shares === null) {
-    const device = scene.ranks.filter((rank) => rank.summary.some((row) => row.role !== "cpu"));
+    const device = scene.ranks.filter(hasDevice);
     // Files of BytePS and MPI are not about GPUs.
     const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
     if (device.length === 0 && mayHave) words.push(" No GPU events in these files.");
