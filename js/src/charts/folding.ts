@@ -1,8 +1,7 @@
 /** Similar ranks as one row or mark of a chart: their mean, and the spread of one measure. */
 
 import type { PanelFrame } from "../protocol/source";
-import { formatCount } from "../ui/formats";
-import { rankRuns } from "../ui/formats";
+import { formatCount, rankRuns } from "../ui/formats";
 import { listed } from "../ui/text";
 import { factRanks, lateRanks } from "./content";
 import {

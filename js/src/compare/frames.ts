@@ -151,10 +151,10 @@ export class SideSource implements Source {
 /** Smaller changes are drawn as unchanged. */
 const SAME_SHARE = 0.02;
 
-/** The colour of a change as a share of before; `full` is the end of the scale. */
-export function deltaColour(share: number, theme: ThemeName, full = 1): string {
-  const at = Math.abs(share) / full;
-  const step = Math.abs(share) <= SAME_SHARE ? 0 : at < 0.4 ? 1 : at < 0.85 ? 2 : 3;
+/** The colour of a change as a share of before. */
+export function deltaColour(share: number, theme: ThemeName): string {
+  const size = Math.abs(share);
+  const step = size <= SAME_SHARE ? 0 : size < 0.4 ? 1 : size < 0.85 ? 2 : 3;
   return THEMES[theme].delta[share > 0 ? 3 + step : 3 - step]!;
 }
 

@@ -208,7 +208,8 @@ export function countBelow(values: Sorted, limit: number, low = 0, high = values
 }
 
 /** Number of `values` up to and including `limit`. */
-export function countUpTo(values: Sorted, limit: number, low = 0, high = values.length): number {
+export function countUpTo(values: Sorted, limit: number): number {
+  let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >>> 1;
     if (values[middle]! <= limit) low = middle + 1;

@@ -180,9 +180,9 @@ export class PairSource implements HeldSource {
       const changes = Object.keys(specs)
         .filter((name) => /^change\d+$/.test(name))
         .sort((a, b) => Number(a.slice(6)) - Number(b.slice(6)));
-      const both = (name: string, less: number): [Float64Array, Float64Array] => [
-        columns.f64(`${name}0`).map((value) => value - less),
-        columns.f64(`${name}1`).map((value) => value - less),
+      const both = (name: string): [Float64Array, Float64Array] => [
+        columns.f64(`${name}0`).map((value) => value - 1),
+        columns.f64(`${name}1`).map((value) => value - 1),
       ];
       const device = columns.u8("device");
       // Times are stored for device work only.
@@ -196,7 +196,7 @@ export class PairSource implements HeldSource {
         };
         return [spread(columns.f64(`${name}0`)), spread(columns.f64(`${name}1`))];
       };
-      const [rank, id] = [both("rank", 1), both("id", 1)];
+      const [rank, id] = [both("rank"), both("id")];
       const place = ([0, 1] as const).map(
         (side) =>
           new Map(Array.from(id[side], (event, row) => [`${rank[side][row]}/${event}`, row])),

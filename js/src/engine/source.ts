@@ -1,5 +1,6 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
+import { getOrMake } from "../protocol/maps";
 import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
 import { arrivalsAsked, lateness, RankLateness } from "./collectives";
@@ -128,17 +129,14 @@ export class PageSource implements HeldSource {
   }
 
   private args(rank: Rank): Args {
-    let args = this.argsByRank.get(rank.number);
-    if (args === undefined) {
+    return getOrMake(this.argsByRank, rank.number, () => {
       const lengths = {
         events: rank.events.start.length,
         asyncs: rank.asyncs.start.length,
         instants: rank.instants.start.length,
       };
-      args = new Args(rank.header, this.job.blocks, lengths);
-      this.argsByRank.set(rank.number, args);
-    }
-    return args;
+      return new Args(rank.header, this.job.blocks, lengths);
+    });
   }
 
   private async event(request: Requests["event"]): Promise<Answer<"event">> {

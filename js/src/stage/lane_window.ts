@@ -22,7 +22,7 @@ function leftOf(tile: Tile, firstCell: number, cell: number): void {
     leftCount[k] = tile.count[k]!;
   }
   const origin = firstCell * cell;
-  takeOut(leftShare, leftCount, TILE_CELLS, origin, cell, tile, 0, tile.sliceStart.length, 0);
+  takeOut(leftShare, leftCount, origin, cell, tile, tile.sliceStart.length, 0);
 }
 
 export class LaneWindow {
@@ -322,24 +322,23 @@ interface SliceColumns {
 }
 
 /**
- * Take slices `first … last - 1` that last at least `leastNs` out of `share` (0..1 of each cell)
+ * Take the first `length` slices that last at least `leastNs` out of `share` (0..1 of each cell)
  * and `count`. The cells begin at `origin` and are `cell` ns wide; slices are sorted by start.
  */
 export function takeOut(
   share: Float32Array,
   count: Int32Array,
-  cells: number,
   origin: number,
   cell: number,
   slices: SliceColumns,
-  first: number,
-  last: number,
+  length: number,
   leastNs: number,
 ): void {
   const { sliceStart, sliceDur } = slices;
+  const cells = share.length;
   // Slices of a summary lane may overlap, and its cells hold their union: subtract time only once.
   let reached = Number.NEGATIVE_INFINITY;
-  for (let i = first; i < last; i += 1) {
+  for (let i = 0; i < length; i += 1) {
     const dur = sliceDur[i]!;
     if (dur < leastNs) continue;
     const from = (sliceStart[i]! - origin) / cell;
@@ -422,11 +421,9 @@ export function residual(lane: LaneWindow, leastNs: number): Residual {
     takeOut(
       share.subarray(a, b),
       counts.subarray(a, b),
-      b - a,
       lane.start + a * lane.cell,
       lane.cell,
       lane,
-      0,
       lane.slices,
       leastNs,
     );

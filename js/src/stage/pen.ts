@@ -1,5 +1,6 @@
 /** Text and lines on a canvas in CSS px, on whole device pixels. */
 
+import { getOrMake } from "../protocol/maps";
 import { TextFitter } from "../ui/text";
 
 const HATCH_PITCH = 5;
@@ -80,14 +81,14 @@ export class Pen {
     this.frame(x, y, width, height, line, 1);
   }
 
-  vertical(x: number, y0: number, y1: number, colour: string, width = this.hairline): void {
+  vertical(x: number, y0: number, y1: number, colour: string): void {
     this.fill(colour);
-    this.ctx.fillRect(this.snap(x), this.snap(y0), width, this.snap(y1) - this.snap(y0));
+    this.ctx.fillRect(this.snap(x), this.snap(y0), this.hairline, this.snap(y1) - this.snap(y0));
   }
 
-  horizontal(y: number, x0: number, x1: number, colour: string, height = this.hairline): void {
+  horizontal(y: number, x0: number, x1: number, colour: string): void {
     this.fill(colour);
-    this.ctx.fillRect(this.snap(x0), this.snap(y), this.snap(x1) - this.snap(x0), height);
+    this.ctx.fillRect(this.snap(x0), this.snap(y), this.snap(x1) - this.snap(x0), this.hairline);
   }
 
   /** A vertical line of dashes: 2 px on, 3 off. */
@@ -160,15 +161,11 @@ export class Pen {
   }
 
   fitter(font: string): TextFitter {
-    let fitter = this.fitters.get(font);
-    if (fitter === undefined) {
-      fitter = new TextFitter((text) => {
-        this.use(font);
-        return this.ctx.measureText(text).width;
-      });
-      this.fitters.set(font, fitter);
-    }
-    return fitter;
+    const measure = (text: string): number => {
+      this.use(font);
+      return this.ctx.measureText(text).width;
+    };
+    return getOrMake(this.fitters, font, () => new TextFitter(measure));
   }
 
   /** Draw with everything outside the rectangle cut off. */

@@ -213,11 +213,11 @@ export class Sightings {
     return null;
   }
 
-  /** The lane at a height, or the nearest one of the row within `reach`. */
-  spotAt(y: number, reach = 2): LaneSpot | null {
+  /** The lane at a height, or the nearest one of the row within 2 px. */
+  spotAt(y: number): LaneSpot | null {
     const row = this.rowAt(y);
     let best: LaneSpot | null = null;
-    let distance = reach + 1e-9;
+    let distance = 2 + 1e-9;
     for (const spot of this.spots) {
       if (spot.placed !== row) continue;
       const away = y < spot.top ? spot.top - y : y >= spot.bottom ? y - spot.bottom : 0;

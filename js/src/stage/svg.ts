@@ -21,18 +21,7 @@ import { type Layout, placeRows } from "./rows";
 import { Sightings } from "./rows_view";
 import { loadWhole, MOST_BINS } from "./tile_loader";
 
-interface Settings {
-  fillStyle: string;
-  strokeStyle: string;
-  lineWidth: number;
-  lineJoin: string;
-  globalAlpha: number;
-  font: string;
-  textAlign: string;
-  textBaseline: string;
-}
-
-const DEFAULTS: Settings = {
+const DEFAULTS = {
   fillStyle: "#000000",
   strokeStyle: "#000000",
   lineWidth: 1,
@@ -42,6 +31,7 @@ const DEFAULTS: Settings = {
   textAlign: "left",
   textBaseline: "alphabetic",
 };
+type Settings = typeof DEFAULTS;
 
 const ANCHORS: Readonly<Record<string, string>> = { right: "end", center: "middle" };
 
@@ -184,8 +174,7 @@ class SvgContext implements Settings {
       for (let row = 1; row <= down; row += 1) {
         const colour = px[from * across + column]!;
         if (row < down && px[row * across + column] === colour) continue;
-        const [r, g, b] = [colour & 255, (colour >> 8) & 255, (colour >> 16) & 255];
-        const fill = attribute("fill", `rgb(${r} ${g} ${b})`, this.globalAlpha);
+        const fill = attribute("fill", hex(colour), this.globalAlpha);
         const left = x + column * dx;
         this.sheet.box(left, y + from * dy, left + dx, y + row * dy, fill);
         from = row;

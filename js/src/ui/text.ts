@@ -293,14 +293,13 @@ export function listed(ranks: readonly number[], most = 3): string {
   return `rank${ranks.length === 1 ? "" : "s"} ${words.join(", ")}${more}`;
 }
 
-/** Rows with the smallest and the largest value, if there are more than `least` of them. */
+/** Rows with the smallest and the largest value, if there are more than 16 of them. */
 export function extremes(
   names: readonly string[],
   values: readonly number[] | Float64Array,
   words: (value: number) => string,
-  least = 16,
 ): string {
-  if (values.length <= least) return "";
+  if (values.length <= 16) return "";
   let [low, high] = [-1, -1];
   values.forEach((value, at) => {
     if (!Number.isFinite(value)) return;

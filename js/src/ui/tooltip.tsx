@@ -50,6 +50,8 @@ export function Tip({ tooltip }: { tooltip: Tooltip }) {
   );
 }
 
+const GAP_PX = 12;
+
 /**
  * Return the place of a tooltip: right of and below the pointer and its mark, flipped at the edges
  * of the frame. The tooltip never covers the mark at the height of the pointer.
@@ -59,13 +61,12 @@ export function placeTip(
   tip: { width: number; height: number },
   frame: { width: number; height: number },
   mark: { top: number; bottom: number } | null,
-  gap = 12,
 ): { left: number; top: number } {
-  let left = pointer.x + gap;
-  if (left + tip.width > frame.width - 4) left = pointer.x - gap - tip.width;
+  let left = pointer.x + GAP_PX;
+  if (left + tip.width > frame.width - 4) left = pointer.x - GAP_PX - tip.width;
   left = Math.max(4, Math.min(left, frame.width - tip.width - 4));
-  const below = Math.max(pointer.y + gap, mark === null ? 0 : mark.bottom + 4);
-  const above = Math.min(pointer.y - gap, mark === null ? Infinity : mark.top - 4) - tip.height;
+  const below = Math.max(pointer.y + GAP_PX, mark === null ? 0 : mark.bottom + 4);
+  const above = Math.min(pointer.y - GAP_PX, mark === null ? Infinity : mark.top - 4) - tip.height;
   const fitsBelow = below + tip.height <= frame.height - 4;
   return { left, top: fitsBelow || above < 4 ? below : above };
 }
