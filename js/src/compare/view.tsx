@@ -8,7 +8,7 @@ import { asError, isAbort, type Scene, type Source, type ThemeName } from "../pr
 import { match } from "../timeline/keys";
 import { progressWords } from "../timeline/status";
 import { Failure } from "../ui/controls";
-import { h, isTextEntry, mount, toggle } from "../ui/dom";
+import { h, isTextEntry, mount } from "../ui/dom";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
 import { FullWindow } from "../ui/placing";
 import { react } from "../ui/react";
@@ -214,7 +214,7 @@ export class DiffApp {
       this.renewTables();
     });
     listen("coupled", () => this.timelines.align());
-    react(this.state.coupled, (on) => toggle(this.root, "hta-diff-coupled", on), ended);
+    react(this.state.coupled, (on) => this.root.classList.toggle("hta-diff-coupled", on), ended);
     listen("color", () => this.timelines.showColour());
     listen("arrange", () => this.arrange());
     listen("pair", () => {

@@ -1,7 +1,7 @@
 /** Places of panels at a width, and the grid that holds them. */
 
 import { panelKind } from "../facts/panels";
-import { h, toggle } from "../ui/dom";
+import { h } from "../ui/dom";
 
 /** A list of panels, or a row of them each. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
@@ -242,9 +242,9 @@ export class Board {
     if (key === this.shown) return false;
     this.shown = key;
     this.layout = layout;
-    toggle(this.root, "hta-dash-one", layout.name === "one");
-    toggle(this.root, "hta-dash-wide", layout.name === "wide");
-    toggle(this.root, "hta-dash-columns", layout.name === "full");
+    this.root.classList.toggle("hta-dash-one", layout.name === "one");
+    this.root.classList.toggle("hta-dash-wide", layout.name === "wide");
+    this.root.classList.toggle("hta-dash-columns", layout.name === "full");
     const bands = layout.bands.map(({ columns }) => {
       const band = h("div", { class: "hta-band" });
       band.style.gridTemplateColumns = columns.map((column) => column.width).join(" ");

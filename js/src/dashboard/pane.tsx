@@ -21,7 +21,6 @@ import {
 } from "../protocol/source";
 import type { FoldingNow } from "../timeline/view";
 import { Failure } from "../ui/controls";
-import { toggle } from "../ui/dom";
 import { MenuButton, type MenuItem } from "../ui/menu";
 import { noteOf, sentence } from "../ui/text";
 import type { Numbers } from "./tables";
@@ -283,7 +282,7 @@ export function Pane(look: PaneLook) {
   const { frame, isStale, error } = state.value;
   const marked = useMarks(frame, headline.value, folding.value.groups, scene.value);
   useLayoutEffect(() => {
-    toggle(el, "hta-stale", isStale && frame !== null);
+    el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
     // Room is kept only until there is something to show.
     if (frame !== null || error !== null) el.style.minHeight = "";

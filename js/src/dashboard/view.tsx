@@ -14,7 +14,7 @@ import { match } from "../timeline/keys";
 import { kernelSays, progressWords } from "../timeline/status";
 import { type FoldingNow, TimelineApp } from "../timeline/view";
 import { copyWords } from "../ui/controls";
-import { h, isTextEntry, mount, toggle } from "../ui/dom";
+import { h, isTextEntry, mount } from "../ui/dom";
 import { react } from "../ui/react";
 import { plural, wholeName } from "../ui/formats";
 import { detectTheme, TIGHT_PX, watchBoxes, watchTheme } from "../ui/host";
@@ -366,7 +366,7 @@ export class DashApp {
 
   private arrange(): void {
     const width = this.root.clientWidth;
-    if (width > 0) toggle(this.root, "hta-tight", width < TIGHT_PX);
+    if (width > 0) this.root.classList.toggle("hta-tight", width < TIGHT_PX);
     if (!this.board.arrange(width, this.traits.choice.value, this.full.isOn)) {
       if (this.full.isOn) this.fit.fit(true);
       return;

@@ -6,7 +6,6 @@ import type { HybridSource, Progress } from "../connection/answering";
 import { same } from "../connection/store";
 import type { ClockFacts, Source } from "../protocol/source";
 import { Icon, Sentence } from "../ui/controls";
-import { toggle } from "../ui/dom";
 import { react } from "../ui/react";
 import { formatBytes, formatCount, formatDuration, plural } from "../ui/formats";
 import type { Words } from "../ui/text";
@@ -114,7 +113,7 @@ export class StatusLine {
     const { signal: ended, source, root } = ctx;
     const speak = throttle(SPOKEN_MS, ended, () => (this.spoken.value = plain(this.words.value)));
     react(() => this.words.value, speak, ended);
-    react(this.hinting, (on) => toggle(root, "hta-hinting", on), ended);
+    react(this.hinting, (on) => root.classList.toggle("hta-hinting", on), ended);
     ended.addEventListener("abort", () => clearTimeout(this.flashTimer), { once: true });
     react(
       () => (source.status === "live" ? null : (ways.kernelSays() ?? KERNEL[source.status])),

@@ -2,7 +2,7 @@
 
 import { type ComponentChild, render } from "preact";
 
-export type Child = Node | string | number | null | undefined | false;
+type Child = Node | string | null | undefined | false;
 
 type Listeners = Record<string, (event: never) => void>;
 
@@ -35,13 +35,8 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 export function fill(node: Element, ...children: Child[]): void {
   node.replaceChildren();
   for (const child of children) {
-    if (child === null || child === undefined || child === false) continue;
-    node.append(typeof child === "number" ? String(child) : child);
+    if (child !== null && child !== undefined && child !== false) node.append(child);
   }
-}
-
-export function toggle(node: Element, name: string, on: boolean): void {
-  node.classList.toggle(name, on);
 }
 
 /** Set a state for screen readers as `true` or `false`; null removes the attribute. */

@@ -1,7 +1,6 @@
 /** Theme, size and visibility of a widget within its host. */
 
 import type { ThemeName } from "../protocol/source";
-import { toggle } from "./dom";
 
 const DARK_WORD = /(^|[-_\s])dark($|[-_\s])/;
 const LIGHT_WORD = /(^|[-_\s])light($|[-_\s])/;
@@ -167,10 +166,10 @@ const ROOMY_PX = 1060;
 const WIDE_PX = 1280;
 
 export function markWidth(root: HTMLElement, width: number): void {
-  toggle(root, "hta-narrow", width < NARROW_PX);
-  toggle(root, "hta-tight", width < TIGHT_PX);
-  toggle(root, "hta-roomy", width >= ROOMY_PX);
-  toggle(root, "hta-wide", width >= WIDE_PX);
+  root.classList.toggle("hta-narrow", width < NARROW_PX);
+  root.classList.toggle("hta-tight", width < TIGHT_PX);
+  root.classList.toggle("hta-roomy", width >= ROOMY_PX);
+  root.classList.toggle("hta-wide", width >= WIDE_PX);
 }
 
 // Visible panels: the others send no requests.

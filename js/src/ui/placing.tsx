@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
-import { h, toggle } from "./dom";
+import { h } from "./dom";
 
 interface Box {
   left: number;
@@ -77,7 +77,7 @@ export class FullWindow {
       room.style.height = `${root.offsetHeight}px`;
       root.after(room);
     }
-    toggle(root, FULL, on);
+    root.classList.toggle(FULL, on);
     this.on.value = on;
     // In the top layer no ancestor of the host's page cuts or moves it.
     if (on) {
