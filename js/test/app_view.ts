@@ -74,8 +74,7 @@ export function mount(
     app,
     end,
     find,
-    text: (selector) =>
-      (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
+    text: (selector) => (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
     press: (key, more = {}) => {
       const code = CODES[key] ?? (/^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : key);
       const init = { key, code, bubbles: true, cancelable: true, composed: true, ...more };

@@ -132,8 +132,7 @@ export function mountDash(
     end,
     find,
     all: (selector) => [...root.querySelectorAll<HTMLElement>(selector)],
-    text: (selector) =>
-      (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
+    text: (selector) => (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
     chart: (id) => {
       const chart = FakeChart.all.find((one) => one.id === id && !one.ended);
       if (chart === undefined) throw new Error(`no chart ${id}`);
