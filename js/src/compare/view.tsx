@@ -133,7 +133,7 @@ export class DiffApp {
     );
     const Tables = () => <>{this.tables.value}</>;
     const hint = events
-      ? "Click a step, a change, a name or an operator; point at an event to see its partner."
+      ? "Click steps, changes, names, operators; point at events for partners."
       : "";
     const Status = () => (
       <div class={`hta-status hta-diff-status${events ? "" : " hta-diff-quiet"}`}>
