@@ -158,6 +158,7 @@ def test_click_on_a_kernel_shows_details_and_the_arrow_to_its_launch(ddp, nccl, 
     expect(ddp.root.locator(".hta-words")).not_to_contain_text("Whole job")
     click(ddp.stage, (ddp.x(middle), ddp.row(0) + 3 + 24 + 1 + 7))
     ddp.kernel.wait_for(f"tl.selected_event == (0, {nccl['id']})")
+    ddp.kernel.wait_for(f"tl.selection == ts.select(ids=[(0, {nccl['id']})])")
     details = ddp.root.locator(".hta-details")
     expect(details).to_contain_text(nccl["name"][:40])
     for key, value in ddp.kernel.value(f"ts[0].args({nccl['id']})").items():
