@@ -1,4 +1,4 @@
-"""Numbers as words: the same words as the timeline's (``js/src/ui/formats.ts``); times from text.
+"""Format numbers as the timeline does (``js/src/ui/formats.ts``), and parse times.
 
 Spaces within a number or before its unit are thin and do not break.
 """

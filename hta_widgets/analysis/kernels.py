@@ -200,7 +200,7 @@ def _args(trace: Trace, rows: Rows) -> list[Mapping[str, Any]]:
 
 
 def _counters(args: Sequence[Mapping[str, Any]]) -> dict[str, Array]:
-    """Return one column per arg with any number, in order of first occurrence."""
+    """Return a column for each arg that is a number in some event, by first occurrence."""
     keys = dict.fromkeys(key for one in args for key in one)
     columns = {}
     for key in keys:
@@ -513,7 +513,10 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 
 
 def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
-    """Return the minimum over the runs ``[first, after)`` that cover each of `size` positions."""
+    """Return, for each of `size` positions, the first run ``[first, after)`` that covers it.
+
+    It is the number of runs if none does.
+    """
     # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     # length are then halved together until they are single positions.
     nothing = len(first)

@@ -126,7 +126,10 @@ _ColumnsOf = Callable[[Part, _Copies], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class BandwidthSteps:
-    """All changes of a rank's memory bandwidth, by kind and time; ends before starts."""
+    """All changes of a rank's memory bandwidth, by kind and time.
+
+    At equal times, ends of copies come first.
+    """
 
     kinds: list[str]
     code: Rows

@@ -236,7 +236,7 @@ def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-#: More collectives than this share cells.
+#: Maximum number of columns; above it, several collectives share a cell.
 _MOST_COLUMNS = 400
 #: More cells than this are drawn as one image.
 _MOST_CELLS = 12_000

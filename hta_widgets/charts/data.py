@@ -251,7 +251,7 @@ def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
     )
 
 
-#: Longer parts of names say nothing at a glance; such rows are numbered.
+#: Maximum length of a distinguishing suffix; rows that would need a longer one are numbered.
 _LONGEST = 28
 _WORDS = re.compile(r"(?:\w+::)*(\w+)")
 

@@ -360,7 +360,7 @@ def _labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str
 
 
 def _lines(text: str, letters: int) -> list[str]:
-    """Return two lines only where one has no room."""
+    """Return the text as one line if it fits, else its lines."""
     joined = text.replace("\n", " · ")
     return [joined] if len(joined) <= letters else text.split("\n")
 

@@ -28,7 +28,7 @@ def _note(frame: pd.DataFrame) -> str:
 
 @chart("Critical path", "rank", "start_ns", "dur_ns", "id", "name", "bound_by")
 def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
-    """Draw what bounds the analysed range, moment by moment, and how much of it.
+    """Draw the critical path over time, and a lane for each cause.
 
     Returns
     -------

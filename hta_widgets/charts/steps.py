@@ -141,7 +141,7 @@ def _series(
     takes=draws_only("hta_widgets.analysis.memory_timeline(path)"),
 )
 def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
-    """Draw what device memory is used for, over time, stacked.
+    """Draw device memory over time, stacked by use.
 
     Parameters
     ----------

@@ -407,10 +407,11 @@ _CODE = ("diff.js", "state.js", "diff.css")
 _FRAME_BYTES = 12_000
 #: The dimensions that divide the kinds of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Shares of single steps and of single pairs of ranks in the bytes that are left after code,
-#: whole frames and pairs. More frames would take too long to compute.
+#: Maximum shares of frames of single steps, and of single pairs of ranks, in the bytes that are
+#: left after code, whole frames and pairs.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
+#: Frames of more steps or pairs would take too long to compute.
 _MOST_STEPS = 200
 _MOST_PAIRS = 64
 _MOST_NAMES = 100

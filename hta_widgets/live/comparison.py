@@ -142,7 +142,7 @@ _PAUSE_S = 0.002  # between two prepared answers, for requests of the page
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
-    """Return the time of device work of each class in equal parts of both sides."""
+    """Return the device time of each class in `BINS` equal intervals of each side."""
     columns: dict[str, Ints] = {}
     attrs: dict[str, int] = {}
     for place, (word, side) in enumerate(zip(("before", "after"), both.sides, strict=True)):

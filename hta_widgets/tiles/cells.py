@@ -450,7 +450,7 @@ def _collect(
 def _slices(index: RankIndex, ref: LaneRef, lane: Lane, at: Positions, names: NameKeys) -> OpSlices:
     if not len(at):
         return {}
-    # Times of the index: the table's columns may not be loaded yet.
+    # Times are taken from the lane: the table's columns may not be loaded yet.
     named, rows = index.named(ref), lane.rows_of(at)
     flags = lane.overlapped(at).astype(np.uint8) * TRIMMED
     return {

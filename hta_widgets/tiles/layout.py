@@ -504,7 +504,10 @@ def _threads(counts: _Counts) -> dict[int, str]:
 
 
 def _streams(counts: _Counts) -> list[int]:
-    """Return, by device, its streams, those that communicate, and annotations of both."""
+    """Return the positions of tracks of streams, then of annotations, by device.
+
+    Streams with communication come after the other ones.
+    """
     tracks = counts.tracks
     devices: dict[str, int] = {}
     for track in sorted(tracks, key=lambda track: track.sort[0]):

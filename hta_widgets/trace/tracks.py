@@ -18,7 +18,7 @@ from hta_widgets.trace.columns import RankColumns, Track, TrackRole
 
 @dataclass(slots=True)
 class Settled:
-    """Result of the stack for one track."""
+    """Nesting of the events of one track whose order is ambiguous."""
 
     spilled: Ints  # events that nest nowhere, ascending
     around: Ints  # the nested event that encloses each spilled one, -1 for none

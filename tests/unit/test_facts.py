@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = {
     "Python": [*(ROOT / "hta_widgets").rglob("*.py")],
     "the page": [
-        each for each in (ROOT / "js/src").rglob("*.ts") if not each.name.endswith(".test.ts")
+        each for each in (ROOT / "js/src").rglob("*.ts*") if not each.name.endswith(".test.ts")
     ],
 }
 

@@ -93,6 +93,18 @@ def test_the_readme_links_to_what_exists():
     assert [target for target in local if target and not (REPO / target).exists()] == []
 
 
+@pytest.mark.parametrize("name", ["architecture.md", "formats.md"])
+def test_files_that_the_docs_name_exist(name, files):
+    text = (REPO / "docs" / name).read_text("utf-8")
+    # Not those with a placeholder, such as ``charts/definitions/NAME.json``.
+    named = set(re.findall(r"`((?!\S*[A-Z]{4})[\w./-]+\.(?:py|tsx?|json|md))`", text))
+    assert named
+    known = [f"/{path.relative_to(REPO)}" for path in files]
+    assert [
+        one for one in sorted(named) if not any(path.endswith(f"/{one}") for path in known)
+    ] == []
+
+
 def test_the_version_stands_in_one_place():
     assert "version" not in json.loads((REPO / "package.json").read_text("utf-8"))
     for path in (REPO / "hta_widgets").rglob("*.py"):

@@ -467,7 +467,7 @@ def _with_leads(path: CriticalPath) -> Ints:
 
 
 def _lead(path: CriticalPath, node: Ints) -> Ints:
-    """Return event, type and cause of the time outside of the path's first or last node."""
+    """Return event, type and cause of the segment before the first or after the last node."""
     rows, row, cause = path.within.rows, -1, "cpu_outside_operators"
     if not len(node):
         row = int(rows[0]) if len(rows) else -1

@@ -372,7 +372,7 @@ def _track_name(rank: RankScene, track: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Slices:
-    """Events long enough for a rectangle, in lane order; times as the page sees them."""
+    """Events wide enough for a rectangle, in lane order, in the page's times."""
 
     start: Ints
     dur: Ints

@@ -157,7 +157,7 @@ def _numbers(paths: Sequence[str]) -> dict[str, tuple[str | None, int]]:
 
 
 def _stated(path: str) -> int | None:
-    """Return the number in the name of the worker's or server's folder of a path."""
+    """Return the number that the folder of a worker or server in `path` states, or None."""
     found = [match for part in PurePath(path).parts if (match := _NUMBERED.fullmatch(part))]
     return int(found[-1][1]) if found else None
 

@@ -188,7 +188,7 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 _MUCH_TIME = 0.1
 #: … and this many times their share of its bytes.
 _OF_BYTES = 2.0
-#: A rank is named as a fact if it spends less time in MPI than the others by this share of the run.
+#: Minimum share of the run by which a rank spends less time in MPI than the others to be named.
 _LEAST_LOST = 0.01
 
 

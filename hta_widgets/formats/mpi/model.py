@@ -83,7 +83,7 @@ def bin_bounds(avg_bytes: float) -> tuple[int, int]:
     if not avg_bytes > 0:
         return 0, 0
     low, high = 1, 4
-    # Averages are printed to one digit.
+    # Averages are printed to one decimal.
     while high < avg_bytes - 0.05 and high < 4 << (_LAST_BIN - 1):
         low, high = high + 1, high * 2
     return low, min(high, (1 << 31) - 1)
