@@ -23,10 +23,10 @@ from hta_widgets.errors import TraceError
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MOST = (1 << 63) - 1  # what columns hold
-#: A number of things, which may be 0; and one that may not.
+#: Numbers of things: from 0, and from 1.
 Count = Annotated[int, range(_MOST)]
 Positive = Annotated[int, range(1, _MOST)]
-#: Of a job that is made up: more would take days.
+#: Sizes of demo jobs; larger ones would take days to write.
 Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions by 64 bits without a sign.
 PartitionKey = Annotated[int, range(1 << 64)]

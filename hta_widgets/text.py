@@ -33,7 +33,7 @@ def _known(number: Number) -> bool:
     return number is not None and math.isfinite(number)
 
 
-#: No finite float has more digits before the point, and callers ask for few after it.
+#: Context with more digits than a finite float has before the point, and callers ask for after it.
 _EXACT = Context(prec=400)
 
 

@@ -26,8 +26,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, caching_in, release
 
 _LENGTH = struct.Struct("<Q")
-#: The working directory is not on the path: a `json.py` in it would replace Python's. The package
-#: comes right behind Python's own modules.
+#: Program of a worker. It keeps the working directory off the path, where a `json.py` would replace
+#: Python's, and puts the package right behind Python's own modules.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
@@ -40,7 +40,7 @@ serve()
 """
 
 
-#: Takes a value that a running task reports.
+#: Function that takes a value reported by a running task.
 Report = Callable[[Any], object]
 
 

@@ -101,7 +101,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     )
 
 
-#: Notes on ranks that all lack something, and on those that do.
+#: Notes if all ranks lack something, and if only the listed ones do.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 

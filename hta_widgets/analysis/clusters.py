@@ -43,7 +43,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Times of a rank per step, by which ranks are compared.
+#: The times of a rank per step that clusters compare.
 TIMES: tuple[str, ...] = (
     "step_ns",
     "own_ns",
@@ -64,7 +64,7 @@ _MAX_REASONS = 3
 _WIDER = 1.5  # factor of the tolerance while there are too many clusters
 _BLOCK = 64  # ranks to compare with all others at a time; fits the processor's cache
 
-#: The features compared, causes first: the time that scatters, and the texts of differences.
+#: By feature, causes first: the time whose spread counts, and texts for a longer and a shorter one.
 _COMPARED: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
     "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),

@@ -40,7 +40,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
-#: Makes columns from the cell of each gap, the number of cells and the length of each gap.
+#: Function of the cell of each gap, the number of cells and the length of each gap to columns.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.

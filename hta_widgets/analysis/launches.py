@@ -48,7 +48,7 @@ T = TypeVar("T")
 #: Launches that a CUDA stream holds before the next one blocks the host.
 MAX_QUEUE_LENGTH = 1024
 
-#: A queue this close to the limit, for this share of the trace, is reported as nearly full.
+#: Minimum fill of a queue, and minimum share of the trace, to be reported as nearly full.
 _NEARLY = 0.98
 _LONG = 0.01
 

@@ -360,7 +360,7 @@ class PhaseRanges:
 
     names: list[str]
     labels: list[str]
-    #: rows, steps and phases, which count from 1
+    #: by rank: rows, and their steps and phases, numbered from 1
     of_rank: dict[int, tuple[Rows, Ints, Ints]]
 
 

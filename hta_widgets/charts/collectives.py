@@ -53,7 +53,7 @@ from hta_widgets.text import (
     size,
 )
 
-#: More dots than this are drawn as the latest of each cell of a grid.
+#: Maximum number of dots; above it, a grid is drawn with the latest member of each cell.
 _MOST_DOTS = 20_000
 _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
@@ -238,9 +238,9 @@ def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
 
 #: Maximum number of columns; above it, several collectives share a cell.
 _MOST_COLUMNS = 400
-#: More cells than this are drawn as one image.
+#: Maximum number of cells that are drawn as rectangles; more are drawn as one image.
 _MOST_CELLS = 12_000
-#: Up to this many collectives cells are wide enough for an outline.
+#: Maximum number of collectives whose cells are wide enough for an outline.
 _OUTLINED = 80
 _SHADES = 64
 
@@ -552,7 +552,7 @@ def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float
     )
 
 
-#: With more ranks than this only those that cost most have a row.
+#: Maximum number of ranks that all have a row; of more, only those that cost most have one.
 _MOST_ROWS = 24
 _TOP = 16
 
@@ -686,13 +686,13 @@ def _finding(every: pd.DataFrame) -> str:
     )
 
 
-#: With more ranks than have a name, only those that cost most have a row.
+#: Maximum number of rows if there are more ranks than rows with a name.
 _MOST_TOP = 40
-#: More steps than this share cells.
+#: Maximum number of columns; of more steps, several share a cell.
 _MOST_STEPS = 300
-#: What `hta_widgets.analysis.stragglers` calls costly.
+#: Minimum share of lost time that is drawn as costly, as in `analysis.stragglers`.
 _COSTLY = 0.05
-#: A stall: every share from here on has the darkest colour, whatever the other steps cost.
+#: Minimum share of lost time that is drawn in the darkest colour, whatever other steps cost.
 _STALL = 0.25
 
 _COSTS = {

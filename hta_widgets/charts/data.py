@@ -25,7 +25,7 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Fewer collectives than this are too few to judge a rank.
+#: Minimum number of collectives for a judgement on a rank.
 _TELLING = 4
 
 
@@ -318,7 +318,7 @@ def _differences(names: Sequence[str]) -> list[str]:
     return chosen
 
 
-#: Neighbours first, as ranks are usually numbered; what has no purpose last.
+#: Purposes of process groups, in the order of charts: groups of neighbouring ranks come first.
 KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown")
 
 

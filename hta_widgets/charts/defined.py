@@ -33,7 +33,7 @@ from hta_widgets.errors import TraceError
 from hta_widgets.facts import facts
 from hta_widgets.text import axis_time, count, duration, number_runs, run_text, share, share_delta
 
-#: Ranks that share a row, ascending, by each of them.
+#: By rank, the ranks that share its row, in ascending order.
 Groups = Mapping[int, Sequence[int]]
 
 

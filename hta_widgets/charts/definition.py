@@ -19,7 +19,7 @@ from hta_widgets.facts import facts
 FOLDER = Path(__file__).with_name("definitions")
 
 Definition = Mapping[str, Any]
-#: An expression, a text with ``{holes}``, and lines of a tooltip: a name and a text.
+#: An expression, a text with ``{holes}``, and a line of a tooltip: its name and its text.
 Code = str | float
 Template = str
 Line = tuple[Template, Template]
@@ -120,7 +120,7 @@ class _Stack(_Node):
 
 class _Selects(_Node):
     window: tuple[Code, Code] | None = None
-    #: What is selected instead of the row's keys.
+    #: Expression of the keys to select instead of those of the row.
     keys: Code = ""
 
 

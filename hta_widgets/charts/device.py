@@ -240,7 +240,7 @@ def _means(chosen: pd.DataFrame, theme: Theme, name: str | None, top: int) -> di
     }
 
 
-#: Bars a decade.
+#: Number of bars per decade of durations.
 _FINE = 8
 
 

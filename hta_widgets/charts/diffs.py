@@ -77,9 +77,9 @@ def _signed_bars(
 
 
 _LEAST = 0.001  # of the whole: narrower tiles could not be seen
-#: From where on a tile has the next colour, as a share of before.
+#: Minimum differences of the darker colours of a tile, as shares of the time before.
 _STEPS = (0.05, 0.25, 1.0)
-#: What every operator of a backward pass is called by.
+#: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 _LETTERS = 120  # that fit into the whole; the page leaves out what its width has no room for
 

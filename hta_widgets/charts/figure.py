@@ -38,8 +38,8 @@ plotting: Any = _Later("bokeh.plotting")
 resources: Any = _Later("bokeh.resources")
 
 
-#: BokehJS is large: one cell's output includes it, and the others wait for it. Cell and number of
-#: its execution, by script.
+#: By script of BokehJS, the cell whose output includes it, and the number of that execution. Other
+#: cells wait for it, since the script is large.
 _brought_by: dict[str, tuple[str | None, str | None]] = {}
 
 

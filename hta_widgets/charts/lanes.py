@@ -22,7 +22,8 @@ from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-#: More changes than this are drawn as minimum and maximum of this many slices of time.
+#: Maximum number of changes that are drawn one by one; of more, the minimum and maximum of as many
+#: slices of time are drawn.
 MOST_POINTS = 20_000
 
 #: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.

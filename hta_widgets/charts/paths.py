@@ -238,7 +238,7 @@ def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
 
 
 _MOST_LANES = 24
-#: More changes of ranks than this would hide the lanes.
+#: Maximum number of lines between ranks; more would hide the lanes.
 _FEW_LINES = 100
 
 

@@ -41,7 +41,7 @@ from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 _MOST_COLUMNS = 8
 #: Order of colours, such that neighbours differ.
 _APART = (0, 5, 4, 3, 1, 6)
-#: With a row a group, those in which ranks spend most.
+#: Maximum number of rows; of more groups, those in which ranks spend most time are drawn.
 _MOST_ROWS = 40
 _IN_CELLS = (
     "in a cell the group's number and the rank's position in it; times are of a rank and"
@@ -289,7 +289,7 @@ def _finding(data: pd.DataFrame) -> str:
 
 
 _MOST_CLUSTERS = 60
-#: Longer lists of ranks would be cut in narrow charts.
+#: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
 # The difference is cut to the available width; the tooltip has all of it.

@@ -497,9 +497,9 @@ def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd
     return frame
 
 
-#: An outlier takes this share longer than the median rank …
+#: Minimum excess of an outlier over the median rank, as a share of the median.
 _LONGER = 0.05
-#: … and is this many times as far from it as ranks usually are.
+#: Minimum distance of an outlier from the median, in median absolute deviations of all ranks.
 _STANDS_OUT = 4.0
 _MOST_DOTS = 20_000
 

@@ -41,7 +41,7 @@ _MAPPING = ["rank", "pid", "tid", "label", "stack_index", "stack_root", "count"]
 
 # --- HTA's small types ----------------------------------------------------------------------------
 
-#: Side of an event.
+#: Where an event runs.
 DeviceType = Enum("DeviceType", "UNKNOWN CPU GPU ALL", start=0)
 
 #: Direction of a copy.

@@ -31,7 +31,7 @@ from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _OTHERS = "others"
-#: A collective counts from this share of an iteration on.
+#: Minimum duration of a collective that counts, as a share of its iteration.
 _LEAST_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 
@@ -41,8 +41,8 @@ _NAMES = (
     "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
     " mean (us)=mean_ns:us"
 )
-#: HTA's columns by analysis, each with the name of ours if it differs. Columns in ns become µs;
-#: after a colon follows the number of digits to round to, or the type.
+#: HTA's columns by analysis, each with the name of ours if it differs. Columns in ns become µs. A
+#: colon precedes the number of digits to round to, or the type.
 COLUMNS = {
     "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
     " non_compute_time(us)=non_compute_ns, kernel_time(us)=span_ns, idle_time_pctg=idle_pct:2,"

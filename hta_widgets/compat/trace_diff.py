@@ -36,7 +36,7 @@ __all__ = ["DeviceType", "LabeledTrace", "TraceDiff", "TraceDir"]
 #: The path of a folder of traces.
 TraceDir = str
 
-#: One rank or step, or several; None is the first.
+#: One rank or step, or several; None means the first.
 Numbers = int | Iterable[int] | None
 
 _DRAWN = 30  # names per chart

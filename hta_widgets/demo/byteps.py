@@ -187,7 +187,7 @@ class _Job:
     partitions: list[_Partition]
     node_of: list[int]
     rng: random.Random
-    #: (start, duration) of each tensor by (worker, GPU, tensor), and of each stage
+    #: (start, duration) of each tensor by (worker, GPU, tensor), and of each of its stages
     totals: dict[tuple[int, int, str], list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(list)
     )

@@ -213,7 +213,7 @@ class Plan:
         rng = np.random.default_rng([seed, 0])
         skew_ns = np.rint(rng.uniform(-skew_us, skew_us, ranks) * 1000)
         skew_ns[0] = 0
-        #: error of each rank's clock, start of its first step, and start of its profile
+        #: per rank: error of the clock, start of the first step, and start of the profile
         self.skew_ns: Ints = skew_ns.astype(np.int64)
         self.start_ns = rng.exponential(150_000.0, ranks)
         record_from_ns = np.rint(rng.uniform(0, uneven_us, ranks) * 1000)

@@ -181,7 +181,7 @@ class Matches:
 
     ranks: list[Matched]
     pool: NamePool
-    #: by path: the caller's path (-1 for none), the name's code, the class
+    #: by path: the caller's path (-1 for none), the code of the name, and the class
     path_parent: Ints
     path_name: Ints
     path_kind: Ints

@@ -32,7 +32,7 @@ from hta_widgets.trace.arrays import Floats, Ints
 from hta_widgets.trace.host_stack import of_category
 from hta_widgets.trace.names import short_name
 
-#: A function from a comparison to a table of it.
+#: Function that computes a table of a comparison.
 Table = Callable[[Comparison], pd.DataFrame]
 
 #: Categories of ``change`` in `names`, in order.

@@ -60,16 +60,16 @@ class Members:
     threads: frozenset[tuple[str, str]] | None = None  # of the events written
     asyncs: dict[tuple[str, str, str], list[tuple[int, int]]] = field(default_factory=dict)
     counters: bool = False
-    #: samples of counters that have no record, as rows of the counter table
+    #: rows of the counter table whose samples have no record in the file
     samples: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: added to the times of records; whether they are on the fitted clock then
+    #: nanoseconds to add to the times of records, and whether that puts them on the fitted clock
     move_ns: int = 0
     fitted: bool = False
     #: whether to cut records at the window
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
-    #: the part of the job that the file states; None: all
+    #: the part of the job that the file states to hold; None for all of it
     part: ExportPart | None = None
 
     @property

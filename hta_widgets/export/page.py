@@ -403,7 +403,7 @@ def _listed(ranks: list[int]) -> str:
 
 
 _CODE = ("diff.js", "state.js", "diff.css")
-#: Bytes of the document, the footer and the tags of blocks.
+#: Bytes of a page without its blocks: the document, the footer and the tags of blocks.
 _FRAME_BYTES = 12_000
 #: The dimensions that divide the kinds of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")

@@ -192,7 +192,7 @@ def _written(rank: Rank, records: Ints, places: Ints, limit_bytes: float) -> Par
     return made if made.size_bytes <= limit_bytes else _args("left out")
 
 
-#: Differences of larger numbers may exceed the integers that are exact in JavaScript.
+#: Maximum of numbers whose differences are integers that are exact in JavaScript.
 _WIDE = 1 << 50
 _SIDE_ROLES = {"counter", "async", "instant"}
 
@@ -397,7 +397,8 @@ def _counters(writer: ColumnWriter, rank: Rank) -> list[int]:
 
 #: Largest integer that is exact in JavaScript.
 _LARGEST = (1 << 53) - 1
-#: Bandwidths of the algorithm and of the bus differ by simple fractions: the last digit is noise.
+#: Digits of bandwidths that are kept. Those of algorithm and bus differ by simple fractions, so the
+#: last digit is noise.
 _DIGITS = 15
 
 

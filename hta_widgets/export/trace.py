@@ -57,7 +57,7 @@ from hta_widgets.trace.traceset import TraceSet
 ExportClock = Literal["recorded", "set"]
 _RANK_WITH_SPACE = re.compile(rb'"rank":\s+\d')
 _FIRST = (MARK, "schemaVersion", "deviceProperties", "distributedInfo")
-#: Added to the ranks of the side after; a larger power of ten if the side before has such ranks.
+#: Offset of the ranks of the side after; a larger power of ten if the side before has such ranks.
 AFTER_RANKS = 1000
 _BASE = "baseTimeNanoseconds"
 

@@ -12,7 +12,7 @@ from hta_widgets.host.opening import failure_of, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: the view that the page shows: a page that is reloaded finds it again
+#: requests and their views; a page that is reloaded gets its view again
 _shown: list[tuple[_Request, Any]] = []
 
 

@@ -80,12 +80,12 @@ def unpack(frame: bytes) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 Send = Callable[[bytes], None]
-#: Takes a file that a page requested; returns the file's name and its address, or None.
+#: Function that takes a requested file, and returns its name and address, or None.
 Offer = Callable[[Path], tuple[str, str] | None]
 
-#: Most of a model's bytes: sent once, by their hash.
+#: Traits that make up most of a model's bytes; each value is sent once, identified by its hash.
 _TEXTS = ("_esm", "_css")
-#: For Jupyter's own front ends.
+#: Traits for Jupyter's own front ends, which are not sent.
 _DROPPED = ("layout", "tabbable", "tooltip", "_dom_classes", "_anywidget_id", "_view_count")
 
 
@@ -221,16 +221,17 @@ class WireComm(BaseComm):
 
 
 PROTOCOL = 1
-#: A load whose pages have all left goes on for this long: pages dial again.
+#: Time for which a load continues without pages, since pages reconnect.
 _GRACE_S = 10.0
-#: Views that no page shows are kept up to this number.
+#: Maximum number of views that are kept while no page shows them.
 _MOST_KEPT = 4
-#: Not SIGINT: Ctrl+C ends the host, also during a load.
+#: Signal that cancels a load; not SIGINT, by which Ctrl+C ends the host.
 _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
-#: Paths as pages name them, and what `hta_widgets.load` takes; None: they are not on offer.
+#: Function that maps a path of a page to what `hta_widgets.load` takes, or to None if the host does
+#: not offer it.
 Sources = Callable[[str], Any]
-#: A method, and its arguments; the first is the page.
+#: A method and its arguments, of which the first is the page.
 _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
@@ -255,7 +256,7 @@ class _Request:
 @dataclass(eq=False)
 class _Load:
     request: _Request
-    #: pages that wait for it, and the number that each of them gave it
+    #: pages that wait for the load, and the number of the request of each
     waiting: dict[str, Any]
     is_exposed: bool = False
     is_cancelled: bool = False
@@ -273,7 +274,7 @@ class Session:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
-        #: the one used last at the end
+        #: in order of use, the last used one at the end
         self._widgets: dict[_Request, Any] = {}
         self._shown: dict[str, _Request] = {}
         self._is_ending = False

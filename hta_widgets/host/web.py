@@ -35,7 +35,7 @@ from hta_widgets.store.files import MANIFEST
 
 _HEAD_BYTES = 1 << 16
 _EVENTS = re.compile(rb'"(traceEvents|schemaVersion|deviceProperties|ph)"')
-#: What a file is read for again when it changes: time and size.
+#: Modification time and size of a file; it is read again when they change.
 _State = tuple[int, int]
 
 
@@ -80,7 +80,7 @@ class Folder:
         self.path = Path(path).resolve()
         self.entries: list[Entry] = []
         self._known: dict[str, tuple[_State, str | None]] = {}
-        #: files as they were at the last look: one that changes meanwhile is being written
+        #: state of each file at the last check; files that change between checks are being written
         self._states: dict[str, _State] | None = None
 
     def source(self, path: str) -> Any:
@@ -240,7 +240,8 @@ def require_there(path: str) -> None:
 # --- site -----------------------------------------------------------------------------------------
 
 
-#: Any port: `ssh -L` gives the page another one. Other names would let DNS rebinding in.
+#: Allowed values of the Host header, which prevents DNS rebinding. Any port is allowed, since `ssh
+#: -L` changes it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
     # Views write style attributes; all else comes from here.
@@ -261,8 +262,9 @@ _HEAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
     '<link rel="icon" href="data:,">'
 )
-#: A cookie that is strictly of this site is not sent when another one, or a file, leads here: this
-#: page has the cookie, and leads on. So the token leaves the address and the history.
+#: Page that redirects to ``/``. A ``SameSite=Strict`` cookie is not sent with a request that comes
+#: from another site or a file, but with this redirect, which also removes the token from the
+#: address and the history.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
     _HEAD + '<meta name="viewport" content="width=device-width">'

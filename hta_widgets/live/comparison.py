@@ -29,8 +29,8 @@ from hta_widgets.tiles.replies import ClassCounts, PairEvents, Partner, Ties
 from hta_widgets.trace.arrays import Bools, Codes, Ints, Rows
 from hta_widgets.trace.names import short_name
 
-#: By code. Numbers of slower and faster: less than a third longer than the other, less than twice
-#: as long, longer.
+#: Classes of events by code. Slower and faster have three degrees each: less than a third longer
+#: than the other event, less than twice as long, and longer.
 CLASSES: tuple[str, ...] = tuple(facts("event_classes")["light"])
 _THIRD, _TWICE = 4 / 3, 2.0
 _BETWEEN = " > "
@@ -130,7 +130,7 @@ BINS = 600  # of the overview; a minimap has about as many px
 _DEVICE = [KINDS.index(kind) for kind in DEVICE]
 MOST_MARKED = 20_000  # events of one call path
 _MOST_CHANGES = 60  # changes whose events a saved page can mark
-#: Tables with a place of their own in the page.
+#: Tables that have their own place in the page.
 _OWN_PLACE = {"waterfall", "steps", "changes", "names", "operators"}
 _MOST_NAMES = 2000
 _MOST_NODES = 6000
@@ -199,7 +199,7 @@ class PairTable:
         self.kind = frame["kind"].cat.codes.to_numpy().astype(np.int64)
         self.node = _nodes(frame, tree)
         self.start, self.dur = (np.zeros((2, len(frame)), np.int64) for _ in range(2))
-        #: by side and rank the row of each event, -1 for none
+        #: by side and rank, the row of each event in the table of pairs, -1 for none
         self._row_of: tuple[dict[int, Ints], dict[int, Ints]] = ({}, {})
         for k, side in enumerate(diff.sides):
             for rank, part in side.parts.items():

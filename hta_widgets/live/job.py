@@ -63,7 +63,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 T = TypeVar("T")
 
-#: The reply while the answer is not ready.
+#: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
 _SUPERSEDED_AFTER = 32  # later requests for other work, after which work is cancelled
 _NAME = "hta-background"

@@ -69,7 +69,7 @@ class _Write(Request, kw_only=True):
     """A request to write a file, in `options.export_dir`."""
 
     path: FilePath
-    #: replace what is there
+    #: whether to replace an existing file
     overwrite: bool = False
 
 

@@ -25,7 +25,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: Max number of bars of charts with one bar per name, and smallest share of a call tree's width.
+#: Maximum number of bars, one per name, and minimum share of a node in a call tree's width.
 MOST_BARS = 12
 LEAST_SHARE = 0.002
 _SEND_RECV = OPERATIONS.index("send_recv")

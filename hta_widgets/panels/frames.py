@@ -200,11 +200,11 @@ def _checked(names: Iterable[str], of_job: Sequence[str]) -> list[str]:
 
 Maker = Callable[[TraceSet, Selection, int | None], pd.DataFrame]
 
-#: The clock of waits, as in the timeline.
+#: The clock on which waits are measured, as in the timeline.
 CLOCK: Any = "fitted"
 #: Panels whose charts draw one dot per rank.
 MARKED = ("kernel_durations", "steps")
-#: Default rows of tables, and most kernels of the chart of durations.
+#: Default number of rows of tables, and maximum number of kernels in the chart of durations.
 TOP = 200
 TOP_DURATIONS = 12
 MOST_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones

@@ -41,8 +41,8 @@ _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other ac
 _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
 _HOST_WAIT = "the host has not launched the next work yet"
-#: Text, or a rank: ``{"rank": 5, "text": "rank 5"}``, with ``"fact": True`` for one that the others
-#: do not wait for, shown without red.
+#: A text, or a rank: ``{"rank": 5, "text": "rank 5"}``. With ``"fact": True`` the rank is not shown
+#: in red, because other ranks do not wait for it.
 Piece = str | dict[str, Any]
 
 

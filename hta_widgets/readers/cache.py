@@ -36,7 +36,7 @@ _SUFFIX = ".trace-cache"
 PART = ".part"
 #: Suffix of downloaded files.
 REMOTE = ".remote"
-#: Older unfinished folders were left by killed processes.
+#: Maximum age of an unfinished folder; older ones were left by killed processes.
 _LONGEST_WRITE_S = 3600
 _MOST_BYTES = 20 << 30
 _MOST_OF_DISK = 0.1

@@ -341,7 +341,7 @@ class Sniffed(NamedTuple):
 
     format: str | None = None
     foreign: str | None = None
-    #: whether it is left out next to files of other formats
+    #: whether files of this format are skipped if the folder has files of another one
     aside: bool = False
 
 

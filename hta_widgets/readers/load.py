@@ -91,7 +91,7 @@ _BAR_DELAY_S = 0.5
 _REPORT_EVERY_S = 0.1
 
 
-#: Called with the bytes read so far, and the bytes of all files.
+#: Function that is called with the bytes read so far and the bytes of all files.
 Progress = Callable[[int, int], object]
 
 
@@ -148,13 +148,13 @@ def _is_terminal(stream: Any) -> bool:
         return False
 
 
-#: Larger inputs are read by several processes.
+#: Minimum size of inputs that several processes read.
 _PARALLEL_BYTES = 300_000_000
-#: Smaller files are not cached, unless there are many.
+#: Minimum size of files that are cached; smaller ones are cached if there are many.
 _CACHED_BYTES = 8_000_000
 _CACHED_OF_MANY_BYTES = 500_000
 _MANY_BYTES = 100_000_000
-#: After larger files, freed memory is returned to the system.
+#: Minimum size of a file after which freed memory is returned to the system.
 _GIVEN_BACK_BYTES = 50_000_000
 #: Largest size of a cache entry per byte of JSON.
 _COPIED_SHARE = 0.3

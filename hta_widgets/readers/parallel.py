@@ -47,23 +47,23 @@ def _trim() -> Callable[[int], int] | None:
     return found
 
 
-#: Smaller tasks share the work better; each costs the scheduler some milliseconds.
+#: Tasks per worker: more share the work better, but each costs the scheduler some milliseconds.
 _TASKS_PER_WORKER = 8
 
-#: Same signature as `load.read_trace`.
+#: Function that reads one file, with the signature of `load.read_trace`.
 ReadTrace = Callable[..., Outcome]
 
 
 class _File(NamedTuple):
     path: str
     format: str
-    #: whether a copy is to stay in the cache
+    #: whether to keep a copy in the cache
     keep: bool
 
 
 class _Read(NamedTuple):
     outcome: Outcome
-    #: the worker that sent columns, instead of leaving them in a file
+    #: address of the worker that sent the columns; None if they are in a file
     sent_by: str | None = None
 
 

@@ -85,7 +85,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
-#: Maximum expansion; traces expand up to 35 times.
+#: Maximum ratio of decompressed to compressed bytes; of traces it is up to 35.
 _MOST_EXPANSION = 200
 _LEAST_EXPANDED = 1 << 26
 
@@ -361,7 +361,7 @@ def whole_file(
     return b"".join(blocks)
 
 
-#: Small enough for the decoded objects to fit into the processor's cache.
+#: Size of a block of text, such that its decoded objects fit into the processor's cache.
 BLOCK_BYTES = 3 << 18
 
 

@@ -33,10 +33,10 @@ Time = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
-#: Depths are int16.
+#: Numbers of lanes of a track; depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
-#: Each table has a column of int64.
+#: Minimum bytes of a row: each table has a column of int64.
 _ROW_BYTES = 8
 #: Maximum number of records per byte of a file; in practice each takes several bytes.
 _MOST_PER_BYTE = 1000

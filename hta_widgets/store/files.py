@@ -53,7 +53,7 @@ class Texts:
 
     data: bytearray = field(default_factory=bytearray)
     offsets: list[int] = field(default_factory=lambda: [0])
-    #: whether all of them are proper UTF-8
+    #: whether all of the texts are valid UTF-8
     is_text: bool = False
 
     def add(self, text: bytes | memoryview) -> None:

@@ -29,7 +29,7 @@ _JSON: dict[str, Any] = {
     "metadata_text": dict[str, str] | None,
 }
 
-#: Above this, the least recently used ranks are released.
+#: Maximum bytes of mapped ranks; above it, the least recently used ones are released.
 _MOST_BYTES = 1 << 30
 
 
@@ -173,7 +173,7 @@ class _InUse:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._bytes: WeakKeyDictionary[StoredRank, int] = WeakKeyDictionary()
-        #: of all ranks, including deleted ones until the next count
+        #: bytes of all ranks, including deleted ones until the next count
         self._total = 0
 
     def grew(self, rank: StoredRank, size_bytes: int) -> None:

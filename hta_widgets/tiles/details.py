@@ -126,7 +126,8 @@ def checked_row(index: RankIndex, table: Rows, row: Any) -> int:
 
 MAX_HISTOGRAM_BINS = 40
 
-#: From this ratio of longest to shortest on, equal steps would put almost all into one bin.
+#: Minimum ratio of longest to shortest duration for logarithmic bins. Bins of equal width would
+#: have almost all durations in one.
 _LOG_FROM = 20
 
 
@@ -255,7 +256,7 @@ def _launched_by(index: RankIndex, table: Rows, row: int) -> LaunchedBy | None:
     }
 
 
-#: A selection by ids of more events would make each later message large.
+#: Maximum number of events that a selection names by id; more would make each message large.
 MOST_SELECTED = 10_000
 
 
@@ -285,7 +286,7 @@ def _launched(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
     return launched[within], start[within]
 
 
-#: More arrows from one event could not be followed by eye.
+#: Maximum number of arrows drawn from one event; more could not be followed by eye.
 MOST_ARROWS = 20
 
 

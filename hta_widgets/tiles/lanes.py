@@ -44,7 +44,7 @@ _COLUMNS: dict[str, npt.DTypeLike] = {
 }
 _NS, _ROWS, _KINDS = _COLUMNS
 _NONE = -1
-#: A number of a stored lane, or a column and the array that goes into it.
+#: An item of a stored lane: a number, or a column and the array to store in it.
 Item = int | tuple[str, Array | None]
 _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
@@ -52,7 +52,7 @@ _OPEN_BLOCK = 4096
 OF_EVENTS = ("events", *FOLDED_ROLES)
 #: Maximum number of ranks with columns in memory: as many as fit on a screen.
 MOST_TABLES = 64
-#: A code for every event of a rank, by its row.
+#: The class of each event of a rank as a code, by row.
 Classes = npt.NDArray[np.uint8]
 
 

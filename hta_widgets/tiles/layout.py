@@ -33,7 +33,7 @@ _SIDE_ROLES = {"counter", "async", "instant"}
 _STEP, _AUTOGRAD = 1, 2
 _STEP_NAME = re.compile(r"ProfilerStep\s*#\s*\d+")
 _AUTOGRAD_NAME = "autograd::engine::evaluate_function"
-#: Name of a process by its pid.
+#: Function that returns the name of a process by its pid.
 ProcessName = Callable[[str], str]
 _NUMBERED = re.compile(r"thread (\S+)(?: \((.*)\))?")
 _AUTOGRAD_THREAD = re.compile(r"(pt_)?autograd", re.IGNORECASE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 TableName = Literal["events", "asyncs", "instants"]
-#: A kind of events and pairs; the annotation is the type in the page.
+#: Types of fields; each annotation is the type in TypeScript.
 Kind = Annotated[str, "Kind"]
 Texts = Annotated[list[str], "[string, string]"]
 Numbers = Annotated[list[int], "[number, number]"]
@@ -420,7 +420,7 @@ class Exported(TypedDict):
     dropped: int
 
 
-#: By operation.
+#: The type of the reply by operation.
 REPLIES: dict[str, Any] = {
     "stats": Stats,
     "event": EventDetail,

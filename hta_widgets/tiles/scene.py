@@ -24,7 +24,7 @@ from hta_widgets.trace.traceset import TraceSet, part_of_job, ranks_of_job
 
 _ANNOTATION = KINDS.index("annotation")
 
-#: Shorter phases, as a share of their step, are not worth a label.
+#: Minimum length of a phase with a label, as a share of its step.
 MIN_SHARE = 0.005
 
 

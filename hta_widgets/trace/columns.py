@@ -334,7 +334,7 @@ def shifted(raw: bytes, shift_ns: int) -> bytes:
 if TYPE_CHECKING:
     from hta_widgets.trace.trace import Trace
 
-#: The operator that states the args of kernels that have none of their own.
+#: Name of the operator whose args apply to communication kernels without args.
 PARAM_COMMS = "record_param_comms"
 #: Args of communication by PyTorch and NCCL; readers and stores keep them as columns.
 COMMUNICATION_KEYS: tuple[str, ...] = (

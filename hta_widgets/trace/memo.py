@@ -165,7 +165,7 @@ def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concaten
 _most_bytes = 512 << 20
 #: The limit for pages, which read the same ranks repeatedly: 10 million events.
 _PAGE_BYTES = 2 << 30
-#: Bytes per event: mapped columns (70), and the results of a dozen analyses.
+#: Estimated bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200
 
 

@@ -32,7 +32,8 @@ from hta_widgets.trace.trace import (
 if TYPE_CHECKING:
     from hta_widgets.trace.traceset import TraceSet
 
-#: Set by the package: writes a selection to a trace file. Rooms above this one are not imported.
+#: Function that writes a selection to a trace file. The package sets it, because `export` is above
+#: this module.
 exporter: Callable[..., Any] | None = None
 _FIELDS = ("start_ns", "end_ns", "ranks", "tracks", "query", "ids")
 _BLOCK = 256

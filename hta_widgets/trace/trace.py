@@ -239,7 +239,7 @@ def _bad_query(query: str, reason: str) -> TraceError:
     )
 
 
-#: Since pandas 3 frames are copied on write.
+#: Whether to copy frames; since pandas 3 they are copied on write.
 _COPY_FRAMES = int(pd.__version__.partition(".")[0]) < 3
 
 

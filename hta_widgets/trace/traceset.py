@@ -30,7 +30,7 @@ from hta_widgets.trace.selection import (
 from hta_widgets.trace.trace import Trace, events_of
 from hta_widgets.workers import require_executor
 
-#: 2005-01-01 and 2100-01-01: a clock that reads between them counts from the epoch.
+#: 2005-01-01 and 2100-01-01; a clock whose times are between them counts from the epoch.
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
 #: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten

@@ -131,7 +131,7 @@ class PairHistory:
         self._future: list[tuple[int, ...]] = []
         self._group: list[int] | None = None
         self._together: str | None = None
-        #: the views of an entry that are still to be undone or redone, one by one, by the page
+        #: the views of a history entry that the page still has to undo or redo, one by one
         self._rest: tuple[int, ...] | None = None
         for place, view in enumerate(views):
             view.state.observe(

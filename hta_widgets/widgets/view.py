@@ -30,7 +30,7 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import ClockName, TraceSet
 
-#: The traits that linked views share; together one entry of the history.
+#: The traits that linked views share; an entry of the history has all of them.
 SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
@@ -83,7 +83,7 @@ class State(anywidget.AnyWidget):
     pinned = t.List(t.Unicode()).tag(sync=True)
     ranks_from = t.Unicode("").tag(sync=True)
     scope = t.Enum(("selection", "view"), default_value="selection").tag(sync=True)
-    #: shared, but no entry of the history
+    #: also shared, but not in the history
     clock = t.Enum(tuple(_CLOCKS), default_value="recorded")
     _history: t.Dict[str, Any] = t.Dict({"past": [], "future": []}).tag(sync=True)
 

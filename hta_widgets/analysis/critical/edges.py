@@ -30,14 +30,14 @@ from hta_widgets.trace.arrays import Bools, Ints, Rows, stable_order
 from hta_widgets.trace.columns import event_args, numbers_of
 from hta_widgets.trace.trace import Trace
 
-#: Earlier than any end.
+#: A time earlier than any end.
 _NEVER = np.iinfo(np.int64).min
 _SYNC = KINDS.index("sync")
 #: The args of recorded waits for a CUDA event.
 _ARGS = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 #: Operators that only run in a backward pass.
 _BACKWARD = re.compile(r"^autograd::engine|Backward\d*$")
-#: A kernel that waited starts within this time after the end of the awaited work.
+#: Maximum time from the end of awaited work to the start of a kernel that waited for it.
 _LATENCY_NS: Final = 10_000
 #: Maximum number of pieces of work within that latency to consider.
 _MAX_WORK: Final = 16

@@ -347,7 +347,7 @@ class DeviceWork:
 
     def __init__(self, trace: Trace, rows: Rows, time: Ints) -> None:
         table = trace.table
-        #: Longer than any time, so a stream and a time fit into one number.
+        #: Exceeds any time, so that a track and a time can be combined into one number.
         self._width = int(time.max(initial=0)) + 2
         key = table.track[rows].astype(np.int64) * self._width + time
         order = np.argsort(key, kind="stable")

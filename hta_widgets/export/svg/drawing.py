@@ -517,7 +517,7 @@ class Painter:
 
 
 _GAP_PX = 12
-#: Narrower than this, two pictures side by side have no room for lanes.
+#: Minimum width of two pictures side by side; narrower ones have no room for lanes.
 LEAST_BESIDE_PX = 900
 _SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"')
 _ID = re.compile(r'\bid="([^"]+)"')

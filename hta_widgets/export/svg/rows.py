@@ -51,14 +51,14 @@ _TRACK_BELOW = {
 
 _CPU = KINDS.index("cpu")
 
-#: Rectangles begin at this width; shorter events are columns of cells.
+#: Minimum width of a rectangle; narrower events are drawn as columns of cells.
 _RECT_PX = 2
 _GAP_FROM_PX = 3
 _LATE_FILLED_FROM_PX = 4
 _LAST_TINT = 0.12
 _LABEL_FROM_PX = 26
 _LABEL_FROM_HEIGHT = 12
-#: Steps per px of the heights of columns: equal neighbours are drawn as one.
+#: Resolution of the heights of columns, per px; neighbours of equal height are drawn as one.
 _STEPS = 4
 
 

@@ -39,7 +39,7 @@ KIND_LABELS = {
 _RELATIVE = 0.05  # of the longer time; repeated runs of one program differ by less
 _OF_STEP = 0.01  # of a step; less does not matter
 _ALPHA = 0.01
-#: Used if a side has one step, so that the spread is unknown.
+#: Minimum relative difference if a side has one step, so that the spread is unknown.
 _RELATIVE_SINGLE = 0.2
 _SHARE = 0.25  # of partitions; less occurs between equal workers
 _MOST = 6

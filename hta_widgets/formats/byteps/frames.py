@@ -316,9 +316,9 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 
 # --- the headline ---------------------------------------------------------------------------------
 
-#: A server with this many times the mean load is reported.
+#: Minimum ratio to the mean load of a server that is reported.
 _UNEVEN = 1.25
-#: Queues are reported from this share of gradients' time on.
+#: Minimum share of gradients' time for which queues are reported.
 _MUCH_QUEUE = 0.25
 
 

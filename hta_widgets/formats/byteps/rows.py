@@ -23,7 +23,7 @@ Keys = npt.NDArray[np.uint64]
 PREFIX = "Comm."
 #: The thread of a tensor's whole synchronisation.
 TOTAL = "total"
-#: In the order of the pipeline. Forks have others: they are placed by time.
+#: Stages in the order of the pipeline. Stages that only forks have are ordered by time.
 STAGES: tuple[str, ...] = (
     *("COORDINATE_REDUCE", "REDUCE", "COPYD2H", "PCIE_REDUCE", "COORDINATE_PUSH", "COMPRESS"),
     *("PUSH", "PULL", "DECOMPRESS", "COPYH2D", "COORDINATE_BROADCAST", "BROADCAST"),
@@ -32,7 +32,7 @@ STAGES: tuple[str, ...] = (
 REQUEST = re.compile(r"(push|pull)-([0-9]{1,9})")
 _KEYS = 1 << 64
 _RAW_KEYS = 1 << 32
-#: More servers than any job has.
+#: Maximum number of servers, more than any job has.
 _MOST_SERVERS = 4096
 
 
@@ -61,9 +61,9 @@ class StageRows:
     step: Ints
     start_ns: Ints
     dur_ns: Ints
-    #: time since the stage before ended; for a first stage, since the total began
+    #: time since the end of the stage before; for a first stage, since the start of the total
     queue_ns: Ints
-    #: whether it is the first of its partition and step
+    #: whether the stage is the first of its partition and step
     first: Bools
     #: whether its partition has in this step every stage that it has in any; if a cut file lacks
     #: some, the queues are unknown

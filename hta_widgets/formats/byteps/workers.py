@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: A worker that is last in this share of all cases is late by more than chance.
+#: Minimum share of cases in which a worker is last to be late by more than chance.
 CONSISTENT_SHARE = 0.8
 NO_WORKERS = note_for("no_byteps_workers")
 

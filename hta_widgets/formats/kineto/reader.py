@@ -507,7 +507,7 @@ def _refuse_if_no_trace(path: str, entries: int, *, enclosed: bool, notes: Notes
     )
 
 
-#: Traces in one file; text after them is skipped, since each further one takes a search.
+#: Maximum number of traces in one file; text after them is skipped, since each takes a search.
 _MOST_DOCUMENTS = 1000
 
 

@@ -69,7 +69,7 @@ def nanoseconds(joined: bytes, count: int) -> Times:
     return _varied(text, original, count, has_odd=bool(odd))
 
 
-#: Below, the error of a double is less than a quarter of a nanosecond: 51 days of microseconds.
+#: Times below this have an error under a quarter of a nanosecond as a double of microseconds.
 LARGEST_DOUBLE = float(1 << 42)
 
 

@@ -38,13 +38,14 @@ _LIST_END = re.compile(r"\}\s*(?=\])")
 _UNREADABLE = (ValueError, RecursionError, StopIteration)
 
 _STRETCH = 1 << 12
-#: Failed attempts may scan this many times the text, which bounds the time for hostile input.
+#: Maximum text that failed attempts scan, in multiples of its size; bounds the time for hostile
+#: input.
 _SCAN_FACTOR = 32
 _COST_OF_FAILURE, _COST_OF_DEPTH = 64, 1 << 15
 _MOST_LIST_ENDS = 64
 #: Longest separator between records.
 _SEPARATOR = 256
-#: Nearer to the end than this, an escape or a literal may be cut in two.
+#: Minimum distance from the end at which no escape or literal can be cut in two.
 _ESCAPE = 12
 
 

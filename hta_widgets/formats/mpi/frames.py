@@ -184,9 +184,9 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 # --- the headline ---------------------------------------------------------------------------------
 
-#: Message sizes are reported if they take this share of their routine's time …
+#: Minimum share of a routine's time for which its message size is reported.
 _MUCH_TIME = 0.1
-#: … and this many times their share of its bytes.
+#: Minimum ratio of that share of time to the share of bytes.
 _OF_BYTES = 2.0
 #: Minimum share of the run by which a rank spends less time in MPI than the others to be named.
 _LEAST_LOST = 0.01

@@ -168,9 +168,9 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return result(columns, matched=matched, note=notes)
 
 
-#: A rank stands out if its other time exceeds the mean by this factor …
+#: Minimum ratio to the mean of the time outside MPI of a rank that stands out.
 _UNEVEN = 1.2
-#: … and its time in MPI is this many standard deviations from the mean.
+#: Maximum time in MPI of such a rank, in standard deviations from the mean.
 _FAR = -1.0
 _MAD = 1.4826  # standard deviation over median distance from the median, if normal
 
