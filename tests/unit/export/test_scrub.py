@@ -7,7 +7,8 @@ import pytest
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.trace import export_trace
 
-SECRETS = r"alice gpu-node-7 tok-123 /home /opt/secret 10.1.2.3 C:\\Users bob".split()
+SECRETS = ["alice", "gpu-node-7", "tok-123", "/home", "/opt/secret", "10.1.2.3", "C:\\\\Users",
+           "bob"]  # fmt: skip
 
 
 def x(name="a", ts=0, **more):
