@@ -109,7 +109,7 @@ def test_ranks_in_words(ranks, words):
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    folder = write_job(tmp_path_factory.mktemp("job"), seed=1, ranks=3, events=2000)
+    folder = write_job(tmp_path_factory.mktemp("job"), seed=1, ranks=3, events=900)
     return TileEngine(hw.load(folder, progress=False, cache=False))
 
 

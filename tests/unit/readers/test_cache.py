@@ -271,22 +271,6 @@ def test_a_full_disk_keeps_nothing_and_loses_nothing(write, reads, monkeypatch, 
     assert len(copies()) == 1
 
 
-LIMITED = """
-import resource, signal, sys, importlib, hta_widgets as hw
-importlib.import_module("hta_widgets.readers.load")._CACHED_BYTES = 0
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
-print(len(hw.load(sys.argv[1], progress=False).events()))
-"""
-
-
-def test_files_that_may_not_grow(write):
-    path = write([event(f"op {i}", i) for i in range(2000)])
-    with subprocess.Popen([sys.executable, "-c", LIMITED, path], stdout=subprocess.PIPE) as process:
-        assert process.communicate()[0] == b"2000\n"
-    assert copies() == []
-
-
 def test_a_folder_of_others_that_may_only_be_read(write, reads, monkeypatch):
     path, other = write([event("one")], "1.json"), write([event("two")], "2.json")
     hw.load(path)

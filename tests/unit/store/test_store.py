@@ -103,18 +103,6 @@ def test_columns_that_were_let_go_come_back(traces, store, monkeypatch):
     assert_same(traces, hw.load(store))
 
 
-def test_users_rules_hold_for_stores(store):
-    hw.taxonomy.add("sync", "aten::mm", category="cpu_op")
-    try:
-        opened = hw.load(store)
-        events = opened.events()
-        ours = events[(events["name"] == "aten::mm") & (events["category"] == "cpu_op")]
-        assert len(ours)
-        assert set(ours["kind"]) == {"sync"}
-    finally:
-        hw.taxonomy.reset()
-
-
 def test_replaced_while_in_use(traces, store):
     opened = hw.load(store)
     traces.subset(ranks=[0]).save(store)
