@@ -40,24 +40,33 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_pool_is_used_where_it_pays(job, monkeypatch):
-    used = []
+@pytest.fixture
+def pools(monkeypatch):
+    """The pools that `load` makes on two cores, with their tasks."""
+    made = []
 
     class Pool(WorkerPool):
+        def __init__(self, workers):
+            super().__init__(workers)
+            self.tasks = []
+            made.append(self)
+
         def submit_reporting(self, *args, **kwargs):
-            used.append(args)
-            return super().submit_reporting(*args, **kwargs)
+            self.tasks.append(super().submit_reporting(*args, **kwargs))
+            return self.tasks[-1]
 
     monkeypatch.setattr(module, "WorkerPool", Pool)
     monkeypatch.setattr(module, "_cores", lambda: 2)
+    return made
+
+
+def test_a_pool_is_used_where_it_pays(job, pools, monkeypatch):
     hw.load(job)
-    assert not used
+    assert not pools
     monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
     assert hw.load(job).ranks == [0, 1, 2]
-    assert len(used) == 3
-    used.clear()
     hw.load(job, ranks=1)
-    assert not used
+    assert [len(pool.tasks) for pool in pools] == [3]
 
 
 def test_errors_come_back_from_workers(job, write):
@@ -85,23 +94,9 @@ def test_an_error_in_the_block_ends_workers_and_drops_tasks():
     assert all(isinstance(task.exception(), (OSError, EOFError)) for task in tasks[:2])
 
 
-def test_an_interrupt_does_not_wait_for_the_pool(job, write, monkeypatch, request):
-    pools = []
-
-    class Pool(WorkerPool):
-        def __init__(self, workers):
-            super().__init__(workers)
-            self.tasks = []
-            pools.append(self)
-
-        def submit_reporting(self, *args, **kwargs):
-            self.tasks.append(super().submit_reporting(*args, **kwargs))
-            return self.tasks[-1]
-
+def test_an_interrupt_does_not_wait_for_the_pool(job, write, pools, monkeypatch, request):
     for rank in range(3, 24):
         write([event("op", rank)], f"rank-{rank}.json.gz", distributedInfo={"rank": rank})
-    monkeypatch.setattr(module, "WorkerPool", Pool)
-    monkeypatch.setattr(module, "_cores", lambda: 2)
     monkeypatch.setattr(module, "_PARALLEL_BYTES", 1000)
     # Shells ignore the signal in commands that they start in the background.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
