@@ -106,10 +106,10 @@ def test_parents_go_along(small, tmp_path, document, keep_parents, kept):
 
 def test_only_the_chosen_tracks_keep_their_instants(small, tmp_path, document):
     traces, _ = small
-    track = traces[3].events.loc[lambda frame: frame["name"] == "kernel", "track"].iloc[0]
+    events = traces[3].events
+    track = events["track"][events["name"] == "kernel"].iloc[0]
     report = export_trace(traces, tmp_path / "a.json", traces.select(tracks=[track]))
-    assert "late" not in names(document(report.path))
-    assert "kernel" in names(document(report.path))
+    assert names(document(report.path), "iX") == ["kernel"]
 
 
 def test_a_subset_exports_only_what_it_holds(small, tmp_path, document):
@@ -261,10 +261,9 @@ def test_a_failure_leaves_the_old_file_and_no_rests(small, tmp_path):
 
 def test_a_trace_and_a_bound_selection_export_themselves(small, tmp_path, document):
     traces, _ = small
-    one = export_trace(traces[3], tmp_path / "a.json")
-    other = traces.select("name == 'kernel'").export(tmp_path / "b.json")
-    assert (one.events, other.events) == (4, 1)
-    assert "kernel" in names(document(other.path))
+    assert export_trace(traces[3], tmp_path / "a.json").events == 4
+    report = traces.select("name == 'kernel'").export(tmp_path / "b.json")
+    assert names(document(report.path), "X") == ["kernel"]
 
 
 def test_the_same_selection_gives_the_same_bytes(small, tmp_path):

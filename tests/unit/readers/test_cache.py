@@ -221,16 +221,11 @@ print(len(hw.load(sys.argv[1], progress=False).events()))
 """
 
 
-def start(path):
-    command, pipe = [sys.executable, "-c", LOAD, str(path)], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-    process.stdout.readline()
-    return process
-
-
 def test_two_processes_at_once_share_one_copy(write):
-    path = write([event(f"op {i}", i) for i in range(2000)])
-    processes = [start(path) for _ in range(2)]
+    path, pipe = write([event(f"op {i}", i) for i in range(2000)]), subprocess.PIPE
+    command = [sys.executable, "-c", LOAD, str(path)]
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(2)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
