@@ -90,6 +90,7 @@ def test_no_other_file_can_be_opened(pipe, job, tmp_path):
     host = pipe(job)
     host.put(type="open", id=1, view="dashboard", paths=[str(tmp_path)])
     failed, _ = host.next("failed")
+    assert failed["kind"] == "TraceError"
     assert failed["message"] == "is not among the files of this host"
 
 
