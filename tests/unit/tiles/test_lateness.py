@@ -17,7 +17,6 @@ from hta_widgets.live.job import TileEngine
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.trace.intervals import union
 
 
 # Three ranks, two equal calls, in ns: rank 2 comes 45 after the median of the others (5), at 50.
@@ -179,28 +178,8 @@ def shift(request):
 
 
 @pytest.fixture
-def lateness_of_case(case, shift):
-    traces, rows, compute = {}, [], {}
-    for rank in case["ranks"]:
-        number, entries = rank["rank"], rank["entries"]
-        start, dur = (np.array([one[name] for one in entries]) for name in ("start", "dur"))
-        table = SimpleNamespace(start_ns=start - shift, dur_ns=dur)
-        traces[number] = SimpleNamespace(table=table, shift_ns=shift)
-        compute[number] = union(*np.array(rank["compute"], np.int64).reshape(-1, 2).T)
-        rows += [
-            {
-                "collective": 3 * one["call"],
-                "rank": number,
-                "id": one["id"],
-                "arrival_ns": one["start"] + rank["clock"],
-            }
-            for one in entries
-        ]
-    frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
-    # As in `collectives`: to the last arrival, also if the event ends before.
-    last = frame.groupby("collective")["arrival_ns"].transform("max")
-    frame["wait_ns"] = last - frame["arrival_ns"]
-    return Lateness(traces, frame, compute, case["late"])
+def lateness_of_case(case, shift, lateness_of):
+    return lateness_of(case, shift)
 
 
 def test_who_is_late_and_what_it_costs(case, lateness_of_case):
