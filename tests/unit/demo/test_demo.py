@@ -39,11 +39,8 @@ def _events(document):
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "job"
     truth = write_demo(folder, ranks=RANKS, steps=STEPS, seed=3)
-    return (
-        truth,
-        {rank: _document(folder / f"rank-{rank}.json.gz") for rank in range(RANKS)},
-        folder,
-    )
+    documents = {rank: _document(folder / f"rank-{rank}.json.gz") for rank in range(RANKS)}
+    return truth, documents, folder
 
 
 @pytest.fixture(params=range(RANKS))
@@ -57,22 +54,17 @@ def _job_ns(truth, document):
     return truth["zero_ns"] - document["baseTimeNanoseconds"]
 
 
-def test_the_same_arguments_give_the_same_bytes(demo, tmp_path):
+def _same(name, one, other):
+    return (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_the_same_arguments_give_the_same_bytes_and_another_seed_others(demo, tmp_path):
     _, _, folder = demo
     write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3)
-    for path in folder.iterdir():
-        assert (tmp_path / "job" / path.name).read_bytes() == path.read_bytes()
-    assert (tmp_path / "job_truth.json").read_bytes() == folder.with_name(
-        "job_truth.json"
-    ).read_bytes()
-
-
-def test_another_seed_gives_another_job(demo, tmp_path):
-    _, _, folder = demo
+    assert all(_same(path.name, tmp_path / "job", folder) for path in folder.iterdir())
+    assert _same("job_truth.json", tmp_path, folder.parent)
     write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=4)
-    assert (tmp_path / "job/rank-1.json.gz").read_bytes() != (
-        folder / "rank-1.json.gz"
-    ).read_bytes()
+    assert not _same("rank-1.json.gz", tmp_path / "job", folder)
 
 
 def test_plain_files_hold_the_same_text(demo, tmp_path):
@@ -87,9 +79,7 @@ def test_many_ranks_are_written_in_batches(demo, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "_FILES_AT_ONCE", 3)
     again = write_demo(tmp_path / "job", ranks=RANKS, steps=STEPS, seed=3)
     assert again == truth | {"truth_path": again["truth_path"]}
-    assert (tmp_path / "job/rank-3.json.gz").read_bytes() == (
-        folder / "rank-3.json.gz"
-    ).read_bytes()
+    assert _same("rank-3.json.gz", tmp_path / "job", folder)
 
 
 def test_the_truth_counts_what_is_in_the_files(demo):
@@ -154,21 +144,14 @@ def test_every_launch_precedes_its_kernels(document):
 
 
 def test_the_host_waits_for_the_device_once_a_step(document):
-    waits = [
-        (s, e) for event, s, e in _events(document) if event["name"] == "cudaDeviceSynchronize"
-    ]
-    works = sorted(e for event, _, e in _events(document) if event.get("cat") in DEVICE)
-    starts = [s for event, s, _ in _events(document) if event.get("cat") in DEVICE]
+    name = "cudaDeviceSynchronize"
+    waits = [(s, e) for event, s, e in _events(document) if event["name"] == name]
+    works = [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
     assert len(waits) == STEPS
     for begin, end in waits:
-        assert not any(begin < s < end and s > end for s in starts)
         # All that was launched before is done when the call returns.
-        assert max(e for e in works if e <= end) > begin
-        assert not any(s < end < e for s, e in _works(document))
-
-
-def _works(document):
-    return [(s, e) for event, s, e in _events(document) if event.get("cat") in DEVICE]
+        assert max(e for _, e in works if e <= end) > begin
+        assert not any(s < end < e for s, e in works)
 
 
 def test_flows_have_both_ends(document):

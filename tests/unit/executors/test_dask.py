@@ -36,14 +36,10 @@ def flag(tmp_path_factory):
 def client(flag):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(mortal.FLAG, str(flag))
+        options = {"n_workers": 2, "threads_per_worker": 1, "silence_logs": logging.CRITICAL}
+        local = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
         with (
-            distributed.LocalCluster(
-                n_workers=2,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
+            distributed.LocalCluster(**options, **local) as cluster,
             distributed.Client(cluster) as client,
         ):
             yield client
@@ -66,6 +62,11 @@ def there(client, job):
     return hw.load(job, executor=client.get_executor(), progress=False)
 
 
+def one_of_two_was_replaced(client, before):
+    client.wait_for_workers(2, timeout=30)
+    return len(before & pids(client)) == 1
+
+
 def pids(client):
     return set(client.run(mortal.os.getpid).values())
 
@@ -74,12 +75,6 @@ def test_only_names_of_files_come_back(here, there):
     assert all(trace.in_file for trace in there.values())
     assert max(len(pickle.dumps(trace)) for trace in there.values()) < 8_000
     assert_same(here, there)
-
-
-def test_without_the_cache_as_well(client, job, here):
-    there = hw.load(job, executor=client.get_executor(), cache=False, progress=False)
-    assert all(trace.in_file for trace in there.values())
-    pd.testing.assert_frame_equal(there.events(), here.events())
 
 
 # --- analyses -------------------------------------------------------------------------------------
@@ -205,9 +200,9 @@ def test_a_worker_that_is_killed_while_it_reads(client, job, here, flag, monkeyp
     before = pids(client)
     there = hw.load(job, executor=client.get_executor(), cache=False, progress=False)
     assert flag.exists()
+    assert all(trace.in_file for trace in there.values())
     pd.testing.assert_frame_equal(there.events(), here.events())
-    client.wait_for_workers(2, timeout=30)
-    assert len(before & pids(client)) == 1
+    assert one_of_two_was_replaced(client, before)
 
 
 def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
@@ -216,8 +211,7 @@ def test_a_worker_that_is_killed_while_it_analyses(client, there, flag):
     found = list(over_ranks(parts(there), mortal.events_or_die, "note"))
     assert flag.exists()
     assert found == [(rank, len(trace), "note") for rank, trace in there.items()]
-    client.wait_for_workers(2, timeout=30)
-    assert len(before & pids(client)) == 1
+    assert one_of_two_was_replaced(client, before)
 
 
 def test_work_that_kills_its_workers_is_an_error(client, there, monkeypatch):

@@ -106,9 +106,12 @@ def test_a_window_begins_with_the_value_it_finds(traces, tmp_path, document):
     # Times count from 10 µs: the kernel waits from 10 to 20, the copy runs from 30.125.
     window = traces.select(start_ns=15_000, end_ns=33_000)
     report = export_trace(traces, tmp_path / "out.json", window, counters=True)
-    assert [
-        (r["name"], float(r["ts"]), *r["args"].values()) for r in added(document(report.path))
-    ] == [("Queue Length", 25, 1), ("Queue Length", 30, 0), ("Memcpy HtoD", 40.125, 1.25)]
+    found = added(document(report.path))
+    assert [(one["name"], float(one["ts"]), *one["args"].values()) for one in found] == [
+        ("Queue Length", 25, 1),
+        ("Queue Length", 30, 0),
+        ("Memcpy HtoD", 40.125, 1.25),
+    ]
 
 
 def test_merged_ranks_keep_their_counters_apart(trace_file, load, tmp_path):
@@ -130,15 +133,15 @@ def test_merged_ranks_keep_their_counters_apart(trace_file, load, tmp_path):
     assert folder.samples == 2
 
 
-def test_no_input_is_written_over(traces, trace_file, load, tmp_path):
-    with pytest.raises(TraceError, match="read from"):
-        add_counters(traces, tmp_path / "trace.json")
-    with pytest.raises(TraceError, match="read from"):
-        add_counters(traces[3], tmp_path / "." / "trace.json")
-    report = add_counters(traces, tmp_path / "job")
-    inputs = load(report.path)
-    with pytest.raises(TraceError, match="read from"):
-        add_counters(inputs, tmp_path / "job")
+def test_no_input_is_written_over(traces, load, tmp_path):
+    inputs = load(add_counters(traces, tmp_path / "job").path)
+    for source, target in (
+        (traces, tmp_path / "trace.json"),
+        (traces[3], tmp_path / "." / "trace.json"),
+        (inputs, tmp_path / "job"),
+    ):
+        with pytest.raises(TraceError, match="read from"):
+            add_counters(source, target)
 
 
 def test_a_trace_without_a_file_has_its_counters_written(traces, tmp_path, load):

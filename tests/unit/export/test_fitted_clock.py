@@ -70,13 +70,8 @@ def job(trace_file, load, kind):
     base_ns, first_ns = BASES[kind]
     keys = {"baseTimeNanoseconds": base_ns} if base_ns else {}
     for rank in (0, 1):
-        trace_file(
-            records_of(rank, first_ns),
-            f"rank-{rank}.json",
-            distributedInfo={"rank": rank},
-            host_name=f"node-{rank}",
-            **keys,
-        )
+        about = {"distributedInfo": {"rank": rank}, "host_name": f"node-{rank}", **keys}
+        trace_file(records_of(rank, first_ns), f"rank-{rank}.json", **about)
     traces = load(trace_file([], "none.json").parent.glob("rank-*.json"))
     assert clock_offsets(traces).offset_ns.tolist() == [0, AHEAD]
     return traces
@@ -93,14 +88,8 @@ FORMS = pytest.mark.parametrize("form", ["merged.json", "folder"], indirect=True
 def times_of(traces, rank):
     """All times of a rank as the set has them."""
     trace = traces[rank]
-    return np.concatenate(
-        [
-            trace.events.start_ns,
-            trace.instants.time_ns,
-            trace.counters.time_ns,
-            trace.asyncs.start_ns,
-        ]
-    )
+    starts = (trace.events.start_ns, trace.asyncs.start_ns)
+    return np.concatenate([*starts, trace.instants.time_ns, trace.counters.time_ns])
 
 
 def by_time_without(records):

@@ -44,15 +44,10 @@ def arrow(ts_from, ts_to, number, pid=40):
 def two(trace_file, load):
     """Two ranks whose processes, correlations and flow ids are the same."""
     for rank in (0, 3):
+        of_host = {"ph": "M", "pid": 40, "tid": 0}
         records = [
-            {"name": "process_name", "ph": "M", "pid": 40, "tid": 0, "args": {"name": "python"}},
-            {
-                "name": "process_sort_index",
-                "ph": "M",
-                "pid": 40,
-                "tid": 0,
-                "args": {"sort_index": 9},
-            },
+            {"name": "process_name", **of_host, "args": {"name": "python"}},
+            {"name": "process_sort_index", **of_host, "args": {"sort_index": 9}},
             {"name": "process_labels", "ph": "M", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
             launch(10 + rank, 5),
             kernel(20 + rank, 5),
@@ -60,13 +55,9 @@ def two(trace_file, load):
             {"ph": "i", "s": "g", "name": "end", "pid": "", "tid": "", "ts": 90},
             {"ph": "X", "name": "unowned", "ts": 50, "dur": 1},
         ]
-        trace_file(
-            records,
-            name=f"rank-{rank}.json",
-            distributedInfo={"rank": rank},
-            baseTimeNanoseconds=1_000_000_000 * (rank + 1),
-            host_name=f"node-{rank}",
-        )
+        about = {"distributedInfo": {"rank": rank}, "host_name": f"node-{rank}"}
+        base = 1_000_000_000 * (rank + 1)
+        trace_file(records, name=f"rank-{rank}.json", baseTimeNanoseconds=base, **about)
     return load(trace_file([], name="x.json").parent.glob("rank-*.json"))
 
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -86,12 +87,14 @@ def test_says_why_it_fails(engine):
 
 def test_panels_answer_beside_it(tmp_path):
     traces = hw.load(write_job(tmp_path, 1, ranks=3), progress=False, cache=False)
-    engine, panels = TileEngine(traces), PanelEngine(traces)
+    offline, panels = offline_of(TileEngine(traces)), PanelEngine(traces)
     failures = []
 
     def brush(first):
+        start = first
         try:
-            for start in range(first, first + 1200, 12):
+            while not offline.join(0):
+                start += 12
                 selection = {"start_ns": start * 1000, "end_ns": start * 1000 + 10**5}
                 panels.answer({"op": "panels", "panels": ["breakdown"], "selection": selection})
         except Exception as error:  # noqa: BLE001 - whatever a thread fails with
@@ -100,13 +103,9 @@ def test_panels_answer_beside_it(tmp_path):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        offline = offline_of(engine)
         offline.start()
-        threads = [threading.Thread(target=brush, args=(k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(brush, range(4)))
         assert offline.join(60)
     finally:
         sys.setswitchinterval(interval)

@@ -7,16 +7,12 @@ import pytest
 from hta_widgets.export.scrub import Scrub
 from hta_widgets.export.trace import export_trace
 
-SECRETS = [
-    "alice",
-    "gpu-node-7",
-    "tok-123",
-    "/home",
-    "/opt/secret",
-    "10.1.2.3",
-    "C:\\\\Users",
-    "bob",
-]
+SECRETS = ["alice", "gpu-node-7", "tok-123", "/home", "/opt/secret", "10.1.2.3", "C:\\\\Users",
+           "bob"]  # fmt: skip
+
+
+def x(name="a", ts=0, **more):
+    return {"ph": "X", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 1} | more
 
 
 @pytest.fixture
@@ -54,34 +50,31 @@ def private(trace_file, load):
 
 def test_private_data_is_removed(private, tmp_path, document):
     report = export_trace(private, tmp_path / "out.json", scrub=True)
-    text = report.path.read_text()
     document(report.path)
     # Only what the file's keys or paths tell is known to be a name; "bob" stands in such a path.
-    left = [secret for secret in SECRETS if secret in text]
-    assert left == []
+    assert [secret for secret in SECRETS if secret in report.path.read_text()] == []
 
 
 def test_useful_data_stays(private, tmp_path, document):
     written = document(export_trace(private, tmp_path / "out.json", scrub=True).path)
-    assert set(written) == {
-        "schemaVersion",
-        "distributedInfo",
-        "deviceProperties",
-        "profile_memory",
-        "traceEvents",
+    args = {r["name"]: r["args"] for r in written.pop("traceEvents")}
+    assert written == {
+        "schemaVersion": 1,
+        "distributedInfo": {"rank": 0, "backend": "nccl"},
+        "deviceProperties": [{"id": 0, "name": "NVIDIA A100"}],
+        "profile_memory": 1,
     }
-    assert written["distributedInfo"] == {"rank": 0, "backend": "nccl"}
-    by_name = {r["name"]: r for r in written["traceEvents"]}
-    assert by_name["process_name"]["args"] == {"name": "python"}
-    assert by_name["thread_name"]["args"] == {"name": "thread 1 (python)"}
-    assert by_name["loop.py(31): step"]["args"]["Call stack"] == "x.py(5): f;loop.py(3): g"
-    add = by_name["aten::add"]["args"]
-    assert add["Input Dims"] == [[2, 3]]
-    assert add["External id"] == 8
-    assert add["ratio"] == "3/4"
-    assert add["win"] == "a.py"
-    assert set(add) == {"Input Dims", "note", "win", "ratio", "External id"}
-    assert by_name["void k<a::b/c>(int)"]["args"] == {"stream": 7, "profile": "kept"}
+    assert args["process_name"] == {"name": "python"}
+    assert args["thread_name"] == {"name": "thread 1 (python)"}
+    assert args["loop.py(31): step"]["Call stack"] == "x.py(5): f;loop.py(3): g"
+    assert args["aten::add"].pop("note")
+    assert args["aten::add"] == {
+        "Input Dims": [[2, 3]],
+        "win": "a.py",
+        "ratio": "3/4",
+        "External id": 8,
+    }
+    assert args["void k<a::b/c>(int)"] == {"stream": 7, "profile": "kept"}
 
 
 def test_without_scrub_all_of_it_stays(private, tmp_path):
@@ -91,17 +84,8 @@ def test_without_scrub_all_of_it_stays(private, tmp_path):
 
 def test_merged_files_are_scrubbed_as_well(trace_file, load, tmp_path):
     for rank in (0, 1):
-        record = {
-            "ph": "X",
-            "name": "a",
-            "pid": 1,
-            "tid": 1,
-            "ts": 0,
-            "dur": 1,
-            "args": {"host": "h"},
-        }
         keys = {"distributedInfo": {"rank": rank}, "hostname": f"gpu-node-{rank}"}
-        trace_file([record], f"gpu-node-{rank}_1.json", **keys)
+        trace_file([x(args={"host": "h"})], f"gpu-node-{rank}_1.json", **keys)
     traces = load(tmp_path.glob("gpu*.json"))
     text = export_trace(traces, tmp_path / "out.json", scrub=True).path.read_text()
     assert "gpu-node" not in text
@@ -146,13 +130,8 @@ CANARIES = {
 def test_canaries(name, trace_file, load, tmp_path):
     text, canary = CANARIES[name]
     args = {"note": text, "deep": [[{"nested": {"a": text}}]], text: 1, "ratio": 1.50}
-    record = {"ph": "X", "name": text, "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
-    other = {"ph": "X", "name": "b", "pid": 1, "tid": text, "ts": 0, "dur": 1}
-    job = trace_file(
-        [record, other, json.dumps(text)],
-        hostname="gpu-node-7.cluster",
-        distributedInfo={"a": text},
-    )
+    records = [x(text, args=args), x("b", tid=text), json.dumps(text)]
+    job = trace_file(records, hostname="gpu-node-7.cluster", distributedInfo={"a": text})
     out = export_trace(load(job), tmp_path / "out.json", scrub=True).path
     assert canary.lower() not in out.read_text().lower()
     assert len(load(out).events()) == 2
@@ -162,16 +141,15 @@ def test_canaries(name, trace_file, load, tmp_path):
 @pytest.mark.parametrize("user", ["carol", "CORP\\carol", "carol@corp", "Änne-carol", "Öz-carol"])
 def test_names_of_users_go_in_any_form(user, trace_file, load, tmp_path):
     notes = {"a": f"run by {user} today", "b": f"x {user.upper()} y"}
-    record = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": notes}
-    out = export_trace(load(trace_file([record], username=user)), tmp_path / "out.json", scrub=True)
+    job = load(trace_file([x(args=notes)], username=user))
+    out = export_trace(job, tmp_path / "out.json", scrub=True)
     assert "carol" not in out.path.read_text().lower()
 
 
 def test_command_lines_without_folders_keep_the_program(trace_file, load, tmp_path, document):
     command = {"name": "process_name", "ph": "M", "pid": 1, "tid": 0,
                "args": {"name": "python train.py --run acme"}}  # fmt: skip
-    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
-    job = load(trace_file([command, event]))
+    job = load(trace_file([command, x()]))
     written = document(export_trace(job, tmp_path / "out.json", scrub=True).path)
     assert written["traceEvents"][0]["args"] == {"name": "python"}
 
@@ -184,8 +162,8 @@ def test_command_lines_without_folders_keep_the_program(trace_file, load, tmp_pa
 )  # fmt: skip
 def test_private_keys_go_at_any_depth(key, trace_file, load, tmp_path):
     args = {"deep": [{"a": {key: "carol", "kept": 1}}], key: "carol"}
-    record = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
-    job = trace_file([{**record, key: "carol"}], distributedInfo={"rank": 0, "a": {key: "carol"}})
+    record = x(args=args) | {key: "carol"}
+    job = trace_file([record], distributedInfo={"rank": 0, "a": {key: "carol"}})
     out = export_trace(load(job), tmp_path / "out.json", scrub=True).path
     assert "carol" not in out.read_text()
     assert '"kept":1' in out.read_text()

@@ -26,6 +26,12 @@ def write(tmp_path):
     return _write
 
 
+def looked(path):
+    folder = Folder(path)
+    folder.look()
+    return folder
+
+
 def listed(folder):
     return [(entry.path, entry.files) for entry in folder.entries]
 
@@ -52,26 +58,25 @@ def test_jobs_and_files_newest_first(write, tmp_path):
 def test_a_job_is_loaded_without_the_jobs_below_it(write, tmp_path):
     for name in ("rank-0.json", "rank-1.json", "old/rank-0.json", "old/rank-1.json"):
         write(name)
-    folder = Folder(tmp_path)
-    folder.look()
+    folder = looked(tmp_path)
     assert sorted(listed(folder)) == [(".", 2), ("old", 2)]
     assert hw.load(folder.source("."), progress=False).ranks == [0, 1]
     assert folder.source("old") == str(tmp_path / "old")
 
 
-def test_loose_files_next_to_jobs_are_files_unless_they_look_like_ranks(write, tmp_path):
-    for name in ("run/rank-0.json", "run/rank-1.json", "alpha.json", "beta.json"):
+@pytest.mark.parametrize(
+    ("loose", "entries"),
+    [
+        (["alpha.json", "beta.json"], [("alpha.json", 1), ("beta.json", 1), ("run", 2)]),
+        (["rank-2.json", "rank-10.json"], [(".", 2), ("run", 2)]),
+    ],
+)
+def test_loose_files_next_to_jobs_are_files_unless_they_look_like_ranks(
+    write, tmp_path, loose, entries
+):
+    for name in ("run/rank-0.json", "run/rank-1.json", *loose):
         write(name)
-    folder = Folder(tmp_path)
-    folder.look()
-    assert sorted(listed(folder)) == [("alpha.json", 1), ("beta.json", 1), ("run", 2)]
-    (tmp_path / "beta.json").unlink()
-    (tmp_path / "alpha.json").unlink()
-    write("rank-2.json")
-    write("rank-10.json")
-    folder = Folder(tmp_path)
-    folder.look()
-    assert sorted(listed(folder)) == [(".", 2), ("run", 2)]
+    assert sorted(listed(looked(tmp_path))) == entries
 
 
 def test_workers_of_byteps_are_one_job(shared, tmp_path):
@@ -79,8 +84,7 @@ def test_workers_of_byteps_are_one_job(shared, tmp_path):
     for gpu in range(2):
         (tmp_path / f"worker/{gpu}").mkdir(parents=True)
         shutil.copy(worker, tmp_path / f"worker/{gpu}/comm.json")
-    folder = Folder(tmp_path)
-    folder.look()
+    folder = looked(tmp_path)
     assert listed(folder) == [("worker", 2)]
     assert folder.entries[0].formats == ["BytePS"]
 
@@ -88,8 +92,7 @@ def test_workers_of_byteps_are_one_job(shared, tmp_path):
 def test_a_store_is_one_entry(write, tmp_path):
     hw.load(write("rank-0.json"), progress=False).save(tmp_path / "job.store")
     (tmp_path / "rank-0.json").unlink()
-    folder = Folder(tmp_path)
-    folder.look()
+    folder = looked(tmp_path)
     [entry] = folder.entries
     assert (entry.path, entry.files) == ("job.store", 1)
     assert entry.bytes == sum(path.stat().st_size for path in (tmp_path / "job.store").iterdir())
@@ -98,8 +101,7 @@ def test_a_store_is_one_entry(write, tmp_path):
 
 def test_a_trace_that_comes_later_is_listed_when_it_is_written(write, tmp_path):
     write("a.json")
-    folder = Folder(tmp_path)
-    folder.look()
+    folder = looked(tmp_path)
     write("b.json", 1, '{"traceEvents": [')
     assert not folder.look()
     write("b.json", 2)

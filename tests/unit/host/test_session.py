@@ -24,13 +24,18 @@ def job(tmp_path, built):
     return str(write_job(folder, 1))
 
 
-def opened(hosted, job):
+def opened(hosted, job, view="dashboard", paths=None, **options):
     """Return a host, a page, and the model of its dashboard."""
-    host = hosted()
+    host = hosted(**options)
     page = host.page()
-    page.put(type="open", id=1, view="dashboard", paths=[job])
+    page.put(type="open", id=1, view=view, paths=paths or [job])
     host.run()
     return host, page, page.last("opened")["model"]
+
+
+def update(page, model, **state):
+    data = {"method": "update", "state": state, "buffer_paths": []}
+    page.put(type="comm_msg", comm=model, data=data)
 
 
 def test_a_page_is_greeted_and_gets_the_models(hosted, job):
@@ -80,8 +85,7 @@ def test_pages_share_models_and_only_the_one_that_asked_gets_the_reply(hosted, j
     assert other.last("opened") == {"type": "opened", "model": model, "id": 7}
     state = other.models()[model]["state"].removeprefix("anywidget:")
     other.ask(model, "stats", start=0, end=10)
-    data = {"method": "update", "state": {"search": "nccl"}, "buffer_paths": []}
-    other.put(type="comm_msg", comm=state, data=data)
+    update(other, state, search="nccl")
     host.run()
     assert len(other.replies()) == 1
     assert page.replies() == []
@@ -96,8 +100,7 @@ def test_pages_share_models_and_only_the_one_that_asked_gets_the_reply(hosted, j
 def test_a_timeline_follows_a_page(hosted, job):
     host, page, model = opened(hosted, job)
     state = page.models()[model]["state"].removeprefix("anywidget:")
-    data = {"method": "update", "state": {"view": [5, 9]}, "buffer_paths": []}
-    page.put(type="comm_msg", comm=state, data=data)
+    update(page, state, view=[5, 9])
     host.run()
     [dash] = host.session._widgets.values()
     assert dash.view == (5, 9)
@@ -181,37 +184,31 @@ def test_errors_carry_what_is_wrong_where_and_what_to_do(hosted, tmp_path):
     broken.write_text("not a trace")
     host = hosted(lambda path: path if path != "secret" else None)
     page = host.page()
-    for number, request in enumerate(
-        [
-            {"view": "dashboard", "paths": [str(broken)]},
-            {"view": "dashboard", "paths": ["secret"]},
-            {"view": "wild", "paths": []},
-            {"view": "diff", "paths": [str(broken)]},
-        ]
-    ):
-        page.put(type="open", id=number, **request)
+    requests = [
+        ("dashboard", [str(broken)]),
+        ("dashboard", ["secret"]),
+        ("wild", []),
+        ("diff", [str(broken)]),
+    ]
+    for number, (view, paths) in enumerate(requests):
+        page.put(type="open", id=number, view=view, paths=paths)
     host.run()
     failed = [message for message, _ in page.heard if message["type"] == "failed"]
     assert [message["id"] for message in failed] == [0, 1, 2, 3]
     assert {message["kind"] for message in failed} == {"TraceError"}
     with pytest.raises(hw.TraceError) as error:
         hw.load(broken)
-    assert failed[0]["message"] == error.value.message
-    assert failed[0]["path"] == str(broken)
-    assert failed[0]["remedy"] == error.value.remedy
-    assert "not among the files" in failed[1]["message"]
-    assert "unknown view" in failed[2]["message"]
-    assert "two sides" in failed[3]["message"]
+    said = {"message": error.value.message, "path": str(broken), "remedy": error.value.remedy}
+    assert {key: failed[0][key] for key in said} == said
+    for message, words in zip(
+        failed[1:], ("not among the files", "unknown view", "two sides"), strict=True
+    ):
+        assert words in message["message"]
 
 
 def test_a_comparison(hosted, job):
-    host = hosted()
-    page = host.page()
-    page.put(type="open", id=1, view="diff", paths=[job, job])
-    host.run()
-    model = page.last("opened")["model"]
-    states = page.models()
-    assert {"left_state", "right_state"} <= states[model].keys()
+    host, page, model = opened(hosted, job, "diff", [job, job])
+    assert {"left_state", "right_state"} <= page.models()[model].keys()
     page.ask(model, "frames", names=["changes"])
     host.run()
     assert page.replies()[-1]["ok"]
@@ -328,11 +325,7 @@ def test_views_that_no_page_shows_are_closed(hosted, job, monkeypatch):
 
 
 def test_a_written_file_is_offered_to_the_page(hosted, job, tmp_path):
-    host = hosted(offer=lambda path: (path.name, "/file/once"))
-    page = host.page()
-    page.put(type="open", id=1, view="dashboard", paths=[job])
-    host.run()
-    model = page.last("opened")["model"]
+    host, page, model = opened(hosted, job, offer=lambda path: (path.name, "/file/once"))
     page.ask(model, "export", path=str(tmp_path / "out.json"))
     page.ask(model, "export", path=str(tmp_path / "no" / "out.json"))
     host.run()

@@ -55,16 +55,12 @@ def get(site, path, *, host=None, cookie=None, method="GET"):
 def test_the_token_becomes_a_cookie_and_leaves_the_address(site):
     entrance = get(site, f"/?token={site.token}", cookie="")
     assert entrance.status == 200
-    name, _, rest = entrance.headers["Set-Cookie"].partition("=")
-    assert name == site.cookie
-    assert {part.strip() for part in rest.split(";")[1:]} == {
-        "HttpOnly",
-        "Path=/",
-        "SameSite=Strict",
-    }
+    cookie, *rest = entrance.headers["Set-Cookie"].split("; ")
+    assert cookie.partition("=")[0] == site.cookie
+    assert sorted(rest) == ["HttpOnly", "Path=/", "SameSite=Strict"]
     assert b"url=/" in entrance.body
     assert site.token.encode() not in entrance.body
-    page = get(site, "/", cookie=entrance.headers["Set-Cookie"].split(";")[0])
+    page = get(site, "/", cookie=cookie)
     assert page.status == 200
     assert b"/static/view.js" in page.body
     assert b"&lt;b&gt;job" in page.body
@@ -144,13 +140,21 @@ async def closed(one):
         pass
 
 
+def own(site):
+    """Return the headers of the page of a host."""
+    return {"Cookie": f"{site.cookie}={site.token}", "Origin": f"http://127.0.0.1:{site.port}"}
+
+
+def dial(site, headers):
+    return websocket_connect(HTTPRequest(f"ws://127.0.0.1:{site.port}/ws", headers=headers))
+
+
 def connect(site, *, send=None, **headers):
     """Return the code of a refusal, or of the close after `send`."""
 
-    async def dial():
-        request = HTTPRequest(f"ws://127.0.0.1:{site.port}/ws", headers=headers)
+    async def talk():
         try:
-            one = await websocket_connect(request)
+            one = await dial(site, headers)
         except HTTPClientError as error:
             return error.code
         if send is None:
@@ -163,37 +167,34 @@ def connect(site, *, send=None, **headers):
         one.close()
         return one.close_code
 
-    return asyncio.run(dial())
+    return asyncio.run(talk())
 
 
 def test_a_socket_is_for_the_page_of_this_host_only(site):
-    cookie, own = f"{site.cookie}={site.token}", f"http://127.0.0.1:{site.port}"
-    assert connect(site, Cookie=cookie, Origin=own) is None
+    page = own(site)
+    assert connect(site, **page) is None
     for origin in (
         "http://evil.example",
         f"http://localhost:{site.port}",
         f"http://127.0.0.1:{site.port + 1}",
         f"https://127.0.0.1:{site.port}",
-        f"{own}.evil.example",
+        f"{page['Origin']}.evil.example",
         "file://",
         "null",
         "",
     ):
-        assert connect(site, Cookie=cookie, Origin=origin) == 403, origin
-    assert connect(site, Cookie=cookie) == 403
-    assert connect(site, Origin=own) == 403
-    forwarded = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}
-    assert connect(site, Cookie=cookie, **forwarded) is None
-    evil = {"Host": "evil.example", "Origin": "http://evil.example"}
-    assert connect(site, Cookie=cookie, **evil) == 403
+        assert connect(site, **{**page, "Origin": origin}) == 403, origin
+    for name, value in page.items():
+        assert connect(site, **{name: value}) == 403
+    for host, code in (("localhost:9000", None), ("evil.example", 403)):
+        assert connect(site, **{**page, "Host": host, "Origin": f"http://{host}"}) == code
 
 
 def test_what_is_no_frame_ends_the_connection_not_the_host(site, monkeypatch):
-    own = {"Cookie": f"{site.cookie}={site.token}", "Origin": f"http://127.0.0.1:{site.port}"}
-    assert connect(site, send=b"no frame at all", **own) == 1007
-    assert connect(site, send="text", **own) == 1007
+    assert connect(site, send=b"no frame at all", **own(site)) == 1007
+    assert connect(site, send="text", **own(site)) == 1007
     # The code is lost if the client still writes when the host closes.
-    assert connect(site, send=bytes(MOST_BYTES + 1), **own) in {1009, None}
+    assert connect(site, send=bytes(MOST_BYTES + 1), **own(site)) in {1009, None}
     assert get(site, "/").status == 200
 
 
@@ -245,11 +246,9 @@ def test_the_token_is_in_a_file_for_the_user_alone():
 
 def test_pages_are_told_when_the_host_ends(downloads, built):
     site = Site(Session(lambda _path: None), downloads, listen(0), title="x")
-    own = {"Cookie": f"{site.cookie}={site.token}", "Origin": f"http://127.0.0.1:{site.port}"}
 
     async def wait():
-        request = HTTPRequest(f"ws://127.0.0.1:{site.port}/ws", headers=own)
-        one = await websocket_connect(request)
+        one = await dial(site, own(site))
         await asyncio.to_thread(site.end)
         assert await one.read_message() is None
         one.close()
@@ -272,11 +271,9 @@ def test_pages_of_a_folder_get_its_entries(downloads, built, tmp_path, monkeypat
     folder = web.Folder(tmp_path)
     folder.look()
     site = Site(Session(lambda _path: None), downloads, listen(0), title="x", folder=folder)
-    own = {"Cookie": f"{site.cookie}={site.token}", "Origin": f"http://127.0.0.1:{site.port}"}
 
     async def read():
-        request = HTTPRequest(f"ws://127.0.0.1:{site.port}/ws", headers=own)
-        one = await websocket_connect(request)
+        one = await dial(site, own(site))
         first, _ = unpack(await one.read_message())
         (tmp_path / "sub").mkdir()
         (tmp_path / "sub/b.json").write_text(trace)

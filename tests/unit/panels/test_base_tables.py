@@ -17,42 +17,34 @@ def frames_of(node, repo, traces, brushes):
     """Yield for each brush and panel the page's result and the kernel's."""
     panels = [name for name in offered_panels(traces.formats) if "_" in name]
     asked = [(panel, brush) for brush in brushes for panel in panels]
-    tables = json.loads(json.dumps(base_tables(traces), allow_nan=False))
     request = {
-        "tables": tables,
+        "tables": base_tables(traces),
         "asked": [{"panel": panel, "selection": brush.to_json()} for panel, brush in asked],
     }
-    script = repo / "tests" / "support" / "table_frames.mjs"
-    done = subprocess.run(
-        [node, str(script)],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=repo,
-        check=True,
-    )
+    command = [node, str(repo / "tests" / "support" / "table_frames.mjs")]
+    text = json.dumps(request, allow_nan=False)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=repo, check=True)
     engine = PanelEngine(traces)
     for (panel, brush), found in zip(asked, json.loads(done.stdout), strict=True):
         yield panel, brush, found, as_json(engine.frame(panel, brush))
 
 
 def check(node, repo, traces, brushes):
+    """Compare all frames, and return the names of those with rows."""
     filled = set()
     for panel, brush, found, wanted in frames_of(node, repo, traces, brushes):
         where = f"{panel} of {brush}"
         assert found["rows"] == wanted["rows"], where
-        if wanted["rows"]:
-            filled.add(panel)
+        if not wanted["rows"]:
+            continue
+        filled.add(panel)
         for name, values in wanted["columns"].items():
-            if wanted["rows"] == 0:
-                continue
             same = found["columns"][name]
             if any(isinstance(value, float) for value in values):
-                known = [(a, b) for a, b in zip(same, values, strict=True) if b is not None]
-                assert [a for a, b in known] == pytest.approx([b for a, b in known], rel=1e-9), (
-                    where
-                )
                 assert [a is None for a in same] == [b is None for b in values], where
+                known = [value for value in values if value is not None]
+                ours = [value for value in same if value is not None]
+                assert ours == pytest.approx(known, rel=1e-9), where
             else:
                 assert same == values, f"{name} of {where}"
     return filled

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,11 @@ from hta_widgets.panels.frames import panels as known_panels
 from hta_widgets.trace.selection import Selection
 
 COMPARED = {
-    "breakdown": ("temporal_breakdown", ["rank"]),
-    "overlap": ("comm_comp_overlap", ["rank"]),
-    "idle": ("device_idle_breakdown", ["rank", "idle_category"]),
-    "queue": ("queue_length_summary", ["rank", "stream"]),
-    "kernel_types": ("kernel_type_breakdown", ["kernel_type"]),
+    "breakdown": "temporal_breakdown",
+    "overlap": "comm_comp_overlap",
+    "idle": "device_idle_breakdown",
+    "queue": "queue_length_summary",
+    "kernel_types": "kernel_type_breakdown",
 }
 SELECTIONS = [
     Selection(),
@@ -46,14 +47,11 @@ def engine(job):
 @pytest.mark.parametrize("panel", list(COMPARED))
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_a_panel_shows_its_analysis(job, engine, panel, selection):
-    name, _ = COMPARED[panel]
-    query = selection.query
+    name, query = COMPARED[panel], selection.query
     if panel == "kernel_types" and query is not None and "kind in" in query:
         query = "dur_ns > 300"
-    of_all = panel in {"breakdown", "overlap", "idle", "queue"}
-    whole = Selection(
-        selection.start_ns, selection.end_ns, None if of_all else selection.ranks, query=query
-    )
+    ranks = selection.ranks if panel == "kernel_types" else None
+    whole = replace(selection, ranks=ranks, query=query)
     expected = getattr(analysis, name)(job, selection=whole)
     found = engine.frame(panel, selection)
     for column in found:
@@ -76,13 +74,8 @@ def test_waits_are_part_of_exposed_communication(job, engine, selection):
 
 @pytest.mark.parametrize("selection", SELECTIONS, ids=repr)
 def test_kernels_add_up_over_ranks(job, engine, selection):
-    chosen = Selection(
-        selection.start_ns,
-        selection.end_ns,
-        selection.ranks,
-        query=None if selection.query is None or "name in" in selection.query else selection.query,
-    )
-    by_rank = analysis.kernel_breakdown(job, selection=chosen)
+    query = None if "name in" in (selection.query or "") else selection.query
+    by_rank = analysis.kernel_breakdown(job, selection=replace(selection, query=query))
     found = engine.frame("kernels", selection, top=3)
     groups = {
         key: rows for key, rows in by_rank.groupby(["kind", "name"], observed=True) if len(rows)
@@ -114,32 +107,24 @@ def test_a_brush_of_kernels_leaves_steps_and_operators_as_they_are(tmp_path):
 
 
 def test_the_odd_rank_is_the_one_farthest_from_the_median(tmp_path):
-    traces = small.load(
-        tmp_path,
-        *[[small.kernel(1000, 1000 + dur, name="gemm")] for dur in (100, 110, 90, 260, 105)],
-    )
-    row = PanelEngine(traces).frame("kernels").iloc[0]
+    durs = [100, 110, 90, 260, 105]
+    engine = PanelEngine(small.load(tmp_path, *[[small.kernel(1000, 1000 + dur)] for dur in durs]))
+    row = engine.frame("kernels").iloc[0]
     assert (row["odd_rank"], row["odd_ratio"]) == (3, pytest.approx(260 / 105))
-    two = PanelEngine(traces).frame("kernels", Selection(ranks=[0, 3])).iloc[0]
+    two = engine.frame("kernels", Selection(ranks=[0, 3])).iloc[0]
     assert two["ranks"] == 2
     assert math.isnan(two["odd_ratio"])
-    durations = PanelEngine(traces).frame("kernel_durations")
-    assert durations["rank"].tolist() == [0, 1, 2, 3, 4]
-    assert durations["mean_ns"].tolist() == [100, 110, 90, 260, 105]
+    durations = engine.frame("kernel_durations")
+    assert durations[["rank", "mean_ns"]].values.tolist() == [*map(list, enumerate(durs))]
 
 
 def test_who_waits_for_whom(tmp_path):
-    traces = small.load(
-        tmp_path,
-        [small.nccl(1000, 3000), small.kernel(1200, 1500)],
-        [small.nccl(2000, 3000)],
-    )
-    found = PanelEngine(traces).frame("breakdown")
-    assert found["exposed_wait_ns"].tolist() == [700, 0]
-    part = PanelEngine(traces).frame("breakdown", Selection(1400, 1800))
-    assert part["exposed_wait_ns"].tolist() == [300]
-    assert part["unmatched_exposed_ns"].tolist() == [0]
-    kernels = PanelEngine(traces).frame("kernels")
+    first = [small.nccl(1000, 3000), small.kernel(1200, 1500)]
+    engine = PanelEngine(small.load(tmp_path, first, [small.nccl(2000, 3000)]))
+    assert engine.frame("breakdown")["exposed_wait_ns"].tolist() == [700, 0]
+    part = engine.frame("breakdown", Selection(1400, 1800))
+    assert part[["exposed_wait_ns", "unmatched_exposed_ns"]].values.tolist() == [[300, 0]]
+    kernels = engine.frame("kernels")
     assert kernels.set_index("kind")["wait_ns"].to_dict()["communication"] == 1000
 
 

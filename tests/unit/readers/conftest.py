@@ -7,16 +7,8 @@ import hta_widgets as hw
 
 
 def event(name="op", ts=0.0, dur=1.0, **more):
-    return {
-        "ph": "X",
-        "cat": "cpu_op",
-        "name": name,
-        "pid": 1,
-        "tid": 2,
-        "ts": ts,
-        "dur": dur,
-        **more,
-    }
+    record = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 2, "ts": ts, "dur": dur}
+    return record | more
 
 
 @pytest.fixture

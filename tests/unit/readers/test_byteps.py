@@ -1,5 +1,7 @@
 """BytePS workers' traces and servers' profiles: whole, old, foreign, damaged."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -19,18 +21,12 @@ def load(path, **more):
     return hw.load(path, cache=False, progress=False, **more)
 
 
-def stage(name, start, dur, key=None, tensor="byteps.gradient_0", **more):
+def stage(name, start, dur, key=None, tensor="byteps.gradient_0"):
     pid = f"Comm.{tensor}"
     return {
-        "ph": "X",
-        "args": {"name": pid},
-        "pid": pid,
-        "name": pid if name is None else f"{pid}.{name}",
-        "ts": NOW + start,
-        "dur": dur,
-        "tid": "total" if name is None else str(key),
-        **more,
-    }
+        "ph": "X", "args": {"name": pid}, "pid": pid, "name": f"{pid}.{name}" if name else pid,
+        "ts": NOW + start, "dur": dur, "tid": str(key) if name else "total",
+    }  # fmt: skip
 
 
 def request(name, phase, key, time):
@@ -44,72 +40,39 @@ def problems_of(traces):
 # --- workers --------------------------------------------------------------------------------------
 
 #: The documentation's example: of November 2019, without "cat".
-DOCUMENTED = """{"traceEvents": [
-{
-    "ph": "X",
-    "args": {
-        "name": "Comm.byteps.gradient_0"
-    },
-    "pid": "Comm.byteps.gradient_0",
-    "name": "Comm.byteps.gradient_0",
-    "ts": 1574685989504865,
-    "dur": 24026,
-    "tid": "total"
-},
-{
-    "ph": "X",
-    "args": {
-        "name": "Comm.byteps.gradient_0"
-    },
-    "pid": "Comm.byteps.gradient_0",
-    "name": "Comm.byteps.gradient_0.BROADCAST",
-    "ts": 1574685989527000,
-    "dur": 1074,
-    "tid": "26148864"
-}]}"""
+EXAMPLE = [stage(None, 4_504_865, 24_026), stage("BROADCAST", 4_527_000, 1_074, 26148864)]
+DOCUMENTED = json.dumps({"traceEvents": EXAMPLE}, indent=4)
 
 
 def test_files_of_2019_state_no_category(write):
     traces = load(write(DOCUMENTED, "traces/3/comm.json"))
     assert traces.format == "byteps"
     assert traces.summary()[["worker", "local_rank"]].to_numpy().tolist() == [[0, 3]]
-    events = traces[0].events
-    assert events["category"].tolist() == ["Comm", "Comm"]
-    assert events["kind"].tolist() == ["annotation", "communication"]
-    assert events["tid"].tolist() == ["total", "26148864"]
-    assert events["track"].tolist() == ["gradient_0 · whole", "gradient_0 · partition 0"]
-    assert events["dur_ns"].tolist() == [24026000, 1074000]
+    columns = ["category", "kind", "tid", "track", "dur_ns"]
+    assert traces[0].events[columns].to_numpy().tolist() == [
+        ["Comm", "annotation", "total", "gradient_0 · whole", 24026000],
+        ["Comm", "communication", "26148864", "gradient_0 · partition 0", 1074000],
+    ]
     assert traces.origin_ns == 1574685989504865000
     assert traces[0].args(1) == {"name": "Comm.byteps.gradient_0"}
 
 
+STAGES = {
+    "sync": ["COORDINATE_REDUCE", "COORDINATE_PUSH", "COORDINATE_BROADCAST",
+             "COORDINATE_ALLGATHER"],
+    "communication": ["REDUCE", "PUSH", "PULL", "BROADCAST", "ALLGATHER", "SEND",
+                      "GDR_V1_PUSH_PULL"],
+    "memory": ["COPYD2H", "COPYH2D", "CPU_COPY_PULL"],
+    "cpu": ["PCIE_REDUCE", "COMPRESS", "DECOMPRESS"],
+    "other": ["SOMETHING_NEW"],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("COORDINATE_REDUCE", "sync"),
-        ("REDUCE", "communication"),
-        ("COPYD2H", "memory"),
-        ("PCIE_REDUCE", "cpu"),
-        ("COORDINATE_PUSH", "sync"),
-        ("COMPRESS", "cpu"),
-        ("PUSH", "communication"),
-        ("PULL", "communication"),
-        ("DECOMPRESS", "cpu"),
-        ("COPYH2D", "memory"),
-        ("COORDINATE_BROADCAST", "sync"),
-        ("BROADCAST", "communication"),
-        ("COORDINATE_ALLGATHER", "sync"),
-        ("ALLGATHER", "communication"),
-        ("CPU_COPY_PULL", "memory"),
-        ("SEND", "communication"),
-        ("GDR_V1_PUSH_PULL", "communication"),
-        ("SOMETHING_NEW", "other"),
-        (None, "annotation"),
-    ],
+    ("name", "kind"), [(name, kind) for kind, names in STAGES.items() for name in names]
 )
 def test_kinds_of_stages(name, kind):
-    full = "Comm.byteps.gradient_0" + (f".{name}" if name else "")
-    assert taxonomy.kind_of("Comm", full) == kind
+    assert taxonomy.kind_of("Comm", f"Comm.byteps.gradient_0.{name}") == kind
 
 
 def test_unknown_stages_are_placed_by_time(write):
@@ -129,16 +92,17 @@ def test_unknown_stages_are_placed_by_time(write):
 
 
 def test_odd_tensor_names_and_numbers(write):
+    tensor = "byteps.Gradient.layer1.0.PUSH"
     records = [
-        stage(None, 0, 100, tensor="byteps.Gradient.layer1.0.PUSH"),
-        stage("PUSH", 10, 20, -1, tensor="byteps.Gradient.layer1.0.PUSH"),  # a wrapped key
-        stage("PULL", 30, 0, 5, tensor="byteps.Gradient.layer1.0.PUSH"),
-        stage("PULL", 40, -3, 5, tensor="byteps.Gradient.layer1.0.PUSH"),  # after a clock's step
+        stage(None, 0, 100, tensor=tensor),
+        stage("PUSH", 10, 20, -1, tensor),  # a wrapped key
+        stage("PULL", 30, 0, 5, tensor),
+        stage("PULL", 40, -3, 5, tensor),  # after a clock's step
         stage(None, 50, 0, tensor="unfinished"),
     ]
     traces = load(write(records))
     rows = worker_rows(traces[0])
-    assert rows.tensors == ["byteps.Gradient.layer1.0.PUSH", "unfinished"]
+    assert rows.tensors == [tensor, "unfinished"]
     assert rows.parts.key.tolist() == [-1, 5, 5]
     assert traces[0].events["step"].tolist() == [0, 0, 0, 1, 0]
     assert {("repaired", 1), ("unpaired", 1)} <= problems_of(traces)
@@ -178,26 +142,21 @@ EXCERPT = """{"traceEvents": [
 def test_the_documented_excerpt(write):
     traces = load(write(EXCERPT))
     assert traces.format == "byteps-server"
-    assert traces[0].events["name"].tolist() == ["push-9", "push-11"]
-    assert traces[0].events["dur_ns"].tolist() == [36000, 33000]
-    opened = traces[0].asyncs
-    assert opened["name"].tolist() == ["pull-9"]
-    assert opened["dur_ns"].tolist() == [-1]
-    lag = hw.analysis.byteps_worker_lag(traces)
-    assert lag["mean_lag_ns"].tolist() == [0, 156000]
+    [server] = traces.values()
+    assert server.events[["name", "dur_ns"]].to_numpy().tolist() == [
+        ["push-9", 36000],
+        ["push-11", 33000],
+    ]
+    assert server.asyncs[["name", "dur_ns"]].to_numpy().tolist() == [["pull-9", -1]]
+    assert analysis.byteps_worker_lag(traces)["mean_lag_ns"].tolist() == [0, 156000]
 
 
 def test_interleaved_requests_are_paired_first_in_first_out(write):
     key = 2**63 + 5
+    steps = "pull-9 E 0, push-9 B 1, push-11 B 2, push-9 B 3, push-9 E 4, push-11 E 6, push-9 E 9"
     records = [
-        request("pull-9", "E", key, 0),  # its begin is not in the excerpt
-        request("push-9", "B", key, 1),
-        request("push-11", "B", key, 2),
-        request("push-9", "B", key, 3),
-        request("push-9", "E", key, 4),
-        request("push-11", "E", key, 6),
-        request("push-9", "E", key, 9),
-        request("push-9", "B", key, 10),
+        request(name, phase, key, int(time))
+        for name, phase, time in map(str.split, f"{steps}, push-9 B 10".split(", "))
     ]
     traces = load(write(records))
     events = traces[0].events
@@ -206,12 +165,11 @@ def test_interleaved_requests_are_paired_first_in_first_out(write):
         ("push-11", 4, 0),
         ("push-9", 6, 1),
     ]
-    assert events["pid"].unique().tolist() == [str(key)]
-    assert events["tid"].unique().tolist() == [str(key)]
-    assert [p["count"] for p in traces.problems.to_dict("records") if p["kind"] == "unpaired"] == [
-        1,
-        1,
-    ]
+    for column in ("pid", "tid"):
+        assert events[column].unique().tolist() == [str(key)]
+    # The begin of the first is not in the excerpt, nor the end of the last.
+    found = traces.problems
+    assert found["count"][found["kind"] == "unpaired"].tolist() == [1, 1]
 
 
 def test_a_request_that_ends_before_it_begins_is_repaired(write):
@@ -334,14 +292,8 @@ def test_workers_count_in_natural_order_and_by_local_rank(write, tmp_path):
     summary = load(tmp_path).summary()
     assert summary["worker"].tolist() == [0, 0, 0, 1, 2, 2]
     assert summary["local_rank"].tolist() == [0, 2, 11, 0, 0, 1]
-    assert [path.rsplit("host", 1)[1] for path in summary["file"]] == [
-        "2/0/comm.json",
-        "2/2/comm.json",
-        "2/11/comm.json",
-        "3/comm.json",
-        "10/0/comm.json",
-        "10/1/comm.json",
-    ]
+    files = [path.rsplit("host", 1)[1].removesuffix("/comm.json") for path in summary["file"]]
+    assert files == ["2/0", "2/2", "2/11", "3", "10/0", "10/1"]
 
 
 def test_two_files_of_one_gpu_are_both_kept(write, tmp_path):
@@ -415,8 +367,8 @@ def test_servers_are_recognised_behind_long_keys(tmp_path):
     write_byteps_job(tmp_path / "job", steps=2, gradients=2)
     path = next((tmp_path / "job").rglob("server_profile.json"))
     text = path.read_text()
-    expected = hw.load(path, cache=False, progress=False)[0]
+    expected = load(path)[0]
     path.write_text('{"log": "' + "x" * 200_000 + '", ' + text.lstrip().removeprefix("{"))
-    trace = hw.load(path, cache=False, progress=False)[0]
+    trace = load(path)[0]
     assert trace.format == "byteps-server"
     assert trace.events.equals(expected.events)

@@ -36,23 +36,19 @@ def test_directory_is_searched_recursively_in_natural_order(write, tmp_path):
 
 
 def test_other_files_of_a_directory_are_listed(write, tmp_path):
-    write(trace(0), "good.json.gz")
-    write('{"lr": 0.1}', "config.json")
-    write("[[1, 2], [3, 4]]", "memory_timeline.json")
-    write(b"\x89PNG\r\n\x1a\n", "picture.json")
-    write("notes", "README.md")
-    write(b"\x0a\x02hi\x0a\x01x", "trace.pftrace")
-    write(b"", "empty.json")
+    others = {
+        "config.json": '{"lr": 0.1}',
+        "memory_timeline.json": "[[1, 2], [3, 4]]",
+        "picture.json": b"\x89PNG\r\n\x1a\n",
+        "README.md": "notes",
+        "trace.pftrace": b"\x0a\x02hi\x0a\x01x",
+    }
+    for name, contents in {**others, "good.json.gz": trace(0), "empty.json": b""}.items():
+        write(contents, name)
     traces = hw.load(tmp_path)
     assert traces.ranks == [0]
     foreign = problems_of(traces, "foreign")
-    assert {path.rsplit("/", 1)[1] for path in foreign["file"]} == {
-        "config.json",
-        "memory_timeline.json",
-        "picture.json",
-        "README.md",
-        "trace.pftrace",
-    }
+    assert {path.rsplit("/", 1)[1] for path in foreign["file"]} == set(others)
     assert len(problems_of(traces, "empty")) == 1
 
 
@@ -75,11 +71,8 @@ def test_thousands_of_other_files_make_few_rows(write, tmp_path):
 
 def test_stated_rank_wins_over_the_name_wherever_it_stands(write, tmp_path):
     write(trace(4), "rank-0.json")
-    late = {
-        "traceEvents": [event()],
-        "deviceProperties": [{"id": 0}],
-        "distributedInfo": {"rank": 7},
-    }
+    late = {"traceEvents": [event()], "deviceProperties": [{"id": 0}]}
+    late["distributedInfo"] = {"rank": 7}
     write(json.dumps(late, separators=(",", ":")), "rank-1.json")
     traces = hw.load(tmp_path)
     assert traces.ranks == [4, 7]
@@ -87,13 +80,10 @@ def test_stated_rank_wins_over_the_name_wherever_it_stands(write, tmp_path):
     assert traces[7].metadata["deviceProperties"] == [{"id": 0}]
 
 
-@pytest.mark.parametrize("value", [0, "0"])
+@pytest.mark.parametrize("value", ["0", '"0"'])
 def test_rank_0_of_compact_json(write, value):
-    traces = hw.load(
-        write(
-            f'{{"distributedInfo":{{"rank":{json.dumps(value)}}},"traceEvents":[{json.dumps(event())}]}}'
-        )
-    )
+    records = json.dumps([event()])
+    traces = hw.load(write(f'{{"distributedInfo":{{"rank":{value}}},"traceEvents":{records}}}'))
     assert traces[0].stated_rank == 0
     assert not len(traces.problems)
 
@@ -103,15 +93,11 @@ def test_two_files_of_one_rank_are_both_kept(write, tmp_path):
     write(trace(0, "second"), "b.json")
     write(trace(1), "c.json")
     traces = hw.load(tmp_path)
-    assert traces.ranks == [0, 1, 2]
+    assert traces.summary()[["rank", "stated_rank"]].values.tolist() == [[0, 0], [1, 1], [2, 0]]
     assert traces[2].events["name"].astype(str).tolist() == ["second"]
-    assert traces.summary()["stated_rank"].tolist() == [0, 1, 0]
-    duplicate = problems_of(traces, "duplicate_rank")
-    assert duplicate["rank"].tolist() == [2]
-    assert (
-        duplicate["detail"].iloc[0]
-        == "states rank 0, as a.json does: perhaps a copy; kept as rank 2"
-    )
+    assert problems_of(traces, "duplicate_rank")[["rank", "detail"]].values.tolist() == [
+        [2, "states rank 0, as a.json does: perhaps a copy; kept as rank 2"]
+    ]
 
 
 def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
@@ -137,33 +123,28 @@ def test_of_two_files_of_one_rank_the_whole_one_has_it(write, tmp_path):
 @pytest.mark.parametrize(
     ("names", "ranks"),
     [
-        (["rank-3.json", "rank_11.json"], [3, 11]),
-        (["rank3.pt.trace.json", "rank[5].json"], [3, 5]),
-        (["worker3.1623143089861.pt.trace.json", "worker12.1623143089861.pt.trace.json"], [3, 12]),
-        (["Rank 2.json", "RANK_4.json"], [2, 4]),
-        (["rank2/trace.json", "rank9/trace.json"], [2, 9]),
+        ("rank-3.json, rank_11.json", [3, 11]),
+        ("rank3.pt.trace.json, rank[5].json", [3, 5]),
+        ("worker3.1623143089861.pt.trace.json, worker12.1623143089861.pt.trace.json", [3, 12]),
+        ("Rank 2.json, RANK_4.json", [2, 4]),
+        ("rank2/trace.json, rank9/trace.json", [2, 9]),
         (
-            [
-                "t-TP-0-DP-0-PP-0-EP-0.trace.json",
-                "t-TP-1-DP-0-PP-0-EP-0.trace.json",
-                "t-TP-0-DP-1-PP-0-EP-0.trace.json",
-                "t-TP-1-DP-1-PP-0-EP-0.trace.json",
-            ],
+            ", ".join(f"t-TP-{k % 2}-DP-{k // 2}-PP-0-EP-0.trace.json" for k in range(4)),
             [0, 1, 2, 3],
         ),
-        (["b.json", "a.json"], [1, 0]),
-        (["rank1.json", "other.json"], [1, 0]),
-        (["crank7.json", "frank8.json"], [0, 1]),
-        (["rank1/rank1.json", "rank2/rank1.json"], [0, 1]),
+        ("b.json, a.json", [1, 0]),
+        ("rank1.json, other.json", [1, 0]),
+        ("crank7.json, frank8.json", [0, 1]),
+        ("rank1/rank1.json, rank2/rank1.json", [0, 1]),
     ],
 )
 def test_ranks_from_names(write, tmp_path, names, ranks):
-    for number, name in enumerate(names):
+    for number, name in enumerate(names.split(", ")):
         write(trace(name=f"file {number}"), name)
     traces = hw.load(tmp_path)
     found = {traces[rank].events["name"].astype(str).iloc[0]: rank for rank in traces.ranks}
-    assert [found[f"file {number}"] for number in range(len(names))] == ranks
-    assert problems_of(traces, "guessed_rank")["count"].sum() == len(names)
+    assert [found[f"file {number}"] for number in range(len(ranks))] == ranks
+    assert problems_of(traces, "guessed_rank")["count"].sum() == len(ranks)
 
 
 def test_guesses_keep_clear_of_stated_ranks(write, tmp_path):
@@ -180,12 +161,6 @@ def test_mapping(write):
     assert traces.ranks == [3, 7]
     assert traces[7].path.endswith("a.json")
     assert not len(traces.problems)
-
-
-@pytest.mark.parametrize("key", ["0", 1.5, None, True])
-def test_mapping_with_keys_that_are_no_ranks(write, key):
-    with pytest.raises(hw.TraceError, match="is not a rank"):
-        hw.load({key: write(trace(0))})
 
 
 def test_list_and_pattern(write, tmp_path):

@@ -76,24 +76,18 @@ def test_any_mixture(texts):
     check(texts)
 
 
-@given(st.lists(kineto, min_size=1, max_size=40))
-def test_alike(texts):
-    check(texts)
+plain_lists = st.lists(plain, min_size=1, max_size=20)
+epochs = st.lists(st.integers(10**15, 10**16 - 1).map(str), min_size=1, max_size=20)
+alike = st.lists(kineto, min_size=1, max_size=40)
+with_gaps = st.lists(st.one_of(kineto, st.just("")), min_size=1, max_size=40)
 
 
-@given(st.lists(st.one_of(kineto, st.just("")), min_size=1, max_size=40))
-def test_alike_with_gaps(texts):
-    check(texts)
-
-
-@given(st.lists(st.integers(10**15, 10**16 - 1).map(str), min_size=1, max_size=20))
-def test_epoch_microseconds(texts):
-    check(texts)
-
-
-@given(st.lists(plain, min_size=1, max_size=20))
-def test_plain(texts):
-    check(texts)
+@pytest.mark.parametrize(
+    "texts", [alike, with_gaps, epochs, plain_lists], ids=["alike", "gaps", "epoch µs", "plain"]
+)
+@given(data=st.data())
+def test_texts_of_one_form(texts, data):
+    check(data.draw(texts))
 
 
 def test_a_double_would_lose_these_digits():
@@ -234,13 +228,11 @@ RATE = "memory bandwidth (GB/s)"
 
 
 def copy(ts, **args):
-    return {
-        "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)", "pid": 0,
-        "tid": 7, "ts": ts, "dur": 2, "args": {"stream": 7, **args},
-    }  # fmt: skip
+    name, args = "Memcpy HtoD (Pinned -> Device)", {"stream": 7, **args}
+    return event(name, ts, 2, cat="gpu_memcpy", pid=0, tid=7, args=args)
 
 
-HOST = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 0, "dur": 1}
+HOST = event()
 
 
 def stated(trace):

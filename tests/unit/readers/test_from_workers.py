@@ -28,7 +28,7 @@ def job(tmp_path):
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(1) as made:
+    with WorkerPool(2) as made:
         yield made
 
 
@@ -52,6 +52,7 @@ def test_threads_of_this_process_leave_nothing_anywhere(job, tmp_path, monkeypat
         traces = hw.load(job, executor=threads)
     assert not any(trace.in_file for trace in traces.values())
     assert cache.info().files == 0
+    assert_same(hw.load(job, cache=False), traces)
     # The threads are gone.
     assert len(analysis.temporal_breakdown(traces)) == 5
 

@@ -8,6 +8,8 @@ import hta_widgets as hw
 from hta_widgets.analysis import mpi_imbalance, mpi_ranks, mpi_routines
 from hta_widgets.demo.mpi import write_mpi_job
 
+from .conftest import event
+
 #: The form of about 2013: no jobs in names, kilobytes, and a table in order of time.
 OLD = """\
 Data for MPI rank 0 of 2:
@@ -141,14 +143,22 @@ def test_rank_zeros_table_stands_in_for_files_that_are_not_there(job):
     assert "no table of all ranks" in table.attrs["note"]
 
 
-def test_messages_of_two_gigabytes_are_missing_from_the_bytes(tmp_path):
-    text = OLD.replace(
-        "MPI_Isend                       100 ", "MPI_Isend                       102 "
-    )
-    (tmp_path / "mpi_profile.7.0").write_text(text)
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "count", "words"),
+    [
+        # Messages of two gigabytes are missing from the bytes.
+        ("MPI_Isend                       100 ", "MPI_Isend                       102 ",
+         "overflow", 2, "MPI_Isend"),
+        # Lines of no known form are counted.
+        ("user cpu time", "a new kind of time", "skipped", 1, "line 12"),
+    ],
+    ids=["two gigabytes", "unknown line"],
+)  # fmt: skip
+def test_what_a_profile_does_not_tell_is_reported(tmp_path, old, new, kind, count, words):
+    (tmp_path / "mpi_profile.7.0").write_text(OLD.replace(old, new))
     (problem,) = load(tmp_path).problems.itertuples()
-    assert (problem.kind, problem.count) == ("overflow", 2)
-    assert "MPI_Isend" in problem.detail
+    assert (problem.kind, problem.count) == (kind, count)
+    assert words in problem.detail
 
 
 def test_several_profiles_in_one_file_and_compressed_ones(job, tmp_path):
@@ -160,17 +170,7 @@ def test_several_profiles_in_one_file_and_compressed_ones(job, tmp_path):
     assert (packed.ranks, packed[2].job) == ([2], "90001")
 
 
-def test_lines_of_no_known_form_are_counted(tmp_path):
-    text = OLD.replace("user cpu time", "a new kind of time")
-    (tmp_path / "profile.txt").write_text(text)
-    (problem,) = load(tmp_path).problems.itertuples()
-    assert (problem.kind, problem.count) == ("skipped", 1)
-    assert "line 12" in problem.detail
-
-
 def test_beside_files_of_other_formats(job, tmp_path, write):
-    from .conftest import event  # noqa: PLC0415
-
     for file in job.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     write([event()], "rank-9.json", distributedInfo={"rank": 9})

@@ -122,20 +122,12 @@ def test_ids_and_args_of_any_type(write, tmp_path, value):
     args = dict.fromkeys(
         ("correlation", "stream", "External id", "bytes", "Seq", "Collective name", "dtype"), value
     )
+    flow = {"id": value, "cat": "ac2g", "name": "l", "pid": 1}
     records = [
         event("a", 0, id=value, args=args),
         event("ncclDevKernel_AllReduce", 5, cat="kernel", tid=7, args={**args, "stream": 7}),
-        {"ph": "s", "id": value, "cat": "ac2g", "name": "l", "pid": 1, "tid": 2, "ts": 0.5},
-        {
-            "ph": "f",
-            "id": value,
-            "cat": "ac2g",
-            "name": "l",
-            "pid": 1,
-            "tid": 7,
-            "ts": 5,
-            "bp": "e",
-        },
+        {**flow, "ph": "s", "tid": 2, "ts": 0.5},
+        {**flow, "ph": "f", "tid": 7, "ts": 5, "bp": "e"},
         {"ph": "C", "id": value, "name": "c", "pid": 1, "ts": 1, "args": {"v": value}},
         {"ph": "M", "name": "process_sort_index", "pid": 1, "args": {"sort_index": value}},
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": value}},

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 from support import small
 
 from hta_widgets.live.job import TileEngine
 from hta_widgets.tiles.cells import unpack
+from hta_widgets.tiles.lateness import Lateness
+from hta_widgets.trace.intervals import union
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()"
 REDUCE = "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)"
@@ -95,6 +100,37 @@ def write_job():
 @pytest.fixture(scope="session")
 def traces(tmp_path_factory):
     return _write_job(tmp_path_factory.mktemp("two_ranks"))
+
+
+def _lateness_of(case, shift):
+    traces, rows, compute = {}, [], {}
+    for rank in case["ranks"]:
+        number, entries = rank["rank"], rank["entries"]
+        start = np.array([one["start"] for one in entries])
+        dur = np.array([one.get("dur", 1 << 40) for one in entries])
+        table = SimpleNamespace(start_ns=start - shift, dur_ns=dur)
+        traces[number] = SimpleNamespace(table=table, shift_ns=shift)
+        compute[number] = union(*np.array(rank.get("compute", []), np.int64).reshape(-1, 2).T)
+        rows += [
+            {
+                "collective": 3 * one["call"], "name": one.get("name", "AllReduce"),
+                "rank": number, "id": one["id"], "arrival_ns": one["start"] + rank["clock"],
+            }
+            for one in entries
+        ]  # fmt: skip
+    if not rows:
+        return Lateness.nothing(traces, "nothing")
+    frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
+    # As in `collectives`: to the last arrival, also if the event ends before.
+    last = frame.groupby("collective")["arrival_ns"].transform("max")
+    frame["wait_ns"] = last - frame["arrival_ns"]
+    return Lateness(traces, frame, compute, case.get("late", ()))
+
+
+@pytest.fixture(scope="session")
+def lateness_of():
+    """Make the lateness of a case of the vectors; a rank's own times are less by `shift`."""
+    return _lateness_of
 
 
 @pytest.fixture(scope="session")

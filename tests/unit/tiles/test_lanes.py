@@ -115,13 +115,9 @@ def asyncs(starts, durs, pids=None):
     )
 
 
-def test_asyncs_take_the_first_free_layer():
+def test_asyncs_take_the_first_free_layer_or_share_the_last():
     (group,) = async_groups(asyncs([0, 2, 4, 6, 20], [10, 2, 1, -1, 1]), Pool(["io"]))
-    assert group.layer.tolist() == [0, 1, 1, 1, 0]
-    assert group.layers == 2
-
-
-def test_asyncs_beyond_the_last_layer_share_it():
+    assert (group.layer.tolist(), group.layers) == ([0, 1, 1, 1, 0], 2)
     (group,) = async_groups(asyncs(range(50), [1000] * 50), Pool(["io"]))
     assert group.layer.tolist() == [*range(MAX_LAYERS), *[MAX_LAYERS - 1] * (50 - MAX_LAYERS)]
 
@@ -187,8 +183,7 @@ def test_histograms_hold_every_event(durs, scale):
 
 
 def test_events_that_touch_do_not_overlap():
-    lane = a_lane([0, 10, 20], [10, 10, 10])
-    assert lane.spans.disjoint
+    assert a_lane([0, 10, 20], [10, 10, 10]).spans.disjoint
     mixed = a_lane([0, 10, 15, 30], [10, 10, 2, 5])
     assert mixed.overlapped(mixed.long_events(0, 100, 1)).tolist() == [False, False, True, False]
 

@@ -14,63 +14,34 @@ from support.collective_job import collective
 
 from hta_widgets import analysis
 from hta_widgets.live.job import TileEngine
-from hta_widgets.readers.load import load
 from hta_widgets.taxonomy import KINDS
 from hta_widgets.tiles.cells import unpack
 from hta_widgets.tiles.lateness import Lateness
-from hta_widgets.trace.intervals import Intervals, union
-
-# Three ranks, two calls, in ns. Call 0: rank 2 comes 40 after the median of the others (5), at 50.
-# Call 1: ranks 1 and 2 come together, so no single rank is last.
-ARRIVALS = {0: (0, 1000), 1: (10, 1030), 2: (50, 1030)}
-
-ENDS = (60, 1100)
 
 
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    ranks = (
-        [small.nccl(arrival, end) for arrival, end in zip(arrivals, ENDS, strict=True)]
-        for arrivals in ARRIVALS.values()
-    )
-    return small.read(small.write(tmp_path_factory.mktemp("collectives"), *ranks))
-
-
-@pytest.fixture(scope="module")
-def lateness(traces):
+# Three ranks, two equal calls, in ns: rank 2 comes 45 after the median of the others (5), at 50.
+@pytest.fixture
+def lateness():
     """From a frame written by hand, so that matching has no part in it."""
+    arrivals = {0: np.array([0, 1000]), 1: np.array([10, 1010]), 2: np.array([50, 1050])}
     rows = [
         {
-            "collective": call,
-            "name": "AllReduce",
-            "group": "all",
-            "size_bytes": 4096,
-            "rank": rank,
-            "id": call,
-            "arrival_ns": arrivals[call],
-            "wait_ns": max(other[call] for other in ARRIVALS.values()) - arrivals[call],
-            "transfer_ns": ENDS[call] - max(other[call] for other in ARRIVALS.values()),
-            "end_ns": ENDS[call],
-            "last_rank": 2,
-            "algbw_gb_s": 1.5,
+            "collective": call, "name": "AllReduce", "group": "all", "size_bytes": 4096,
+            "rank": rank, "id": call, "arrival_ns": times[call],
+            "wait_ns": arrivals[2][call] - times[call], "transfer_ns": 10,
+            "end_ns": arrivals[2][call] + 10, "last_rank": 2, "algbw_gb_s": 1.5,
             "busbw_gb_s": np.nan,
         }
         for call in (0, 1)
-        for rank, arrivals in ARRIVALS.items()
-    ]
-    compute = {0: Intervals(np.array([20]), np.array([30]))}
-    return Lateness(traces, pd.DataFrame(rows), compute, [2])
-
-
-def pieces(lateness, rank, role):
-    found = lateness.pieces(rank, role)
-    return list(zip(found.start.tolist(), found.dur.tolist(), found.row.tolist(), strict=True))
-
-
-def test_waits_are_from_the_own_arrival_to_the_last(lateness):
-    assert pieces(lateness, 0, "wait") == [(0, 50, 0), (1000, 30, 1)]
-    assert pieces(lateness, 1, "wait")[0][1] == 40
-    assert pieces(lateness, 2, "wait") == []
+        for rank, times in arrivals.items()
+    ]  # fmt: skip
+    traces = {
+        rank: SimpleNamespace(
+            table=SimpleNamespace(start_ns=times, dur_ns=arrivals[2] + 10 - times), shift_ns=0
+        )
+        for rank, times in arrivals.items()
+    }
+    return Lateness(traces, pd.DataFrame(rows), {})
 
 
 def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
@@ -82,46 +53,15 @@ def test_whoever_leaves_before_the_last_comes_waits_until_then(tmp_path):
     in_all = found.within(traces.start_ns, traces.end_ns)["wait"]
     assert in_all == [400, 0, 1000]
     assert in_all == analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist()
-    assert pieces(found, 0, "wait") == [(1000, 400, 1)]
-
-
-def test_late_is_from_the_median_of_the_others_to_the_own_arrival(lateness, traces):
-    # The table of rank 2 begins at its own first event, 50 ns after the job's.
-    assert traces[2].shift_ns == 50
-    assert pieces(lateness, 2, "late") == [(-45, 45, 0)]
-    assert pieces(lateness, 1, "late") == []
-
-
-def test_nobody_is_last_where_two_come_together(lateness):
-    assert lateness.within(1000, 1100)["last"] == [0, 0, 0]
-
-
-def test_a_window_adds_up_what_lies_in_it(lateness):
-    found = lateness.within(0, 100)
-    assert found["ranks"] == [0, 1, 2]
-    assert found["collectives"] == [1, 1, 1]
-    assert found["last"] == [0, 0, 1]
-    assert found["wait"] == [50, 40, 0]
-    assert found["exposed_wait"] == [40, 40, 0]
-    assert found["imposed"] == [0, 0, 90]
-    assert lateness.within(0, 25)["wait"] == [25, 15, 0]
-
-
-def test_who_is_late_is_of_the_whole_job_where_somebody_waits(lateness):
-    assert lateness.late == [2]
-    assert lateness.within(0, 2000)["late"] == [2]
-    # Two come last together there.
-    assert lateness.within(1000, 1100)["late"] == []
+    [first] = found.pieces(0, "wait").dur.tolist()
+    assert first == 400
 
 
 def test_one_call_on_all_ranks(lateness):
     found = lateness.collective(1, 0)
-    assert (found["number"], found["of"], found["last_rank"]) == (1, 2, 2)
-    assert [one["arrival"] for one in found["ranks"]] == [0, 10, 50]
-    assert [one["wait"] for one in found["ranks"]] == [50, 40, 0]
-    assert found["late"] == 45
-    assert found["algbw"] == 1.5
-    assert found["busbw"] is None
+    assert (found["number"], found["of"], found["last_rank"], found["late"]) == (1, 2, 2, 45)
+    assert [(one["arrival"], one["wait"]) for one in found["ranks"]] == [(0, 50), (10, 40), (50, 0)]
+    assert (found["algbw"], found["busbw"]) == (1.5, None)
     assert lateness.collective(1, 7) is None
 
 
@@ -214,19 +154,7 @@ def test_a_cell_of_a_wait_counts_and_names_nothing(engine):
 
 
 def test_one_rank_alone_waits_for_nobody(tmp_path):
-    event = {
-        "ph": "X",
-        "name": "ncclKernel",
-        "cat": "kernel",
-        "pid": 0,
-        "tid": 7,
-        "ts": 1,
-        "dur": 2,
-    }
-    (tmp_path / "rank-0.json").write_text(
-        json.dumps({"traceEvents": [{**event, "args": {"stream": 7}}]})
-    )
-    engine = TileEngine(load(tmp_path, cache=False, progress=False))
+    engine = TileEngine(small.load(tmp_path, [small.nccl(1000, 3000)]))
     found, _ = engine.answer({"op": "lateness", "start": 0, "end": 8000})
     assert (found["ranks"], found["collectives"], found["wait"]) == ([0], [0], [0])
     assert "no communication between ranks" in found["note"]
@@ -250,28 +178,8 @@ def shift(request):
 
 
 @pytest.fixture
-def lateness_of_case(case, shift):
-    traces, rows, compute = {}, [], {}
-    for rank in case["ranks"]:
-        number, entries = rank["rank"], rank["entries"]
-        start, dur = (np.array([one[name] for one in entries]) for name in ("start", "dur"))
-        table = SimpleNamespace(start_ns=start - shift, dur_ns=dur)
-        traces[number] = SimpleNamespace(table=table, shift_ns=shift)
-        compute[number] = union(*np.array(rank["compute"], np.int64).reshape(-1, 2).T)
-        rows += [
-            {
-                "collective": 3 * one["call"],
-                "rank": number,
-                "id": one["id"],
-                "arrival_ns": one["start"] + rank["clock"],
-            }
-            for one in entries
-        ]
-    frame = pd.DataFrame(rows).sort_values(["collective", "rank"]).reset_index(drop=True)
-    # As in `collectives`: to the last arrival, also if the event ends before.
-    last = frame.groupby("collective")["arrival_ns"].transform("max")
-    frame["wait_ns"] = last - frame["arrival_ns"]
-    return Lateness(traces, frame, compute, case["late"])
+def lateness_of_case(case, shift, lateness_of):
+    return lateness_of(case, shift)
 
 
 def test_who_is_late_and_what_it_costs(case, lateness_of_case):

@@ -31,18 +31,15 @@ def test_it_is_json(scene):
     assert json.loads(json.dumps(scene)) == scene
 
 
-def test_order_of_tracks(scene):
-    assert list(tracks(scene)) == [
-        "stream 7",
-        "stream 40",
-        "stream 7 annotations",
-        "main thread",
-        "autograd thread",
-        "thread 300",
-        "memory (MB) used",
-        "io",
-        "instants",
-    ]
+def test_order_of_tracks_and_of_folded_lanes(scene):
+    assert " | ".join(tracks(scene)) == (
+        "stream 7 | stream 40 | stream 7 annotations | main thread | autograd thread | thread 300"
+        " | memory (MB) used | io | instants"
+    )
+    summary = [f"{row['role']}: {row['label']}" for row in scene["ranks"][0]["summary"]]
+    assert " | ".join(summary) == (
+        "gpu: compute | comm: NCCL | cpu: main thread | cpu: autograd thread | cpu: thread 300"
+    )
 
 
 def test_lanes_are_numbered_without_gaps(scene):
@@ -74,16 +71,6 @@ def test_what_a_track_says(scene):
     assert by_label["io"]["lanes"] == 2
 
 
-def test_lanes_of_a_folded_rank(scene):
-    assert [(row["role"], row["label"]) for row in scene["ranks"][0]["summary"]] == [
-        ("gpu", "compute"),
-        ("comm", "NCCL"),
-        ("cpu", "main thread"),
-        ("cpu", "autograd thread"),
-        ("cpu", "thread 300"),
-    ]
-
-
 def test_range_and_steps(scene):
     assert scene["range"] == [0, 103_000]
     assert [rank["range"] for rank in scene["ranks"]] == [[0, 100_000], [3_000, 103_000]]
@@ -106,57 +93,35 @@ def test_the_median_rank_shows_its_steps(tmp_path):
     assert [step["dur"] for step in scene["steps"]] == [30_000, 31_000]
 
 
+def scene_of(tmp_path, name, events):
+    """Return the engine and the scene of one file."""
+    (tmp_path / name).write_text(json.dumps(events))
+    engine = TileEngine(load(tmp_path / name, cache=False, progress=False))
+    return engine, engine.scene()
+
+
 def test_without_steps_the_outermost_annotations_are_the_phases(tmp_path):
-    events = [
-        {
-            "ph": "X",
-            "cat": "user_annotation",
-            "name": name,
-            "pid": 1,
-            "tid": 1,
-            "ts": ts,
-            "dur": dur,
-        }
-        for name, ts, dur in [("load#1", 0, 50), ("inner", 10, 20), ("Optimizer.step#SGD", 60, 30)]
-    ]
-    path = tmp_path / "one.pt.trace.json"
-    path.write_text(json.dumps(events))
-    scene = TileEngine(load(path, cache=False, progress=False)).scene()
-    assert scene["title"] == "one"
-    assert scene["steps"] == []
+    named = [("load#1", 0, 50), ("inner", 10, 30), ("Optimizer.step#SGD", 60, 90)]
+    events = [small.event("user_annotation", *one) for one in named]
+    _, scene = scene_of(tmp_path, "one.pt.trace.json", events)
+    assert (scene["title"], scene["steps"]) == ("one", [])
     assert [phase["name"] for phase in scene["phases"]] == ["load", "Optimizer.step"]
 
 
 def test_many_host_threads_share_the_last_lane(tmp_path):
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": "work", "pid": 1, "tid": tid, "ts": tid, "dur": 5}
-        for tid in range(1, 9)
-    ]
-    path = tmp_path / "threads.json"
-    path.write_text(json.dumps(events))
-    engine = TileEngine(load(path, cache=False, progress=False))
-    summary = engine.scene()["ranks"][0]["summary"]
+    events = [small.event("cpu_op", "work", tid, tid + 5, tid=tid) for tid in range(1, 9)]
+    engine, scene = scene_of(tmp_path, "threads.json", events)
+    summary = scene["ranks"][0]["summary"]
     assert [row["label"] for row in summary] == ["main thread", "thread 2", "6 other threads"]
     cell, _ = engine.answer({"op": "cell", "lane": summary[2]["lane"], "start": 0, "end": 10**6})
-    # Threads 3 to 8: from 3 to 13 µs after zero, which thread 1 sets at 1 µs.
-    assert (cell["count"], cell["busy"]) == (6, 10_000)
+    # Threads 3 to 8: from 3 to 13 ns, counted from thread 1's 1 ns.
+    assert (cell["count"], cell["busy"]) == (6, 10)
 
 
 def test_a_file_that_is_no_programs_still_has_a_folded_row(tmp_path):
-    events = [
-        {
-            "ph": "X",
-            "cat": "user_annotation",
-            "name": "job",
-            "pid": "ci",
-            "tid": "a",
-            "ts": 5,
-            "dur": 5,
-        }
-    ]
-    path = tmp_path / "other.json"
-    path.write_text(json.dumps(events))
-    rank = TileEngine(load(path, cache=False, progress=False)).scene()["ranks"][0]
+    event = small.event("user_annotation", "job", 5, 10, pid="ci", tid="a")
+    _, scene = scene_of(tmp_path, "other.json", [event])
+    [rank] = scene["ranks"]
     assert [(row["role"], row["label"]) for row in rank["summary"]] == [("cpu", "all events")]
     assert [track["label"] for track in rank["tracks"]] == ["a"]
 
@@ -217,12 +182,9 @@ def test_very_many_problems_are_added_up():
 def test_a_truncated_rank_says_so(traces):
     problems = Problems()
     problems.add("truncated", 1, "the list of events does not end", None, traces[1].path)
-    scene = TileEngine(TraceSet(traces.values(), problems=problems)).scene()
-    assert [rank["truncated"] for rank in scene["ranks"]] == [
-        None,
-        "the list of events does not end",
-    ]
-    assert [rank["problems"] for rank in scene["ranks"]] == [0, 1]
+    ranks = TileEngine(TraceSet(traces.values(), problems=problems)).scene()["ranks"]
+    said = [(rank["truncated"], rank["problems"]) for rank in ranks]
+    assert said == [(None, 0), ("the list of events does not end", 1)]
 
 
 def test_small_words():
@@ -277,26 +239,22 @@ def frame(rows, note=""):
     return made
 
 
-JOB = frame(
-    [
+def test_groups_have_their_ranks_and_say_what_the_representative_says():
+    rows = [
         (0, 0, 3, 0.1, False, "like rank 3"),
         (1, 1, 1, 0.0, False, "stage 1"),
         (2, 2, 2, 9.0, True, "computes 25 % longer"),
         (3, 0, 3, 0.0, False, "stage 0"),
         (4, 1, 1, 0.2, False, "like rank 1"),
-    ],
-    note="of 2 steps",
-)
-
-
-def test_groups_have_their_ranks_and_say_what_the_representative_says():
-    found = clusters(JOB)
-    assert found["clusters"] == [
-        {"representative": 1, "ranks": [1, 4], "why": "stage 1"},
-        {"representative": 3, "ranks": [0, 3], "why": "stage 0"},
     ]
-    assert found["outliers"] == [{"rank": 2, "why": "computes 25 % longer"}]
-    assert found["note"] == "of 2 steps"
+    assert clusters(frame(rows, "of 2 steps")) == {
+        "clusters": [
+            {"representative": 1, "ranks": [1, 4], "why": "stage 1"},
+            {"representative": 3, "ranks": [0, 3], "why": "stage 0"},
+        ],
+        "outliers": [{"rank": 2, "why": "computes 25 % longer"}],
+        "note": "of 2 steps",
+    }
 
 
 def test_a_representative_that_is_an_outlier_itself_does_not_stand_for_others():
@@ -305,8 +263,7 @@ def test_a_representative_that_is_an_outlier_itself_does_not_stand_for_others():
 
 
 def test_nothing_to_group_says_why():
-    found = clusters(frame([], note="one rank"))
-    assert found == {"clusters": [], "outliers": [], "note": "one rank"}
+    assert clusters(frame([], "one rank")) == {"clusters": [], "outliers": [], "note": "one rank"}
 
 
 def test_the_engine_asks_the_analysis_once(ask, monkeypatch):
@@ -321,8 +278,3 @@ def test_the_engine_asks_the_analysis_once(ask, monkeypatch):
     assert first == again
     assert first["clusters"] == [{"representative": 0, "ranks": [0, 1], "why": ""}]
     assert asked == [[0, 1]]
-
-
-def test_the_engine_refuses_fields_that_are_missing(ask):
-    with pytest.raises(ValueError, match="missing required field `bins`"):
-        ask("ribbon", start=0, end=5)

@@ -165,15 +165,19 @@ def test_a_damaged_one_is_made_anew_without_a_word(traces, store, column):
     assert_same(traces, again)
 
 
+def has_none_and_needs_none(traces, path):
+    again = hw.load(path)
+    assert sum(counted(again)) == 0
+    assert every_tile(again) == every_tile(traces)
+    assert_same(traces, again)
+
+
 def test_one_of_another_version_is_made_anew(traces, tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "VERSION", 99)
     store = traces.save(tmp_path / "newer.store")
     assert sum(counted(hw.load(store))) > 0
     monkeypatch.undo()
-    again = hw.load(store)
-    assert sum(counted(again)) == 0
-    assert every_tile(again) == every_tile(traces)
-    assert_same(traces, again)
+    has_none_and_needs_none(traces, store)
 
 
 @pytest.fixture
@@ -192,31 +196,29 @@ def old_store(traces, tmp_path, monkeypatch):
 
 
 def test_older_stores_open_and_need_none(traces, old_store):
-    again = hw.load(old_store)
+    has_none_and_needs_none(traces, old_store)
+
+
+@pytest.fixture
+def ruled():
+    hw.taxonomy.add("communication", "gemm", category="kernel")
+    yield
+    hw.taxonomy.reset()
+
+
+def test_users_rules_have_lanes_of_their_own(traces, store, ruled):
+    again = hw.load(store)
     assert sum(counted(again)) == 0
-    assert every_tile(again) == every_tile(traces)
-    assert_same(traces, again)
+    by_rules = every_tile(again)
+    assert by_rules == every_tile(traces)
+    hw.taxonomy.reset()
+    assert by_rules != every_tile(hw.load(store))
 
 
-def test_users_rules_have_lanes_of_their_own(traces, store):
-    hw.taxonomy.add("communication", "gemm", category="kernel")
-    try:
-        again = hw.load(store)
-        assert sum(counted(again)) == 0
-        ruled = every_tile(again)
-        assert ruled == every_tile(traces)
-    finally:
-        hw.taxonomy.reset()
-    assert ruled != every_tile(hw.load(store))
-
-
-def test_those_of_users_rules_are_not_kept(traces, tmp_path):
-    hw.taxonomy.add("communication", "gemm", category="kernel")
-    try:
-        traces.events()
-        store = traces.save(tmp_path / "ruled.store")
-    finally:
-        hw.taxonomy.reset()
+def test_those_of_users_rules_are_not_kept(traces, tmp_path, ruled):
+    traces.events()
+    store = traces.save(tmp_path / "ruled.store")
+    hw.taxonomy.reset()
     assert sum(counted(hw.load(store))) == 0
 
 

@@ -36,13 +36,14 @@ def test_times_count_from_the_earliest_event_and_zero_is_its_absolute_time(make)
     assert (shifted.start_ns, shifted.end_ns) == (7, 11_257)
 
 
+def without(record, key):
+    return {name: value for name, value in record.items() if name != key}
+
+
 def test_a_complete_event_without_duration_is_an_instant_and_is_counted(make):
-    bare = op("bare", 3, 0)
-    del bare["dur"]
-    trace = make(op("a", 1, 2), bare)
+    trace = make(op("a", 1, 2), without(op("bare", 3, 0), "dur"))
     assert trace.events["name"].tolist() == ["a"]
-    assert trace.instants["name"].tolist() == ["bare"]
-    assert trace.instants["time_ns"].tolist() == [2_000]
+    assert trace.instants[["name", "time_ns"]].values.tolist() == [["bare", 2_000]]
     assert [(kind, count) for kind, count, _ in trace.found] == [("repaired", 1)]
 
 
@@ -65,11 +66,11 @@ def test_begins_and_ends_pair_as_a_stack_on_each_thread(make):
         begin("outer", 0), begin("other", 1, tid=2), begin("inner", 2),
             end(3), end(4, tid=2), end(9)
     )  # fmt: skip
-    frame = trace.events
-    assert frame["name"].tolist() == ["outer", "other", "inner"]
-    assert frame["dur_ns"].tolist() == [9_000, 3_000, 1_000]
-    assert frame["phase"].tolist() == ["B", "B", "B"]
-    assert frame["parent"].tolist() == [-1, -1, 0]
+    assert trace.events[["name", "dur_ns", "phase", "parent"]].values.tolist() == [
+        ["outer", 9_000, "B", -1],
+        ["other", 3_000, "B", -1],
+        ["inner", 1_000, "B", 0],
+    ]
     assert not trace.found
 
 
@@ -82,17 +83,14 @@ def test_args_of_the_end_belong_to_the_event_too(make):
 def test_brackets_without_a_partner_are_counted_per_direction(make):
     trace = make(end(1), begin("a", 2), begin("b", 3), end(4))
     assert trace.events["name"].tolist() == ["b"]
-    assert {detail: count for _, count, detail in trace.found} == {
-        "begin records (B) without an end": 1,
-        "end records (E) without a begin": 1,
-    }
-    assert {kind for kind, _, _ in trace.found} == {"unpaired"}
+    assert sorted(trace.found) == [
+        ("unpaired", 1, "begin records (B) without an end"),
+        ("unpaired", 1, "end records (E) without a begin"),
+    ]
 
 
 def test_records_of_unknown_phases_or_without_time_are_counted(make):
-    timeless = op("t", 0, 1)
-    del timeless["ts"]
-    trace = make({"ph": "N", "ts": 1}, {"ts": 1}, timeless, op("a", 1, 1))
+    trace = make({"ph": "N", "ts": 1}, {"ts": 1}, without(op("t", 0, 1), "ts"), op("a", 1, 1))
     assert len(trace) == 1
     assert sorted(trace.found) == [
         ("skipped", 1, "records of phase 'N'"),
@@ -117,20 +115,19 @@ def test_counters_are_one_row_per_series_and_sample(make):
         sample(4, used=7, free="1"), sample(2, used=5.5), sample(3, used="n/a"), op("a", 1, 1)
     )
     frame = trace.counters.sort_values(["series", "time_ns"])
-    assert frame["time_ns"].tolist() == [3_000, 1_000, 3_000]
-    assert frame["series"].tolist() == ["free", "used", "used"]
-    assert frame["value"].tolist() == [1, 5.5, 7]
-    assert set(frame["name"]) == {"memory"}
+    assert frame[["name", "series", "time_ns", "value"]].values.tolist() == [
+        ["memory", "free", 3_000, 1],
+        ["memory", "used", 1_000, 5.5],
+        ["memory", "used", 3_000, 7],
+    ]
     assert trace.found == [("skipped", 1, "counter samples that are not numbers")]
 
 
 def test_instants_keep_their_scope(make):
     instant = {"name": "mark", "pid": 1, "tid": 2, "ts": 3}
     trace = make({"ph": "i", "s": "g"} | instant, {"ph": "I"} | instant | {"ts": 2}, op("a", 1, 1))
-    frame = trace.instants
-    assert frame["time_ns"].tolist() == [1_000, 2_000]
-    assert frame["scope"].tolist() == ["t", "g"]
-    assert frame["tid"].tolist() == ["2", "2"]
+    rows = trace.instants[["time_ns", "scope", "tid"]].values.tolist()
+    assert rows == [[1_000, "t", "2"], [2_000, "g", "2"]]
 
 
 def test_async_intervals_pair_by_category_id_and_name(make):
@@ -207,50 +204,37 @@ def step(n, ts, dur, **more):
     return record | {"ts": ts, "dur": dur} | more
 
 
-def steps(trace):
-    return trace.events.set_index("name")["step"].to_dict()
+#: Records, and the steps of the events among them.
+STEPS = {
+    "host events belong to the step in which they start": (
+        [step(4, 10, 10), step(5, 20, 10), op("before", 9, 5), op("first", 10, 1, tid=2),
+         op("over", 19, 5, tid=2), op("edge", 20, 1, tid=3), op("after", 30, 1)],
+        {"before": -1, "ProfilerStep#4": 4, "first": 4, "over": 4, "ProfilerStep#5": 5, "edge": 5,
+         "after": -1},
+    ),
+    "device events belong to the step of their launch": (
+        [step(1, 0, 10), step(2, 10, 10), call("cudaLaunchKernel", 9, 1, 3),
+         kernel("late", 15, 1, 3), kernel("unknown", 15, 1, 99, stream=8)],
+        {"ProfilerStep#1": 1, "cudaLaunchKernel": 1, "ProfilerStep#2": 2, "late": 1,
+         "unknown": -1},
+    ),
+    "copies of a step on the device are no steps": (
+        [step(1, 0, 10), step(2, 30, 10, cat="gpu_user_annotation", pid=0, tid=7),
+         kernel("k", 32, 1), op("op", 33, 1)],
+        {"ProfilerStep#1": 1, "ProfilerStep#2": -1, "k": -1, "op": -1},
+    ),
+    "of steps within steps the inner one counts": (
+        [step(1, 0, 100), step(7, 10, 10), op("in", 12, 1), op("out", 50, 1)],
+        {"ProfilerStep#1": 1, "ProfilerStep#7": 7, "in": 7, "out": 1},
+    ),
+    "names that only look like steps": (
+        [step("x", 0, 9), op("ProfilerStep", 0, 5), op("op", 1, 1)],
+        {"ProfilerStep#x": -1, "ProfilerStep": -1, "op": -1},
+    ),
+}  # fmt: skip
 
 
-def test_host_events_belong_to_the_step_in_which_they_start(make):
-    trace = make(
-        step(4, 10, 10),
-        step(5, 20, 10),
-        op("before", 9, 5),
-        op("first", 10, 1, tid=2),
-        op("over", 19, 5, tid=2),
-        op("edge", 20, 1, tid=3),
-        op("after", 30, 1),
-    )
-    assert steps(trace) == {
-        "before": -1, "ProfilerStep#4": 4, "first": 4, "over": 4, "ProfilerStep#5": 5, "edge": 5,
-        "after": -1,
-    }  # fmt: skip
-
-
-def test_device_events_belong_to_the_step_of_their_launch(make):
-    trace = make(
-        step(1, 0, 10),
-        step(2, 10, 10),
-        call("cudaLaunchKernel", 9, 1, 3),
-        kernel("late", 15, 1, 3),
-        kernel("unknown", 15, 1, 99, stream=8),
-    )
-    assert steps(trace)["late"] == 1
-    assert steps(trace)["unknown"] == -1
-
-
-def test_copies_of_a_step_on_the_device_are_no_steps(make):
-    copy = step(1, 30, 10, cat="gpu_user_annotation", pid=0, tid=7)
-    trace = make(step(1, 0, 10), copy, kernel("k", 32, 1), op("op", 33, 1))
-    frame = trace.events
-    assert frame.loc[frame["start_ns"] == 33_000, "step"].tolist() == [-1]
-
-
-def test_of_steps_within_steps_the_inner_one_counts(make):
-    trace = make(step(1, 0, 100), step(7, 10, 10), op("in", 12, 1), op("out", 50, 1))
-    assert steps(trace) == {"ProfilerStep#1": 1, "ProfilerStep#7": 7, "in": 7, "out": 1}
-
-
-def test_names_that_only_look_like_steps(make):
-    trace = make(step("x", 0, 9), op("ProfilerStep", 0, 5), op("op", 1, 1))
-    assert set(trace.events["step"]) == {-1}
+@pytest.mark.parametrize("case", STEPS)
+def test_steps_of_events(make, case):
+    records, expected = STEPS[case]
+    assert make(*records).events.set_index("name")["step"].to_dict() == expected

@@ -29,23 +29,13 @@ def test_a_stream_argument_counts_on_device_categories_only(make):
 
 
 def test_annotations_of_a_device_have_the_stream_of_their_thread_and_a_track_of_their_own(make):
-    trace = make(
-        kernel("k", 1, 2, stream=7),
-        {"ph": "X", "cat": "gpu_user_annotation", "name": "step", "pid": 0, "tid": 7}
-        | {"ts": 0, "dur": 9},
-    )
-    frame = trace.events
-    assert frame["name"].tolist() == ["step", "k"]
-    assert frame["stream"].tolist() == [7, 7]
-    assert frame["depth"].tolist() == [0, 0]
-    assert frame["parent"].tolist() == [-1, -1]
-    assert [(t.role, t.stream, t.label) for t in trace.tracks] == [
-        ("annotation", 7, "stream 7"),
-        ("stream", 7, "stream 7"),
-    ]
-    assert [t.key for t in trace.tracks] == [
-        "device 0 · stream 7 annotations",
-        "device 0 · stream 7",
+    step = op("step", 0, 9, 7, cat="gpu_user_annotation", pid=0)
+    trace = make(kernel("k", 1, 2, stream=7), step)
+    columns = ["name", "stream", "depth", "parent"]
+    assert trace.events[columns].values.tolist() == [["step", 7, 0, -1], ["k", 7, 0, -1]]
+    assert [(t.role, t.stream, t.label, t.key) for t in trace.tracks] == [
+        ("annotation", 7, "stream 7", "device 0 · stream 7 annotations"),
+        ("stream", 7, "stream 7", "device 0 · stream 7"),
     ]
 
 
@@ -84,13 +74,12 @@ def test_tracks_are_named_and_ordered_by_metadata(make):
         op("b", 2, 1, tid=2),
         op("Profiler", 0, 9, pid="Spans", tid="PyTorch Profiler", cat="Trace"),
     )
-    assert [track.key for track in trace.tracks] == [
-        "python · thread 2",
-        "python · thread 1 (main)",
-        "GPU 0 · stream 7",
-        "Spans · PyTorch Profiler",
+    assert [(track.role, track.key) for track in trace.tracks] == [
+        ("thread", "python · thread 2"),
+        ("thread", "python · thread 1 (main)"),
+        ("stream", "GPU 0 · stream 7"),
+        ("other", "Spans · PyTorch Profiler"),
     ]
-    assert [track.role for track in trace.tracks] == ["thread", "thread", "stream", "other"]
     assert trace.events["track"].tolist()[0] == "Spans · PyTorch Profiler"
 
 
@@ -110,12 +99,8 @@ def test_tids_that_are_text_and_numbers_are_one_thread(make):
 
 
 def test_odd_sort_indices_do_not_matter(make):
-    trace = make(
-        meta("process_sort_index", 7, sort_index="first"),
-        meta("thread_sort_index", 7, 1),
-        op("a", 0, 1),
-    )
-    assert [track.tid for track in trace.tracks] == ["1"]
+    odd = [meta("process_sort_index", 7, sort_index="first"), meta("thread_sort_index", 7, 1)]
+    assert [track.tid for track in make(*odd, op("a", 0, 1)).tracks] == ["1"]
 
 
 def lanes(events, unit=1, tracks=None):
@@ -200,13 +185,8 @@ def test_a_track_deeper_than_can_be_told_is_counted():
 
 
 def test_build_reports_overlaps_and_rounding(make):
-    trace = make(
-        kernel("a", 0, 10),
-        kernel("b", 5, 10),
-        op("c", 0, 4),
-        op("d", 3, 4),
-        resolution_ns=1000,
-    )
+    events = [kernel("a", 0, 10), kernel("b", 5, 10), op("c", 0, 4), op("d", 3, 4)]
+    trace = make(*events, resolution_ns=1000)
     assert [(kind, count) for kind, count, _ in trace.found] == [("overlap", 1), ("rounding", 1)]
-    stream = next(track for track in trace.tracks if track.role == "stream")
+    [stream] = [track for track in trace.tracks if track.role == "stream"]
     assert (stream.nested, stream.lanes) == (1, 2)
