@@ -231,7 +231,7 @@ _CANCEL: signal.Signals = getattr(signal, "SIGUSR1", signal.SIGTERM)
 #: Function that maps a path of a page to what `hta_widgets.load` takes, or to None if the host does
 #: not offer it.
 Sources = Callable[[str], Any]
-#: A method and its arguments, of which the first is the page.
+#: A method and its arguments; the page is the first argument.
 _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 

@@ -78,12 +78,12 @@ def test_any_mixture(texts):
 
 plain_lists = st.lists(plain, min_size=1, max_size=20)
 epochs = st.lists(st.integers(10**15, 10**16 - 1).map(str), min_size=1, max_size=20)
-alike = st.lists(kineto, min_size=1, max_size=40)
+uniform = st.lists(kineto, min_size=1, max_size=40)
 with_gaps = st.lists(st.one_of(kineto, st.just("")), min_size=1, max_size=40)
 
 
 @pytest.mark.parametrize(
-    "texts", [alike, with_gaps, epochs, plain_lists], ids=["alike", "gaps", "epoch µs", "plain"]
+    "texts", [uniform, with_gaps, epochs, plain_lists], ids=["uniform", "gaps", "epoch µs", "plain"]
 )
 @given(data=st.data())
 def test_texts_of_one_form(texts, data):

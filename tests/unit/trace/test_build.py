@@ -218,7 +218,7 @@ STEPS = {
         {"ProfilerStep#1": 1, "cudaLaunchKernel": 1, "ProfilerStep#2": 2, "late": 1,
          "unknown": -1},
     ),
-    "copies of a step on the device are no steps": (
+    "device copies of a step do not count as steps": (
         [step(1, 0, 10), step(2, 30, 10, cat="gpu_user_annotation", pid=0, tid=7),
          kernel("k", 32, 1), op("op", 33, 1)],
         {"ProfilerStep#1": 1, "ProfilerStep#2": -1, "k": -1, "op": -1},

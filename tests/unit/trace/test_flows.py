@@ -42,7 +42,7 @@ CASES = {
          call("cudaMemcpyAsync", 10, 1, 4), kernel("second", 15, 1, 4)],
         ["launch: cudaLaunchKernel → first", "launch: cudaMemcpyAsync → second"],
     ),
-    "a zero that calls share is no id": (
+    "a zero that calls share is not used as id": (
         [*(call("cudaLaunchKernel", k, 1, 0) for k in range(2)), kernel("k", 5, 1, 0)], [],
     ),
     "a zero of one call is an id": (
@@ -57,7 +57,7 @@ CASES = {
          without_stream(kernel("Context Sync", 2, 3, 8, cat="cuda_sync", tid=-1))],
         ["launch: cudaDeviceSynchronize → Context Sync"],
     ),
-    "events that start at once are told apart by the id": (
+    "events with equal starts are distinguished by id": (
         [call("cudaLaunchKernel", 0, 9, 4), call("cudaStreamIsCapturing", 0, 3, 5),
          flow("s", 0, 4, category="ac2g"), kernel("k", 9, 3, 4),
          flow("f", 9, 4, tid=7, pid=0, category="ac2g")],
