@@ -141,7 +141,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> str:
 
 
 _PART = ".part"
-#: Names of unfinished files contain the machine's name. Locks may not work across machines that
+#: End of the names of this machine's unfinished files. Locks may not work across machines that
 #: share a disk, so each removes only its own files.
 _OWN_PART = f".{zlib.crc32(platform.node().encode()):08x}{_PART}"
 #: An older part was left by a killed process, on any machine.

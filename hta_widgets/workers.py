@@ -26,8 +26,8 @@ from hta_widgets.errors import TraceError
 from hta_widgets.files import cache_folder, caching_in, release
 
 _LENGTH = struct.Struct("<Q")
-#: Program of a worker. It keeps the working directory off the path, where a `json.py` would replace
-#: Python's, and puts the package right behind Python's own modules.
+#: Program of a worker. It keeps the working directory off the path, since a `json.py` in it would
+#: replace Python's, and puts the package right behind Python's own modules.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers

@@ -686,7 +686,7 @@ def _finding(every: pd.DataFrame) -> str:
     )
 
 
-#: Maximum number of rows if there are more ranks than rows with a name.
+#: Maximum number of ranks with a row if there are more than `NAMED_ROWS`.
 _MOST_TOP = 40
 #: Maximum number of columns; of more steps, several share a cell.
 _MOST_STEPS = 300

@@ -120,7 +120,7 @@ class _Stack(_Node):
 
 class _Selects(_Node):
     window: tuple[Code, Code] | None = None
-    #: Expression of the keys to select instead of those of the row.
+    #: Expression of the keys to select; the row's keys if it is empty.
     keys: Code = ""
 
 

@@ -22,8 +22,8 @@ from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-#: Maximum number of changes that are drawn one by one; of more, the minimum and maximum of as many
-#: slices of time are drawn.
+#: Maximum number of changes that are drawn one by one; of more, the minimum and maximum per slice
+#: of time are drawn, for as many slices in all lanes together.
 MOST_POINTS = 20_000
 
 #: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.

@@ -41,7 +41,7 @@ from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 _MOST_COLUMNS = 8
 #: Order of colours, such that neighbours differ.
 _APART = (0, 5, 4, 3, 1, 6)
-#: Maximum number of rows; of more groups, those in which ranks spend most time are drawn.
+#: Maximum number of groups that all have a row; of more, those with most time of each column have.
 _MOST_ROWS = 40
 _IN_CELLS = (
     "in a cell the group's number and the rank's position in it; times are of a rank and"

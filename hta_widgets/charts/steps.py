@@ -499,7 +499,7 @@ def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd
 
 #: Minimum excess of an outlier over the median rank, as a share of the median.
 _LONGER = 0.05
-#: Minimum distance of an outlier from the median, in median absolute deviations of all ranks.
+#: Minimum ratio of that excess to the median deviation of the ranks in the same row.
 _STANDS_OUT = 4.0
 _MOST_DOTS = 20_000
 

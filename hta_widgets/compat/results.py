@@ -31,7 +31,7 @@ from hta_widgets.widgets.timeline import Timeline as TraceTimeline
 
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d+)")
 _OTHERS = "others"
-#: Minimum duration of a collective that counts, as a share of its iteration.
+#: Minimum duration of a collective that counts, as a share of the mean iteration.
 _LEAST_SHARE = 0.01
 _SERIES = ["stream", "iteration", "name"]  # kernels that only their order distinguishes
 

@@ -174,7 +174,7 @@ class _Overlay:
         ends = np.concatenate((rows[edges.source[drawn]], rows[edges.target[drawn]]))
         self._wanted = set(record[np.unique(ends)].tolist())
         self._flows = self._flows_within() if only_path else frozenset()
-        #: by row: process and thread of an arrow's end, as written in the file
+        #: by record: process and thread of an arrow's end, as written in the file
         self._place: dict[int, tuple[bytes, bytes]] = {}
 
     def records(self) -> Iterator[bytes]:

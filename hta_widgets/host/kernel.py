@@ -12,7 +12,7 @@ from hta_widgets.host.opening import failure_of, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: requests and their views; a page that is reloaded gets its view again
+#: request and view of the page; a page that is reloaded gets its view again
 _shown: list[tuple[_Request, Any]] = []
 
 

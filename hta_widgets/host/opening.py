@@ -74,7 +74,7 @@ class Downloads:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=scratch()))
-        #: folder of files that pages wrote and that the user has not saved yet
+        #: folder of files that pages wrote and that `keep` has not moved yet
         self.written = self.folder / "written"
         self.written.mkdir()
         self._files: dict[str, Path] = {}

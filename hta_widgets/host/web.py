@@ -240,8 +240,8 @@ def require_there(path: str) -> None:
 # --- site -----------------------------------------------------------------------------------------
 
 
-#: Allowed values of the Host header, which prevents DNS rebinding. Any port is allowed, since `ssh
-#: -L` changes it.
+#: Allowed values of the Host header, to prevent DNS rebinding. Any port is allowed, because
+#: `ssh -L` changes it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
     # Views write style attributes; all else comes from here.

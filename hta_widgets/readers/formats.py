@@ -341,7 +341,7 @@ class Sniffed(NamedTuple):
 
     format: str | None = None
     foreign: str | None = None
-    #: whether files of this format are skipped if the folder has files of another one
+    #: whether the file is skipped unless the user named it, or the folder has no other traces
     aside: bool = False
 
 

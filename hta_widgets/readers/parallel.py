@@ -63,7 +63,7 @@ class _File(NamedTuple):
 
 class _Read(NamedTuple):
     outcome: Outcome
-    #: address of the worker that sent the columns; None if they are in a file
+    #: the worker that sent the columns; None if they are in a file
     sent_by: str | None = None
 
 

@@ -235,7 +235,7 @@ def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
 @pytest.mark.parametrize(
     ("kernels", "kinds"),
     [([], {"communication", "cpu"}), ([small.kernel(10_000, 20_000)], set())],
-    ids=["host alone", "beside a device"],
+    ids=["host alone", "next to a device"],
 )
 def test_the_legend_names_communication_on_hosts(tmp_path, kernels, kinds):
     engine = TileEngine(small.load(tmp_path, [*HOST, *kernels]))
