@@ -189,7 +189,7 @@ def in_code(path: Path) -> dict[str, float]:
 
 def in_view(path: Path) -> dict[str, float]:
     """Open a path with `hta-widgets view`, from the request of the page on."""
-    command = [sys.executable, "-m", "hta_widgets.cli", "view", str(path), "--no-browser"]
+    command = [sys.executable, "-m", "hta_widgets", "view", str(path), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
         assert host.stdout is not None
         url = next(line.strip() for line in host.stdout if "token=" in line)

@@ -40,7 +40,7 @@ class Host:
 
 @contextmanager
 def serving(repo, *arguments, cwd=None) -> Iterator[Host]:
-    command = [sys.executable, "-m", "hta_widgets.cli", "view", *map(str, arguments)]
+    command = [sys.executable, "-m", "hta_widgets", "view", *map(str, arguments)]
     env = os.environ | {"PYTHONPATH": str(repo)}
     process = subprocess.Popen(
         [*command, "--no-browser"], env=env, cwd=cwd, stdout=subprocess.PIPE, text=True

@@ -262,7 +262,7 @@ def test_help_says_what_to_type(capsys, command):
 
 
 def test_it_runs_as_a_program_and_into_a_closed_pipe(job):
-    program = [sys.executable, "-m", "hta_widgets.cli"]
+    program = [sys.executable, "-m", "hta_widgets"]
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.split() == ["hta-widgets", hw.__version__]
     shell = f"{' '.join(program)} summary {job} | true"

@@ -68,6 +68,7 @@ SHOWN = [
     "compat",
     "__init__",
     "cli",
+    "__main__",
 ]
 
 ROOMS = [*GROUND, *ANALYSED, *SHOWN]

@@ -1,4 +1,4 @@
-"""``python -m hta_widgets.cli``."""
+"""Run the command line: ``python -m hta_widgets``."""
 
 import sys
 
