@@ -109,7 +109,7 @@ _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 def lacking_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Return a note on the ranks that are not in `having`, empty if all are."""
+    """Return a note on the chosen ranks that are not in `having`, empty if all are in it."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_for("no_ranks")
@@ -318,7 +318,7 @@ def communication_by_group(
 
     Notes
     -----
-    A size is the number of elements times the size of their type, not the bytes that the algorithm
+    A size is the number of elements times the bytes of their type, not the bytes that the algorithm
     of the collective moves; `collectives` returns bandwidths.
     """
     chosen = parts(traces, **scope)

@@ -346,8 +346,8 @@ def rank_clusters(
     tolerance : float, default 0.05
         The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        While there are more, the tolerance grows by half, unless there are no more clusters than
-        pipeline stages. Outliers are still judged by the given tolerance.
+        While there are more clusters, the tolerance grows by half, unless there are no more
+        clusters than pipeline stages. Outliers are still judged by the given tolerance.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 

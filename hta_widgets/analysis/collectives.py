@@ -431,7 +431,7 @@ def _spent_by_rank(
 
 @lru_cache(maxsize=1 << 14)
 def loads_data(name: str) -> bool:
-    """Return whether a host event loads data, judging by its name without Python's folders."""
+    """Return whether a name, without folders of Python files, is that of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 

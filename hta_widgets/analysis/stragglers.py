@@ -401,7 +401,7 @@ class ImposedWaits:
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the last ranks of collectives and the waits of others; `clock` as in `exposed_waits`."""
+    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or _shared_clock(traces)
 
