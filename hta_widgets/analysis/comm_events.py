@@ -183,7 +183,8 @@ def comm_events(trace: Trace) -> CommEvents:
     kernels = table.names
     events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Most events differ in their sequence number only, so the rest is done per distinct event.
+    # Most events differ in their sequence number only, so labels and sizes are derived once for
+    # each distinct event.
     like, args = _distinct(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [

@@ -43,9 +43,9 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, removed or run a different number of times.
 
-    For each name, counts and durations are totals over all given ranks and steps, so they are
-    only comparable if both sides have as many of these. The duration of an operator includes the
-    operators that it calls.
+    For each name, counts and durations are totals over all given ranks and steps, so they are only
+    comparable if both sides have equally many ranks and steps. The duration of an operator includes
+    the operators that it calls.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
-#: Function that returns columns for the cell of each gap, the number of cells, and the lengths.
+#: Function that takes each gap's cell, the number of cells and each gap's length; returns columns.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
@@ -191,7 +191,7 @@ def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     gaps = _gaps(part, short_ns)
     if gaps is None:
         return None
-    # The work next to idle time at the ends of an export is not in the file: its cause is unknown.
+    # Idle time at the ends of an export has no known cause: the work next to it is not in the file.
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
     beyond[:, -1] = _outside_work_ns(part)
     pieces = np.concatenate((gaps.pieces, beyond))

@@ -256,8 +256,8 @@ def _over_queues(
     traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
-    # The function receives the selected events of all times and the window's edges, because work
-    # that waits in a queue throughout the window does not overlap the window.
+    # The function receives the selected events of all times and the window's edges: if work waits
+    # throughout the window, neither the work nor its launching call overlaps the window.
     chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)

@@ -288,16 +288,15 @@ def critical_path(
     waits; a call that waits for the device (context, stream and event synchronisation) depends
     on the awaited work. If the file records no synchronisation, calls that
     synchronise depend on the last work that ended while they ran, and calls that copy depend on
-    their copy if it had ended when they returned. A kernel that was launched after a call to wait
-    for an event, and did not start although its stream was idle, depends on the work of another
-    stream that had ended within 10 µs before the kernel started. The backward pass follows the
-    forward pass on any threads. Only the
-    last of the dependencies of a kernel counts: time since then is launch overhead or delay between
-    kernels.
+    their copy if it had ended when they returned. In such files, a kernel that was launched after a
+    call to wait for an event, and did not start although its stream was idle, depends on the work
+    of another stream that had ended within 10 µs before the kernel started. The backward pass
+    follows the forward pass on any threads. Only the last of the dependencies of a kernel counts:
+    time since then is launch overhead or delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
-    operators and in waits does not count when chains are compared; the table has it, with its
-    cause.
+    operators and in waits does not count when chains are compared; the result has rows for it, with
+    its cause.
 
     Parameters
     ----------
@@ -335,8 +334,8 @@ def critical_path(
         - ``cpu_blocked``: a call waits for the device;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
-        - ``cpu_outside_operators``: the thread runs code that was not recorded as an operator,
-          such as Python;
+        - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
+          it runs Python;
         - ``outside_path``: before the first or after the last event of the path.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
