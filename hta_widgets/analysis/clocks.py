@@ -155,7 +155,7 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
 
 
 def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
-    """Return the smallest shift after which no event starts before 0, given the offsets."""
+    """Return the smallest shift with which no event starts before 0 on the corrected clocks."""
     starts = [
         trace.start_ns + trace.clock_offset_ns - offset
         for trace, offset in zip(traces, offsets, strict=True)
@@ -287,7 +287,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
 
 
 def _drift_ppm(end: Ints, off: Floats) -> float:
-    """Return the slope of the fit's residuals between early and late collectives."""
+    """Return the slope of the fit's residuals between early and late collectives, in ppm."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan")
     order = np.argsort(end, kind="stable")

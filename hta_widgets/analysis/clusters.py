@@ -164,7 +164,7 @@ def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
 
 
 def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
-    """Return each event's step (a position, -1 for none), the durations of steps, their number."""
+    """Return each event's step (a position, -1 for none), the steps' durations and their number."""
     kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (one[kept] for one in steps)
     if len(numbers):

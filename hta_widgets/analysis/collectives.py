@@ -359,7 +359,7 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 
 
 def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return the time of each rank's unmatched communication before it arrived, without compute."""
+    """Return each rank's time in unmatched communication before it arrived, without compute."""
     # All of it counts as waiting, because the part in which the rank waited is unknown.
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)

@@ -276,7 +276,7 @@ def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> GapAt | None:
 
 
 def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
-    """Return start, end and ending event of each gap between a rank's work."""
+    """Return the start and end of each gap in a rank's work, and the event that ends it."""
     rows = part.busy_rows()
     start, end = part.clipped(rows)
     if not len(rows):
@@ -390,7 +390,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return masks of the host events that are each of `_ACTIVITIES`."""
+    """Return a mask of the host events for each of `_ACTIVITIES`."""
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")

@@ -42,7 +42,7 @@ _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
 _OUTSIDE = BOUNDS.index("outside_path")
 _NEVER = np.iinfo(np.int64).max
-#: The connection by which the path reaches a segment, by its type.
+#: The connection by which the path reaches a segment, by the segment's type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 

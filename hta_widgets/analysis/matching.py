@@ -361,7 +361,7 @@ def identified(
     for t, one in enumerate(events):
         for group in one.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-    # Whether ranks call the groups with this list by different names.
+    # By list of ranks: whether ranks call the same groups by different names.
     ordinal = {
         key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
         for key, names in by_members.items()
@@ -389,7 +389,7 @@ def identified(
 
 
 def _copies(traces: Sequence[Trace]) -> list[int]:
-    """Return the number of each trace's run, as runs loaded together may have equal ranks."""
+    """Return the number of each trace's run, as runs loaded together may have the same ranks."""
     seen: Counter[tuple[str | None, int]] = Counter()
     runs: dict[tuple[str | None, int], int] = {}
     copies = []
@@ -414,7 +414,7 @@ def _numerals(listed: str) -> tuple[str, ...]:
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return the identity of streams without groups: number, or position if numbers differ."""
+    """Return each stream's identity, without groups: its number, or position if numbers differ."""
     used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
     same = len({tuple(streams) for streams in used if streams}) <= 1
     return [

@@ -480,7 +480,7 @@ def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
 def _by_frequency(
     part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
 ) -> tuple[list[Text], Ints]:
-    """Group operators by name and by the names of their work; return texts, and groups by operator.
+    """Group operators by name and the names of their work; return texts and each operator's group.
 
     `work` holds `sizes` events per operator. Groups are numbered by frequency, then by text.
     """

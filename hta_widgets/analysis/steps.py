@@ -213,7 +213,7 @@ def _numbers(trace: Trace) -> Ints:
 
 
 def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
-    """Return the deviation of whole steps' values from the step's median, and it as a share."""
+    """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
     known = pd.Series(values, dtype=np.float64)[whole]
     median = known.groupby(step[whole]).transform("median")
     middle = median.reindex(range(len(values))).to_numpy()

@@ -339,7 +339,7 @@ def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count, and the rank charged with each; arrays are by entry.
+    """The matched collectives that count, and the rank charged with each; one item per entry.
 
     If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
     are not charged.

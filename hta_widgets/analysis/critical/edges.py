@@ -111,8 +111,8 @@ def add_device_work(
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start."""
-    # A queue's length is HTA's: calls in `_COUNTED` so far, less their work that has started, by
-    # stream and over the whole rank. A queue of unknown length is not empty.
+    # Queue lengths are those of HTA: calls in `_COUNTED` so far, less their work that has started,
+    # by stream and over the whole rank. A queue of unknown length is not empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
