@@ -1,4 +1,4 @@
-"""Plain functions from traces to DataFrames, one module per question."""
+"""Functions that take traces and return DataFrames, one module per topic."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Device time by kind, its overlap, by stream and process group, and totals of selected events."""
+"""Device time by kind, stream and process group, its overlap, and totals of selected events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _COLLECTIVE = "Collective name"
 _ELEMENTS = ("In msg nelems", "Out msg nelems")
 _DTYPE = "dtype"
 
-#: More elements than any message has; keeps products within int64.
+#: Numbers of elements from here on count as unknown, which keeps sizes within int64.
 _MAX_ELEMENTS = 1 << 50
 
 
@@ -79,8 +79,8 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
         - ``rank``
         - ``idle_ns, compute_ns, non_compute_ns, span_ns``
         - ``idle_pct, compute_pct, non_compute_pct``: of the span, 0..100; NaN for a span of 0 ns
-        - ``busy_ns``: any work; ``communication_ns, memory_ns``: any of that kind, whatever else
-          runs
+        - ``busy_ns``: time with any work; ``communication_ns, memory_ns``: time with work of that
+          kind, whatever else runs
         - ``exposed_communication_ns``: communicating and not computing; ``exposed_memory_ns``:
           copying, neither computing nor communicating
     """
@@ -101,7 +101,7 @@ def temporal_breakdown(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame
     )
 
 
-#: Notes if all ranks lack something, and if only the listed ones do.
+#: Keys of the notes for a lack of work on all ranks, and on the listed ranks only.
 _NO_WORK = ("no_device_work", "no_device_work_on")
 _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 
@@ -109,7 +109,7 @@ _NO_COMMUNICATION = ("no_communication", "no_communication_on")
 def lacking_note(
     chosen: Sequence[int], having: Collection[int], notes: tuple[str, str] = _NO_WORK
 ) -> str:
-    """Name the ranks without device work, or communication; empty if all have some."""
+    """Return a note on the chosen ranks that are not in `having`, empty if all are in it."""
     without = [str(rank) for rank in chosen if rank not in having]
     if not without:
         return "" if chosen else note_for("no_ranks")
@@ -120,7 +120,7 @@ def lacking_note(
 
 
 def _split(part: Part) -> tuple[int, ...] | None:
-    """Return the values of `_TIMES`, or None without device work."""
+    """Return the values of the columns `_TIMES`, or None if the rank has no span in the window."""
     if part.span is None:
         return None
     start, end = part.span
@@ -154,7 +154,7 @@ def kernel_type_breakdown(
     Parameters
     ----------
     per_rank : bool, default False
-        One row per rank and label instead; shares are of the rank.
+        Return one row per rank and label; shares are then of the rank's busy time.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def kernel_type_breakdown(
         - ``rank`` (int64, only with `per_rank`; rows are then in order of ranks)
         - ``kernel_type`` (text): the label
         - ``sum_ns`` (int64)
-        - ``share`` (float): of the sum of all rows, or of the rank's, 0..1
+        - ``share`` (float): ``sum_ns`` as a share of all rows, or of the rank's rows, 0..1
     """
     chosen = parts(traces, **scope)
     kinds = BUSY if include_memory else BUSY[:2]
@@ -268,15 +268,15 @@ def communication_by_stream(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Data
         One row per rank and stream that communicates, in that order, int64 except for the share:
 
         - ``rank, stream``; ``count`` of communication kernels
-        - ``communication_ns``: when any of them runs
+        - ``communication_ns``: the time in which any of them runs
         - ``overlapped_ns``: the part during which the rank computes on any stream;
           ``exposed_ns``: the rest
-        - ``overlap_share``: ``overlapped_ns`` of ``communication_ns``, 0..1
-        - ``sum_ns, max_ns``: of the kernels' durations
+        - ``overlap_share``: ``overlapped_ns / communication_ns``, 0..1
+        - ``sum_ns, max_ns``: sum and maximum of the kernels' durations
 
     Notes
     -----
-    Overlap is defined as in `comm_comp_overlap`, but by stream and with all compute of the rank,
+    Overlap is defined as in `comm_comp_overlap`, but by stream: all compute of the rank counts,
     selected or not. Times of streams that communicate at the same time add up to more than the
     rank's.
     """
@@ -301,7 +301,7 @@ def communication_by_group(
     Parameters
     ----------
     by_collective : bool, default False
-        One row per collective of a group, such as ``allreduce``.
+        Return one row per collective of a group, such as ``allreduce``.
 
     Returns
     -------
@@ -318,8 +318,8 @@ def communication_by_group(
 
     Notes
     -----
-    Sizes are elements times the size of their type, before any
-    algorithm; `collectives` has bandwidths.
+    A size is the number of elements times the bytes of their type, not the bytes that the algorithm
+    of the collective moves; `collectives` returns bandwidths.
     """
     chosen = parts(traces, **scope)
     args = (*_GROUP, _COLLECTIVE) if by_collective else _GROUP
@@ -338,7 +338,7 @@ def communication_by_group(
 
 
 def _rows(chosen: Parts, function: Callable[..., list[Any]], *args: Any) -> list[tuple[Any, ...]]:
-    """Return the rows that a function finds on each rank, behind the rank."""
+    """Return the rows that `function` returns for each rank, with the rank as first value."""
     found = zip(chosen.ranks, over_ranks(chosen, function, *args), strict=True)
     return [(rank, *row) for rank, rows in found for row in rows]
 
@@ -368,7 +368,7 @@ def _by_group(part: Part, labelled: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def _spent(part: Part, rows: Rows) -> tuple[float, ...]:
-    """Return the values of `_COMMUNICATION` of some kernels of a rank."""
+    """Return the values of the columns `_COMMUNICATION` for some kernels of a rank."""
     start, end = part.clipped(rows)
     pieces = union(start, end)
     time, hidden = total(pieces), total(intersect(pieces, part.covered_by_all("compute")))

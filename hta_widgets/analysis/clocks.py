@@ -37,7 +37,7 @@ _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClockFit:
-    """Offsets to subtract from each rank's recorded times; arrays go by position in the set."""
+    """Offsets to subtract from each rank's recorded times; arrays have one item per rank."""
 
     offset_ns: Ints
     residual_ns: Ints
@@ -61,10 +61,10 @@ def clock_offsets(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     All ranks leave a collective together, so the clocks of two ranks differ by the median
     difference of their ends over common collectives. Ranks that share no process group are
-    compared through ranks that do: the differences within all groups are solved for together,
+    compared through ranks that do: one least-squares fit uses the differences within all groups,
     weighted by how little they scatter. Ranks that no chain of collectives connects are not
-    compared; each such part keeps the recorded time of its lowest rank, has a number in ``part``,
-    and is listed in the note.
+    compared. Each connected part of the ranks keeps the recorded time of its lowest rank, has a
+    number in ``part``, and is listed in the note.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def _fit(match: Matching, used: Bools) -> ClockFit:
 
 
 def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
-    """Return the smallest shift after which no event starts before 0, given the offsets."""
+    """Return the smallest shift with which no event starts before 0 on the corrected clocks."""
     starts = [
         trace.start_ns + trace.clock_offset_ns - offset
         for trace, offset in zip(traces, offsets, strict=True)
@@ -165,7 +165,9 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable(match: Matching) -> Bools:
-    """Return the entries to fit: collectives that end together, or all of a group without any."""
+    """Return a mask of the entries to fit."""
+    # They belong to collectives that all ranks leave together. A group without such collectives
+    # contributes all entries except those in which a rank may leave early.
     together = np.isin(match.taken("operation"), TOGETHER)
     has = marked(match.group[together], len(match.groups))
     usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
@@ -176,7 +178,7 @@ def _from_peer_median(collective: Ints, end: Ints) -> Floats:
     """Return the distance of each end from the median end of the collective's other entries."""
     ends = pd.Series(end.astype(np.float64)).groupby(collective)
     size = ends.transform("size").to_numpy()
-    # A rank's own end pulls the median towards itself, most in pairs.
+    # The median includes the rank's own end, which draws it closer, most of all with two ranks.
     weight = size / np.maximum(size - 1, 1)
     apart: Floats = (end - ends.transform("median").to_numpy()) * weight
     return apart
@@ -201,7 +203,7 @@ def _solved(count: int, collective: Ints, trace: Ints, end: Ints, group: Ints) -
 def _pairs(
     collective: Ints, trace: Ints, end: Ints, group: Ints
 ) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return the median difference of end times between each rank and its group's reference."""
+    """Return pairs of ranks of a group, the median differences of their ends, and weights."""
     found: list[tuple[Array, ...]] = []
     for mine in split(group, int(group.max(initial=-1)) + 1):
         if not len(mine):
@@ -219,7 +221,7 @@ def _pairs(
 
 
 def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with the one sharing rows with most columns, directly or via others."""
+    """Compare each column with the column with most values, directly or through other columns."""
     there = ~np.isnan(table)
     hubs = [int(there.sum(axis=0).argmax())]
     left = [column for column in range(table.shape[1]) if column != hubs[0]]
@@ -246,7 +248,7 @@ def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
 
 
 def _parts(count: int, left: Ints, right: Ints) -> Ints:
-    """Assign numbers to the connected parts by their lowest rank."""
+    """Return the number of the connected part of each rank; parts are ordered by lowest rank."""
     part = np.arange(count, dtype=np.int64)
     while len(left):
         low = np.minimum(part[left], part[right])
@@ -260,7 +262,7 @@ def _parts(count: int, left: Ints, right: Ints) -> Ints:
 
 
 def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: Floats) -> Floats:
-    """Solve ``x[right] - x[left] = apart``; pairs that fit badly get no weight."""
+    """Solve ``x[right] - x[left] = apart``; pairs that fit badly get less weight."""
     now = weight.copy()
     found = np.zeros(count)
     for _ in range(_ROUNDS):
@@ -285,7 +287,7 @@ def _least_squares(count: int, left: Ints, right: Ints, apart: Floats, weight: F
 
 
 def _drift_ppm(end: Ints, off: Floats) -> float:
-    """Return the slope of the fit's residuals between early and late collectives."""
+    """Return the slope of the fit's residuals between early and late collectives, in ppm."""
     if len(end) < _MIN_FOR_DRIFT or int(end.max() - end.min()) < _MIN_SPAN_NS:
         return float("nan")
     order = np.argsort(end, kind="stable")

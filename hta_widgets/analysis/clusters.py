@@ -43,7 +43,7 @@ from hta_widgets.trace.names import short_name
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: The times of a rank per step that clusters compare.
+#: Columns of a rank's mean times per step.
 TIMES: tuple[str, ...] = (
     "step_ns",
     "own_ns",
@@ -53,7 +53,7 @@ TIMES: tuple[str, ...] = (
     "exposed_wait_ns",
     "unmatched_exposed_ns",
 )
-_MAX_KERNELS = 48  # kernel names to compare, those with most time first
+_MAX_KERNELS = 48  # maximum number of kernel names to compare; the others share a column
 
 HEATMAP_METRICS: tuple[str, ...] = tuple(facts("metrics"))
 _MAX_BINS = 1 << 16
@@ -64,7 +64,8 @@ _MAX_REASONS = 3
 _WIDER = 1.5  # factor of the tolerance while there are too many clusters
 _BLOCK = 64  # ranks to compare with all others at a time; fits the processor's cache
 
-#: By feature, causes first: the time whose spread counts, and texts for a longer and a shorter one.
+#: By feature, causes first: the time whose standard error may raise the limit, and the texts for
+#: more and for less of the feature.
 _COMPARED: dict[str, tuple[str, str, str]] = {
     "compute": ("compute_ns", "computes {} longer", "computes {} shorter"),
     "idle": ("idle_ns", "its device idles {} of {} longer", "its device idles {} of {} less"),
@@ -84,7 +85,7 @@ _COMPARED: dict[str, tuple[str, str, str]] = {
 }
 _NAMES = tuple(_COMPARED)
 
-#: Differences shown as a share of the time itself, not of a step.
+#: Features whose differences are stated as a share of the typical time, not of a step.
 _RELATIVE = frozenset({"compute", "step"})
 
 
@@ -105,13 +106,14 @@ def rank_features(
     traces: TraceSet, chosen: Parts, waits: Waits, narrowed: Selection
 ) -> RankFeatures:
     """Return the features of the ranks, over the steps that all of them have."""
-    # Without common steps, each rank's own steps count; without steps, its whole time is one.
+    # If ranks have no step in common, each rank's own steps count. Without steps, the whole time of
+    # a rank counts as one.
     found = list(over_ranks(chosen, _of_rank, None, each=waits.each(chosen.ranks)))
     stepped = [one.numbers for one in found if len(one.numbers)]
     values, counts = np.unique(joined(stepped), return_counts=True)
     common = values[counts == len(stepped)]
     if len(common):
-        # Few ranks have steps that others lack: only these are computed again.
+        # Only the ranks with steps that others lack are computed again; they are few.
         places = [k for k, one in enumerate(found) if len(one.numbers) not in {0, len(common)}]
         rest = Parts([chosen.traces[place] for place in places], chosen.selection, chosen.executor)
         others = over_ranks(rest, _of_rank, common, each=waits.each(rest.ranks))
@@ -162,7 +164,7 @@ def _of_rank(part: Part, common: Ints | None, waits: RankWaits) -> _OfRank:
 
 
 def _stretches(part: Part, steps: tuple[Ints, Ints, Ints], common: Ints) -> tuple[Ints, Ints, int]:
-    """Return the step of each event by position, the duration of each step, and their number."""
+    """Return each event's step (a position, -1 for none), the steps' durations and their number."""
     kept = np.isin(steps[0], common) if len(common) else np.ones(len(steps[0]), dtype=bool)
     numbers, start, end = (one[kept] for one in steps)
     if len(numbers):
@@ -200,7 +202,9 @@ def rank_time_heatmap(
     clock: Clock | None = None,
     **scope: Unpack[Scope],
 ) -> pd.DataFrame:
-    """Return the device time of each rank in bins, exact in every bin.
+    """Return the device time of each rank in bins of time, exact in every bin.
+
+    The time that counts depends on `metric`:
 
     - ``busy``: any work; ``compute``, ``communication``: any of that kind
     - ``exposed_communication``: communication without compute
@@ -239,7 +243,7 @@ def rank_time_heatmap(
     chosen = narrowed(traces, **scope)
     low = traces.start_ns if chosen.start_ns is None else chosen.start_ns
     high = max(traces.end_ns if chosen.end_ns is None else chosen.end_ns, low)
-    # In two parts, so that a long job times many bins stays within int64.
+    # Quotient and remainder are scaled separately: duration times bins may exceed int64.
     width, rest = divmod(high - low, bins)
     steps = np.arange(bins + 1, dtype=np.int64)
     edges = low + width * steps + rest * steps // bins
@@ -329,21 +333,21 @@ def rank_clusters(
     error of the median rank, times ``1 + 1.5 / (steps - 1)``, since few steps are weak evidence.
     Ranks of different pipeline stages do different work and are never in one cluster.
 
-    If files of other ranks are missing from a collective, any part of its time may be waiting;
-    ranks differ only by the excess over that.
+    If files of other ranks are missing from a collective, any part of its time may be waiting.
+    Ranks then differ only by what this uncertainty cannot explain.
 
-    The rank with most similar ranks represents them; of the remaining ranks again the one with
-    most, and so on. So every rank is similar to its representative. Outliers are the ranks of
+    The rank with the most similar ranks represents them. The same rule then applies to the
+    remaining ranks, so every rank is similar to its representative. Outliers are the ranks of
     clusters that hold at most a third of the ranks of the stage, and at most half as many as the
     largest cluster of the stage: if all ranks differ, none is an outlier.
 
     Parameters
     ----------
     tolerance : float, default 0.05
-        As a share of a step. Healthy ranks of a job differ by a few percent.
+        The allowed difference as a share of a step. Healthy ranks of a job differ by a few percent.
     max_clusters : int, default 16
-        If there are more, the tolerance grows by half until there are not, or until only
-        different stages are apart; outliers are still judged by the given tolerance.
+        While there are more clusters, the tolerance grows by half, unless there are no more
+        clusters than pipeline stages. Outliers are still judged by the given tolerance.
     ranks : iterable of int, optional
         Narrows the selection to these ranks, which are then compared among themselves.
 
@@ -413,7 +417,7 @@ def _clusters_note(chosen: Parts, features: RankFeatures) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """Clusters of ranks by position; `representative` and `typical` are positions."""
+    """Clusters of ranks; arrays have one item per rank, and `representative` is a position."""
 
     cluster: Ints
     representative: Ints
@@ -454,8 +458,8 @@ def clustered(features: RankFeatures, stage: Ints, tolerance: float, max_cluster
 
 
 def _representatives(apart: Floats, limit: float) -> Ints:
-    """Return each rank's representative: repeatedly the one with most similar ranks left."""
-    # Ties go to the rank closest to these ranks, then to the first.
+    """Return each rank's representative: repeatedly the one with most similar remaining ranks."""
+    # Ties go to the rank that is closest to its similar ranks, then to the first.
     similar = apart <= limit
     close = np.where(similar, apart, 0.0)
     found = np.arange(len(apart))
@@ -477,7 +481,7 @@ def _representatives(apart: Floats, limit: float) -> Ints:
 
 
 def _outliers(similar: Ints, stage: Ints) -> tuple[Bools, Ints]:
-    """Return a mask of outliers, and the representative typical of each rank's stage."""
+    """Return a mask of outliers, and the representative of the largest cluster of each stage."""
     outlier = np.zeros(len(stage), dtype=bool)
     typical = np.zeros(len(stage), dtype=np.int64)
     sizes = np.bincount(similar, minlength=len(stage))
@@ -506,7 +510,7 @@ class _Compared:
         error = {"": np.zeros(count), **dict(zip(TIMES, features.error_ns.T, strict=True))}
         step = time["step_ns"]
         if count and features.steps.any():
-            # Without steps the length of a trace is only that of its recording.
+            # Without steps, each rank's own time is used: recordings differ in length.
             step = np.full(count, np.median(step))
         step = np.maximum(step, 1.0)
         exposed, wait = time["exposed_communication_ns"], time["exposed_wait_ns"]

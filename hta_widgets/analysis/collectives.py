@@ -33,7 +33,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 Clock = Literal["host", "fitted"]
 
-#: Collectives whose members have different sizes; the largest is that of the message.
+#: Collectives whose members state different sizes; the largest is the size of the message.
 _ROOTED = operation_codes("gather", "scatter")
 #: Collectives in which each link carries 2(n-1)/n of the message, (n-1)/n, or all of it.
 _ALL_REDUCE = operation_codes("all_reduce")
@@ -50,8 +50,8 @@ def collectives(
     A collective moves data once the last of its ranks has arrived; until then the others wait.
     Events of different ranks are matched by process group and sequence number, or by order, names,
     sizes and times within the group where files have no numbers; sends are matched with their
-    receives. Whole collectives are matched before anything is selected, so the last arrival is
-    that of all ranks whose files are there.
+    receives. Collectives are matched before anything is selected, so the last arrival is the last
+    one of all loaded ranks.
 
     Bandwidths are defined as in nccl-tests: the algorithm's is ``size / time``, the bus's
     multiplies it by the part that each link carries: ``2(n-1)/n`` for all-reduce, ``(n-1)/n`` for
@@ -64,7 +64,7 @@ def collectives(
     clock : {"host", "fitted"}, optional
         The clock of the times, see `TraceSet.with_clock`. Default: that of the set.
     selection : Selection, optional
-        Rows are returned of the selected events; all by default.
+        Only rows of the selected events are returned; all by default.
     window : (start_ns, end_ns), optional
         Narrows the selection in time; events are not cut at its edges.
 
@@ -78,14 +78,15 @@ def collectives(
         event; ``arrival_ns`` and ``end_ns`` (int64), its start and end; ``wait_ns`` (int64), last
         arrival less own arrival; ``transfer_ns`` (int64), own end less last arrival, negative if
         a rank left before the last one arrived; ``last_rank`` (int64), the last to arrive, -1 if
-        several arrived at the same time; ``exposed_ns`` (int64), the part of the event without
-        compute of the rank; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
+        several arrived at the same time; ``exposed_ns`` (int64), the part of the event in which
+        the rank does not compute; ``algbw_gb_s`` and ``busbw_gb_s`` (float64, NaN if unknown);
         ``ranks`` and ``group_size`` (int64), the number of ranks with events, and that of the
         group (-1 unknown).
 
-        ``.attrs["matched"]`` counts selected ``communication`` events, and collectives that are
-        ``matched`` on all their ranks, ``partly_matched``, ``unmatched`` (one rank's event alone),
-        and of one rank (``alone``); the note names missing ranks and unknown types of elements.
+        ``.attrs["matched"]`` counts selected ``communication`` events, the collectives that are
+        ``matched`` on all their ranks or ``partly_matched``, and the events that are ``unmatched``
+        or of a group of one rank (``alone``); the note names missing ranks and unknown types of
+        elements.
         ``.attrs["clock"]`` is the clock of the times, ``.attrs["matched_by"]`` counts collectives
         by how they were matched.
     """
@@ -181,7 +182,7 @@ def steps_of(match: Matching) -> Ints:
 
 @memoized
 def compute_of(trace: Trace) -> Intervals:
-    """Return the intervals in which a rank's device computes, by times of its table."""
+    """Return the intervals in which a rank's device computes, in its table's times."""
     table = trace.table
     rows = np.flatnonzero((table.kind == KINDS.index("compute")) & (table.stream >= 0))
     start = table.start_ns[rows]
@@ -190,7 +191,7 @@ def compute_of(trace: Trace) -> Intervals:
 
 @memoized
 def _covered_by_compute(trace: Trace) -> Covered:
-    """Return the cumulative compute time of a rank, by times of its table."""
+    """Return the cumulative compute time of a rank, in its table's times."""
     return Covered(*compute_of(trace))
 
 
@@ -269,7 +270,7 @@ PARTS: tuple[str, ...] = ("compute", "waiting", "data_loading", "host")
 # Healthy ranks differ by a few percent, by noise; stragglers cost more than these limits.
 _COSTLY = 0.05  # of the others' time, on average over many steps
 _OF_TWO = 1.5  # factor for two ranks, as each is compared with only one other
-_BY_CHANCE = 12.0  # divided by ranks times steps squared: relative increase for few of them
+_BY_CHANCE = 12.0  # divided by ranks times steps squared: the relative increase of the limit
 
 _DATA_LOADING = re.compile(r"data_?load|DataLoader|data_?iter|next_batch", re.IGNORECASE)
 _FOLDERS = re.compile(r"^.*[/\\](?=[^/\\]+\.py\(\d+\): )")
@@ -340,8 +341,9 @@ def _previous_entries(match: Matching, times: Arrivals) -> Ints:
 
 
 def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
-    """Return each rank's wait in other collectives since its arrival at the collective before."""
-    # The wait may begin before it leaves that collective, as collectives and compute overlap.
+    """Return each rank's wait in other collectives since it arrived at the previous one."""
+    # The wait may begin before the rank leaves the previous collective, as collectives and compute
+    # overlap.
     known = before >= 0
     since = np.where(known, times.arrival_ns[before], _NEVER)
     there = np.where(known, times.wait_ns[before], 0)
@@ -357,8 +359,8 @@ def _waited_elsewhere(match: Matching, times: Arrivals, before: Ints) -> Ints:
 
 
 def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
-    """Return each rank's unmatched communication before it arrived, without compute meanwhile."""
-    # It counts as waiting, as its share of waiting is unknown.
+    """Return each rank's time in unmatched communication before it arrived, without compute."""
+    # All of it counts as waiting, because the part in which the rank waited is unknown.
     found = np.zeros(len(match), dtype=np.int64)
     of_rank = zip(match.traces, match.events, match.of_trace, times.shifts_ns.tolist(), strict=True)
     for trace, events, mine, shift in of_rank:
@@ -373,8 +375,8 @@ def _unmatched(match: Matching, times: Arrivals, since: Ints) -> Ints:
 
 def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waited: Ints) -> Floats:
     """Return how much of each lateness came from waiting in other groups."""
-    # A rank that computes while a collective runs is as late to the next one, without a wait in
-    # between. So inherited lateness is carried on, as long as the rank is that late.
+    # A rank that computes while a collective runs is just as late to the next one, without a wait
+    # in between. So inherited lateness is carried on, up to the lateness of the rank.
     order = np.lexsort((times.arrival_ns, step, match.lane, match.trace))
     more = np.maximum(waited - others_median(waited.astype(np.float64), match), 0.0)
     added = np.rint(more[order]).astype(np.int64)
@@ -383,7 +385,7 @@ def _inherited(match: Matching, times: Arrivals, step: Ints, late: Floats, waite
     opens = np.ones(len(order), dtype=bool)
     opens[1:] = (keys[:, 1:] != keys[:, :-1]).any(axis=0)
     # carried[c] = min(bound[c], carried[c-1] + added[c]) is a running minimum after subtracting
-    # the sums; a step down at each new sequence restarts it.
+    # the cumulative sums; a step down at each new sequence restarts it.
     total = np.cumsum(added)
     before = total - added
     start = before[np.flatnonzero(opens)][np.cumsum(opens) - 1] if len(order) else before
@@ -417,7 +419,7 @@ def _spent(match: Matching, times: Arrivals, since: Ints) -> tuple[dict[str, Flo
 def _spent_by_rank(
     trace: Trace, start: Ints, arrival: Ints, last: Ints
 ) -> tuple[dict[str, Ints], Ints]:
-    """Return the parts of a rank's time before it arrived, and its computing until the last."""
+    """Return the parts of a rank's time before it arrived, and its computing after that."""
     loading, idle = _idle(trace)
     before = {
         "compute": computed_between(trace, start, arrival),
@@ -429,7 +431,7 @@ def _spent_by_rank(
 
 @lru_cache(maxsize=1 << 14)
 def loads_data(name: str) -> bool:
-    """Return whether a host event loads data, by its name without folders of Python files."""
+    """Return whether a name, without folders of Python files, is that of a data-loading event."""
     return _DATA_LOADING.search(_FOLDERS.sub("", name)) is not None
 
 

@@ -21,7 +21,7 @@ from hta_widgets.trace.host_stack import nested_parents
 from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.trace import Trace
 
-#: The operations of collectives, in all libraries. The first one in a name counts.
+#: The operations of communication libraries. If a name contains several, the first listed counts.
 OPERATIONS: tuple[str, ...] = (
     "all_reduce",
     "reduce_scatter",
@@ -54,8 +54,8 @@ _NAME = "Collective name"
 _DESCRIPTION = "Process Group Description"
 #: Args taken from the operator above the launch if the event itself lacks them.
 _OF_OPERATORS = tuple(key for key in COMMUNICATION_KEYS if key != _DESCRIPTION)
-#: Bytes of an element, as PyTorch stores it, by the name of its type in C++ or in Python. Elements
-#: of types below one byte, packed or not, count 1.
+#: Patterns of type names in C++ and Python, by the bytes of an element as PyTorch stores it.
+#: Elements of less than a byte, packed or not, count as 1 byte.
 _BYTES = {
     1: r"byte|char|bool|q?u?int8|u?int[1-7]|quint4x2|quint2x4|bits(1x8|2x4|4x2|8)"
     r"|float8_\w+|float4_\w+_x2",
@@ -68,7 +68,7 @@ _RECORD = re.compile(rf"{PARAM_COMMS}$")
 #: Prefixes of the ranges that PyTorch puts around collectives.
 _RANGE = re.compile(r"(nccl|rccl|hccl|xccl|ucc):|c10d::(?=\w)")
 _SENDS, _RECEIVES = {"send", "isend"}, {"recv", "irecv"}
-#: The kernel of sends and receives, of one pair or of a coalesced batch.
+#: Name of the kernel that sends and receives, for one pair of ranks or for a coalesced batch.
 _BATCH = "sendrecv"
 _ONE_SIDED = _SENDS | _RECEIVES
 _LEVELS = 16  # maximum depth below the operator that names a launching call's process group
@@ -76,7 +76,7 @@ _LEVELS = 16  # maximum depth below the operator that names a launching call's p
 
 @dataclass(frozen=True, slots=True)
 class HeaderGroup:
-    """A process group in a file's header, with ranks if it lists them."""
+    """A process group in a file's header; `is_listed` if the header lists its ranks."""
 
     name: str
     description: str
@@ -86,7 +86,7 @@ class HeaderGroup:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The job in a file's header; `world_size` is -1 and `host` empty if missing."""
+    """The job as a file's header describes it; `world_size` is -1 and `host` empty if missing."""
 
     world_size: int
     groups: tuple[HeaderGroup, ...]
@@ -101,7 +101,7 @@ def one_of(ranks: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def listed_ranks(text: str) -> tuple[int, ...]:
-    """Return the ranks in a text."""
+    """Return the rank numbers in a text."""
     return one_of(tuple(int(number) for number in re.findall(r"(?<!\d)\d{1,18}(?!\d)", text)))
 
 
@@ -183,7 +183,8 @@ def comm_events(trace: Trace) -> CommEvents:
     kernels = table.names
     events["kernel"] = [kernels[code] for code in table.name[rows].tolist()]
     events["stream"] = table.stream[rows].tolist()
-    # Few events differ in more than their sequence number.
+    # Most events differ in their sequence number only, so labels and sizes are derived once for
+    # each distinct event.
     like, args = _distinct(events)
     stated = [value if isinstance(value, str) and value else None for value in args[_NAME]]
     labels = [
@@ -200,9 +201,9 @@ def comm_events(trace: Trace) -> CommEvents:
     source, target = _ends(trace, args, labels)
     group_size = np.array([one.size for one in groups], dtype=np.int64)[group]
     has_peer = (source >= 0) | (group_size == 2)
-    # The kernel's name is the algorithm's and common to all members; names in args take precedence.
-    # If groups are stated, a kernel of sends and receives without one is a coalesced batch: its
-    # peers are not recorded.
+    # A name in the args takes precedence over the kernel's name, which is that of the algorithm and
+    # the same on all members. If the file names groups, a kernel of sends and receives without a
+    # name in its args is a coalesced batch, whose peers are not recorded.
     states_groups = any(one.stream < 0 for one in groups)
     contents = [
         (
@@ -267,13 +268,13 @@ def _distinct(columns: dict[str, list[Any]]) -> tuple[Ints, dict[str, list[Any]]
     try:
         like, events = coded(events)
     except TypeError:
-        # A value is a list instead of a text, so events have no hash.
+        # A value is a list instead of a text, so the events cannot be hashed.
         like = np.arange(len(events))
     return like, {key: [event[k] for event in events] for k, key in enumerate(columns)}
 
 
 def coded(values: Sequence[Any]) -> tuple[Ints, list[Any]]:
-    """Return codes by first occurrence, and the values."""
+    """Return codes by first occurrence, and the distinct values."""
     pool: dict[Any, int] = {}
     codes = [pool.setdefault(value, len(pool)) for value in values]
     return np.array(codes, dtype=np.int64), list(pool)
@@ -314,7 +315,7 @@ def _name_by_ranges(trace: Trace, rows: Rows, stated: list[Any]) -> None:
 
 
 def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
-    """Return the innermost event with such a name around each of `rows`, -1 for none."""
+    """Return the innermost event around each of `rows` whose name matches, -1 for none."""
     table = trace.table
     found = np.full(len(rows), -1, dtype=np.int64)
     codes = [code for code, one in enumerate(table.names.values) if name.match(one)]
@@ -333,7 +334,7 @@ def _enclosing(trace: Trace, rows: Ints, name: re.Pattern[str]) -> Ints:
 
 
 def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
-    """Return a label common to a send and its receive; unique to the rank without a known peer."""
+    """Return a label shared by a send and its receive, or one of this rank if no peer is known."""
     if label.lower() not in _ONE_SIDED:
         return label
     return "p2p" if has_peer else f"{label} of rank {trace.rank}"
@@ -341,7 +342,7 @@ def _shared_label(trace: Trace, label: str, *, has_peer: bool) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _kernel_label(kernel: str) -> str:
-    """Return c10d's name of the collective in a kernel's name."""
+    """Return c10d's name of the collective in a kernel's name, or else the kernel's name."""
     squeezed = re.sub(r"[^a-z]", "", kernel.lower())
     if _BATCH in squeezed:
         return _BATCH
@@ -383,7 +384,7 @@ def unsized_note(counts: Iterable[Counter[str]]) -> str:
 
 
 def _ends(trace: Trace, args: dict[str, list[Any]], labels: list[str]) -> tuple[Ints, Ints]:
-    """Return the sending and the receiving rank; PyTorch records only the other side."""
+    """Return the sending and the receiving rank; PyTorch records only the peer."""
     own = trace.rank if trace.stated_rank is None else trace.stated_rank
     source, target = numbers_of(args["Src Rank"]), numbers_of(args["Dst Rank"])
     sends = np.array([label.lower() in _SENDS for label in labels], dtype=bool)

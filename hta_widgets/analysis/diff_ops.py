@@ -43,14 +43,14 @@ def diff_ops(
 ) -> pd.DataFrame:
     """Return which operators and kernels were added, removed or run a different number of times.
 
-    For each name, counts and durations are totals over all given ranks and steps: give as many
-    of them on both sides if the totals are to be comparable. The duration of an operator includes
+    For each name, counts and durations are totals over all given ranks and steps, so they are only
+    comparable if both sides have equally many ranks and steps. The duration of an operator includes
     the operators that it calls.
 
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        The two sides; of a selection its events, cut at its window.
+        The two sides. A selection stands for its events, cut at its window.
     device : {"all", "cpu", "gpu"}, default "all"
         ``"gpu"``: events on device streams, including stream 0, without the device's copies of
         annotations; ``"cpu"``: events on the host; ``"all"``: both, and the copies of annotations.
@@ -73,7 +73,7 @@ def diff_ops(
     DataFrame
         One row per name, by size of the difference in time:
 
-        - ``name`` (str); ``kind`` (category), of several the one with most time
+        - ``name`` (str); ``kind`` (category); if a name has several, the one with most time
         - ``before_count, after_count, diff_count`` (int64); the difference is after − before
         - ``before_ns, after_ns, diff_ns`` (int64)
         - ``change`` (category): ``added`` (not before), ``removed`` (not after), ``changed``

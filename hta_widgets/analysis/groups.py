@@ -47,8 +47,9 @@ from hta_widgets.trace.traceset import TraceSet
 #: The purposes of process groups; ``all`` has every rank of the job.
 GROUP_KINDS: tuple[str, ...] = ("data", "tensor", "pipeline", "context", "expert", "all", "unknown")
 
-#: Words of descriptions as PyTorch, DeepSpeed and Megatron give them. The first that occurs counts:
-#: ``EXPERT_DATA_PARALLEL`` reduces gradients, ``PIPELINE_MODEL_PARALLEL`` passes activations on.
+#: Words in the descriptions of PyTorch, DeepSpeed and Megatron. The first match counts, so
+#: ``EXPERT_DATA_PARALLEL``, which reduces gradients, is ``data``, and ``PIPELINE_MODEL_PARALLEL``,
+#: which passes activations on, is ``pipeline``.
 _WORDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("data", frozenset({"dp", "ddp", "fsdp", "hsdp", "data", "replicate", "shard", "zero"})),
     ("pipeline", frozenset({"pp", "pipe", "pipeline"})),
@@ -67,9 +68,9 @@ _ALL_TO_ALL = OPERATIONS.index("all_to_all")
 def parallel_groups(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the ranks and the purpose of each process group.
 
-    Groups are those that the files' headers list and those that communication kernels name. The
-    purpose is that of its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). Without one, it is
-    guessed:
+    The groups are those that the files' headers list and those that communication kernels name. The
+    purpose of a group follows from its description (``mesh_tp``, ``DATA_PARALLEL_GROUP``, …). If it
+    has none, the purpose is guessed:
 
     - a group of every rank of the job is ``all``, which is certain;
     - a group that only sends and receives is ``pipeline``;
@@ -220,7 +221,7 @@ def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
         return "all", False
     count = int(used.sum())
     if not group.named:
-        # Kernels alone do not suffice: NCCL's all-to-all sends and receives.
+        # The kernels do not show the purpose: NCCL's all-to-all consists of sends and receives.
         return "unknown", True
     if count and used[_SEND_RECV] == count:
         return "pipeline", True
@@ -235,7 +236,7 @@ def _kind(group: Group, used: Ints, world: int) -> tuple[str, bool]:
 def _group_times(
     part: Part, events: CommEvents, numbers: Sequence[int], groups: Sequence[int]
 ) -> list[tuple[tuple[str, int, int, int], Counter[str]]]:
-    """Return a rank's operations, times and bytes in each of `groups`, and its unknown types."""
+    """Return a rank's operations, times, bytes and unknown element types in each of `groups`."""
     selected = part.has(events.rows)
     group = np.array(numbers, dtype=np.int64)[events.group]
     found = []

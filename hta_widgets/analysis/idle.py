@@ -40,12 +40,12 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
-#: Function of the cell of each gap, the number of cells and the length of each gap to columns.
+#: Function that takes each gap's cell, the number of cells and each gap's length; returns columns.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
 IDLE_CATEGORIES: tuple[str, ...] = tuple(facts("causes"))
-#: Activities of a thread before it launches; the first of several at a time counts.
+#: Activities of a thread before it launches; of several at the same time, the first listed counts.
 _ACTIVITIES = IDLE_CATEGORIES[:4]
 #: Whether each category counts as ``host_wait``.
 _HOST = [name.startswith("host_") for name in IDLE_CATEGORIES]
@@ -68,15 +68,15 @@ def device_idle_breakdown(
 
     Gaps are the parts of the rank's span (see `temporal_breakdown`) in which none of its streams
     works. Each ends with the start of a kernel, copy or fill; if several start at that instant,
-    with the one launched first. A window cuts gaps at its edges, but the whole gap decides on its
-    categories. Every nanosecond of a gap belongs to one category:
+    with the one launched first. A window cuts gaps at its edges, but categories are determined from
+    whole gaps. Every nanosecond of a gap belongs to one category:
 
     - ``sync_wait``: the launch call had not begun, and its thread was inside a call that waits
       for the device, such as ``cudaStreamSynchronize`` or a blocking copy.
     - ``host_data_loading, host_operator, host_python, host_nothing``: the launch call had not
       begun, and its thread loaded data, was inside an operator or another call, inside Python
-      functions only, or inside no recorded event. Together: the host had not launched the next
-      work yet.
+      functions only, or inside no recorded event. In all four, the host had not launched the
+      next work yet.
     - ``launch_call``: inside the launch call.
     - ``launch_latency``: from the end of the launch call to the start of the kernel, if the call
       ended within the gap.
@@ -86,8 +86,8 @@ def device_idle_breakdown(
       thread launched after a call such as ``cudaStreamWaitEvent``: it waited for another stream
       or device.
     - ``blocked``: the same without such a call; the reason for the wait is unknown.
-    - ``unknown``: the file lacks the launch call; in an export also the time before its first and
-      after its last work.
+    - ``unknown``: the file lacks the launch call; in an exported window, also the time before the
+      first and after the last work in the file.
 
     While the thread of a launch call is inside no recorded event, the activities of other threads
     that launch work count instead: a backward pass begins on a thread of its own.
@@ -191,7 +191,7 @@ def _gap_sums(part: Part, short_ns: int) -> tuple[Ints, Ints, Ints] | None:
     gaps = _gaps(part, short_ns)
     if gaps is None:
         return None
-    # Idle time at the ends of an export borders on work outside of the file.
+    # Idle time at the ends of an export has no known cause: the work next to it is not in the file.
     beyond = np.zeros((2, len(IDLE_CATEGORIES)), dtype=np.int64)
     beyond[:, -1] = _outside_work_ns(part)
     pieces = np.concatenate((gaps.pieces, beyond))
@@ -235,7 +235,7 @@ class _Gaps(NamedTuple):
 
 
 class GapAt(NamedTuple):
-    """One gap: its edges, the event that ends it, the call that launched that, time by category."""
+    """One gap: its edges, the event that ends it, that event's launch call, time by category."""
 
     start: int
     end: int
@@ -245,8 +245,8 @@ class GapAt(NamedTuple):
 
 
 def _gaps(part: Part, short_ns: int) -> _Gaps | None:
-    """Return the gaps of a rank, cut at the window's edges; None if it has no span in it."""
-    # The whole gap decides on its categories, even if the window contains a part of it.
+    """Return the gaps of a rank, cut at the window's edges; None without a span in the window."""
+    # Categories depend on the whole gap, even if the window contains only a part of it.
     if part.span is None:
         return None
     whole = part.whole
@@ -276,7 +276,7 @@ def gap_at(trace: Trace, time: int, short_ns: int = 30_000) -> GapAt | None:
 
 
 def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
-    """Return start, end and ending event of each gap between a rank's work."""
+    """Return the start and end of each gap in a rank's work, and the event that ends it."""
     rows = part.busy_rows()
     start, end = part.clipped(rows)
     if not len(rows):
@@ -291,7 +291,7 @@ def _whole_gaps(part: Part) -> tuple[Ints, Ints, Rows]:
 
 
 def launched_first(trace: Trace, rows: Rows, start: Ints, time: Ints) -> Rows:
-    """Return the event launched first among those that start at each time; rows are by start."""
+    """Return the event launched first of those that start at each time; `rows` are by start."""
     first = np.searchsorted(start, time, "left")
     count = np.searchsorted(start, time, "right") - first
     several = np.flatnonzero(count > 1)
@@ -351,7 +351,8 @@ def _before_calls(trace: Trace, start: Ints, end: Ints, call: Ints) -> list[Ints
 @memoized
 def _activity_by_thread(trace: Trace) -> dict[int, list[Intervals]]:
     """Return the times of activities of each thread that launches work, as cumulative levels."""
-    # The levels are the thread's own activities, then the activities of all such threads.
+    # Each level adds one activity to the level before: first those of the thread itself, then those
+    # of all threads that launch work.
     table = trace.table
     threads = np.unique(table.track[_launch_calls(trace)])
     launching = np.isin(table.track, threads)
@@ -389,7 +390,7 @@ def activities_by_thread(trace: Trace) -> dict[int, tuple[Ints, Ints]]:
 
 
 def host_activities(trace: Trace) -> tuple[Bools, ...]:
-    """Return for each of `_ACTIVITIES` a mask of the host events that are one."""
+    """Return a mask of the host events for each of `_ACTIVITIES`."""
     table = trace.table
     called = (table.stream < 0) & (table.kind == KINDS.index("cpu"))
     python = of_category(trace, "python_function")
@@ -436,7 +437,7 @@ def idle_time_breakdown(
     """Return the idle time of each stream between its kernels, by cause.
 
     A gap is the time from the latest end of the stream's earlier work to the start of its next
-    kernel, copy or fill; if these overlap it has no length. A gap belongs to one category:
+    kernel, copy or fill; it has no length if these overlap. A gap belongs to one category:
 
     - ``host_wait``: the call that launches the next kernel began after the gap did, so the host
       was late.

@@ -35,14 +35,14 @@ from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-#: The type of a segment that the path reaches from another rank; others are `EDGE_TYPES`.
+#: Type of a segment that the path reaches from another rank; other types index `EDGE_TYPES`.
 COLLECTIVE = len(EDGE_TYPES)
 
 _ANNOTATION = KINDS.index("annotation")
 _CPU = KINDS.index("cpu")
 _OUTSIDE = BOUNDS.index("outside_path")
 _NEVER = np.iinfo(np.int64).max
-#: The connection by which the path reaches a segment, by its type.
+#: The connection by which the path reaches a segment, by the segment's type.
 _VIA = ("event", "thread", "launch", "stream", "wait", "unknown", "collective")
 
 
@@ -66,14 +66,14 @@ def job_critical_path(
     transfer, from the last arrival on, belongs to the rank; from the last arrival the path
     continues backwards on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), which is the only one that orders
-    arrivals, whatever the clock of the set.
+    Times are on the fitted clock (`TraceSet.with_clock`), whatever the clock of the set, because
+    only this clock orders the arrivals of different ranks.
 
     Parameters
     ----------
     traces : TraceSet
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` is everything.
+        Part of the name of a range on the host; ``""`` analyses the whole job.
     instance : int or (first, last), default 0
         Which of the ranges of that name, numbered from 0 by their earliest start on any rank. The
         same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of one
@@ -95,14 +95,14 @@ def job_critical_path(
         the event of this one), ``unknown``.
 
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, -1 if
-        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``: if a rank leaves
-        a collective before the last one has come, the clocks contradict each other, and time of
-        the last rank that would be counted twice is left out: its sum over the jumps.
+        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``, the
+        time that is left out because the path would count it twice, added up over the jumps: if a
+        rank leaves a collective before the last one arrives, their clocks contradict each other.
 
     Notes
     -----
     HTA's critical path is that of one rank. This one is not a longest path: it follows the last
-    dependency of each event, so its time is that of the span. In collectives with missing files
+    dependency of each event, so its time adds up to the span. In collectives with missing files
     it continues on the last of the loaded ranks.
     """
     match = matching(traces)
@@ -138,7 +138,7 @@ def job_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         One row per rank and cause that occurs, the most time first: ``rank`` (int64), ``bound_by``,
         ``count`` (int64, segments), ``dur_ns`` (int64), ``share`` (float64, 0..1 of the path).
-        It has the attributes of the path.
+        Its ``.attrs`` are those of `frame`.
     """
     table = critical_path_summary(frame)
     table["share"] = table["dur_ns"] / max(int(table["dur_ns"].sum()), 1)
@@ -193,7 +193,7 @@ def _columns(match: Matching, segments: Ints) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JobSpan:
-    """A time range of a job on its common clock, and the rank and event or thread it ends with."""
+    """A time range on the job's common clock, and the rank and the event or thread at its end."""
 
     low: int
     high: int
@@ -209,7 +209,7 @@ def _span_of_job(
     instance: int | tuple[int, int],
     window: Window | None,
 ) -> _JobSpan | None:
-    """Return the range of the named ranges, of the window, or of the whole job; None if empty."""
+    """Return the span of the named ranges, of the window, or of the whole job; None if empty."""
     ranks = list(zip(range(len(traces)), traces, shifts.tolist(), strict=True))
     edges = None if window is None else as_window(window)
     if edges is not None:
@@ -250,9 +250,9 @@ def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
 
 
 def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobSpan | None:
-    """Return a rank's event at the end of a window; `high` is the last end in it."""
-    # It is the device work that started last and still runs then; if the device is idle, the thread
-    # that launched last.
+    """Return a rank's span in a window; `high` is the last end within the window."""
+    # The span ends with the device work that started last and still runs at the window's end; if
+    # the device is idle then, with the thread that launched last.
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
     device, host = _work(trace)
@@ -276,7 +276,7 @@ def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobS
 def _of_ranges(
     ranks: Sequence[tuple[int, Trace, int]], annotation: str, instance: int | tuple[int, int]
 ) -> list[_JobSpan | None]:
-    """Return each rank's range from the first to the last instance."""
+    """Return each rank's span from the first to the last instance, None if it has none of them."""
     first, last = instance_numbers(instance)
     found = [_instances(trace, annotation) for _, trace, _ in ranks]
     starts: dict[tuple[str, int], int] = {}
@@ -345,9 +345,9 @@ class _Segment(NamedTuple):
 class _Walk:
     """The critical path of a job, walked from its end.
 
-    From each instant the walk goes back to what it waited for: along the dependency that counts in
-    the rank's graph, or else the latest; from the end of a collective that the rank waited in to
-    the arrival of the last rank, and on from there.
+    From each node the walk goes back along the edge of the rank's graph whose time counts, or else
+    along the edge from the latest node. From the end of a collective in which the rank waited, it
+    goes to the arrival of the last rank and continues on that rank.
     """
 
     def __init__(self, match: Matching, times: Arrivals) -> None:
@@ -483,7 +483,7 @@ class _Graph:
 
 def _binding(path: CriticalPath) -> Ints:
     """Return the edge into each node that was satisfied last, -1 for none."""
-    # That is the one whose time counts, or else the latest.
+    # It is the edge whose time counts, or else the edge from the latest node.
     edges = path.edges
     found = np.full(len(path.nodes), -1, dtype=np.int64)
     # Edges into a node come with the latest source first; the last assignment wins.
@@ -495,7 +495,7 @@ def _binding(path: CriticalPath) -> Ints:
 
 
 def _begin(trace: Trace, low: int) -> int:
-    """Return the earliest start of host and device events that matter after `low`."""
+    """Return the earliest start of the events that end after `low` and of their launch calls."""
     table = trace.table
     end = table.start_ns + table.dur_ns
     device = busy_rows(trace)

@@ -42,8 +42,8 @@ from hta_widgets.trace.traceset import TraceSet
 _RANGE = "cuda_profiler_range"
 _INT64_END = 1 << 63
 
-#: Floating point operations of one executed instruction, by the counter of that instruction:
-#: a fused multiply-add is two. Of double (d), single (f) and half (h) precision.
+#: Floating point operations per executed instruction, by the instruction's counter. A fused
+#: multiply-add counts as two. Precisions are double (d), single (f) and half (h).
 CUDA_SASS_INSTRUCTION_COUNTER_FLOPS: dict[str, float] = {
     f"smsp__sass_thread_inst_executed_op_{precision}{operation}_pred_on.sum": flops
     for precision in "fhd"
@@ -94,9 +94,9 @@ def cupti_counters(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    Definition of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing for ranks
-    whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls named
-    ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
+    The definition is that of HTA's ``get_cupti_counter_data_with_operators``, which returns nothing
+    for ranks whose numbers differ, and counts calls named ``cudaLaunchKernel…`` only. Driver calls
+    named ``cuLaunchKernel…`` (Triton) count here if that makes the numbers equal.
     """
     blocks: list[dict[str, Any]] = []
     stacks: list[list[str]] = []
@@ -350,9 +350,9 @@ def user_annotation_breakdown(
     Returns
     -------
     DataFrame
-        One row per rank and name, by both: ``rank`` (int64)``, name`` (str)``, count, sum_ns``
-        (int64)``, mean_ns`` (float64)``, min_ns, max_ns`` (int64)``, std_ns`` (float64; of the
-        sample, 0 for one).
+        One row per rank and name, sorted by both: ``rank`` (int64), ``name`` (str),
+        ``count, sum_ns`` (int64), ``mean_ns`` (float64), ``min_ns, max_ns`` (int64), ``std_ns``
+        (float64; standard deviation of a sample, 0 for one range).
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _ranges_of, use_device))
@@ -403,7 +403,7 @@ def kernels_by_annotation(
         the step that runs at that time. ``"auto"``: ``"device"`` on ranks with device ranges,
         ``"host"`` on others.
     by_name : bool, default False
-        Add up by range and name instead.
+        Return sums by range and name.
     selection : Selection, optional
         The device's events; all by default. Ranges need not be selected.
     window : (start_ns, end_ns), optional
@@ -413,9 +413,9 @@ def kernels_by_annotation(
     -------
     DataFrame
         One row per event on a stream, waits included, by rank and start: ``rank, id, start_ns,
-        dur_ns`` (int64)``, name`` (categorical)``, stream`` (int32)``, annotation`` (categorical,
-        empty for none). With `by_name` one row per rank, range and name, by time: ``rank,
-        annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
+        dur_ns`` (int64), ``name`` (categorical), ``stream`` (int32), ``annotation`` (categorical,
+        empty for none). With `by_name` one row per rank, range and name, most time of a rank first:
+        ``rank, annotation, name, count, sum_ns``. ``.attrs["source"]`` has the source by rank.
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, _annotated, source))
@@ -515,7 +515,7 @@ def shortest_overlapping(start: Ints, end: Ints, low: Ints, high: Ints) -> Ints:
 def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
     """Return, for each of `size` positions, the first run ``[first, after)`` that covers it.
 
-    It is the number of runs if none does.
+    The result is ``len(first)`` at positions that no run covers.
     """
     # Each run is split into two overlapping runs whose length is a power of two. Runs of the same
     # length are then halved together until they are single positions.
@@ -529,7 +529,7 @@ def _min_of_runs(size: int, first: Ints, after: Ints) -> Ints:
     for exponent in range(int(power.max()), -1, -1):
         half = 1 << exponent
         if exponent < int(power.max()):
-            # A number of a run of twice this length applies to both halves.
+            # The number of a run of twice this length applies to both of its halves.
             wider = least.copy()
             wider[half:] = np.minimum(wider[half:], least[:-half])
             least = wider

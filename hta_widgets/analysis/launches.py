@@ -59,10 +59,10 @@ def launch_stats(
 ) -> pd.DataFrame:
     """Return every launch, the device work that it launched, and the durations of both.
 
-    All launching calls of every vendor count: runtime and driver, kernels, copies and fills,
-    cooperative launches, graphs. A graph launch has one row per launched event. If calls share an
-    id, the innermost that launches is taken, so no kernel counts twice. A window does not cut
-    durations.
+    The launching calls of all vendors count: runtime and driver calls that launch kernels, copies,
+    fills, cooperative kernels or graphs. A graph launch has one row per launched event. If several
+    calls share an id, the innermost launching call is used, so no kernel counts twice. A window
+    does not cut durations.
 
     Parameters
     ----------
@@ -156,9 +156,9 @@ def launch_outliers(
     Returns
     -------
     DataFrame
-        One row per rank, outlier and kernel, most frequent first within the first two: ``rank,
+        One row per rank, outlier and kernel, by rank and outlier, most frequent first: ``rank,
         outlier, kernel`` (the latter two categorical), ``count`` and ``launches`` (int64: outliers,
-        and all launches of the kernel), ``share`` (count of launches), ``cpu_sum_ns, gpu_sum_ns,
+        and all launches of the kernel), ``share`` (``count / launches``), ``cpu_sum_ns, gpu_sum_ns,
         launch_delay_sum_ns`` (int64, of the outliers).
     """
     stats = launch_stats(traces, include_memory=include_memory, **scope)
@@ -256,8 +256,8 @@ def _over_queues(
     traces: TraceSet, scope: Scope, function: Callable[..., T], *args: Any, launches: bool = False
 ) -> tuple[list[T], dict[str, Any]]:
     """Return a function's result for each rank's queues, and the attributes of their frame."""
-    # The function receives the selected events of all times, with the window's edges: work that
-    # waits throughout the window is in none of the events that overlap it.
+    # The function receives the selected events of all times and the window's edges: if work waits
+    # throughout the window, neither the work nor its launching call overlaps the window.
     chosen = narrowed(traces, **scope)
     always = parts(traces, replace(chosen, start_ns=None, end_ns=None))
     edges = (chosen.start_ns, chosen.end_ns)
@@ -403,7 +403,7 @@ def time_blocked_on_full_queue(
     -------
     DataFrame
         One row per rank and stream that work was launched on: ``rank, stream``; ``duration_ns``
-        (int64) at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
+        (int64), the time at `max_queue_length` or more; ``share``: of the trace's duration, 0..1;
         ``trace_ns`` (int64): that duration, from the first to the last start of an event of the
         rank, or the window's part of it; ``peak`` (int64): the largest length that lasts any
         time; ``at_peak_ns`` (int64): the time at that length.

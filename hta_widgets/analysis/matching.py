@@ -1,4 +1,4 @@
-"""Match communication events of the ranks that belong to the same collective or send."""
+"""Match the communication events of different ranks that belong to one collective or send."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching:
-    """Events that belong together; one entry per event, sorted by collective, then rank."""
+    """Communication events by collective: one entry per event, sorted by collective, then rank."""
 
     traces: list[Trace]
     events: list[CommEvents]
@@ -60,7 +60,7 @@ class Matching:
     missing_ranks: int
     lacking: list[bool]
     headers: list[Header]
-    #: of each rank's events
+    #: by rank, the step of each of its events
     steps: list[Ints]
     executor: Any = None
 
@@ -103,7 +103,7 @@ def matching(traces: TraceSet) -> Matching:
     Collectives are matched by process group, then by sequence number where files have them, else
     by order within the group, shifted to where names and sizes agree (`aligned`).
     Sends and receives are matched within each pair of ranks. Kernels that name no group are
-    taken by device stream, and matched only as far as their ends agree.
+    grouped by device stream, and matched only as far as their ends agree.
     """
     # The memoized result does not depend on the clock; its ranks are replaced by the set's.
     return replace(_matched(traces), traces=list(traces.values()), executor=traces.executor)
@@ -172,7 +172,7 @@ def _matched(of: TraceSet) -> Matching:
         named = groups[of_lane["group"].iloc[0]].named
         table.loc[of_lane.index, "sequence"] = _by_order(of_lane, sure=named)
         table.loc[of_lane.index, "content"] = 0
-    # A sequence number that repeats counts its repetitions.
+    # Events of a rank that repeat a sequence number belong to different collectives.
     table["repeat"] = table.groupby(["lane", "trace", "sequence", "content"]).cumcount()
     slots = table.groupby(["lane", "sequence", "content", "repeat"])
     size, slot, first = slots["trace"].transform("size"), slots.ngroup(), slots["start"]
@@ -272,10 +272,11 @@ def aligned(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints, *, sure: bool
 ) -> Ints:
     """Return for each of the other rank's events its position in the first rank's sequence."""
-    # Both are parts of one sequence of collectives, that of a process group. The second is shifted
-    # along the first to the place at which contents agree and, of several, all ends differ by the
-    # same time; this does not depend on the clocks. If events are missing in between, those match
-    # whose ends differ by the same time as most pairs do.
+    # Both are parts of the sequence of collectives of one process group. The second is shifted
+    # along the first to the position at which contents agree. Of several such positions, the one is
+    # used at which all ends differ by nearly the same time, which does not depend on the clocks. If
+    # events are missing in between, those events match whose ends differ by the time that most
+    # pairs share.
     count = len(other_content)
     if not count or not len(content):
         return np.full(count, MISSING)
@@ -315,7 +316,7 @@ def _best_shift(
         apart = other_end_ns[there] - end_ns[low:high]
         middle = np.median(apart)
         off = np.abs(apart - middle)
-        # The farther apart, the less likely; but clocks may be off by far more than one step.
+        # A match is less likely the farther ends are apart, but clocks may differ by many steps.
         share = (high - low) / min(first, second)
         cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
         if best is None or cost < best[0]:
@@ -353,14 +354,14 @@ def identified(
     traces: Sequence[Trace], events: Sequence[CommEvents], headers: Sequence[Header]
 ) -> tuple[list[list[int]], list[Group]]:
     """Return the numbers of each trace's groups in a common list of groups, and that list."""
-    # A group is identified by its name and the list of its ranks. If no two ranks use the same name
-    # for a group of a list, the n-th name of each is the same group.
+    # A group is identified by its name and the list of its ranks. If no two ranks share a name for
+    # the groups with one list, the n-th name on each rank is the same group.
     copies = _copies(traces)
     by_members: dict[Hashable, dict[int, list[str]]] = defaultdict(dict)
     for t, one in enumerate(events):
         for group in one.groups:
             by_members[_members_key(group, copies[t])].setdefault(t, []).append(group.name)
-    # Groups of several ranks that use different names for it.
+    # By list of ranks: whether ranks call the same groups by different names.
     ordinal = {
         key: len(names) > 1 and max(Counter(chain(*map(set, names.values()))).values()) == 1
         for key, names in by_members.items()
@@ -388,7 +389,7 @@ def identified(
 
 
 def _copies(traces: Sequence[Trace]) -> list[int]:
-    """Return the number of each trace's run: runs loaded together have the same ranks."""
+    """Return the number of each trace's run, as runs loaded together may have the same ranks."""
     seen: Counter[tuple[str | None, int]] = Counter()
     runs: dict[tuple[str | None, int], int] = {}
     copies = []
@@ -413,7 +414,7 @@ def _numerals(listed: str) -> tuple[str, ...]:
 
 
 def _stream_numbers(events: Sequence[CommEvents]) -> list[dict[int, int]]:
-    """Return the identity of each stream without groups: its number, or its position."""
+    """Return each stream's identity, without groups: its number, or position if numbers differ."""
     used = [sorted({group.stream for group in one.groups if group.stream >= 0}) for one in events]
     same = len({tuple(streams) for streams in used if streams}) <= 1
     return [

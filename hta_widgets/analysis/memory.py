@@ -47,7 +47,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet, with_ranks
 
 _FILL = re.compile(r"^(hip|cuda|cu)?memset|_fill|^fill", re.IGNORECASE)
-#: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice"
+#: Directions in names: "Memcpy HtoD (Pinned -> Device)", "hipMemcpyDtoHAsync", "CopyHostToDevice".
 _LETTERS = re.compile(r"([HDAP])to([HDAP])")
 _WORDS = re.compile(r"(host|device|peer|array)_?to_?(host|device|peer|array)", re.IGNORECASE)
 #: MTIA's copies have direction and size in their args.
@@ -156,7 +156,7 @@ def _steps(copies: _Copies) -> BandwidthSteps:
     code, copy, sign = code[order], copy[order], sign[order]
     rate = copies.gb_per_s[known]
     running = running_total(code, sign)
-    # The sum of the running copies' numbers is the copy itself if only one runs.
+    # If only one copy runs, the sum of the running copies' numbers is the number of that copy.
     alone = running_total(code, sign * copy)
     value = np.zeros(len(order))
     one = running == 1
@@ -225,8 +225,8 @@ def memory_bandwidth_summary(traces: TraceSet, **scope: Unpack[Scope]) -> pd.Dat
           `memory_bandwidth`, GB/s, however long they hold
         - ``time_weighted_mean``: the mean over the time in which anything of the kind runs;
           ``busy_ns`` (int64): that time
-        - ``copies`` (int64): their number, with unknown rates too; ``size_bytes`` (int64): the sum
-          of known sizes, which the window does not cut
+        - ``copies`` (int64): the number of copies, including those of unknown rate;
+          ``size_bytes`` (int64): the sum of known sizes, which the window does not cut
     """
     columns = f"{STATISTICS_COLUMNS} time_weighted_mean:f busy_ns copies size_bytes"
     return _bandwidth_frame(traces, scope, _summary, f"rank copy_kind:c {columns}")
@@ -293,9 +293,9 @@ def with_counters(
 ) -> TraceSet:
     """Return the set with additional counters that are derived from its events.
 
-    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` has
-    them like the files' own, with -1 in ``Trace.counter_table.record``. Counters that a file
-    already has, because it is such an export, are not added again.
+    Timelines draw them as tracks, and exports with counters contain them. `Trace.counters` lists
+    them after those of the file, and their ``Trace.counter_table.record`` is -1. Counters that a
+    file already has, because it is such an export, are not added again.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ MEMORY_CATEGORIES: tuple[str, ...] = (
 #: Actions by the numbers of PyTorch's ``Action``.
 _ACTIONS = {1: "preexisting", 2: "create", 3: "increment_version", 4: "destroy"}
 
-#: The usual format, decoded without a list per event.
+#: Time, action, bytes and category of an event; a tuple, so that decoding makes no list per event.
 _Event = tuple[int, int, int, int]
 _decode_events = msgspec.json.Decoder(list[_Event]).decode
 _EXPORT = 'prof.export_memory_timeline("memory.raw.json.gz", device="cuda:0")'
@@ -523,7 +523,7 @@ def _device(kind: int, number: int) -> str:
 
 
 def _operator_at(trace: Trace, rows: Rows, time: Ints) -> Ints:
-    """Return the innermost operator on the thread of each instant at its time, -1 for none."""
+    """Return the innermost operator on each instant event's thread at its time, -1 for none."""
     table, instants = trace.table, trace.instant_table
     tree = operator_tree(trace)
     on_track = {
@@ -580,7 +580,7 @@ def memory_timeline(path: str | Path) -> pd.DataFrame:
 
     Notes
     -----
-    Sums and categories as in HTA's ``MemoryAnalysis`` and PyTorch's own plot. Memory allocated
+    Sums and categories are those of HTA's ``MemoryAnalysis`` and PyTorch's plot. Memory allocated
     before the first event counts from that event on; HTA has a separate row for it, with the
     same time.
     """

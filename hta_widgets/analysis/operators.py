@@ -81,9 +81,9 @@ def operators(
       backward pass belongs to the operators of its thread.
     - *Device total* time includes operators below; recursion counts once as well.
 
-    The window cuts times. Device work in the window counts for its operator even if that ran
-    before; such an operator has ``count`` 0. Other selections choose operators, and their device
-    work counts whether it is selected or not.
+    The window cuts times. Device work in the window counts for its operator even if the operator
+    ran before the window; such an operator has ``count`` 0. Other selections choose operators, and
+    the device work of these counts whether it is selected or not.
 
     Parameters
     ----------
@@ -333,11 +333,11 @@ def operator_kernels(
     Returns
     -------
     DataFrame
-        One row per device event (computing, communicating, copying), by rank and start: ``rank,
-        id, name`` (categorical)``, kind`` (categorical)``, stream, start_ns, dur_ns``;
-        ``operator`` (categorical)``, operator_id``; ``launch_id``, the id of the launching call;
-        ``operator_delay_ns`` from the operator's start to the call's, ``runtime_delay_ns`` from
-        the call's start to the event's. All times and ids are int64.
+        One row per device event (computing, communicating, copying), by rank and start:
+        ``rank, id, name, kind, stream, start_ns, dur_ns, operator, operator_id``; ``launch_id``,
+        the id of the launching call; ``operator_delay_ns``, from the operator's start to the
+        call's; ``runtime_delay_ns``, from the call's start to the event's. ``name``, ``kind`` and
+        ``operator`` are categorical; times and ids are int64.
     """
     chosen = parts(traces, **scope)
     found = list(over_ranks(chosen, partial(_kernels_of, exact=exact), operator_name))
@@ -396,8 +396,8 @@ def operator_launch_delays(
     """Return the sequences of kernels that operators launch, and the delays of their launches.
 
     A launch belongs to the innermost operator with `prefix` that encloses it on its thread. Copies
-    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence has the
-    names of all kernels that it launched; delays are measured for its first kernel.
+    by ``…Memcpy…`` and ``…Memset…`` calls are left out. The sequence of an occurrence consists of
+    the names of all kernels that it launched; delays are measured for its first kernel.
 
     Parameters
     ----------
@@ -411,16 +411,17 @@ def operator_launch_delays(
     Returns
     -------
     DataFrame
-        One row per rank, operator and sequence, the most frequent first: ``rank`` (int64)``,
-        operator, kernel_sequence`` (str, ``" -> "`` between)``, occurrence_count`` (int64);
-        ``avg_operator_launch_delay_ns`` (float64), mean of the time from the operator's start to
-        its first launching call's; ``avg_runtime_delay_ns`` (float64), from that call's start to
-        the kernel's.
+        One row per rank, operator and sequence, the most frequent of a rank first: ``rank``
+        (int64); ``operator, kernel_sequence`` (str; ``" -> "`` separates kernels);
+        ``occurrence_count`` (int64); ``avg_operator_launch_delay_ns`` (float64), the mean time from
+        the start of the operator to the start of its first launching call;
+        ``avg_runtime_delay_ns`` (float64), from the start of that call to that of the kernel.
 
     Notes
     -----
-    HTA's ``get_aten_op_kernels_and_delay``. HTA uses the operator that started last on any
-    thread, covers CUDA's calls only, and fails if a call launched several kernels.
+    The definition is that of HTA's ``get_aten_op_kernels_and_delay``, but HTA uses the operator
+    that started last on any thread, covers CUDA's calls only, and fails if a call launched several
+    kernels.
     """
     found = list(over_ranks(parts(traces, **scope), _delays_of, prefix))
     names = "rank operator:t kernel_sequence:t occurrence_count"
@@ -479,8 +480,10 @@ def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
 def _by_frequency(
     part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
 ) -> tuple[list[Text], Ints]:
-    """Group operators by name and by the names of the work behind them, `sizes` events each."""
-    # The texts of the groups come first, most frequent first and then by text.
+    """Group operators by name and the names of their work; return texts and each operator's group.
+
+    `work` holds `sizes` events per operator. Groups are numbered by frequency, then by text.
+    """
     names, name = part.table.names, part.table.name
     codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()
     ends: list[int] = (np.cumsum(sizes) * 4).tolist()
@@ -512,8 +515,8 @@ def frequent_kernel_sequences(
     Occurrences are the host events whose names contain `operator_name`, at their smallest depth on
     each rank, with at least `min_pattern_len` device events below. The depth counts all enclosing
     host events; events of the autograd thread lie below the ``## backward ##`` range or the step
-    that runs at that time. The pattern has the name of the occurrence and of its device events by
-    start: kernels, copies and waits, on any stream.
+    that runs at that time. A pattern is the name of the occurrence and those of its device events
+    by start: kernels, copies and waits, on any stream.
 
     Parameters
     ----------
@@ -536,8 +539,8 @@ def frequent_kernel_sequences(
     -------
     DataFrame
         One row per rank and pattern, by rank, the most frequent first, then by pattern: ``rank``
-        (int64)``, pattern`` (str, ``|`` between)``, count`` (int64); ``kernel_ns`` (int64), the sum
-        of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
+        (int64); ``pattern`` (str; ``|`` separates names); ``count`` (int64); ``kernel_ns`` (int64),
+        the sum of the device events' durations; ``operator_ns`` (int64), that of the occurrences.
 
     See Also
     --------
@@ -644,7 +647,7 @@ def _roots(parent: Ints, candidates: Rows, *, every_depth: bool) -> Rows:
 
 
 def _below(trace: Trace, roots: Rows, device: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the root (a position) above each event, and above each device event."""
+    """Return the root above each event and above each of `device`, as positions, -1 for none."""
     stops = marked(roots, len(trace))
     above = nearest(below_backward(trace, nested_parents(trace, stops)), stops)
     up = positions(roots, len(trace))[above]

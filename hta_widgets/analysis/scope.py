@@ -53,7 +53,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _MAX_PARTS = 16
 _MAX_ROWS = 3
 
-#: Kinds in which a device is busy.
+#: Kinds of events that keep a device busy.
 BUSY: tuple[str, ...] = ("compute", "communication", "memory")
 
 
@@ -154,7 +154,7 @@ class Part:
     _found: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return the result kept under `key`; compute it if there is none. It is read-only."""
+        """Return the result kept under `key`, computed on first use. Callers must not change it."""
         if key not in self._found:
             self._found[key] = find()
         found: T = self._found[key]
@@ -268,7 +268,7 @@ class Part:
         return self.once(("covered", kinds), find)
 
     def within(self, low: int | None, high: int | None) -> Part:
-        """Return the part with another window, on the set's clock, that cuts the same events."""
+        """Return a part of the same events, cut at another window, which is on the set's clock."""
         shift = self.trace.shift_ns
         low, high = (None if edge is None else edge - shift for edge in (low, high))
         return replace(self, low=low, high=high, plain=False)
@@ -338,7 +338,7 @@ def narrowed(
     window: Window | None = None,
     ranks: Iterable[int] | int | None = None,
 ) -> Selection:
-    """Return the intersection of all three; a text is a query over event columns."""
+    """Return the intersection of all three; `selection` may be a query over event columns."""
     if isinstance(selection, str):
         selection = traces.select(selection)
     chosen = Selection() if selection is None else selection
@@ -348,7 +348,7 @@ def narrowed(
             remedy="Give traces.select(...), or a query such as \"kind == 'compute'\".",
         )
     start, end = chosen.start_ns, chosen.end_ns
-    # Outside of the window of an export, events of the job are missing.
+    # An export lacks events outside of its window, so this window always applies.
     windows = None if window is None else as_window(window), traces.window_ns
     for low, high in filter(None, windows):
         start = low if start is None else max(start, low)
@@ -361,7 +361,7 @@ def narrowed(
 
 
 def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
-    """Raise a `TraceError` where columns are missing, which names them."""
+    """Raise a `TraceError` that names the missing columns, if there are any."""
     missing = [name for name in columns if name not in frame]
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)
@@ -386,7 +386,7 @@ def parts(
 
 
 def part_of(trace: Trace, selection: Selection) -> Part:
-    """Return the events of one rank in a selection; the latest selections are kept."""
+    """Return the events of one rank in a selection; results of recent selections are cached."""
     # The result does not depend on other selected ranks, nor on the set that holds the trace.
     selection = replace(selection, ranks=None, traces=None)
     limit = _MAX_ROWS * len(trace)
@@ -454,7 +454,7 @@ def count_kinds(chosen: Parts, kinds: Sequence[str] = BUSY) -> dict[str, int]:
 
 
 def statistics_by_name(part: Part, rows: Rows) -> tuple[dict[str, Array], npt.NDArray[np.int32]]:
-    """Return columns of durations in the window, a row per name and kind, and each event's row."""
+    """Return columns of statistics of durations by name and kind, and the row of each event."""
     table = part.table
     key = table.name[rows].astype(np.int64) * len(KINDS) + table.kind[rows]
     code, occurring = dense(key, len(table.names) * len(KINDS))
@@ -490,8 +490,8 @@ def over_ranks(
     """Yield the result of ``function(rank, *args, *each[i])`` for each rank, in order.
 
     Data of a stored rank is released before the next, unless all fit into the memory limit
-    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time; ranks that
-    are in memory are not sent.
+    (`hta_widgets.trace.memo`). An executor receives batches of ranks, a few at a time, if all ranks
+    are in files.
     """
     parts = over if isinstance(over, Parts) else None
     if isinstance(over, TraceSet):
@@ -597,7 +597,7 @@ _DTYPES: dict[str, Any] = {
 
 
 def dtypes_of(columns: str) -> dict[str, Any]:
-    """Return the dtypes of columns such as ``"rank mean_ns:f"``; without a letter it is int64."""
+    """Return the dtypes of columns such as ``"rank mean_ns:f"``; int64 without a letter."""
     pairs = (column.partition(":") for column in columns.split())
     return {name: _DTYPES[letter] for name, _, letter in pairs}
 
@@ -642,7 +642,7 @@ def by_column(rows: Iterable[Iterable[Any]], columns: str) -> dict[str, Any]:
 
 
 def categorical(codes: Array, values: Sequence[str]) -> pd.Categorical:
-    """Return strings given as codes into distinct `values`."""
+    """Return a categorical of strings, given as codes into distinct `values`."""
     return pd.Categorical.from_codes(codes, dtype=dtype_of(values))
 
 

@@ -63,7 +63,7 @@ def step_times(
 
     Ranks that wait for each other in collectives take equally long for a step, which hides the
     slow rank. Compare ``own_ns``, the step without the time in which the rank waited in
-    collectives and computed nothing: the slow rank has most of it.
+    collectives and computed nothing: it is largest on the slow rank.
 
     A step is the host's range ``ProfilerStep#n``. Device work belongs to the step that launched
     it, even if it runs after the end of the range, so ``device_span_ns`` may exceed ``dur_ns``. A
@@ -87,8 +87,8 @@ def step_times(
           end; ``busy_ns``: any work; ``idle_ns``: the rest of the span
         - ``compute_ns, communication_ns``: any of that kind, whatever else runs;
           ``exposed_communication_ns``: communicating and not computing
-        - ``wait_ns``: in a collective before its last rank arrives; ``exposed_wait_ns``: the part
-          without computing
+        - ``wait_ns``: time in a collective before its last rank arrives; ``exposed_wait_ns``: the
+          part without computing
         - ``unmatched_exposed_ns``: communicating and not computing, in collectives whose events
           on other ranks are missing, so that waiting cannot be separated
         - ``own_ns``: ``dur_ns - exposed_wait_ns``
@@ -213,7 +213,7 @@ def _numbers(trace: Trace) -> Ints:
 
 
 def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]:
-    """Return the deviation of whole steps from their median, absolute and as a share of it."""
+    """Return the deviations of whole steps' values from the step's median, in ns and as shares."""
     known = pd.Series(values, dtype=np.float64)[whole]
     median = known.groupby(step[whole]).transform("median")
     middle = median.reindex(range(len(values))).to_numpy()
@@ -222,7 +222,7 @@ def from_median(step: Ints, values: Ints, whole: Bools) -> tuple[Floats, Floats]
 
 
 def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[str, Ints]:
-    """Return `DEVICE_TIMES` of a rank's work for each of `count` ranges; `code` is by event."""
+    """Return `DEVICE_TIMES` of a rank's work in `count` ranges; `code` is each event's range."""
     if not count:
         return {name: np.empty(0, dtype=np.int64) for name in DEVICE_TIMES}
     rows = part.whole.busy_rows()
@@ -231,7 +231,7 @@ def device_times(part: Part, code: Ints, count: int, waits: RankWaits) -> dict[s
     last = np.full(count, np.iinfo(np.int64).min)
     np.minimum.at(first, code[rows], part.table.start_ns[rows])
     np.maximum.at(last, code[rows], part.table.end_ns[rows])
-    # A window without device work still belongs to the step's span.
+    # A window without device work may still be within the step's span.
     first, last = part.clipped_edges(first, last)
     rows = part.busy_rows()
     rows = rows[code[rows] >= 0]
@@ -318,14 +318,14 @@ def phase_times(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per phase, rank and step, in that order, phases as they follow each other:
+        One row per phase, rank and step, in that order; phases in their order within a step:
 
         - ``phase`` (text): ``forward``, ``backward``, ``optimizer``, ``zero grad``,
           ``data loading``, or the name without its decoration; ``name`` (text): as in the file
         - ``rank, step`` (int64)
-        - ``start_ns, dur_ns`` (int64): first start; all its ranges in this step together
+        - ``start_ns, dur_ns`` (int64): first start and total duration of its ranges in this step
         - ``deviation_ns, deviation_share`` (float64): ``dur_ns`` less the median over the ranks of
-          that phase and step, and that as a share of the median, NaN where it is 0; NaN of
+          that phase and step, and that as a share of the median, NaN if it is 0; both are NaN in
           steps that the window cuts
     """
     chosen = parts(traces, **scope)
@@ -360,7 +360,7 @@ class PhaseRanges:
 
     names: list[str]
     labels: list[str]
-    #: by rank: rows, and their steps and phases, numbered from 1
+    #: by rank: rows, their steps, and their phases, numbered from 1
     of_rank: dict[int, tuple[Rows, Ints, Ints]]
 
 
@@ -462,7 +462,7 @@ def _phases(traces: TraceSet) -> list[str]:
 
 def _once_per_step(trace: Trace) -> tuple[int, list[tuple[str, int]]]:
     """Return a rank's number of steps, and the names that occur once in a step."""
-    # Each name has its start, relative to the first range of the step.
+    # Each name comes with its start, relative to the first range of the step.
     found = _in_steps(trace)
     table, rows = trace.table, found.rows
     ranges = pd.DataFrame({"name": table.name[rows], "step": found.step})

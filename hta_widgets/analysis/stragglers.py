@@ -48,7 +48,7 @@ from hta_widgets.trace.traceset import TraceSet
 
 # Limits of a straggler, in addition to `costly_share`.
 _STEADY = 0.8  # of the costly share, in the median step
-_STAND_OUT = 2.0  # times the typical other rank
+_STAND_OUT = 2.0  # times the share of the typical other rank
 _STALL = 0.25  # of a step: one such step is more than noise
 _WORTH_NAMING = 0.02  # of the others' time, on average, if only some steps are slow
 _MIN_COLLECTIVES = 4  # ranks with fewer are not judged
@@ -93,8 +93,8 @@ def exposed_waits(
         - ``collectives``: selected events of the rank that are matched with other ranks'
         - ``wait_ns``: time in any wait; ``exposed_wait_ns``: the same without compute
         - ``exposed_communication_ns``: all communication without compute;
-          ``unmatched_exposed_ns``: the same of events without a match on other ranks, whose waits
-          are unknown
+          ``unmatched_exposed_ns``: the part in events that are not matched on all ranks of their
+          group, whose waits are not fully known
 
         ``wait_ns`` and ``exposed_wait_ns`` are -1 if no communication of the rank, selected or
         not, is matched. ``.attrs["clock"]`` is the clock of the arrivals.
@@ -126,10 +126,10 @@ def stragglers(
     """Return how often each rank is last at collectives, the cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank always does; a straggler does so more than by chance, and at a cost that matters.
+    rank is always last; a straggler is last more often than by chance, and at a cost that matters.
     The measure is time lost: waits of the others without compute, as a share of
     their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice what the typical rank does. With few
+    many steps, nearly as much in the median step, and twice as much as the typical rank. With few
     steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
     as much again for two ranks, each compared with the other alone. A rank is an occasional
     straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
@@ -138,9 +138,9 @@ def stragglers(
     because the late rank may be the missing one, or if it has fewer than four collectives.
 
     The cause is the part of the time between the previous collective of the group and the arrival
-    that took longer than on the other ranks (median): kernels, which are slower or more; waiting in
-    other collectives, or communication without a partner, whose waits are unknown; the device idle
-    while the host loads data; the device idle otherwise, behind a slow host.
+    that exceeds the median of the other ranks most: kernels that are slower or more numerous;
+    waits in other collectives, and communication without a partner, whose waits are unknown; time
+    in which the device idles while the host loads data; or other idle time, due to a slow host.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def stragglers_by_step(
 ) -> pd.DataFrame:
     """Return the numbers of `stragglers` step by step.
 
-    Definitions are as in `stragglers`. If the trace has no steps, the run is cut
-    into as many stretches as the rarest of its collectives occurs.
+    Definitions are as in `stragglers`. If the trace has no steps, the run is cut into as many
+    stretches as its rarest collective has occurrences.
 
     Returns
     -------
@@ -258,7 +258,7 @@ def stragglers_by_step(
 
 
 class RankWaits(NamedTuple):
-    """A rank's waits, in its table's times; `unmatched` events have no match on other ranks."""
+    """A rank's waits, in its table's times, and its events that are not matched on all ranks."""
 
     rows: Rows
     begin: Ints
@@ -339,9 +339,10 @@ def _of_rank(part: Part, waits: RankWaits) -> tuple[int, int, int, int, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImposedWaits:
-    """The matched collectives that count, and the rank charged with each; arrays go by entry.
+    """The matched collectives that count, and the rank charged with each; one item per entry.
 
-    Of ranks that come last together the lowest is charged. Times are 0 for all other entries.
+    If several ranks are last at the same time, the lowest is charged. Times are 0 for entries that
+    are not charged.
     """
 
     match: Matching
@@ -400,7 +401,7 @@ class ImposedWaits:
 
 
 def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> ImposedWaits:
-    """Return the last ranks of collectives, and the cost; `clock` as in `exposed_waits`."""
+    """Return the last ranks of collectives and others' waits; `clock` as in `exposed_waits`."""
     match = matching(traces)
     name = clock or _shared_clock(traces)
 
@@ -410,7 +411,7 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
         return times, step, stated, lateness(match, times, step)
 
     times, step, stated, late = memo(traces, ("lateness", name), derive)
-    # Imposed waits include all ranks, whichever are shown.
+    # Imposed waits include those of all ranks, even of ranks that are not shown.
     everyone = replace(chosen, ranks=None, traces=traces)
     selected, matched = counted(match, everyone)
     kept = match.spread(np.logical_or, selected)
@@ -563,7 +564,7 @@ def _patterns(shares: Floats, *, sure: bool = True) -> npt.NDArray[np.object_]:
 
 
 def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[str]:
-    """Return the cause of each late rank: the part that took longer there than on the others."""
+    """Return the cause of each late rank: the part with the largest excess over the others."""
     if not len(late):
         return []
     kernels, mean_ns, on_device = np.array(list(over_ranks(traces, _kernels)), np.float64).T
@@ -582,7 +583,7 @@ def _causes(traces: TraceSet, excess: Mapping[str, Floats], late: Ints) -> list[
 
 
 def _kernels(trace: Trace) -> tuple[float, float, bool]:
-    """Return a rank's compute kernels per time, their mean time, and whether it has a device."""
+    """Return a rank's compute kernels per ns, their mean duration, and whether it has a device."""
     table = trace.table
     on_device = table.stream >= 0
     compute = (table.kind == KINDS.index("compute")) & on_device

@@ -84,7 +84,7 @@ def add_device_work(
     call = nodes.trace.launch_of[rows]
     called = np.where(call >= 0, table.start_ns[call], _NEVER)
     if not rules.as_hta:
-        # If the call returned before the kernel started, the launch may have lasted until then.
+        # If the call returned before the kernel started, the launch may have lasted to the return.
         returned = np.where(call >= 0, end[call], _NEVER)
         called = np.where(returned <= table.start_ns[rows], returned, called)
     by_launch = (call >= 0) & (previous_end < called) & (awaited_end < called)
@@ -111,8 +111,8 @@ def add_device_work(
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start."""
-    # HTA counts the launches of its list that were called less those that have started, stream by
-    # stream over the whole rank; a queue of unknown length is not empty.
+    # Queue lengths are those of HTA: calls in `_COUNTED` so far, less their work that has started,
+    # by stream and over the whole rank. A queue of unknown length is not empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
@@ -125,7 +125,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     stream = np.tile(table.stream[device], 2)
     order = np.lexsort((-step, time, stream))
     running = np.cumsum(step[order])
-    # Launches and starts of each stream add up to zero.
+    # The launches and starts of a stream add up to zero, so the next stream begins at 0.
     length = np.empty(2 * count, dtype=np.int64)
     length[order] = running
     empty = np.zeros(len(trace) + 1, dtype=bool)
@@ -227,10 +227,10 @@ def _backward_threads(nodes: Nodes) -> list[tuple[int, int]]:
 
 def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
     """Return awaited work and the kernels that waited for it, as inferred from calls and times."""
-    # A kernel waited if all of this holds: its stream was idle although it had been launched; since
-    # the launch before it into its stream, the host had called for a stream to wait for an event;
-    # and work of another stream of the device, launched before that call, had ended just before it
-    # started.
+    # A kernel waited if all of this holds: its stream was idle although the kernel had been
+    # launched; since the previous launch into that stream, the host had called for a stream to wait
+    # for an event; and work of another stream of the device, launched before that call, had ended
+    # just before the kernel started.
     trace, rows = nodes.trace, nodes.device
     table = trace.table
     rows = rows[trace.launch_of[rows] >= 0].astype(np.int64)
@@ -246,7 +246,8 @@ def inferred_kernel_waits(nodes: Nodes) -> tuple[Ints, Ints]:
 
 def _wait_calls(nodes: Nodes, rows: Ints, call: Ints) -> Ints:
     """Return the time of the host's last waiting call between each launch and the previous one."""
-    # It is -1 for none. Any thread counts: a backward pass leaves the wait to the code after it.
+    # The time is -1 if there is none. Calls on any thread count, because the code after a
+    # backward pass makes the waiting call for it.
     trace = nodes.trace
     table = trace.table
     called = table.start_ns[call]
@@ -301,7 +302,7 @@ class Waits:
 
 
 def find_waits(nodes: Nodes, rules: Rules) -> Waits:
-    """Return the waits in the file and, unless as in HTA, those that calls imply."""
+    """Return the waits in the file and, unless the rules are HTA's, those inferred from calls."""
     trace, table = nodes.trace, nodes.trace.table
     recorded_sync = [name.lower().endswith("_sync") for name in table.categories.values]
     rows = np.flatnonzero(
@@ -353,7 +354,7 @@ def find_waits(nodes: Nodes, rules: Rules) -> Waits:
 
 
 def _on_all_streams(trace: Trace, rows: Rows, call: Ints) -> tuple[Ints, Ints]:
-    """Return the last work of each stream of the device when the call returned."""
+    """Return the last work on each stream of a call's device before the call returned."""
     table, tracks = trace.table, trace.tracks
     ends = DeviceWork.by_end(trace)
     work, calls = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]

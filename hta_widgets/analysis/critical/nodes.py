@@ -44,7 +44,7 @@ BOUNDS: Final[tuple[str, ...]] = (
     "outside_path",
 )
 
-#: Events that fetch data, by default: PyTorch's own ranges.
+#: Patterns of the names of events that load data by default: PyTorch's own ranges.
 DATA_LOADING: Final[tuple[str, ...]] = (r"DataLoader",)
 
 #: Names of calls that wait for work launched before, and of those that may wait for their own copy.
@@ -310,7 +310,7 @@ class EdgeList:
         *,
         counts: Bools | bool,
     ) -> int:
-        """Add edges between nodes (-1: not analysed); return how many there are.
+        """Add edges between nodes (-1: not analysed); return how many were added.
 
         The weight is the time between the nodes for edges that `counts`, else 0.
         """
@@ -356,7 +356,7 @@ class DeviceWork:
 
     @classmethod
     def by_end(cls, trace: Trace) -> DeviceWork:
-        """Return all work of the rank's devices by its end, kept with the trace."""
+        """Return all work of the rank's devices by its end, cached with the trace."""
         rows = busy_rows(trace)
         return memo(
             trace, "ends of device work", lambda: cls(trace, rows, trace.table.end_ns[rows])
@@ -366,7 +366,7 @@ class DeviceWork:
         """Return the last row on `track` at or before `time`, below row `below`; -1 for none."""
         place = self._position(track, time, "right") - 1
         while below is not None and len(self._row):
-            # Work without duration ends at its start, as may the work after it.
+            # Work without duration ends at its start, so later rows may also end by `time`.
             later = (place >= 0) & (self._row[place] >= below) & (self._track[place] == track)
             if not later.any():
                 break

@@ -89,7 +89,7 @@ class CriticalPath:
     nodes: Nodes  # in topological order
     edges: Edges
     on_path: Ints  # positions in `edges`, in order
-    blocked: Bools  # by id: calls that wait for the device, so do not count
+    blocked: Bools  # by id: calls that wait for the device, so their time does not count
     rules: Rules
     matched: dict[str, int]  # number of events and dependencies of each class
 
@@ -109,7 +109,7 @@ class CriticalPath:
 
     @cached_property
     def length_ns(self) -> int:
-        """The total weight of the path: its time without waits."""
+        """The total weight of the path: its time without waits and time between operators."""
         return int(self.edges.weight_ns[self.on_path].sum())
 
     @cached_property
@@ -122,7 +122,7 @@ class CriticalPath:
         return start, end if self.within.end_ns is None else max(end, self.within.end_ns)
 
     def bound_by(self, positions: Ints) -> Codes:
-        """Return the causes of the time along some edges, as codes into `rules.BOUNDS`."""
+        """Return the causes of the time along some edges, as codes into `BOUNDS`."""
         edges, table = self.edges, self.trace.table
         kind, event = edges.type[positions], edges.event[positions]
         free = edges.weight_ns[positions] == 0
@@ -247,7 +247,7 @@ def with_critical_path(
     Returns
     -------
     TraceSet
-        Of the same ranks and events; unchanged if the rank has no such range.
+        The same ranks and events; the set is unchanged if the rank has no such range.
     """
     path = path_of(traces[rank], annotation, instance, data_load_events=data_load_events)
     if path is None:
@@ -287,26 +287,27 @@ def critical_path(
     launched it, on the kernel before it on its stream, and on the CUDA events for which its stream
     waits; a call that waits for the device (context, stream and event synchronisation) depends
     on the awaited work. If the file records no synchronisation, calls that
-    synchronise depend on the last work that ended while they ran, and calls that copy on their
-    copy if it had ended when they returned; and a kernel that its idle stream held back, launched
-    after a call to wait for an event, depends on the work of another stream that had ended within
-    10 µs before it started. The backward pass follows the forward pass on any threads. Only the
-    last of the dependencies of a kernel counts: time since then is launch overhead or delay between
-    kernels.
+    synchronise depend on the last work that ended while they ran, and calls that copy depend on
+    their copy if it had ended when they returned. In such files, a kernel that was launched after a
+    call to wait for an event, and did not start although its stream was idle, depends on the work
+    of another stream that had ended within 10 µs before the kernel started. The backward pass
+    follows the forward pass on any threads. Only the last of the dependencies of a kernel counts:
+    time since then is launch overhead or delay between kernels.
 
     The path is the chain through this graph with the most time accounted for. Time between
-    operators and in waits does not count when chains are compared; the table has it, with its
-    cause.
+    operators and in waits does not count when chains are compared; the result has rows for it, with
+    its cause.
 
     Parameters
     ----------
     traces : TraceSet
     rank : int
     annotation : str, default "ProfilerStep"
-        Part of the name of a range on the host; ``""`` is the whole rank. The analysis has the
-        events that start on the host within the range, up to its end, and the work they launched.
+        Part of the name of a range on the host; ``""`` is the whole rank. The analysis covers
+        the host events that start within the range, cut at its end, and the work they launched.
     instance : int or (first, last), default 0
-        Number of the range among those of that name, by start from 0, or a pair, both included.
+        Number of the range among those of that name, from 0 by start; or the numbers of the first
+        and the last range.
     data_load_events : iterable of str, optional
         Regular expressions of host events that load data, searched for in names; PyTorch's
         ``DataLoader`` by default.
@@ -333,8 +334,8 @@ def critical_path(
         - ``cpu_blocked``: a call waits for the device;
         - ``sync_overhead``: from the end of awaited work to the return of the call, or to the
           start of the kernel, that waited;
-        - ``cpu_outside_operators``: the thread runs nothing that was recorded as an operator,
-          such as Python;
+        - ``cpu_outside_operators``: the thread is not in a recorded operator, for example because
+          it runs Python;
         - ``outside_path``: before the first or after the last event of the path.
 
         ``.attrs``: ``length_ns``, the time that counts; ``span_ns``, the analysed (start, end);
@@ -391,7 +392,7 @@ def critical_path_summary(frame: pd.DataFrame) -> pd.DataFrame:
 def path_selection(frame: pd.DataFrame, traces: TraceSet) -> Selection:
     """Return the selection of the events on a critical path, for `Timeline.select` and exports.
 
-    Those are the events that its time belongs to, and the calls that launched kernels on it.
+    It has the events that the time of the path belongs to, and the calls that launched its kernels.
 
     Parameters
     ----------
