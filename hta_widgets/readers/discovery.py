@@ -399,7 +399,7 @@ class Copied:
 
 
 def _path_of(name: str) -> str:
-    """Return a relative path for a URL; names of its folders are kept, as they may state ranks."""
+    """Return a relative path for a URL; folder and file names stay, as they may state ranks."""
     url = urlsplit(name)
     path = url.netloc + url.path if url.scheme in {"http", "https"} else name.partition("://")[2]
     kept = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]

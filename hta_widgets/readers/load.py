@@ -489,7 +489,7 @@ def _assembled(
 
 
 def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str | None]) -> Problems:
-    """Add the number of events that were read to the problems of truncated files."""
+    """Add the number of events read, and its share of whole files, to truncated files' problems."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()

@@ -172,7 +172,7 @@ def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
     return _Read(outcome, socket.gethostname() if sent else None)
 
 
-#: Bytes of memory per byte of JSON, measured on PyTorch traces: when loaded, and at most meanwhile.
+#: Bytes of memory per byte of JSON, measured on PyTorch traces: after the load, and at its peak.
 _KEPT_SHARE = 0.3
 _PEAK_SHARE = 0.7
 #: Memory of each process, with the libraries that it imports.

@@ -85,7 +85,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
-#: Maximum ratio of decompressed to compressed bytes; the ratio of traces is at most 35.
+#: Maximum ratio of decompressed to compressed bytes; traces have ratios of up to 35.
 _MOST_EXPANSION = 200
 _LEAST_EXPANDED = 1 << 26
 

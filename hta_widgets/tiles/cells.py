@@ -377,7 +377,7 @@ class TilesRequest(Protocol):
 
     @property
     def parts(self) -> Sequence[Any]:
-        """The parts, each with `lanes` and their requested tiles, `first` … `last` - 1."""
+        """Parts of the request, each for tiles `first` … `last` - 1 of its `lanes`."""
 
 
 def answer_tiles(
@@ -386,7 +386,7 @@ def answer_tiles(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,
 ) -> Answer:
-    """Answer ``tiles``; `index_of` takes a lane, `classes_of` the number of a rank."""
+    """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
     level, within_ms = request.level, request.within_ms
     basket = _Basket(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000

@@ -134,8 +134,8 @@ _LOG_FROM = 20
 def duration_figures(durs: Ints) -> SameName:
     """Return count, sum, mean, median, min, max and a histogram of one or more durations.
 
-    The histogram has up to twice as many bins as Sturges' rule gives. The bins have an equal width
-    of at least 1 ns, or widths that grow by a constant factor (``scale``).
+    The histogram has about twice as many bins as Sturges' rule gives, but at most 40. The bins have
+    an equal width of at least 1 ns, or widths that grow by a constant factor (``scale``).
     """
     low, high = int(durs.min()), int(durs.max())
     edges, scale = _edges(low, high, len(durs))

@@ -117,7 +117,7 @@ class Lane:
         return durs
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
-        """Return positions in `rows` of events of `at_least` ns that overlap a window, in order."""
+        """Return positions in `rows` of events of `at_least` ns or more that overlap a window."""
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.begins

@@ -278,7 +278,7 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter, without a series called "value" or like the counter."""
+    """Return the label of a counter, without a series named "value" or like the counter."""
     known = {name, name.partition("[")[0], *_UNITS}
     if not series or series in known or series.lower() == "value":
         return name

@@ -429,7 +429,7 @@ def stats(
     *,
     ranks: Sequence[int] | None = None,
 ) -> Stats:
-    """Answer ``stats``: the times of a window by rank, and their shares for `ranks` or all."""
+    """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
     columns: dict[str, list[int]] = {name: [] for name in _PARTS}
@@ -464,7 +464,7 @@ def stats(
 def minimap(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the share of each bin that ranks work, the mean of all ranks."""
+    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work."""
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)

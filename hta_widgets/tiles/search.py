@@ -65,7 +65,7 @@ class View:
         return self.start + whole * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return the position in `lanes` of each lane of a rank, -1 for hidden ones; or None."""
+        """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:

@@ -148,7 +148,7 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
 
 def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
     """Return async intervals: begins and ends paired by category, id and name."""
-    # A begin without an end is kept, with a duration of -1; an end without one is counted.
+    # A begin without an end is kept, with a duration of -1; an end without a begin is only counted.
     phase = columns.phase[rows]
     opens = (phase == ord("b")) | (phase == ord("S"))
     closes = (phase == ord("e")) | (phase == ord("F"))
@@ -267,7 +267,7 @@ class Finder:
         return np.array(of_slot, dtype=np.int64)[position]
 
     def _climb(self, result: Ints, time: Ints, which: Rows) -> None:
-        """Replace each event in `result` by the innermost event above it that still runs."""
+        """Replace each event in `result` that has ended by the innermost running event above it."""
         table = self.table
         open_at = which[result[which] >= 0]
         while len(open_at):

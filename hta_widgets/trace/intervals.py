@@ -85,7 +85,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
-    """Return the pieces within the window ``[start, end)``; None is no limit."""
+    """Return the pieces within the window ``[start, end)``; None leaves a side open."""
     low = _FIRST if start is None else start
     high = _LAST if end is None else end
     if high <= low:

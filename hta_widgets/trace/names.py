@@ -92,7 +92,7 @@ def _host(text: str) -> str:
 
 
 def _byteps(text: str) -> str:
-    """Return a stage without its tensor, in whose row it is drawn; or the tensor."""
+    """Return the stage, which is drawn in the row of its tensor; without a stage, the tensor."""
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
@@ -311,7 +311,7 @@ PID_STRIDE = 100_000
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
 
-#: Larger ids are written as texts, since doubles do not hold them exactly.
+#: Limit of ids that are numbers; larger ones are texts, since doubles do not hold them exactly.
 LARGEST_ID = 1 << 53
 
 

@@ -187,7 +187,7 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 
 
 def _tested(form: str) -> Callable[..., pd.Series]:
-    """Return a method of `.str` that tests texts for a pattern; `form` anchors the pattern."""
+    """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
 
     # The parameters are those of pandas.
     def test(

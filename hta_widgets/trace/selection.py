@@ -276,7 +276,7 @@ def listed(ranks: list[int]) -> str:
 
 
 def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
-    """Return whether each event overlaps the window ``[low, high)``; None is no limit.
+    """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
     An event of length 0 overlaps if its instant lies in the window.
     """

@@ -486,7 +486,7 @@ class Trace:
 
     @property
     def flows(self) -> pd.DataFrame:
-        """Arrows between events: ``kind`` such as ``launch``, and the ids ``source, target``."""
+        """Arrows between events: ``kind`` (such as ``launch``), and the ids ``source, target``."""
         table = self.flow_table
         return pd.DataFrame(
             {

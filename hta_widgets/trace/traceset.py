@@ -81,7 +81,7 @@ class Event:
     def kernels(self) -> pd.DataFrame:
         """The device work launched during a host event on its thread.
 
-        The columns are those of `TraceSet.events`. Device work has an empty frame.
+        The columns are those of `TraceSet.events`. The frame is empty for device work.
         """
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)
@@ -344,8 +344,8 @@ class TraceSet(Mapping[int, Trace]):
     ) -> TraceSet:
         """Return some ranks, or the events that overlap a window, as a new set.
 
-        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are
-        not cut at the window's edges. With a window, events get new ids.
+        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are not
+        cut at the window's edges. With a window, events get new ids.
         """
         chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
