@@ -438,7 +438,7 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         cache.make_room(tree)
 
 
-# --- web servers, with nothing but the standard library -------------------------------------------
+# --- web servers, with the standard library only --------------------------------------------------
 
 
 def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
@@ -489,7 +489,7 @@ def _reply(url: str, method: str = "GET") -> Any:
         ) from None
 
 
-# --- everything else, with fsspec -----------------------------------------------------------------
+# --- other protocols, with fsspec -----------------------------------------------------------------
 
 
 def _elsewhere(url: str) -> tuple[dict[str, str], Fetch, str]:

@@ -456,7 +456,7 @@ class StoredTrace(Trace):
         state = super().__getstate__()
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            # Own kinds are not pickled, and those in the file follow other rules.
+            # Changed kinds are not pickled, and the kinds in the file follow other rules.
             state["_rules_version"] = -1
         if state.pop("_metadata_is_read", False):
             state.pop("metadata", None)

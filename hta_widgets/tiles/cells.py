@@ -83,7 +83,7 @@ def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Byt
 
 
 def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
-    """Return the covered time in a window of each kind that has an event there."""
+    """Return the covered time of each kind that has an event in a window."""
     edges = np.array((start, end), np.int64)
     covered, count = lane.spans.measure(edges)
     if lane.kinds is None:

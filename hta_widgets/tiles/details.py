@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder(
 
 
 def args_of_record(record: bytes) -> list[tuple[str, str]]:
-    """Return key and display text of each of a record's args."""
+    """Return the key and the display text of each arg of a record."""
     event = _DECODER.decode(record.decode("utf-8", "replace").strip())
     fields = event if isinstance(event, _Pairs) else _Pairs()
     args = next((value for key, value in reversed(fields) if key == "args"), None)

@@ -421,6 +421,6 @@ def _named(column: pd.Series) -> tuple[list[str], Ints]:
 
 
 def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
-    """Return the position of each key's largest value, the first of equal ones, by key."""
+    """Return the position of the largest value of each key, by key; ties go to the first."""
     order = np.lexsort((-value, key))
     return order[np.unique(key[order], return_index=True)[1]]

@@ -78,7 +78,7 @@ class LaneRef:
 
 @dataclass(slots=True)
 class SummaryRow:
-    """A lane of the folded rank; `tracks` and `annotations` as in `LaneRef`."""
+    """A lane of the folded rank; `tracks` are the `sources` of its `LaneRef`."""
 
     lane: int
     role: SummaryRole
@@ -278,7 +278,7 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter, without a series named "value" or like the counter."""
+    """Return the label of a counter, without the series "value" or one like the counter's name."""
     known = {name, name.partition("[")[0], *_UNITS}
     if not series or series in known or series.lower() == "value":
         return name

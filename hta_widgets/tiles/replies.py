@@ -130,7 +130,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Events of one name during a gap: `time` outside of events below them, and the longest."""
+    """Events of one name during a gap. `time` excludes events below; `longest` has most of it."""
 
     longest: Brief
     count: int

@@ -152,7 +152,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Return the time of each event that its direct children cover, overlaps counted once."""
+    """Return how long the direct children of each event cover it; overlaps count once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
     child = child[np.argsort(parent[child], kind="stable")]

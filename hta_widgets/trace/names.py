@@ -307,7 +307,7 @@ PART = "part"
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
 PID_STRIDE = 100_000
-#: Fields of a record, and of its args, that hold such ids.
+#: Fields of a record, and of its args, whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
 

@@ -296,7 +296,7 @@ class Trace:
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
-    #: results of the columns alone; see `hta_widgets.trace.memo`
+    #: results that depend only on the columns; see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
     # --- columns ----------------------------------------------------------------------------------

@@ -345,7 +345,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Events of one name during a gap: `time` outside of events below them, and the longest. */
+/** Events of one name during a gap. `time` excludes events below; `longest` has most of it. */
 export type HostTime = {
   longest: Brief;
   count: number;
