@@ -1,7 +1,8 @@
 """Cache of loaded traces: one small store per trace file, whose columns are mapped.
 
 An entry is named by the file's real path, inode, size and times, and by the code that wrote it.
-Entries appear by renaming; a damaged one is replaced from its trace file.
+A new entry is renamed into place when it is complete. If an entry is damaged, its trace file is
+read again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ REMOTE = ".remote"
 _LONGEST_WRITE_S = 3600
 _MOST_BYTES = 20 << 30
 _MOST_OF_DISK = 0.1
-#: Other processes write entries too: after this time the size is measured again.
+#: Time after which the size is measured again, as other processes write entries too.
 _LOOK_AGAIN_S = 60
 _SHARE_UNSEEN = 0.1
 
@@ -193,7 +194,7 @@ def set_aside(outcome: Outcome, into: Path, path: str, format: str) -> Outcome: 
 
 
 def _rebuilt(path: str, format: str, copy: str, place: int) -> Trace:  # noqa: A002
-    """Replace a damaged entry: read its trace file."""
+    """Remove a damaged entry and return its trace number `place`, read from the trace file."""
     _remove(Path(copy))
     _counts["rebuilt"] += 1
     outcome: Outcome = referred(format_named(format).read)(path)
@@ -234,7 +235,7 @@ def _size(copy: Path) -> int:
 
 
 def _there(path: Path) -> Path:
-    """Return the nearest folder that exists."""
+    """Return `path` or, if it is not a folder, its nearest parent that exists."""
     return next((one for one in (path, *path.parents) if one.is_dir()), Path())
 
 

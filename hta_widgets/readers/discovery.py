@@ -97,9 +97,9 @@ def find_files(source: Any, problems: Problems, wanted: str = "auto") -> list[Fo
     source : path-like, iterable of path-like, or mapping of int to path-like
         Files, directories (searched recursively), or glob patterns.
     problems : Problems
-        Takes files in directories that hold something else.
+        Receives the files that are left out: empty, unreadable, or of another format.
     wanted : str
-        The format to read them as, or ``"auto"`` to detect that of each.
+        The format to read the files as, or ``"auto"`` to detect the format of each file.
 
     Raises
     ------
@@ -231,7 +231,7 @@ class _Search:
         yield from self._new(sorted(names, key=natural_key))
 
     def folders(self, directory: str) -> Iterator[tuple[str, list[str], list[str]]]:
-        """Walk the folders below a directory, hidden ones left out, as `os.walk` does."""
+        """Walk the folders below a directory as `os.walk` does, without the hidden ones."""
 
         def fail(cause: OSError) -> None:
             raise TraceError(
@@ -293,7 +293,7 @@ def _text(path: Any) -> str:
 
 
 def _matching(pattern: str) -> set[str]:
-    """Expand a glob pattern; ``**`` enters each folder once, whatever links there are."""
+    """Expand a glob pattern; ``**`` enters each folder once, even if links lead to it."""
     parts = Path(pattern).parts
     if "**" not in parts:
         return set(glob.glob(pattern))  # noqa: PTH207 - a pattern may be absolute
@@ -313,7 +313,7 @@ def _listed(foreign: list[tuple[str, str]], problems: Problems) -> str:
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: Packages that fsspec needs for a protocol.
+#: The package that fsspec needs for each protocol.
 _DRIVERS = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -332,7 +332,7 @@ _FILES = (".json", ".gz", ".trc")
 _TIMEOUT_S = 60
 _BLOCK_BYTES = 1 << 20
 
-#: Downloads one file: its remote name, the local path.
+#: Function that downloads a file, given its remote name and the local path.
 Fetch = Callable[[str, Path], None]
 
 
@@ -353,7 +353,7 @@ class Copied:
     _names: dict[str, str] = field(default_factory=dict)
 
     def source(self, source: Any) -> Any:
-        """Return the same source with local paths."""
+        """Return the source with local paths; download the files that are not there yet."""
         if isinstance(source, str) and is_remote(source):
             return self._local(source)
         if isinstance(source, Mapping):
@@ -399,7 +399,7 @@ class Copied:
 
 
 def _path_of(name: str) -> str:
-    """Return the path part of a URL: names of folders and files may contain ranks."""
+    """Return a relative path for a URL; folder and file names stay, as they may state ranks."""
     url = urlsplit(name)
     path = url.netloc + url.path if url.scheme in {"http", "https"} else name.partition("://")[2]
     kept = [part for part in PurePosixPath(unquote(path)).parts if part not in {"/", "..", "."}]
@@ -407,7 +407,7 @@ def _path_of(name: str) -> str:
 
 
 def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
-    """Download files into a folder, which is renamed when all are complete."""
+    """Download files into a temporary folder; rename it to `tree` when all are complete."""
     part = target = None
     try:
         tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -438,11 +438,11 @@ def _copy(names: Mapping[str, str], fetch: Fetch, tree: Path, url: str) -> None:
         cache.make_room(tree)
 
 
-# --- web servers, with nothing but the standard library -------------------------------------------
+# --- web servers, with the standard library only --------------------------------------------------
 
 
 def _web(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the files' names and states, how to fetch them, and the base of relative names."""
+    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     base = url.rstrip("/") + "/"
 
     def fetch(name: str, target: Path) -> None:
@@ -489,11 +489,11 @@ def _reply(url: str, method: str = "GET") -> Any:
         ) from None
 
 
-# --- everything else, with fsspec -----------------------------------------------------------------
+# --- other protocols, with fsspec -----------------------------------------------------------------
 
 
 def _elsewhere(url: str) -> tuple[dict[str, str], Fetch, str]:
-    """Return the files' names and states, how to fetch them, and the base of relative names."""
+    """Return the state of each file by name, a function to fetch files, and the names' base URL."""
     system, path = _file_system(url)
     try:
         if any(letter in path for letter in "*?["):

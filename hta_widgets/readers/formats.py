@@ -36,9 +36,9 @@ class Start:
     """The beginning of a file, by which its format is recognised."""
 
     path: str
-    #: first decompressed bytes, 16 KiB or all; not empty
+    #: first decompressed bytes, not empty: at least 16 KiB, or the whole of a smaller file
     text: bytes
-    #: of the decompressed file; for gzip files over 4 GiB a lower bound
+    #: decompressed size; a lower bound for gzip files over 4 GiB or of several members
     size_bytes: int
 
     @property
@@ -254,12 +254,12 @@ def format_names() -> tuple[str, ...]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format of a name."""
+    """Return the format called `name`."""
     return next(known for known in all_formats() if known.name == name)
 
 
 def profile_type(name: str) -> type[Any]:
-    """Return the class of `Trace.profile` of a format's files."""
+    """Return the class of `Trace.profile` for files of the format called `name`."""
     return cast("type[Any]", referred(format_named(name).profile))
 
 
@@ -277,7 +277,7 @@ def provided(what: str, names: Collection[str] | None = None) -> list[Any]:
 
 
 def face_getter(module: str, what: str) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` for the objects that formats provide by name."""
+    """Return a ``__getattr__`` for `module` that finds the objects of the formats' field `what`."""
 
     def getter(name: str) -> Any:
         for known in all_formats():
@@ -375,9 +375,9 @@ def sniff(path: str | Path, wanted: str = "auto") -> Sniffed:
 
 
 def _is_horovod(start: Start) -> bool:
-    """Whether JSON is a Horovod timeline, whatever its name: dPRO calls them ``comm.json``."""
+    """Whether the contents are a Horovod timeline; dPRO names such files ``comm.json``."""
     text = start.text
-    if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # PyTorch's own
+    if b'"schemaVersion"' in text or b'"deviceProperties"' in text:  # written by PyTorch
         return False
     return b'"NEGOTIATE_' in text or (b'"process_name"' in text and b"horovod_" in text)
 
@@ -403,7 +403,7 @@ def _foreign(start: Start) -> str:
 
 
 def _is_perfetto(start: bytes) -> bool:
-    """Check for a Perfetto trace: a sequence of packets, length-delimited field 1."""
+    """Whether bytes begin a Perfetto trace: a sequence of packets in length-delimited field 1."""
     position = 0
     for _ in range(3):
         if position + 2 > len(start) or start[position] != 0x0A:

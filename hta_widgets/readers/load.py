@@ -61,7 +61,7 @@ def is_profiler(source: Any) -> bool:
 
 
 class _Directory:
-    """A temporary directory that is removed when nothing refers to this any more."""
+    """A temporary directory that is removed together with this object."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="hta_widgets-"))
@@ -69,7 +69,7 @@ class _Directory:
 
 
 def export_profiler(profiler: Any) -> tuple[str, object]:
-    """Write the profiler's trace to a file; it stays as long as the second value is kept."""
+    """Write the profiler's trace to a file; return its path, and an object that keeps the file."""
     directory = _Directory()
     path = directory.path / "live.pt.trace.json"
     try:
@@ -99,10 +99,10 @@ Progress = Callable[[int, int], object]
 def reported(
     total_bytes: int, files: int, *, progress: bool | Progress
 ) -> Iterator[Callable[[float], object]]:
-    """Yield a function that takes the bytes just read, and reports them.
+    """Yield a function that takes the number of bytes just read, and reports the progress.
 
-    Without a callable, a bar is shown in notebooks and terminals if loading takes longer than a
-    moment.
+    Unless `progress` is a callable, a bar is shown in notebooks and terminals if loading takes
+    longer than half a second.
     """
     if callable(progress):
         done_bytes = 0
@@ -150,7 +150,7 @@ def _is_terminal(stream: Any) -> bool:
 
 #: Minimum size of inputs that several processes read.
 _PARALLEL_BYTES = 300_000_000
-#: Minimum size of files that are cached; smaller ones are cached if there are many.
+#: Minimum size of files that are cached, and the minimum if all files together have `_MANY_BYTES`.
 _CACHED_BYTES = 8_000_000
 _CACHED_OF_MANY_BYTES = 500_000
 _MANY_BYTES = 100_000_000
@@ -269,7 +269,8 @@ def read_trace(
 ) -> Outcome:
     """Read one file; errors are returned, not raised.
 
-    With `cache`, or a folder `aside`, columns are written there and mapped.
+    With `cache`, columns are written to the cache and mapped. Without it, or if that fails, they
+    are written to the folder `aside`, if given, and mapped.
     """
     size_bytes = 0
     try:
@@ -413,7 +414,7 @@ def _report(into: queue.SimpleQueue[tuple[int, float]], place: int, size: float)
 
 
 def _worth_keeping(files: list[Found], sizes: list[int], *, all_of: bool) -> list[bool]:
-    """Return which files to cache: the first ones, up to the limit of the cache."""
+    """Return whether to cache each file: if it is large enough, until the cache would be full."""
     least = 0 if all_of else _CACHED_BYTES
     if sum(sizes) >= _MANY_BYTES:
         least = min(least, _CACHED_OF_MANY_BYTES)
@@ -488,7 +489,7 @@ def _assembled(
 
 
 def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str | None]) -> Problems:
-    """Add to the problems of cut files how much was read, by what whole files hold."""
+    """Add the number of events read, and its share of whole files, to truncated files' problems."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()
@@ -510,7 +511,7 @@ def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str |
 def _finished(
     files: list[Found], traces: list[Trace], problems: Problems
 ) -> tuple[list[Found], list[Trace]]:
-    """Let each format complete its traces, given all of them."""
+    """Call the `finish` function of each format with all traces of the format."""
     for known in all_formats():
         own = [trace for trace in traces if trace.format == known.name]
         if not known.finish or not own:

@@ -47,7 +47,7 @@ def _trim() -> Callable[[int], int] | None:
     return found
 
 
-#: Tasks per worker: more share the work better, but each costs the scheduler some milliseconds.
+#: Tasks per worker: more tasks balance better, but each costs the scheduler some milliseconds.
 _TASKS_PER_WORKER = 8
 
 #: Function that reads one file, with the signature of `load.read_trace`.
@@ -68,11 +68,11 @@ class _Read(NamedTuple):
 
 
 class _Handover(NamedTuple):
-    """Folders for workers' columns: the cache, and one that this process removes when it ends."""
+    """Folders for workers' columns: the cache, and a folder that this process removes at exit."""
 
     kept: Path
     aside: Path
-    #: name of a file in both; workers that find it share the folder
+    #: name of a file in both folders; a worker that finds the file shares the folder
     sign: str
 
 
@@ -124,7 +124,7 @@ def _handover() -> Iterator[_Handover]:
 
 
 def _completed(tasks: dict[Any, range]) -> Iterator[Any]:
-    """Yield futures as they complete; other libraries' in order."""
+    """Yield futures as they complete; futures of other libraries in the order of submission."""
     try:
         yield from as_completed(tasks)
     except (AttributeError, TypeError):
@@ -172,7 +172,7 @@ def _read_one(read: ReadTrace, file: _File, handover: _Handover) -> _Read:
     return _Read(outcome, socket.gethostname() if sent else None)
 
 
-#: Memory per byte of JSON, measured on PyTorch traces: of a loaded trace, and peak while reading.
+#: Bytes of memory per byte of JSON, measured on PyTorch traces: after the load, and at its peak.
 _KEPT_SHARE = 0.3
 _PEAK_SHARE = 0.7
 #: Memory of each process, with the libraries that it imports.

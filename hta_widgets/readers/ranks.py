@@ -31,7 +31,7 @@ class Notes:
         return (kind, reason) in self._counts
 
     def count(self, kind: ProblemKind) -> int:
-        """Return how many there are of a kind."""
+        """Return the number of notes of a kind."""
         return sum(count for (known, _), count in self._counts.items() if known == kind)
 
     def into(self, problems: Problems, file: str) -> None:
@@ -97,18 +97,19 @@ def assign_ranks(
     Parameters
     ----------
     paths : sequence of str
-        In order.
+        In the order in which files without a rank are numbered.
     given, stated : sequence of int or None
         Ranks from the caller and from the files' metadata.
     problems : Problems
-        Takes guesses and duplicates.
+        Receives guessed and duplicate ranks.
     by_order : sequence of bool, optional
-        Files that are numbered after all others if they state no rank.
+        Whether each file is numbered after all others if it states no rank.
     cut : collection of str, optional
-        Paths of files that end early: of two that state one rank the whole one has it.
+        Paths of files that end early; if such a file and a whole one state the same rank, the
+        whole one gets it.
     contents : sequence, optional
-        Of two files of one rank with equal contents one may be a copy; a profile and a time line
-        of one rank are both needed.
+        A description of each file's contents. If two files state the same rank and their
+        descriptions are equal, one file may be a copy of the other.
     """
     ordered = [place for place, counted in enumerate(by_order) if counted and stated[place] is None]
     keys: list[int | None] = list(given)
@@ -151,7 +152,7 @@ def assign_ranks(
 
 
 def _guessed(paths: Sequence[str], taken: set[int]) -> tuple[list[int], str]:
-    """Return a rank for each path, and how it was found."""
+    """Return a rank for each path, and a text on where the ranks are from."""
     for pattern, how in ((_RANK, "from its name"), (_WORKER, "from its name")):
         ranks = [_last_number(pattern, path) for path in paths]
         if _usable(ranks, taken):

@@ -57,7 +57,7 @@ _seconds: dict[str, float] = {}
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Add the time that the block takes to `name`."""
+    """Add the time that the ``with`` block takes to the stage `name`."""
     start = time.perf_counter()
     try:
         yield
@@ -85,14 +85,14 @@ GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's window size for a gzip header and trailer
 _INPUT_BYTES = 1 << 16
 _MOST_CHECKPOINTS = 64
-#: Maximum ratio of decompressed to compressed bytes; of traces it is up to 35.
+#: Maximum ratio of decompressed to compressed bytes; traces have ratios of up to 35.
 _MOST_EXPANSION = 200
 _LEAST_EXPANDED = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Damage of a compressed file: it is cut off, or its checksum is wrong."""
+    """Damage of a compressed file; `cut` is True if part of its contents cannot be read."""
 
     cut: bool
     message: str
@@ -113,7 +113,7 @@ class Checkpoints:
     kept: list[_Checkpoint] = field(default_factory=list)
 
     def before(self, offset: int) -> _Checkpoint | None:
-        """Return the last one at or before `offset`."""
+        """Return the last checkpoint at or before `offset`, or None."""
         return max(
             (point for point in self.kept if point.offset <= offset),
             key=lambda point: point.offset,
@@ -121,7 +121,7 @@ class Checkpoints:
         )
 
     def offer(self, offset: int, input_offset: int, inflate: Any) -> None:
-        """Keep a copy of a state if it is far enough from the last one."""
+        """Keep a copy of the state `inflate` if it is far enough from the last one."""
         if self.kept and offset < self.kept[-1].offset + self.spacing:
             return
         self.kept.append(_Checkpoint(offset, input_offset, inflate.copy()))
@@ -293,7 +293,7 @@ class _GzipStream(Stream):
         return False
 
     def _salvaged(self, inflate: Any, error: str) -> bytes:
-        """Return the bytes before the damage."""
+        """Return the bytes before the damage, and set `fault`."""
         data, step, blocks = self._input, len(self._input), []
         while data and step:
             trial = inflate.copy()
@@ -317,7 +317,7 @@ class _GzipStream(Stream):
 
 
 def _most_bytes(packed: int) -> int:
-    """Return the size up to which this many compressed bytes are decompressed."""
+    """Return the maximum decompressed size that is accepted for `packed` compressed bytes."""
     return _LEAST_EXPANDED + _MOST_EXPANSION * packed
 
 
@@ -327,7 +327,7 @@ def decompressed_size(path: str | Path) -> int:
         size = start.size_bytes
         if start.read(2) != GZIP_MAGIC or size < 18:
             return size
-    # Size of the last member modulo 2**32: right for most files.
+    # A gzip file ends with the size of its last member modulo 2**32; most files have one member.
     with Stream(path, size - 4) as end:
         return min(max(int.from_bytes(end.read(4), "little"), size), _most_bytes(size))
 

@@ -33,7 +33,7 @@ Time = Annotated[int, Meta(ge=-_MOST, le=_MOST)]
 Count = Annotated[int, Meta(ge=0, le=_MOST)]
 Rank = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Code = Annotated[int, Meta(ge=-1, lt=1 << 31)]
-#: Numbers of lanes of a track; depths are stored as int16.
+#: Number of lanes of a track; depths are stored as int16.
 Lanes = Annotated[int, Meta(ge=0, le=1 << 15)]
 
 #: Minimum bytes of a row: each table has a column of int64.
@@ -128,7 +128,7 @@ def checked_manifest(body: Any, *, is_cache: bool) -> Manifest:
         (start, end), shift = entry["span_ns"], entry["trace"]["shift_ns"]
         if end < start or max(abs(start + shift), abs(end + shift), end - start) > _MOST:
             raise Damaged(f"is not as it was written (events from {start} to {end} ns)")
-        # Memory for these rows is allocated before a column is read.
+        # Checked here, as memory for the rows is allocated before any column is read.
         rows: int = sum(entry["rows"].values())  # type: ignore[arg-type]
         size = entry["frame"][0]
         if rows * _ROW_BYTES > size or entry["records"] > size * _MOST_PER_BYTE:
@@ -142,11 +142,11 @@ Column = npt.NDArray[Any]
 
 
 class Rule(NamedTuple):
-    """Allowed values of a column; `limit` is the table or length that they index."""
+    """Allowed values of a column; `limit` is their upper bound, or the table that they index."""
 
     low: int | None = None
     limit: str | int | None = None
-    #: letters of the kinds of numbers
+    #: allowed values of ``dtype.kind``
     kinds: str = "i"
     ascending: bool = False
 
@@ -216,7 +216,7 @@ _OWN_LENGTH = {"events.ends", *(name for name in RULES if name.startswith("recor
 
 def check(rank: StoredRank, name: str, values: Column) -> None:
     """Raise `Damaged` unless a column of numbers can belong to this rank."""
-    # Sources of records check the order of their own numbers.
+    # Columns without a rule are those of sources of records, which check the order themselves.
     rule = RULES.get(name) or Rule()
     dtype = values.dtype
     if dtype.kind not in rule.kinds or not dtype.isnative:
@@ -252,7 +252,7 @@ def _durations(rank: StoredRank, values: Column) -> bool:
     first, last = rank.span_ns
     if not len(values):
         return first == last
-    # Checked first: sums beyond int64 would wrap.
+    # Durations are checked before the sums, which would wrap beyond int64.
     return values.max() <= last - first and (
         int((rank.numbers("events.start_ns") + values).max()) == last
     )

@@ -145,7 +145,7 @@ def _mapped(path: Path) -> pa.Buffer:
     if is_remote(path):
         with pa.OSFile(str(path), "rb") as copied:
             return copied.read_buffer()
-    # The mapping outlives the file's handle: a thousand ranks need no thousand handles.
+    # The mapping outlives the file's handle: open ranks do not use up file handles.
     with pa.memory_map(str(path)) as file:
         # Reading the whole file would fetch all of it from the disk, records included.
         first = file.read_buffer(1)
@@ -202,7 +202,7 @@ class ArrowFile:
         return [text.decode("utf-8", "surrogatepass") for text in self.texts(name)]
 
     def piece(self, name: str, start: int, end: int) -> memoryview:
-        """Return bytes of a column of byte strings, which the caller has to check."""
+        """Return a range of bytes of a column of byte strings, without checking the checksum."""
         _, data = self._text_buffers(name)
         if not 0 <= start <= end <= len(data):
             raise Damaged(f"was changed: its column {name} is too short")
@@ -234,13 +234,13 @@ class ArrowFile:
 
 
 def comm_columns(trace: Trace) -> dict[str, Column]:
-    """Return the columns that hold the args of a rank's communication."""
+    """Return columns with the args of a rank's communication events."""
     table = trace._table  # noqa: SLF001 - kinds by the rules that it was built with
     communicates = (table.kind == KINDS.index("communication")) & (table.stream >= 0)
     if PARAM_COMMS in table.names.values:
         communicates |= table.name == table.names.values.index(PARAM_COMMS)
     rows = np.flatnonzero(communicates)
-    # Events of two records merge the args of both; these are read from the records.
+    # An event of two records has the args of both; its args are read from the records.
     if len(table.end_record):
         rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
     records, first = np.unique(table.record[rows], return_index=True)
@@ -263,7 +263,7 @@ def comm_columns(trace: Trace) -> dict[str, Column]:
 
 
 def stored_comm_args(rank: StoredRank) -> ArgTable | None:
-    """Return what `comm_columns` stored."""
+    """Return the args that `comm_columns` stored, or None."""
     if not rank.has("comm.record") or not len(record := rank.numbers("comm.record")):
         return None
     codes = [rank.numbers(f"comm.{key}") for key in COMMUNICATION_KEYS]
@@ -274,7 +274,7 @@ def stored_comm_args(rank: StoredRank) -> ArgTable | None:
         raise Damaged(f"was changed: {cause}") from None
 
 
-#: Name of the file.
+#: Name of the manifest.
 MANIFEST = "store.json"
 #: Grows with every change that older code cannot read, or newer code would misread.
 VERSION = 1
@@ -419,7 +419,7 @@ class StoredRecords(NumberedRecords):
 
     @property
     def comm_args(self) -> ArgTable | None:
-        """The args of communication."""
+        """The stored args of communication events, or None."""
         found: ArgTable | None = self._rank.made("comm", lambda: stored_comm_args(self._rank))
         return found
 

@@ -20,7 +20,7 @@ from hta_widgets.trace.trace import Trace
 
 T = TypeVar("T")
 
-#: Types of columns of JSON.
+#: Type of each value that is stored as JSON.
 _JSON: dict[str, Any] = {
     "tracks": list[TrackRow],
     "flow_kinds": list[str],
@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 30
 
 
 class Kept(NamedTuple):
-    """A source of records that the cache reads from the trace file."""
+    """Facts and columns in a cache entry from which a source of records is restored."""
 
     facts: dict[str, Any]
     columns: dict[str, Column]
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptSource:
-    """Functions with which a cache reads records from the trace files."""
+    """Functions that restore a cached source of records, and a trace whose entry is damaged."""
 
     restore: Callable[[dict[str, Any], Callable[[str], Any]], Any]
     rebuild: Callable[[int], Trace]
@@ -56,7 +56,7 @@ class StoredRank:
     frame: Frame
     place: int = 0
     kept: KeptSource | None = None
-    #: number of rows of each table, and of the records; -1 without records
+    #: number of rows of each table, and of records; -1 for a trace without records
     sizes: Mapping[str, int] = field(default_factory=dict)
     #: start of the first event and end of the last
     span_ns: tuple[int, int] = (0, 0)
@@ -75,19 +75,19 @@ class StoredRank:
     # --- contents ---------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
+        """Whether the file has a column of this name."""
         return self.checked(lambda: name in self.file)
 
     def fact(self, name: str) -> Any:
-        """Return a JSON value of the file; None if it has none."""
+        """Return the JSON value stored under `name`, or None."""
         return self.checked(lambda: self.file.facts.get(name))
 
     def read(self, name: str) -> npt.NDArray[Any]:
-        """Return a column of numbers, mapped as long as it is in use and no longer."""
+        """Return a column of numbers without keeping a reference to it."""
         return self.checked(lambda: self._numbers(name))
 
     def numbers(self, name: str) -> npt.NDArray[Any]:
-        """Return a column of numbers."""
+        """Return a column of numbers; keep it until the rank is released."""
         values: npt.NDArray[Any] = self._get(name, lambda: self._numbers(name), None)
         return values
 
@@ -157,7 +157,7 @@ class StoredRank:
     # --- memory -----------------------------------------------------------------------------------
 
     def let_go(self) -> None:
-        """Release what was read; columns in use elsewhere stay mapped while they are."""
+        """Release all values; a column in use elsewhere stays mapped as long as it is used."""
         self._values = {}
         self._file = None
         _in_use.gone(self)
@@ -168,7 +168,7 @@ class StoredRank:
 
 
 class _InUse:
-    """Bytes of the ranks in memory, least recently grown first."""
+    """Bytes in memory by rank; the rank that grew least recently comes first."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -182,7 +182,7 @@ class _InUse:
             self._total += size_bytes
             if self._total <= _MOST_BYTES:
                 return
-            # Adding up a thousand ranks at each column of each would take seconds.
+            # Added up only now: a sum over a thousand ranks per column read would take seconds.
             self._total = sum(self._bytes.values())
             excess = self._total - _MOST_BYTES
             for oldest, size in list(self._bytes.items()) if excess > 0 else ():
@@ -194,7 +194,7 @@ class _InUse:
                 oldest.let_go()
 
     def gone(self, rank: StoredRank) -> None:
-        """Remove the rank's columns from the cache's count."""
+        """Remove the rank's bytes from the total."""
         with self._lock:
             self._total -= self._bytes.pop(rank, 0)
 

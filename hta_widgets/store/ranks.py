@@ -140,7 +140,7 @@ class _Stored:
     _field = ""
 
     def __init__(self, rank: StoredRank, count: int) -> None:
-        # Subclasses define the slots: only one of two parents may have any.
+        # Subclasses define the slots, as only one of their two base classes may have slots.
         self._rank, self._count = rank, count  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
@@ -196,7 +196,7 @@ class StoredEvents(_Stored, EventTable):
 
     @property
     def file(self) -> TableFile | None:
-        """The file, if the kinds are those in it."""
+        """The rank's file; None if the kinds differ from the file's."""
         return None if self.has_own_kinds else self._rank
 
     def as_stored(self) -> StoredEvents:
@@ -320,7 +320,7 @@ _TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", 
 
 
 def _json(value: Any) -> Texts:
-    # Not msgspec's: halves of surrogate pairs and integers of any size have to come back.
+    # Unlike msgspec, json keeps halves of surrogate pairs and integers of any size.
     texts = Texts()
     try:
         texts.add(json.dumps(value, default=_plain).encode())
@@ -357,7 +357,7 @@ def opened_trace(
     kept: KeptSource | None = None,
     profile_type: Callable[[str], type[Any]] | None = None,
 ) -> Trace:
-    """Return a trace by its entry in the manifest; its file is not touched yet."""
+    """Return the trace of an entry in the manifest; its columns are read when first accessed."""
     rows: Any = entry["rows"]
     facts = entry["trace"]
     sizes = {table: rows[name] for name, table in TABLES.items()} | {"records": entry["records"]}
@@ -408,7 +408,7 @@ class StoredTrace(Trace):
 
     @property
     def export_part(self) -> ExportPart | None:
-        """The part of a job that the file was exported from; None if it states none."""
+        """The part of a job that the file exports; None if it is not an export."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().export_part if stated is None else stated[0]
 
@@ -456,7 +456,7 @@ class StoredTrace(Trace):
         state = super().__getstate__()
         table = self._table
         if isinstance(table, StoredEvents) and table.has_own_kinds:
-            # Own kinds are not pickled, and those in the file follow other rules.
+            # Changed kinds are not pickled, and the kinds in the file follow other rules.
             state["_rules_version"] = -1
         if state.pop("_metadata_is_read", False):
             state.pop("metadata", None)
@@ -474,7 +474,7 @@ class StoredTrace(Trace):
 
 
 class _KeptRecords:
-    """The records of a trace file that a cache only points to."""
+    """The records of a cached trace, which are read from the trace file."""
 
     def __init__(self, rank: StoredRank, count: int, path: str) -> None:
         self.path = path

@@ -94,7 +94,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
         for file in written:
             (part / file).replace(path / file)
         _flush(path)
-        # From here on the store is the new one; files of the old one have different names.
+        # The new manifest replaces the store; files of the old store have different names.
         (part / MANIFEST).replace(path / MANIFEST)
         _flush(path)
         for file in old:

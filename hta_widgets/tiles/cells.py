@@ -66,7 +66,7 @@ def measure(lane: Lane, edges: Ints) -> Cells:
 
 
 def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Bytes, Ints, Ints]:
-    """Return the codes of a mixed lane's kinds, ascending, and time and events of each per cell."""
+    """Return the kinds of a mixed lane, ascending, and their covered time and events per cell."""
     parts = {code: spans.measure(edges) for code, spans in kinds.minor}
     time, events = covered, count
     for part_time, part_events in parts.values():
@@ -83,7 +83,7 @@ def _by_kind(kinds: Kinds, edges: Ints, covered: Ints, count: Ints) -> tuple[Byt
 
 
 def kind_times(lane: Lane, start: int, end: int) -> dict[int, int]:
-    """Return the covered time in a window of each kind that has an event there."""
+    """Return the covered time of each kind that has an event in a window."""
     edges = np.array((start, end), np.int64)
     covered, count = lane.spans.measure(edges)
     if lane.kinds is None:
@@ -132,7 +132,7 @@ class Slices:
 
 @dataclass(slots=True, frozen=True)
 class Tiles:
-    """Tiles of one lane that hold anything; the columns have one row of 256 cells per tile."""
+    """The tiles of one lane that are not empty; columns have one row of 256 cells per tile."""
 
     index: Ints
     busy: Words
@@ -287,11 +287,11 @@ class NameKeys:
     def __init__(self) -> None:
         self._keys: dict[str, int] = {}
         self._texts: list[str] = []
-        #: By pool: key of each code, -1 if not used yet.
+        #: By id of a pool: the pool, and the key of each of its codes, -1 if not used yet.
         self._of_pool: dict[int, tuple[Pool, Ints]] = {}
 
     def keys(self, pool: Pool, codes: Array) -> Ints:
-        """Return the keys of names given as a rank's own codes."""
+        """Return the keys of the names that have these codes in a rank's pool."""
         known = self._of_pool.get(id(pool))
         if known is None or len(known[1]) < len(pool):
             known = (pool, np.full(len(pool), -1, np.int64))
@@ -377,7 +377,7 @@ class TilesRequest(Protocol):
 
     @property
     def parts(self) -> Sequence[Any]:
-        """Lanes, and the first and last tile of each part."""
+        """Parts of the request, each for tiles `first` … `last` - 1 of its `lanes`."""
 
 
 def answer_tiles(
@@ -386,7 +386,7 @@ def answer_tiles(
     names: NameKeys,
     classes_of: Callable[[int], Classes | None] | None = None,
 ) -> Answer:
-    """Answer ``tiles``; `index_of` gives the rank of a lane, `classes_of` a class per event."""
+    """Answer ``tiles``; `index_of` returns the index for a lane, `classes_of` a rank's classes."""
     level, within_ms = request.level, request.within_ms
     basket = _Basket(classed=classes_of is not None)
     due = math.inf if within_ms is None else time.perf_counter() + within_ms / 1000
@@ -412,7 +412,7 @@ def answer_tiles(
 
 
 def _gzip(buffer: bytes) -> bytes:
-    """Compress a buffer; this takes a tenth of the time of computing it."""
+    """Compress a buffer, in about a tenth of the time that computing the buffer takes."""
     packing = zlib.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
     return packing.compress(buffer) + packing.flush()
 
@@ -490,7 +490,7 @@ class _Basket:
     counter_lanes: list[Array] = field(default_factory=list)
     counters: list[CounterTiles] = field(default_factory=list)
     total: int = 0
-    #: Number of requested lanes, and the approximate size of the reply.
+    #: Number of lanes handled so far, and the approximate size of the reply.
     asked: int = 0
     bytes: int = 0
 

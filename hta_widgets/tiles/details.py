@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder(
 
 
 def args_of_record(record: bytes) -> list[tuple[str, str]]:
-    """Return key and display text of each of a record's args."""
+    """Return the key and the display text of each arg of a record."""
     event = _DECODER.decode(record.decode("utf-8", "replace").strip())
     fields = event if isinstance(event, _Pairs) else _Pairs()
     args = next((value for key, value in reversed(fields) if key == "args"), None)
@@ -64,7 +64,7 @@ def args_of_record(record: bytes) -> list[tuple[str, str]]:
 
 
 def display(value: Any) -> str:
-    """Return a decoded value as text: strings bare, all else as compact JSON."""
+    """Return a decoded value as text: strings without quotes, other values as compact JSON."""
     if isinstance(value, str):
         return str(value)
     return _compact(value)
@@ -106,7 +106,7 @@ def brief(index: RankIndex, table: Rows, row: int) -> Brief:
 
 
 def lane_of_row(index: RankIndex, table: str, row: int) -> int:
-    """Return the lane on which a row is drawn: of events the one of their depth."""
+    """Return the lane on which a row is drawn; for an event, by its track and depth."""
     rank = index.rank
     if table == "events":
         return int(rank.track_lane0[rank.table.track[row]]) + int(rank.table.depth[row])
@@ -132,10 +132,10 @@ _LOG_FROM = 20
 
 
 def duration_figures(durs: Ints) -> SameName:
-    """Return count, sum, mean, median, min, max and a histogram of durations, at least one.
+    """Return count, sum, mean, median, min, max and a histogram of one or more durations.
 
-    The histogram has about twice the bins of Sturges' rule, and no bin narrower
-    than a nanosecond; its steps are equal, or grow by an equal factor (``scale``).
+    The histogram has about twice as many bins as Sturges' rule gives, but at most 40. The bins have
+    an equal width of at least 1 ns, or widths that grow by a constant factor (``scale``).
     """
     low, high = int(durs.min()), int(durs.max())
     edges, scale = _edges(low, high, len(durs))
@@ -163,7 +163,7 @@ def _edges(low: int, high: int, count: int) -> tuple[Floats, Literal["linear", "
         scale = "log"
     else:
         edges = np.linspace(low, high, min(wanted, high - low) + 1)
-    # The outer edges are exact despite rounded bins, so that no event is lost.
+    # The outer edges are set exactly: a rounded one could leave out an event.
     edges[0], edges[-1] = low, high
     return edges, scale
 
@@ -261,7 +261,7 @@ MOST_SELECTED = 10_000
 
 
 def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
-    """Return figures of the device events that calls launch during a host event on its thread."""
+    """Return figures of the device events that are launched during a host event on its thread."""
     table = index.rank.table
     ids, called = _launched(index, row)
     if not len(ids):
@@ -275,7 +275,7 @@ def _kernels(index: RankIndex, row: int) -> LaunchedKernels | None:
 
 
 def _launched(index: RankIndex, row: int) -> tuple[npt.NDArray[np.intp], Ints]:
-    """Return the device events that calls launch during a host event, and the calls' starts."""
+    """Return the device events launched during a host event, and the starts of their calls."""
     trace, table = index.rank.trace, index.rank.table
     launched = np.flatnonzero(trace.launch_of >= 0)
     call = trace.launch_of[launched]
@@ -291,7 +291,7 @@ MOST_ARROWS = 20
 
 
 def launches(index: RankIndex, row: int) -> Launches:
-    """Answer ``launches``: the call that launched a device event, or what a host event launches."""
+    """Answer ``launches``: a device event's call, or the device events launched by a host event."""
     table, call = index.events, int(index.rank.trace.launch_of[row])
     ids, _ = _launched(index, row)
     return {
@@ -302,7 +302,7 @@ def launches(index: RankIndex, row: int) -> Launches:
 
 
 def _args(index: RankIndex, table: Rows, row: int) -> tuple[list[tuple[str, str]], str | None]:
-    """Return the args of an event's records, and the reason if they are not available."""
+    """Return the args of an event's records, and an error message if they cannot be read."""
     source = index.rank.trace.source
     if source is None:
         return [], None
@@ -362,7 +362,7 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
             "max": largest if held else None,
         }
     covered, count = lane.spans.measure(edges)
-    # Lanes of waits have parts of events, without details.
+    # Lanes of waits hold parts of events, which have no details.
     named = bool(count[0]) and ref.role not in {"wait", "late"}
     row = _longest(index, ref, low, high) if named else None
     return {
@@ -374,7 +374,7 @@ def cell(index: RankIndex, number: int, start: int, end: int) -> Cell:
 
 
 def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
-    """Return the row of the longest event of a window that has any; ties go to the first."""
+    """Return the row of the longest event of a window with events; ties go to the first."""
     table, rows = index.table_of(ref), index.members(ref)
     rows = rows[: np.searchsorted(table.start_ns[rows], high)]
     starts, durs = table.start_ns[rows], table.dur_ns[rows]
@@ -385,7 +385,7 @@ def _longest(index: RankIndex, ref: LaneRef, low: int, high: int) -> int:
 def neighbor(index: RankIndex, table: Rows, row: int, direction: int) -> Brief | None:
     """Answer ``neighbor``: the next or previous event of the same lane."""
     members = index.members(index.rank.ref(lane_of_row(index, table.table, row)))
-    # Asyncs with the same start are not in the order of their rows.
+    # Not a binary search: asyncs with the same start are not in the order of their rows.
     at = int(np.flatnonzero(members == row)[0]) + (1 if direction > 0 else -1)
     if not 0 <= at < len(members):
         return None
@@ -403,7 +403,7 @@ def snap(index: RankIndex, number: int, time: int, tolerance: int) -> int | None
 
 
 def _edges_around(lane: Lane | CounterLane, time: int) -> list[int]:
-    """Return the last edge before and the first one after a time, of each sort of edge."""
+    """Return the last edge before and the first at or after a time: starts, ends and instants."""
     if isinstance(lane, CounterLane):
         sorts = [lane.times]
     else:

@@ -50,7 +50,7 @@ _OTHER = KINDS.index("other")
 _OPEN_BLOCK = 4096
 #: Roles of lanes with rows of the rank's event table.
 OF_EVENTS = ("events", *FOLDED_ROLES)
-#: Maximum number of ranks with columns in memory: as many as fit on a screen.
+#: Maximum number of tables of columns in memory, enough for the ranks on a screen.
 MOST_TABLES = 64
 #: The class of each event of a rank as a code, by row.
 Classes = npt.NDArray[np.uint8]
@@ -60,7 +60,7 @@ Classes = npt.NDArray[np.uint8]
 class Kinds:
     """Index by kind of a lane of several kinds.
 
-    For the kind with most events only what cannot be computed from the others is stored.
+    For the kind with the most events, only arrays that cannot be computed from the others are kept.
     """
 
     major: int
@@ -90,7 +90,7 @@ class Lane:
     rows: EventRows | None
     #: Longest duration of each block of 64 of `rows`.
     longest: Ints
-    #: Durations of `rows`; None if no events overlap, as `spans` has them then.
+    #: Durations of `rows`; None if no events overlap, since `spans` then contains the durations.
     durs: Ints | None
 
     @property
@@ -117,7 +117,7 @@ class Lane:
         return durs
 
     def long_events(self, start: int, end: int, at_least: int) -> Positions:
-        """Return positions in `rows` of events of that length that overlap a window, in order."""
+        """Return positions in `rows` of events of `at_least` ns or more that overlap a window."""
         if self.rows is None or not len(self.rows) or end <= start:
             return np.empty(0, np.intp)
         begins = self.spans.begins
@@ -163,7 +163,7 @@ class CounterLane:
         low, high = edges[:-1], np.minimum(edges[1:], self.end)
         first, last = self.times.searchsorted(low), self.times.searchsorted(high)
         padded = np.append(self.times, np.iinfo(np.int64).max)
-        # A cell without a sample at its start begins with the value before.
+        # A cell without a sample at its start begins with the value of the sample before.
         first = np.where(padded[first] == low, first, np.maximum(first - 1, 0))
         some = (last > first) & (low < self.end)
         smallest = np.full(len(low), np.nan)
@@ -301,7 +301,7 @@ class RankIndex:
     ) -> Rows:
         names, categories = self.rank.table.names, self.rank.table.categories
         kind = np.full(len(table), _OTHER, np.uint8)
-        # Only the kinds of intervals that readers derived (no record) are known.
+        # Only intervals that readers derived, which have no record, have a known kind.
         derived = np.flatnonzero(table.record < 0)
         kind[derived] = taxonomy.kind_codes(
             table.category[derived], table.name[derived], categories.values, names.values
@@ -481,7 +481,7 @@ class RankIndex:
         end = self.rank.range_ns[1] - self.rank.shift_ns
         return index_counter(table.time_ns[first:last], table.value[first:last], end)
 
-    # --- what is open at an instant ---------------------------------------------------------------
+    # --- events at an instant ---------------------------------------------------------------------
 
     def open_at(self, time_ns: int) -> Positions:
         """Return the rows of events that began before an instant and still run then."""

@@ -29,7 +29,7 @@ _NUMBERS = (
     "last_rank",
     "size_bytes",
 )
-#: Columns of `RankLateness`.
+#: Columns of the frame from which a `RankLateness` is made.
 _OF_RANK = ("id", "start_ns", "dur_ns", "wait_ns", "late_ns", "imposed_ns", "last_alone")
 MOST_BINS = 1 << 16
 
@@ -92,7 +92,7 @@ def waits_without_transfers(waits: Pieces, transfers: Intervals) -> Pieces:
 
 @dataclass(frozen=True, slots=True)
 class RankLateness:
-    """Collective events of one rank, by start; times with the clock's shift."""
+    """Collective events of one rank, sorted by start; times include the clock's shift."""
 
     row: Ints
     start: Ints
@@ -288,7 +288,7 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
         dur[mine] = trace.table.dur_ns[rows[mine]]
     _, call = np.unique(frame["collective"].to_numpy(np.int64), return_inverse=True)
     order = np.lexsort((rows, start, ranks))
-    # A rank that leaves before the last one arrives waits no longer.
+    # A rank that leaves before the last rank arrives has waited for its whole event.
     wait = np.minimum(frame["wait_ns"].to_numpy(np.int64), dur)
     frame = frame.assign(call=call.astype(np.int64), start_ns=start, dur_ns=dur, wait_ns=wait)
     columns = {str(name): frame[name].array.take(order) for name in frame}
@@ -297,7 +297,7 @@ def _by_rank(traces: TraceSet, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
-    """Add the delay after the median of the others, and the waits that it imposes."""
+    """Add how late a rank that is last alone is after the others' median, and the waits for it."""
     number = frame["collective"].to_numpy(np.int64)
     arrival = frame["arrival_ns"].to_numpy(np.int64)
     wait = frame["wait_ns"].to_numpy(np.int64)
@@ -309,14 +309,14 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
         first = np.flatnonzero(np.r_[True, sorted_number[1:] != sorted_number[:-1]])
         size = np.diff(np.r_[first, len(order)])
         several = size > 1
-        # The last of each, and the median of those before it.
+        # The last arrival of each collective, and the median of the arrivals before it.
         last = (first + size - 1)[several]
         low = first[several] + (size[several] - 2) // 2
         high = first[several] + (size[several] - 1) // 2
         median = (sorted_arrival[low] + sorted_arrival[high]) // 2
         alone: Bools = sorted_arrival[last] > sorted_arrival[last - 1]
         total = np.add.reduceat(wait[order], first)[several]
-        # Positive for a rank that alone arrives last, so 0 means that there is none.
+        # `late` is positive for a rank that alone arrives last, and 0 for all others.
         late[order[last]] = np.where(alone, sorted_arrival[last] - median, 0)
         imposed[order[last]] = np.where(alone, total, 0)
         of_call = np.full(len(first), -1, np.int64)
@@ -328,7 +328,8 @@ def _with_lateness(frame: pd.DataFrame) -> pd.DataFrame:
 class Ribbon:
     """Arrivals at the matched collectives of a job, by time.
 
-    A rank's delay counts from the median arrival (the earlier of two), and is 0 before it.
+    A rank's delay counts from the median arrival (the earlier of the two middle ones if their
+    number is even), and is 0 for earlier arrivals.
     """
 
     def __init__(self, lateness: Lateness) -> None:
@@ -420,6 +421,6 @@ def _named(column: pd.Series) -> tuple[list[str], Ints]:
 
 
 def _largest(key: Ints, value: Ints) -> npt.NDArray[np.intp]:
-    """Return the position of each key's largest value, the first of equal ones, by key."""
+    """Return the position of the largest value of each key, by key; ties go to the first."""
     order = np.lexsort((-value, key))
     return order[np.unique(key[order], return_index=True)[1]]

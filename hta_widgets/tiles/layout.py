@@ -78,7 +78,7 @@ class LaneRef:
 
 @dataclass(slots=True)
 class SummaryRow:
-    """A lane of the folded rank; `tracks` and `annotations` as in `LaneRef`."""
+    """A lane of the folded rank; `tracks` are the `sources` of its `LaneRef`."""
 
     lane: int
     role: SummaryRole
@@ -99,7 +99,7 @@ class SummaryRow:
 class TrackRow:
     """A track with the lanes ``lane0 … lane0 + lanes - 1``; fields as in the scene.
 
-    `lane0`, `wait` and `late` are set when all rows above are known.
+    `lane0`, `wait` and `late` are set later, when the number of lanes before them is known.
     """
 
     key: str
@@ -125,7 +125,7 @@ class Rank:
 
     rank: int
     trace: Trace
-    #: First start and last end of its events, else of its other records.
+    #: First start and last end of its events or, without events, of its other records.
     range_ns: tuple[int, int]
     table: EventTable  # as it was laid out: kinds may change later, the scene does not
     lane0: int
@@ -134,7 +134,7 @@ class Rank:
     steps: npt.NDArray[np.intp]  # at the time of layout, like `table`
     async_groups: list[AsyncGroup]
     instant_groups: list[npt.NDArray[np.intp]]
-    #: By position in the table's tracks: first lane of its events.
+    #: First lane of each of the table's tracks.
     track_lane0: Ints
     #: Lanes of waits, after the tracks; drawn over lanes of communication.
     overlays: list[LaneRef]
@@ -150,7 +150,7 @@ class Rank:
 
     @property
     def shift_ns(self) -> int:
-        """The clock's shift; public times are the table's plus this."""
+        """The clock's shift; public times are those of the table plus the shift."""
         return self.trace.shift_ns
 
     def ref(self, lane: int) -> LaneRef:
@@ -278,7 +278,7 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter; a series "value" or with the counter's name is left out."""
+    """Return the label of a counter, without the series "value" or one like the counter's name."""
     known = {name, name.partition("[")[0], *_UNITS}
     if not series or series in known or series.lower() == "value":
         return name
@@ -286,7 +286,7 @@ def counter_label(name: str, series: str) -> str:
 
 
 def counter_unit(name: str, series: str) -> str:
-    """Return the unit of a counter: in brackets at the end of its names; empty if unknown."""
+    """Return the unit in brackets at the end of a counter's series or name; empty if unknown."""
     if series in _UNITS:
         return _UNITS[series]
     for text in (series, name):
@@ -342,7 +342,7 @@ def _drawn(traces: Mapping[int, Trace]) -> list[int]:
 
 @dataclass(slots=True, frozen=True)
 class _Counts:
-    """Events of a rank by (track, kind, flag of the name)."""
+    """Number of events of a rank by (track, kind, flag of the name)."""
 
     tracks: list[Track]
     events: Ints
@@ -376,7 +376,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
     process_of = {track.pid: track.process for track in reversed(table.tracks)}
 
     def process(pid: str) -> str:
-        # Some tools write a name instead of a number.
+        # Some tools write a name as pid instead of a number.
         return process_of.get(pid) or (f"process {pid}" if pid.lstrip("-").isdigit() else pid)
 
     rows: list[TrackRow] = []
@@ -404,7 +404,7 @@ def _lay_out_rank(number: int, trace: Trace, lane0: int, *, several: bool) -> Ra
         every: list[SummaryRow | TrackRow] = [*summary, *rows]
         for one in every:
             _overlay(one, lane, overlays)
-    # Keys of the table's own tracks are unique and stay.
+    # The table's own tracks come first, so their keys, which are unique, stay the same.
     ordered = sorted(rows, key=lambda row: row.role in _SIDE_ROLES)
     for row, key in zip(ordered, distinct([row.key for row in ordered]), strict=True):
         row.key = key

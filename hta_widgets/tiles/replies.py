@@ -82,10 +82,10 @@ class LaunchedBy(TypedDict):
 
 
 class LaunchedKernels(TypedDict):
-    """Device events that a host event's calls launched, those below it too.
+    """Device events launched by the calls in a host event, at any depth.
 
-    start. `ids` is None if there are more than a selection may contain.
-    start. `ids` is None for more than a selection may name.
+    `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
+    start of its event. `ids` is None if there are more events than a selection may name.
     """
 
     count: int
@@ -95,9 +95,9 @@ class LaunchedKernels(TypedDict):
 
 
 class Launches(TypedDict):
-    """The reply to ``launches``: a device event's call, or a host event's launched work.
+    """The reply to ``launches``: a device event's call, or the device events of a host event.
 
-    `kernels` is empty if there are more than can be drawn; `count` has them all.
+    `kernels` is empty if there are more than can be drawn; `count` is the number of all.
     """
 
     call: Brief | None
@@ -130,7 +130,7 @@ class Cell(TypedDict):
 
 
 class HostTime(TypedDict):
-    """Events of one name during a gap: `time` outside of events below them, and the longest."""
+    """Events of one name during a gap. `time` excludes events below; `longest` has most of it."""
 
     longest: Brief
     count: int
@@ -169,9 +169,9 @@ class GapReply(TypedDict):
 
 
 class MatchCount(TypedDict):
-    """The reply to ``search``: the matches of ranks that have some.
+    """The reply to ``search``: the number of matches of each rank that has any.
 
-    `left_out` has the numbers of events of ranks that a page lacks.
+    `left_out` has the number of events of each rank that is not in the page.
     """
 
     total: int
@@ -224,7 +224,7 @@ class NameSums(Sums):
 
 
 class Totals(TypedDict):
-    """The reply to ``totals``; `names` has those with the most time, of `names_total`."""
+    """The reply to ``totals``; `names` has the names with the most time, of `names_total` names."""
 
     events: int
     kinds: list[Sums]
@@ -257,9 +257,10 @@ class Stats(TypedDict):
 class ClockFacts(TypedDict):
     """The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
 
-    `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
-    `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
-    of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+    `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
+    connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
+    distance of the ends of its collectives from those of the others. `is_off` is true if recorded
+    clocks deviate clearly more than the fitted one.
     """
 
     is_fitted: bool
@@ -292,7 +293,7 @@ class Lateness(TypedDict):
 
 
 class Member(TypedDict):
-    """One rank's part in a collective; `arrival` is relative to the first one's."""
+    """One rank's part in a collective; `arrival` is relative to the first rank's arrival."""
 
     rank: int
     id: int
@@ -304,8 +305,9 @@ class Member(TypedDict):
 class Collective(TypedDict):
     """The same call on all ranks that take part.
 
-    `number` counts from 1, `of` is the number of matched ones. `size` is -1 if not in the file,
-    `last_rank` -1 if several came last together. `late` is relative to the median of the others.
+    `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if it is not in
+    the file, `last_rank` -1 if several ranks came last together. `late` is relative to the median
+    arrival of the others.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The scene: all that a page needs before the first tile; kinds and device times of a window."""
+"""The scene, which a page needs before the first tile; kinds and device times of a window."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _median_rank(job: Job) -> Rank | None:
 
 
 def _phases(rank: Rank) -> Rows:
-    """Return annotations directly inside a step, or the outermost ones without steps."""
+    """Return annotations directly inside a step or, without steps, the outermost annotations."""
     table = rank.table
     on_host = np.array([track.role == "thread" for track in table.tracks], np.bool_)
     rows = np.flatnonzero((table.kind == _ANNOTATION) & on_host[table.track])
@@ -144,7 +144,7 @@ def truth(events: int, problems: Iterable[Problem], ranks: str = "") -> dict[str
 
 
 def grouped(problems: list[Problem]) -> list[dict[str, Any]]:
-    """Return problems as JSON; many problems are grouped by equal text over ranks."""
+    """Return problems as JSON; more than `MAX_LISTED` are grouped by kind and text."""
     if len(problems) <= MAX_LISTED:
         return [
             {
@@ -314,7 +314,7 @@ MAX_BINS = 1 << 16
 #: Maximum number of edges for which several ranks are measured together.
 _EDGES_AT_ONCE = 1 << 16
 
-#: Unions of one kind each; communication without compute; memory without either.
+#: Unions of one kind each, then communication without compute, and memory without either.
 _PARTS = ("compute", "communication", "memory", "exposed", "memory_alone")
 
 
@@ -334,7 +334,7 @@ class DeviceTimes:
 
     @classmethod
     def of(cls, indices: Sequence[RankIndex]) -> DeviceTimes:
-        """Return the device work of ranks."""
+        """Return the device times of ranks."""
         ranges = np.array([index.rank.range_ns for index in indices], np.int64).reshape(-1, 2)
         spans = np.array([device_range(index) for index in indices], np.int64).reshape(-1, 2)
         present = any(len(index.device_rows) for index in indices)
@@ -360,7 +360,7 @@ class DeviceTimes:
         return before - self.low
 
     def between(self, edges: Ints, names: Sequence[str] = _PARTS) -> Iterator[dict[str, Ints]]:
-        """Yield the parts between `edges`, one row per rank, for a few ranks at a time."""
+        """Yield the time of the parts between `edges`, one row per rank, a few ranks at a time."""
         at_once = max(1, _EDGES_AT_ONCE // len(edges))
         for first in range(0, len(self.low), at_once):
             ranks = slice(first, first + at_once)
@@ -372,11 +372,11 @@ class DeviceTimes:
             }
 
     def data_within(self, start: int, end: int) -> list[int]:
-        """Return the part of a window within each rank's data."""
+        """Return the length of a window's part within each rank's data."""
         return _within(start, end, self.low, self.high)
 
     def span_within(self, start: int, end: int) -> list[int]:
-        """Return the part of a window between each rank's first and last device work."""
+        """Return the length of a window's part between each rank's first and last device work."""
         return _within(start, end, self.first, self.last)
 
 
@@ -386,7 +386,7 @@ def _within(start: int, end: int, low: Ints, high: Ints) -> list[int]:
 
 
 def device_range(index: RankIndex) -> tuple[int, int]:
-    """Return the first start and the last end of a rank's device work; 0 for none.
+    """Return the first start and the last end of a rank's device work; (0, 0) for none.
 
     In an export, the work stated for the whole job also counts, clipped to the export's window.
     """
@@ -429,7 +429,7 @@ def stats(
     *,
     ranks: Sequence[int] | None = None,
 ) -> Stats:
-    """Answer ``stats``: the parts of a window, by rank and as shares of some ranks or all."""
+    """Answer ``stats``: times of a window by rank, and shares for `ranks` (default: all ranks)."""
     if end <= start:
         raise ValueError(f"a window must end after it starts, not {start} to {end}")
     columns: dict[str, list[int]] = {name: [] for name in _PARTS}
@@ -464,11 +464,11 @@ def stats(
 def minimap(
     start: int, end: int, bins: int, *, indices: Sequence[RankIndex], device: DeviceTimes
 ) -> tuple[dict[str, Any], bytes]:
-    """Answer ``minimap``: the mean of all ranks over the whole job."""
+    """Answer ``minimap``: the mean share of each bin in which a rank works, by kind of work."""
     if not 1 <= bins <= MAX_BINS:
         raise ValueError(f"bins must be within 1 … {MAX_BINS}, not {bins}")
     steps = np.arange(bins + 1, dtype=np.int64)
-    # In two parts, so that a long job times many bins stays within int64.
+    # In two parts, since the product of a long time and many bins could leave int64.
     whole, rest = divmod(end - start, bins)
     edges = start + whole * steps + rest * steps // bins
     if device.present:

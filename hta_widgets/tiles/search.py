@@ -65,7 +65,7 @@ class View:
         return self.start + whole * steps - (-rest * steps // self.bins)
 
     def position_of(self, index: RankIndex) -> Positions | None:
-        """Return the position in `lanes` of each lane of a rank, -1 if hidden; None if all are."""
+        """Return positions in `lanes` of a rank's lanes, -1 if hidden; None if all are hidden."""
         rank = index.rank
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
@@ -115,8 +115,8 @@ def _in_window(one: Members, view: View) -> tuple[RowIds, RowIds]:
 
 
 def _bins(one: Members, view: View, earlier: int, begun: RowIds) -> Positions:
-    """Return the bin of each row; those that began earlier come first."""
-    # Rows are in order of their start, so it takes a search per bin, not one per row.
+    """Return the bin of each row; rows that began before the window come first."""
+    # Rows are in order of their start, so one search per bin is enough.
     starts = one.table.start_ns[begun]
     first = starts.searchsorted(view.edges - one.index.rank.shift_ns)
     counts = np.diff(np.append(first, len(begun)))
@@ -161,7 +161,7 @@ Matches = tuple[list[bool], str | None]
 
 
 def match_names(text: str, names: Sequence[str]) -> Matches:
-    """Return which names match a search text, and the error in the text, if there is one."""
+    """Return which names match a search text, and an error message if the text is invalid."""
     nothing = [False] * len(names)
     expression = _EXPRESSION.fullmatch(text)
     if expression is None or text == "/":
@@ -208,7 +208,7 @@ class RankHits:
 
     @cached_property
     def ordered(self) -> tuple[Ints, Codes, Ints]:
-        """Start, position in `TABLES` and row of all matches, in the order of stepping."""
+        """Start, position in `TABLES` and row of all matches, in the order of ``find``."""
         parts = [self.rows(table) for table in TABLES]
         start = np.concatenate(
             [self.index.rows(t).start_ns[rows] for t, rows in zip(TABLES, parts, strict=True)]
@@ -227,7 +227,7 @@ class RankHits:
         return brief(self.index, of_table, int(rows[position]))
 
     def before(self, start_ns: int, table: int, row: int, *, inclusive: bool) -> int:
-        """Return the number of matches before a place, or up to it if `inclusive`."""
+        """Return the number of matches before a row of a table, or up to it if `inclusive`."""
         starts, tables, rows = self.ordered
         low = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "left"))
         high = int(starts.searchsorted(start_ns - self.index.rank.shift_ns, "right"))
@@ -315,7 +315,7 @@ class Search:
         }
 
     def step(self, text: str, origin: Mapping[str, Any] | None, direction: int) -> Match:
-        """Answer ``find``: the next or previous match after a place, wrapping around at the end."""
+        """Answer ``find``: the match after or before `origin`, wrapping around at the end."""
         hits = self.hits(text)
         total = hits.total
         if not total:
@@ -346,9 +346,9 @@ class Search:
 
 
 def _next(hits: Hits, origin: Mapping[str, Any], *, forward: bool) -> int:
-    """Return the position after (or before) a place among the matches of all ranks."""
+    """Return the position among the matches of all ranks after (or before) `origin`."""
     number, start = int(origin["rank"]), int(origin["start"])
-    # A place without a row is before all matches that start at its time.
+    # An origin without a row is before all matches that start at its time.
     table = TABLES.index(origin.get("table") or "events")
     row = int(origin.get("id", -1))
     before = sum(one.count for one in hits.ranks if one.index.rank.rank < number)

@@ -29,7 +29,7 @@ from hta_widgets.trace.problems import Problems
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.tracks import Naming, assign_lanes, device_streams, find_tracks
 
-#: Calls that put work on a device, whatever the vendor; others that share an id only surround them.
+#: Calls of all vendors that put work on a device; other calls with the same id only enclose them.
 _LAUNCHING = re.compile(r"launch|memcpy|memset|submit|enqueue", re.IGNORECASE)
 
 
@@ -38,8 +38,8 @@ def launch_links(
 ) -> tuple[Ints, Ints]:
     """Join host calls and device events by correlation id."""
     # One call may launch many events (a CUDA graph). Of several calls that share an id (a runtime
-    # call and the driver call inside it) the innermost that launches is taken; where ids are used
-    # again later in the file, the last call before the device event.
+    # call and the driver call inside it) the innermost that launches is taken; if an id is used
+    # again later in the file, the last call before the device event is taken.
     linked = correlation >= 0
     work = np.flatnonzero(linked & device)
     host = np.flatnonzero(linked & ~device)
@@ -111,8 +111,8 @@ def assign_steps(
 ) -> Ints:
     """Return n of the enclosing ``ProfilerStep#n`` for every event, -1 outside of steps.
 
-    Host events belong to the step in which they start, on whatever thread. Device events belong
-    to the step of their launch.
+    Host events of all threads belong to the step in which they start. Device events belong to the
+    step of their launch.
     """
     step = np.full(len(start), -1, dtype=np.int64)
     numbers = step_numbers(names.values)
@@ -297,7 +297,7 @@ def _gathered(
     consume: bool,
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
     """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
-    # The events' columns are those of the event table, and pid and tid.
+    # Events get the columns of the event table, and pid and tid.
     kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max

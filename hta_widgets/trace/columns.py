@@ -34,7 +34,7 @@ class Pool:
         self._codes: dict[str, int] = {value: code for code, value in enumerate(self.values)}
 
     def add(self, value: str) -> int:
-        """Return the code of `value`; a new one gets the next."""
+        """Return the code of `value`; a new value gets the next code."""
         code = self._codes.setdefault(value, len(self.values))
         if code == len(self.values):
             self.values.append(value)
@@ -69,11 +69,12 @@ class RecordSource(Protocol):
 class CopyTable:
     """Recorded rate and size of copies and fills, by record number.
 
-    Kept apart from the events: few have it, and it survives when events are left out.
+    Not columns of the events, since few events have these values. Record numbers stay valid when
+    events are left out.
     """
 
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # ascending
-    #: as the profiler computed it; NaN if the record has none
+    #: rate as the profiler computed it; NaN if the record has none
     gb_per_s: Floats = field(default_factory=lambda: np.empty(0, np.float64))
     size_bytes: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # -1 for none
 
@@ -119,7 +120,7 @@ class RankColumns:
     small_args: Mapping[int, dict[str, Any]] = field(default_factory=dict)
     #: position in the file's traceEvents of each row
     record: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    #: nanoseconds of the last digit that the file's times carry: 1000 for whole microseconds
+    #: value in ns of the last digit of the file's times: 1000 for whole microseconds
     resolution_ns: int = 1
     #: rows (not record numbers) of the ``f`` records without ``"bp": "e"``: their arrow ends at
     #: the next event of the thread instead of the enclosing one
@@ -193,12 +194,12 @@ class EventTable:
 
     @property
     def first_ns(self) -> int:
-        """Start of the earliest event; 0 without any."""
+        """Start of the earliest event; 0 without events."""
         return int(self.start_ns[0]) if len(self) else 0
 
     @property
     def last_ns(self) -> int:
-        """End of the last event; 0 without any."""
+        """End of the last event; 0 without events."""
         return int(self.end_ns.max()) if len(self) else 0
 
     @property
@@ -295,7 +296,7 @@ class NumberedRecords(ABC):
 
     @abstractmethod
     def _ascending(self, wanted: Ints) -> Iterator[tuple[int, bytes]]:
-        """Yield the records of these numbers, which are valid, distinct and ascending."""
+        """Yield the records `wanted`; their numbers are valid, distinct and ascending."""
 
 
 #: A JSON object whose values are still text.
@@ -367,7 +368,7 @@ class ArgTable:
         return len(self.record)
 
     def checked(self, records: int) -> ArgTable:
-        """Return the table; raise `ValueError` if no file with so many records can have it."""
+        """Return the table; raise `ValueError` if a file of `records` records cannot have it."""
         numbers = np.concatenate(([-1], self.record, [records]))
         if self.code.shape != (len(self.record), len(COMMUNICATION_KEYS)):
             raise ValueError("the args of communication are not as many as its records")
@@ -379,7 +380,7 @@ class ArgTable:
 
     @cached_property
     def values(self) -> list[Any]:
-        """The values of `texts`."""
+        """The decoded values of `texts`."""
         return [_value(text.decode()) if text else None for text in self.texts]
 
     def positions(self, records: Ints) -> Ints:
@@ -413,7 +414,7 @@ def arg_table(records: Sequence[int], texts: Iterable[bytes]) -> ArgTable | None
 
 
 def event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list[Any]]:
-    """Return values of some args of some events, by key as in the file, kept with the trace.
+    """Return some args of some events, by key as in the file; memoized with the trace.
 
     A value is None if the event has no such arg or the trace has no file.
     """
@@ -437,7 +438,7 @@ def _event_args(trace: Trace, rows: Rows, keys: Sequence[str]) -> dict[str, list
 
 
 def numbers_of(values: Sequence[Any], missing: int = -1) -> Ints:
-    """Return args as int64; `missing` for values that are not whole numbers."""
+    """Return args as int64; `missing` for values that cannot be converted."""
 
     def number(value: Any) -> int:
         try:

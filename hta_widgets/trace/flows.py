@@ -33,9 +33,9 @@ from hta_widgets.trace.columns import (
 )
 from hta_widgets.trace.problems import Problems
 
-#: Categories of arrows from launch to device work, by versions of the profiler.
+#: Categories of arrows from launch to device work, in different versions of the profiler.
 _LAUNCH = {"ac2g", "async_cpu_to_gpu", "async_gpu"}
-#: Number of args decoded together.
+#: Number of records whose args are decoded together.
 _AT_ONCE = 4096
 
 
@@ -94,7 +94,7 @@ def flow_table(
 def counters(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> CounterTable:
     """Return the samples of counters: one per series in a record's args."""
     series: dict[tuple[str, str, str], int] = {}
-    # Names are made once per combination of codes.
+    # Code of the series by combination of codes, so that its names are made only once.
     known: dict[tuple[int, int, int, str], int] = {}
     series_id, value, place = array("i"), array("d"), array("q")
     bad = 0
@@ -148,7 +148,7 @@ def instants(columns: RankColumns, rows: Rows, zero_ns: int) -> InstantTable:
 
 def asyncs(columns: RankColumns, rows: Rows, zero_ns: int, problems: Problems) -> AsyncTable:
     """Return async intervals: begins and ends paired by category, id and name."""
-    # A begin without an end is kept, with a duration of -1; an end without a begin is counted only.
+    # A begin without an end is kept, with a duration of -1; an end without a begin is only counted.
     phase = columns.phase[rows]
     opens = (phase == ord("b")) | (phase == ord("S"))
     closes = (phase == ord("e")) | (phase == ord("F"))
@@ -267,7 +267,7 @@ class Finder:
         return np.array(of_slot, dtype=np.int64)[position]
 
     def _climb(self, result: Ints, time: Ints, which: Rows) -> None:
-        """Go from the last event that started to the innermost that still runs."""
+        """Replace each event in `result` that has ended by the innermost running event above it."""
         table = self.table
         open_at = which[result[which] >= 0]
         while len(open_at):
@@ -317,7 +317,7 @@ def _pairs(columns: RankColumns, rows: Rows, kinds: list[str]) -> tuple[Ints, In
 def _join(
     columns: RankColumns, rows: Rows, pair_code: Ints, problems: Problems
 ) -> tuple[Rows, Rows]:
-    """Pair the records of each flow: positions in `rows` of tails and heads of arrows."""
+    """Pair the records of each flow; return the positions in `rows` of arrows' tails and heads."""
     phase = columns.phase[rows]
     ids = len(columns.flow_ids) + 1
     key = pair_code * ids + columns.flow[rows] + 1
@@ -355,7 +355,7 @@ def _join(
 def _chains(
     columns: RankColumns, rows: Rows, key: Ints, phase: Codes, rest: Rows
 ) -> tuple[Rows, Rows, int]:
-    """Join by time the ids that start several times, never, or pass through steps."""
+    """Pair records by time, for ids with several starts, without a start, or with steps."""
     if not len(rest):
         return rest, rest, 0
     is_start = phase[rest] == ord("s")

@@ -40,7 +40,7 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
     """Return the nearest of `stops` for each event: itself or an event above it, or -1."""
     count = len(parent)
     up = np.empty(count + 1, dtype=np.int64)
-    # Each points to itself or upwards; every round doubles the distance.
+    # Each entry points to itself or to an event above; every round doubles the distance.
     up[:-1] = np.where(stops, np.arange(count), parent)
     up[up < 0] = count
     up[-1] = count
@@ -54,7 +54,7 @@ def nearest(parent: npt.NDArray[np.signedinteger], stops: Bools) -> Ints:
 
 
 def nested_parents(trace: Trace, stops: Bools | None = None) -> npt.NDArray[np.int32]:
-    """Return the enclosing event of each, if only operators, calls and `stops` are nested."""
+    """Return the parent of each event if only operators, calls and `stops` are nested."""
     # A Python frame that crosses the end of an operator would otherwise be the parent of the calls
     # that the operator makes within the frame.
     table = trace.table
@@ -88,7 +88,7 @@ class Forest:
 
     @cached_property
     def depth(self) -> Ints:
-        """Number of events that enclose each."""
+        """Number of events that enclose each event."""
         depth = np.zeros(len(self.parent), dtype=np.int64)
         for level, members in enumerate(self.levels):
             depth[members] = level
@@ -96,7 +96,7 @@ class Forest:
 
     @cached_property
     def size(self) -> Ints:
-        """Number of events that each encloses, including itself."""
+        """Number of events that each event encloses, including itself."""
         size = np.ones(len(self.parent), dtype=np.int64)
         for members in reversed(self.levels[1:]):
             np.add.at(size, self.parent[members], size[members])
@@ -127,7 +127,7 @@ class Forest:
         inside = np.zeros(len(members), dtype=bool)
         if not len(members):
             return inside
-        # One range of positions per group.
+        # Give each group a range of positions of its own.
         begin = group.astype(np.int64) * (len(self.parent) + 1) + self.place[members]
         order = np.argsort(begin, kind="stable")
         reach = np.maximum.accumulate((begin + self.size[members])[order])
@@ -152,7 +152,7 @@ def forest_of(parent: Ints) -> Forest:
 
 
 def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
-    """Return the time of each event that its direct children cover, overlaps counted once."""
+    """Return how long the direct children of each event cover it; overlaps count once."""
     covered = np.zeros(len(parent), dtype=np.int64)
     child = np.flatnonzero(parent >= 0)
     child = child[np.argsort(parent[child], kind="stable")]
@@ -163,7 +163,7 @@ def covered_by_children(parent: Ints, start: Ints, end: Ints) -> Ints:
         return covered
     same = above[1:] == above[:-1]
     if (same & (high[:-1] > low[1:])).any():
-        # The latest end of earlier siblings; an end's position fits into int64 with the parent.
+        # Find the latest end of earlier siblings, with parent and end in one int64.
         ends, place = np.unique(high, return_inverse=True)
         reached = np.maximum.accumulate(above * len(ends) + place) % len(ends)
         low[1:][same] = np.maximum(low[1:], ends[reached[:-1]])[same]

@@ -85,7 +85,7 @@ def subtract(a: Intervals, b: Intervals) -> Intervals:
 
 
 def clip(pieces: Intervals, start: int | None, end: int | None) -> Intervals:
-    """Return the pieces within the window ``[start, end)``; None is open."""
+    """Return the pieces within the window ``[start, end)``; None leaves a side open."""
     low = _FIRST if start is None else start
     high = _LAST if end is None else end
     if high <= low:
@@ -127,7 +127,7 @@ class Cover:
         if not len(self.starts):
             return started, np.zeros_like(times)
         last = np.maximum(started - 1, 0)
-        # The last interval may end after the time.
+        # The last piece that started may end after the time.
         reached = self.prefix[last] + times - self.starts[last]
         return started, np.maximum(np.minimum(self.prefix[started], reached), 0)
 

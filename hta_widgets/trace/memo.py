@@ -35,9 +35,9 @@ V = TypeVar("V")
 
 
 class LRU(Generic[K, V]):
-    """Values by key within a total size; the least recently used go first.
+    """Cache of values by key with a limited total size; the least recently used are evicted first.
 
-    Safe to share among threads; pickled, it is empty.
+    Threads may share it. A pickled copy is empty.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ def memo(owner: Owner, key: Hashable, make: Callable[[], T]) -> T:
 
 
 def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
-    """Memoize a function on its first argument; see `memo`. Others must be hashable."""
+    """Memoize a function on its first argument; see `memo`. Other arguments must be hashable."""
 
     @wraps(function)
     def kept(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -163,7 +163,7 @@ def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concaten
 
 #: Maximum bytes of results of stored ranks; `keep_at_most` changes it.
 _most_bytes = 512 << 20
-#: The limit for pages, which read the same ranks repeatedly: 10 million events.
+#: The limit for pages, which read the same ranks repeatedly; enough for 10 million events.
 _PAGE_BYTES = 2 << 30
 #: Estimated bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200
@@ -224,7 +224,7 @@ class _Kept:
             return trace in self._bytes and bool(trace.memo)
 
     def note(self, trace: Trace) -> None:
-        """Count a rank as used last."""
+        """Count a rank as the most recently used one."""
         size = len(trace) * _BYTES_PER_EVENT  # measuring takes longer than many analyses
         with self._lock:
             self._at_most += size - self._bytes.pop(trace, 0)

@@ -92,7 +92,7 @@ def _host(text: str) -> str:
 
 
 def _byteps(text: str) -> str:
-    """Return the row's name: a stage is in the row of its tensor."""
+    """Return the stage, which is drawn in the row of its tensor; without a stage, the tensor."""
     if not text.startswith("Comm."):
         return ""
     stage = text.rpartition(".")[2]
@@ -222,7 +222,7 @@ def _kernel(text: str) -> str:
     body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
-        # Not a function's signature, unless a return type precedes it.
+        # Without arguments, the text is a function only if a return type precedes it.
         return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
     if body == text and "<" not in body and "::" not in head[0] and not body.endswith(")"):
         return ""
@@ -307,11 +307,11 @@ PART = "part"
 ID_STRIDE = 10**12
 #: Processes of rank r get the numbers from r * PID_STRIDE + 1 on.
 PID_STRIDE = 100_000
-#: Fields of a record, and of its args, that hold such ids.
+#: Fields of a record, and of its args, whose ids are made unique by rank.
 ID_FIELDS = ("id", "bind_id")
 ID_ARGS = ("correlation", "External id", "external id", "wait_on_cuda_event_record_corr_id")
 
-#: Ids of ranks that begin here or later are texts, since doubles do not hold them exactly.
+#: Limit of ids that are numbers; larger ones are texts, since doubles do not hold them exactly.
 LARGEST_ID = 1 << 53
 
 

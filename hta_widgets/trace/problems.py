@@ -1,4 +1,4 @@
-"""Problems found while loading: records skipped, repaired or guessed; and short frames."""
+"""Problems found while loading, such as skipped records; and frames with a short display."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ class Problem:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether all events are there; a flow without an end only loses its arrow."""
+        """Whether no event is lost; a flow without an end only loses its arrow."""
         return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
 
     @property
     def is_note(self) -> bool:
-        """Whether nothing is to be doubted, as it is of a rank that may be there twice."""
+        """Whether the problem puts no data in doubt; a rank that may be loaded twice does."""
         return self.is_harmless and PERHAPS_A_COPY not in self.detail
 
 

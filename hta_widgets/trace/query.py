@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# Only strings as `repr` writes them make a clause; others stay in the rest.
+# Only lists of strings as `repr` writes them become a clause; all else stays in `Clauses.rest`.
 _TEXT = (
     r"'(?:[^'\\\n]|\\(?:[\\'\"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*'"
     r'|"(?:[^"\\\n]|\\(?:[\\\'"nrt]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}))*"'
@@ -94,7 +94,7 @@ def conjuncts(query: str) -> list[str]:
         depth += (token.lastgroup == "open") - (token.lastgroup == "close")
         if depth < 0 or (token.lastgroup == "other" and token[0] in "'\"`#"):
             return [query]
-        # pandas gives the bar the same precedence as the word.
+        # pandas gives ``|`` the same precedence as ``or``.
         if depth == 0 and (token[0] == "|" or token[0] == "or"):
             return [query]
         if depth == 0 and token[0] == "and":
@@ -140,7 +140,7 @@ _LARGEST = 1 << 64
 
 
 def checked_query(query: str) -> str:
-    """Return a query that is safe to evaluate; raise `ValueError` for more than comparisons."""
+    """Return a query that is safe to evaluate; raise `ValueError` if it contains other code."""
     # pandas evaluates any attribute and any call, and so any code, and queries also come from
     # pages, files and saved selections. The text is written from the tree that was checked: pandas
     # splits its input at more characters than Python does, and could evaluate hidden lines.
@@ -187,9 +187,9 @@ _FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 
 
 def _tested(form: str) -> Callable[..., pd.Series]:
-    """Return a method of `.str` that tests texts with a pattern, put into `form`."""
+    """Return a method of `.str` that tests texts for a pattern; `form` may anchor the pattern."""
 
-    # The parameters of pandas.
+    # The parameters are those of pandas.
     def test(
         texts: pd.Series,
         pat: str,
@@ -256,14 +256,14 @@ def _found(
 
 
 def _as_python(token: re.Match[str]) -> str:
-    """Return a token in Python's syntax: pandas gives signs the precedence of the words."""
+    """Return a token in Python's syntax; pandas gives ``&`` and ``|`` the precedence of words."""
     if token[0].startswith("`"):
         return token[0].strip("`")
     return {"&": " and ", "|": " or "}.get(token[0], token[0])
 
 
 def _checked_call(method: ast.expr) -> list[ast.expr]:
-    """Return the attributes that make a method of a column, after a check of its name."""
+    """Check the name of a method of a column; return the attribute nodes of its call."""
     if not isinstance(method, ast.Attribute):
         raise ValueError("a query calls only methods of columns")  # noqa: TRY004 - of the text
     of = method.value
@@ -282,7 +282,7 @@ def _check_constant(value: object) -> None:
 
 
 def _check_operands(node: ast.BinOp) -> None:
-    """Refuse arithmetic of texts and lists, which could fill the memory."""
+    """Refuse arithmetic with texts and lists, which could fill the memory."""
     for operand in (node.left, node.right):
         is_text = isinstance(operand, ast.Constant) and isinstance(operand.value, str)
         is_changed = (

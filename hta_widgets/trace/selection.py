@@ -47,8 +47,8 @@ class Selection:
     ----------
     start_ns, end_ns : int or str, optional
         ns, or text such as ``"12.3ms"``, which becomes ns. Half-open window; events that overlap
-        it are members, an event without duration is a member where its instant lies in the window.
-        An empty window has no members.
+        it are members. An event without duration is a member if its instant is in the window. An
+        empty window has no members.
     ranks : iterable of int, optional
     tracks : iterable of str or of (rank, str), optional
         Values of the ``track`` column, on all ranks or on the one given.
@@ -241,7 +241,7 @@ def chosen_events(
     """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
     if isinstance(query, Selection):
         if query.traces is not None:
-            # Its window is on the clock of its set, such as that of a view.
+            # The window of `query` is on the clock of its own set, for example that of a view.
             traces = traces.with_clock(query.traces.clock)
         given = (start_ns, end_ns, ranks, tracks, None, ids)
         fields = zip(_FIELDS, given, strict=True)
@@ -269,14 +269,14 @@ def chosen_events(
 
 
 def listed(ranks: list[int]) -> str:
-    """Return ranks as text; of more than 16 the first twelve and the last."""
+    """Return ranks as text; if there are more than 16, the first twelve and the last."""
     if len(ranks) <= 16:
         return ", ".join(map(str, ranks)) or "none"
     return f"{', '.join(map(str, ranks[:12]))}, … {ranks[-1]} ({len(ranks)} in all)"
 
 
 def overlapping(start: Ints, end: Ints, low: int | None, high: int | None) -> Bools:
-    """Return whether each event overlaps the window ``[low, high)``; None is open.
+    """Return whether each event overlaps the window ``[low, high)``; None opens a side.
 
     An event of length 0 overlaps if its instant lies in the window.
     """
@@ -335,7 +335,7 @@ class TraceIndex:
 
     @memoized
     def of_kinds(self, kinds: tuple[str, ...]) -> Rows:
-        """Return the events of some kinds, ascending; all events for no kinds."""
+        """Return the events of some kinds, ascending; all events if `kinds` is empty."""
         if not kinds:
             return np.arange(len(self._table))
         is_meant = np.array([kind in kinds for kind in KINDS])
@@ -384,7 +384,7 @@ def index_of(trace: Trace) -> TraceIndex:
 @memoized
 def device_index_of(trace: Trace) -> TraceIndex:
     """Return the index of a rank that does not count host collectives as communication."""
-    # They keep no device busy, and time between them is not idle.
+    # Host collectives keep no device busy, and the time between them is not idle time.
     table, index = trace.table, index_of(trace)
     if any(track.stream >= 0 for track in table.tracks):
         return index

@@ -96,7 +96,7 @@ def _joined(parts: list[Array]) -> Array:
 
 
 def _compressed(codes: Array, values: Sequence[str], *, keep_all: bool) -> tuple[Array, list[str]]:
-    """Drop the values that no row uses: grouping by a category must not invent empty groups."""
+    """Drop the values that no row uses, so that grouping by a category makes no empty groups."""
     if keep_all or not len(values):
         return codes, list(values)
     used = marked(codes, len(values))
@@ -265,7 +265,7 @@ class Trace:
     shift_ns : int
         To be added to the times of `table` for the times that users see.
     resolution_ns : int
-        Nanoseconds of the last digit that the file's times carry.
+        Value in ns of the last digit of the file's times.
     """
 
     rank: int
@@ -296,7 +296,7 @@ class Trace:
     _table: EventTable = field(kw_only=True)
     _rules_version: int = field(default=-1, kw_only=True)
     _frame: pd.DataFrame | None = field(default=None, init=False)
-    #: results of the columns alone; see `hta_widgets.trace.memo`
+    #: results that depend only on the columns; see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False)
 
     # --- columns ----------------------------------------------------------------------------------
@@ -338,8 +338,8 @@ class Trace:
     def prelaunched(self) -> Bools:
         """Mask of device work that was launched before recording began.
 
-        Such work has no launch in the file and starts before all work of its stream (or, for a
-        stream without launches, of the rank) that has one. All False in a file without launches.
+        Such work has no launch in the file and starts before the first launched work of its stream
+        or, if the stream has none, of the rank. All False in a file without launches.
         """
         table = self.table
         found = np.zeros(len(self), dtype=bool)
@@ -398,7 +398,7 @@ class Trace:
     def stated_work_ns(self) -> tuple[int, int] | None:
         """First start and last end of device work in the exported job, in the times of `table`.
 
-        None if the file does not contain them.
+        None if the file does not state them.
         """
         part = self.export_part
         if part is None or part.work_start_ns >= part.work_end_ns:
@@ -455,7 +455,7 @@ class Trace:
 
     @property
     def asyncs(self) -> pd.DataFrame:
-        """Async intervals: ``start_ns, dur_ns`` (-1: no end found)``, name, category, id, pid``."""
+        """Async intervals: ``start_ns, dur_ns`` (-1: no end), ``name, category, id, pid``."""
         table = self.async_table
         names, categories = self._table.names, self._table.categories
         return side_frame(
@@ -486,7 +486,7 @@ class Trace:
 
     @property
     def flows(self) -> pd.DataFrame:
-        """Arrows between events: ``kind`` (``launch``, ``fwdbwd``, …)``, source, target`` (ids)."""
+        """Arrows between events: ``kind`` (such as ``launch``), and the ids ``source, target``."""
         table = self.flow_table
         return pd.DataFrame(
             {
@@ -548,7 +548,7 @@ class Trace:
 
     def let_go(self) -> None:
         """Release kept results; they are computed again when they are next needed."""
-        # Replaced and not cleared, as other threads may be using it.
+        # The dict is replaced, not cleared, as other threads may be using it.
         self.memo = {}
         self._frame = None
 

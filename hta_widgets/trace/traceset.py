@@ -34,7 +34,7 @@ from hta_widgets.workers import require_executor
 _EPOCH_FROM_NS = 1_104_537_600_000_000_000
 _EPOCH_TO_NS = 4_102_444_800_000_000_000
 #: Ranks of one job start together. Ranks whose starts are farther apart than this, and than ten
-#: times the longest of them, are on different clocks or from different runs.
+#: times the length of the longest rank, are on different clocks or from different runs.
 _FAR_NS = 60_000_000_000
 ClockName = Literal["host", "fitted"]
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The name."""
+        """Name of the event."""
         table = self.trace.table
         return str(table.names.values[int(table.name[self.id])])
 
@@ -79,9 +79,9 @@ class Event:
 
     @property
     def kernels(self) -> pd.DataFrame:
-        """The device work launched during a host event on its thread, as rows of `Trace.events`.
+        """The device work launched during a host event on its thread.
 
-        `TraceSet.events` has the same columns; empty for device work.
+        The columns are those of `TraceSet.events`. The frame is empty for device work.
         """
         table = self.trace.table
         launched = np.flatnonzero(self.trace.launch_of >= 0)
@@ -129,7 +129,7 @@ class TraceSet(Mapping[int, Trace]):
         for problem in problems or ():
             found.merge([problem], by_file.get(problem.file or ""))
         self._clock: ClockName = "host" if like is None else like.clock
-        #: how much earlier than recorded instant 0 is
+        #: how much earlier instant 0 is than on the recorded clock
         self.lift_ns: int = 0 if like is None else like.lift_ns
         if like is None:
             self._origin_ns, shifts = _common_clock(ordered, found)
@@ -145,7 +145,7 @@ class TraceSet(Mapping[int, Trace]):
         self._problems = found
         #: results that analyses keep; see `hta_widgets.trace.memo`
         self.memo: dict[Any, Any] = {}
-        #: runs the analyses of stored ranks; None: this process does
+        #: runs the analyses of stored ranks; None if this process runs them
         self.executor: Executor | None = None if like is None else like.executor
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class TraceSet(Mapping[int, Trace]):
         origin_ns: int | None,
         lift_ns: int,
     ) -> TraceSet:
-        """Return a stored set: traces that are already shifted onto its time axis."""
+        """Return a stored set, whose traces are already shifted onto its time axis."""
         found = cls((), problems=problems)
         found._traces = {trace.rank: trace for trace in traces}
         found._clock, found._origin_ns, found.lift_ns = clock, origin_ns, lift_ns
@@ -203,7 +203,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def format(self) -> str:
-        """Name of the format, or ``"mixed"``."""
+        """Name of the format, ``"mixed"``, or ``"none"`` without ranks."""
         formats = self.formats
         return formats[0] if len(formats) == 1 else "mixed" if formats else "none"
 
@@ -248,7 +248,7 @@ class TraceSet(Mapping[int, Trace]):
 
     @property
     def found(self) -> Problems:
-        """A copy of the problems, to add to."""
+        """A copy of the problems, which the caller may extend."""
         copy = Problems()
         copy.merge(self._problems)
         return copy
@@ -256,7 +256,8 @@ class TraceSet(Mapping[int, Trace]):
     def summary(self) -> pd.DataFrame:
         """Return one row per rank: its file, host and contents.
 
-        Columns about jobs, workers, servers and hosts are displayed if a rank has one.
+        Columns about jobs, workers, servers, hosts and stated ranks are displayed only if a rank
+        has a value.
         """
         ranks = list(self.values())
 
@@ -297,7 +298,7 @@ class TraceSet(Mapping[int, Trace]):
         ----------
         ranks : iterable of int, optional
         columns : iterable of str, optional
-            Of `Trace.events`; the ``rank`` is always there.
+            Columns of `Trace.events`; the ``rank`` is always included.
 
         Returns
         -------
@@ -343,8 +344,8 @@ class TraceSet(Mapping[int, Trace]):
     ) -> TraceSet:
         """Return some ranks, or the events that overlap a window, as a new set.
 
-        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are whole. With
-        a window, events get new ids.
+        Times are ns, or text such as ``"12.3ms"``; the origin of time stays. Events are not
+        cut at the window's edges. With a window, events get new ids.
         """
         chosen = [self[rank] for rank in chosen_ranks(self, ranks)]
         if start_ns is not None or end_ns is not None:
@@ -408,7 +409,7 @@ class TraceSet(Mapping[int, Trace]):
         return moved
 
     def on(self, executor: Executor | None) -> TraceSet:
-        """Return the same set, with analyses of single ranks on an executor.
+        """Return the same set, whose analyses of single ranks run on an executor.
 
         Parameters
         ----------
@@ -452,8 +453,8 @@ class TraceSet(Mapping[int, Trace]):
         Parameters
         ----------
         query : str, DataFrame or Selection, optional
-            A pandas query over event columns; or events (their ``rank`` and ``id`` count); or a
-            selection to narrow.
+            A pandas query over event columns; or a frame of events, by ``rank`` and ``id``; or
+            a selection to narrow.
         start_ns, end_ns, ranks, tracks, ids
             See `Selection`; times are ns, or text such as ``"12.3ms"``.
 
@@ -523,7 +524,7 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
     new_row = positions(rows, len(member))
     table, flows = trace.table, trace.flow_table
     counters, instants, asyncs = trace.counter_table, trace.instant_table, trace.async_table
-    # An async interval without an end is only known to have started.
+    # An async interval without an end counts as an instant at its start.
     ends = asyncs.start_ns + np.maximum(asyncs.dur_ns, 0)
     source, target = new_row[flows.source], new_row[flows.target]
     joined = np.flatnonzero((source >= 0) & (target >= 0))
@@ -548,7 +549,7 @@ def trace_within(trace: Trace, member: Bools, window: Selection) -> Trace:
 
 
 def part_of_job(traces: TraceSet) -> dict[str, Any] | None:
-    """Return how exported files describe the whole job; None if a file is not an export."""
+    """Return what exported files state about the job; None if a file is not an export."""
     if traces.window_ns is None:
         return None
     parts = [part for trace in traces.values() if (part := trace.export_part) is not None]
@@ -670,7 +671,7 @@ def _table(frame: pd.DataFrame) -> str:
 
 
 def _taken(kind: type[T], table: T, rows: Rows, **changes: Any) -> T:
-    """Return some rows of a table, with other columns for `changes`."""
+    """Return some rows of a table; `changes` are columns that replace its own."""
     columns = {column.name: getattr(table, column.name) for column in fields(kind)}  # type: ignore[arg-type]
     for name, values in columns.items():
         if isinstance(values, np.ndarray):

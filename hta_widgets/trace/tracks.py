@@ -27,7 +27,7 @@ class Settled:
 
     def write_parents(self, begin: Ints, end: Ints, low: int, parent: Ints) -> None:
         """Set the parents of spilled events, and of the events that these enclose."""
-        # Rows of `parent` begin at `low`.
+        # `parent` has the rows of one track, which begin at row `low` of the table.
         parent[self.spilled] = np.where(self.around >= 0, low + self.around, -1)
         last = _last_until(self.spilled, end[self.spilled], np.maximum(end, begin + 1))
         inside = np.flatnonzero(last >= 0)
@@ -35,10 +35,10 @@ class Settled:
 
 
 def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
-    """Nest the events whose order is ambiguous with a stack."""
+    """Nest the events whose order is ambiguous, by means of a stack."""
     outlasted = _outlasted(end, stop)
     ends = np.sort(end[outlasted])
-    # Events that contain the end of an outlasted event.
+    # `holds` marks events that contain the end of an outlasted event, see `_outlasted`.
     holds = np.searchsorted(ends, end, "left") > np.searchsorted(ends, begin, "right")
     rows = np.flatnonzero(outlasted | holds)
     return _walk(rows, begin, end, stop, unit)
@@ -54,7 +54,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
     reach = np.maximum.accumulate(ends)
     inside = np.flatnonzero(reach[before - 1] >= until[first:])
     until, at = until[first:][inside], before[inside]
-    # Descend a doubling range maximum past the rows that end too early.
+    # Skip the rows that end too early, by a binary search in maxima over 2^k rows.
     longest = [ends]
     while 2 << (len(longest) - 1) <= len(ends):
         half = 1 << (len(longest) - 1)
@@ -68,7 +68,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
 
 
 def _outlasted(end: Ints, stop: Ints) -> Bools:
-    """Return whether any event of each one's subtree ends after it, by a doubling range maximum."""
+    """Return whether each event is outlasted: an event of its subtree ends after it."""
     found = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
@@ -150,8 +150,7 @@ def assign_lanes(
 ) -> Lanes:
     """Return lanes of events that are sorted by (start, longest first, file order).
 
-    Starts are not negative. Edges that miss each other by at most `resolution_ns` are taken as
-    equal.
+    Starts are not negative. Edges that differ by at most `resolution_ns` are taken as equal.
     """
     count = len(start)
     if not count:
@@ -188,7 +187,7 @@ def assign_lanes(
     result_depth = np.empty(count, dtype=np.int16)
     result_depth[order] = np.minimum(depth, _MAX_DEPTH) if too_deep else depth
     result_parent = np.empty(count, dtype=np.int32)
-    # Index -1 for no parent is overwritten next.
+    # Wrong for events without a parent (-1), which the next line overwrites.
     result_parent[order] = order[parent]
     result_parent[order[parent < 0]] = -1
     return Lanes(result_depth, result_parent, nested, lanes, len(overlaps), rounded, too_deep)
@@ -199,7 +198,7 @@ def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
     sizes = np.diff(first)
     span = int(end.max()) + 1
     if len(sizes) > _FEW_TRACKS and span.bit_length() + len(sizes).bit_length() <= 62:
-        # Shift the tracks one behind the other in time, so that one search serves all of them.
+        # Put the tracks one after the other in time, so that one search serves all of them.
         offset = np.repeat(np.arange(len(sizes)) * span, sizes)
         return _subtree_ends_of_one(begin + offset, end + offset)
     stop = np.empty(len(begin), dtype=np.int64)
@@ -211,7 +210,7 @@ def _subtree_ends(begin: Ints, end: Ints, first: Ints) -> Ints:
 
 def _subtree_ends_of_one(begin: Ints, end: Ints) -> Ints:
     stop = np.arange(1, len(begin) + 1)
-    # Most events are over before the next one starts.
+    # Only few events still run when the next one starts; the others need no search.
     open_rows = np.flatnonzero(end[:-1] > begin[1:])
     stop[open_rows] = np.searchsorted(begin, end[open_rows], side="left")
     return stop
@@ -226,7 +225,7 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the enclosing event: the one before a first child, which its siblings share."""
+    """Return the parent of each event: of a first child and its siblings, the event before it."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())
@@ -235,7 +234,7 @@ def _parents(depth: Ints) -> Ints:
     by_depth = group_order(depth, deepest + 1)
     deeper = np.zeros(count, dtype=bool)
     deeper[1:] = depth[1:] > depth[:-1]
-    # Depth by depth, the siblings of a first child follow it.
+    # In the order by depth, a first child is followed by its siblings.
     first_child = np.flatnonzero(deeper[by_depth])
     siblings = np.diff(first_child, append=count)
     parent[by_depth[first_child[0] :]] = np.repeat(by_depth[first_child] - 1, siblings)
@@ -353,7 +352,7 @@ def device_streams(
     """Return the device stream of every event, -1 for host events."""
     # A stream argument counts on rows of a `device` category only: Triton's operators on the host
     # carry one too. Device rows without the argument are on the stream of their thread: that of
-    # other rows of the thread, else the one in the thread's name.
+    # other rows of the thread, else the number in the tid.
     result = np.where(device, stream, np.int32(-1))
     bare = np.flatnonzero(device & (stream < 0))
     if not len(bare):
@@ -407,7 +406,7 @@ def find_tracks(
         elif track_stream[number] >= 0 or of_mpi[number]:
             role = "stream"
         else:
-            # A device as a whole has rows as well, such as waits for all its streams.
+            # Some rows are of a device as a whole, such as waits for all its streams.
             role = "other" if of_device[number] or pid_text in _SPANS else "thread"
         of, first_ns = int(track_stream[number]), int(start[first_row[number]])
         on_device = pid_text in device_pids

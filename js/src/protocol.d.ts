@@ -300,10 +300,10 @@ export type LaunchedBy = {
 };
 
 /**
- * Device events that a host event's calls launched, those below it too.
+ * Device events launched by the calls in a host event, at any depth.
  *
- * start. `ids` is null if there are more than a selection may contain.
- * start. `ids` is null for more than a selection may name.
+ * `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
+ * start of its event. `ids` is null if there are more events than a selection may name.
  */
 export type LaunchedKernels = {
   count: number;
@@ -313,9 +313,9 @@ export type LaunchedKernels = {
 };
 
 /**
- * The reply to `launches`: a device event's call, or a host event's launched work.
+ * The reply to `launches`: a device event's call, or the device events of a host event.
  *
- * `kernels` is empty if there are more than can be drawn; `count` has them all.
+ * `kernels` is empty if there are more than can be drawn; `count` is the number of all.
  */
 export type Launches = {
   call: Brief | null;
@@ -345,7 +345,7 @@ export type Cell = {
   max?: number | null;
 };
 
-/** Events of one name during a gap: `time` outside of events below them, and the longest. */
+/** Events of one name during a gap. `time` excludes events below; `longest` has most of it. */
 export type HostTime = {
   longest: Brief;
   count: number;
@@ -382,9 +382,9 @@ export type GapReply = {
 };
 
 /**
- * The reply to `search`: the matches of ranks that have some.
+ * The reply to `search`: the number of matches of each rank that has any.
  *
- * `left_out` has the numbers of events of ranks that a page lacks.
+ * `left_out` has the number of events of each rank that is not in the page.
  */
 export type MatchCount = {
   total: number;
@@ -439,7 +439,7 @@ export type NameSums = {
   short: string;
 };
 
-/** The reply to `totals`; `names` has those with the most time, of `names_total`. */
+/** The reply to `totals`; `names` has the names with the most time, of `names_total` names. */
 export type Totals = {
   events: number;
   kinds: readonly Sums[];
@@ -472,9 +472,10 @@ export type Stats = {
 /**
  * The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
  *
- * `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
- * `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
- * of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+ * `apart_ns` is the largest difference between the recorded clocks of ranks that collectives
+ * connect. `residual_ns` is the largest deviation of a rank on the fitted clock: the median
+ * distance of the ends of its collectives from those of the others. `is_off` is true if recorded
+ * clocks deviate clearly more than the fitted one.
  */
 export type ClockFacts = {
   is_fitted: boolean;
@@ -506,7 +507,7 @@ export type Lateness = {
   approximate?: readonly number[];
 };
 
-/** One rank's part in a collective; `arrival` is relative to the first one's. */
+/** One rank's part in a collective; `arrival` is relative to the first rank's arrival. */
 export type Member = {
   rank: number;
   id: number;
@@ -518,8 +519,9 @@ export type Member = {
 /**
  * The same call on all ranks that take part.
  *
- * `number` counts from 1, `of` is the number of matched ones. `size` is -1 if not in the file,
- * `last_rank` -1 if several came last together. `late` is relative to the median of the others.
+ * `number` counts from 1, `of` is the number of matched collectives. `size` is -1 if it is not in
+ * the file, `last_rank` -1 if several ranks came last together. `late` is relative to the median
+ * arrival of the others.
  */
 export type Collective = {
   number: number;
