@@ -302,8 +302,8 @@ def hta_frame(
     -------
     DataFrame
         Index: the column ``index``, an event's position in ``traceEvents``. ``cat, name`` are
-        numbers of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and for
-        annotations; ``index_correlation`` is the ``index`` of the call that launched a device
+        numbers of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and
+        for annotations; ``index_correlation`` is the ``index`` of the call that launched a device
         event, and of the last event that a call launched (-1: no correlation, 0: the other end is
         not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args `columns`.
     """

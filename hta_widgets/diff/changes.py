@@ -121,7 +121,7 @@ def _step_sums(
     chosen: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Return means over the paired ranks by step and path; counts of nodes without `values`."""
+    """Return means over the paired ranks by step and path; if `values` is None, of node counts."""
     matches = match(diff)
     size = len(matches.path_name)
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
@@ -172,7 +172,7 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
     for number, (one, paths_of, times, kept) in enumerate(every):
         nodes = np.flatnonzero(kept & (one.trees[0].slot < diff.step_count))
         partner = one.partner[0][nodes]
-        # In an order that does not depend on which side is first.
+        # Sorted, so that the order does not depend on which side is first.
         places = one.trees[0].order[nodes], one.trees[1].order[partner]
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
@@ -196,7 +196,7 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
 
 
 def _communicates(tree: RankTree) -> Bools:
-    """Return which nodes communicate, or launched work that does."""
+    """Return a mask of the nodes that communicate, or that launched communication."""
     found: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
     found &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
     work = np.flatnonzero(found & (tree.parent >= 0))
@@ -205,7 +205,7 @@ def _communicates(tree: RankTree) -> Bools:
 
 
 def _with_launched(tree: RankTree, times: NodeTimes) -> Ints:
-    """Return the device time of nodes; operators have that of the work that they launched."""
+    """Return the device time of nodes; for operators, that of the work that they launched."""
     found = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
     np.add.at(found, tree.parent[work], times.device_ns[work])
@@ -491,7 +491,7 @@ def how_replaced(
 ) -> str:
     """Return the word of `HOW` for replaced work.
 
-    Kernels are of another library if the sides have none in common, whatever their numbers.
+    It is ``other library`` if the sides have no library in common, whatever their kernel counts.
     """
     one, other = set(libraries(before)), set(libraries(after))
     if one and other and not one & other:

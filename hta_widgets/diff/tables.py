@@ -309,7 +309,7 @@ def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, 
             lengths = one.trees[k].durations[nodes]
             for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):
                 between[texts[a], texts[b]] += time
-    # The last one has most time.
+    # Sorted, so that the partner with most time comes last and is taken.
     ordered = sorted(between.items(), key=lambda item: item[1])
     known = set(listed)
     return {name: other for (name, other), _ in ordered if name != other and name in known}
@@ -323,9 +323,9 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     ----------
     name : str
     table : function
-        From a `Comparison` to a DataFrame.
+        Takes a `Comparison`, and returns a DataFrame.
     formats : set of str, optional
-        The formats of its runs (see `TraceSet.formats`); by default all with events.
+        Formats of runs that have the table (see `TraceSet.formats`); by default all with events.
 
     Raises
     ------

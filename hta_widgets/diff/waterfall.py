@@ -119,7 +119,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
 
 
 def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
-    """Return the paths, each followed by its children, the largest first."""
+    """Return the paths depth first: each before its children, the largest child first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(there).tolist():
         children.setdefault(int(parent[path]), []).append(path)
@@ -135,7 +135,7 @@ def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
 
 
 def _kinds(matches: Matches, paths: Ints) -> Ints:
-    """Return the kind of each path: of device work its own, else ``cpu``."""
+    """Return the kind of each path: the kind of its device work, or ``cpu``."""
     kind = np.full(len(matches.path_name), KINDS.index("cpu"), dtype=np.int64)
     for one in matches.ranks:
         for tree, path in zip(one.trees, one.path, strict=True):
