@@ -109,7 +109,7 @@ class Members:
         return True
 
     def in_window(self, time_ns: int) -> bool:
-        """Whether an instant is in the half-open window."""
+        """Return whether an instant is in the half-open window."""
         after = self.start_ns is None or time_ns >= self.start_ns
         return after and (self.end_ns is None or time_ns < self.end_ns)
 

@@ -227,8 +227,8 @@ def export_pair(
 ) -> ExportReport:
     """Write two runs as one merged trace, which Perfetto and this package open.
 
-    The ranks of the side after are increased by 1000, or by a larger power of ten if the side before
-    has such ranks. Processes are named after their side: ``before · rank 3 · python``.
+    The ranks of the side after are increased by 1000, or by a larger power of ten if the side
+    before has such ranks. Processes are named after their side: ``before · rank 3 · python``.
     """
     target = Target.of(path)
     if target.is_directory:

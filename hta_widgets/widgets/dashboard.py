@@ -215,7 +215,7 @@ class Dashboard(LinkedView):
         self.panel_engine = PanelEngine(self.traces)
         self._forget({"name": "clock"})
         self.__dict__.pop("_offline", None)
-        # Its findings select windows.
+        # Findings of the headline select windows, whose times change with the clock.
         self.set_trait("_headline", None)
         self._tables = base_tables(self.traces)
         super()._redraw()
@@ -281,7 +281,7 @@ class Dashboard(LinkedView):
 
     @property
     def _shown(self) -> Selection:
-        """The selection of figures, see `scope`."""
+        """The selection that panels show; see `scope`."""
         selection = self.selection
         if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
             fields = {**selection.to_json(), "start_ns": self.view[0], "end_ns": self.view[1]}
