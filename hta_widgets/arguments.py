@@ -22,7 +22,7 @@ from hta_widgets.errors import TraceError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MOST = (1 << 63) - 1  # what columns hold
+_MOST = (1 << 63) - 1  # largest int64, the type of columns
 #: Counts: from 0, and from 1.
 Count = Annotated[int, range(_MOST)]
 Positive = Annotated[int, range(1, _MOST)]

@@ -46,7 +46,7 @@ _DEVICE_CATEGORY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`kind` for events whose whole category matches and whose name contains a match; None: any."""
+    """The kind of events whose whole category and a part of whose name match; None: any."""
 
     kind: str
     category: str | None

@@ -69,7 +69,7 @@ def to_grouping_pattern(
     group_name: str | None = None,
     inverse_match: bool | None = None,
 ) -> GroupingPattern:
-    """Return the group of names that match a pattern or any of several patterns."""
+    """Return a pattern, or several joined by ``|``, as a `GroupingPattern`."""
     if isinstance(pattern, GroupingPattern):
         return pattern
     if isinstance(pattern, list):
@@ -80,7 +80,7 @@ def to_grouping_pattern(
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:
-    """Return whether the events of a frame are on the host or the device."""
+    """Return the `DeviceType` of the events of one thread or stream."""
     if "stream" not in df.columns or df.empty:
         return DeviceType.UNKNOWN
     if (df["stream"] >= 0).all():

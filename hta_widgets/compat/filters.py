@@ -43,7 +43,7 @@ class Filter:
     [5]
     """
 
-    _column = ""  # required in the frame
+    _column = ""  # name of a column that the frame must have
 
     def __call__(
         self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
@@ -147,7 +147,7 @@ class NameStringColumnFilter(Filter):
 
 @dataclass(eq=False)
 class NameIdColumnFilter(Filter):
-    """Events whose name is the number of a symbol that matches a regular expression."""
+    """Events whose name is the number of a symbol that starts with a match of a pattern."""
 
     name_pattern: str
 

@@ -418,7 +418,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
 
 
 def _ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
-    """Return a rank's events as ids; None if any has another position in its file, or name."""
+    """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
     order = np.argsort(table.record, kind="stable")
     place = events["index"].to_numpy(dtype=np.int64)

@@ -216,7 +216,7 @@ class Trace(TraceSet):
             return [self._located(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # Patterns that match these files only: `load` raises for a given path that is no trace.
+        # Patterns that match one file each, because `load` raises if a path is not a trace.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _located(self, name: str) -> str:
@@ -484,7 +484,7 @@ def _is_same(frame: pd.Series[Any], built: pd.Series[Any], at: Rows | None) -> b
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     """Return the set without the last step of each rank, which the profiler's end cuts short.
 
-    It keeps host events that start before the last ``ProfilerStep`` on the host (all with
+    The set keeps host events that start before the last ``ProfilerStep`` on the host (all with
     `keep_last`), and device events with a kept launch; `.problems` counts device events without a
     launch. A rank without steps, and a set with fewer than two different steps, is kept whole.
     HTA uses the start of the step's copy on the device if the trace has one, which is later.

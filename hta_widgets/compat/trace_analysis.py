@@ -130,7 +130,7 @@ class TraceAnalysis:
     Raises
     ------
     TraceError
-        A ValueError, if no traces are found.
+        If no traces are found; it is a ValueError.
     """
 
     def __init__(

@@ -111,9 +111,9 @@ def write_mpi_job(
     -------
     dict
         The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), ``calls`` and
-        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
+        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), the numbers of
+        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` of
+        the calls in which all ranks meet: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
         ``files`` and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:

@@ -245,10 +245,10 @@ def changes(diff: Comparison) -> pd.DataFrame:
     on one call path are added up. A difference counts from 5 % of the longer time and 0.1 % of a
     step on if it is significant: by Welch's test over the steps, and if steps have the same numbers
     on both sides by Student's t-test of their pairs, at 1 % divided by the number of tests, or at
-    0.2 % if it is 40 % and more. With fewer than three steps on a side, the calls of a path on all
-    ranks are tested in pairs (Student's t-test, same levels), and the difference must be 20 %. With
-    fewer than three pairs of calls the longer time must be four times the other and differ by 5 %
-    of the step. An operator with added, removed or replaced work is listed once, for that.
+    0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls of a
+    path on all ranks are tested in pairs (Student's t-test, same levels), and the difference must
+    be 20 %. With fewer than three pairs of calls the longer time must be four times the other and
+    differ by 5 % of the step. An operator with added, removed or replaced work is listed once, for that.
 
     Parameters
     ----------
@@ -263,18 +263,18 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
           ``operator``, ``function`` (of Python) or ``kernel`` for the rest
-        - ``name`` (str): of the operator; of added or removed device work, its own
-        - ``path`` (str): its callers, in the place with most time; ``places`` (int64): the number
+        - ``name`` (str): of the operator; for added or removed device work, its own
+        - ``path`` (str): its callers on the path with most time; ``places`` (int64): the number
           of paths
         - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of added,
-          removed and moved operators are those of all device work below them; without any, of the
-          host
-        - ``before_names, after_names`` (str): names of replaced work, ``"; "`` between
+          removed and moved operators are those of all device work below them; if there is none,
+          those on the host
+        - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
         - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
         - ``p_value`` (float64): NaN if unknown, or not tested
 
-        ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set without changes.
+        ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
     return _changes(diff).copy()
 

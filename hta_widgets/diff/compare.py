@@ -186,16 +186,16 @@ def compare(
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        Two jobs, two ranks of one job, two windows, two steps. Of a selection the events are
+        Two jobs, two ranks of one job, two windows, two steps. For a selection, its events are
         compared, cut at its window, and the steps that are completely in the window. If one side
         has no such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
         ``"number"``: by the number of the rank; for MPI the number that the file states, because a
         rank's profile and time line are two files. ``"representative"``: the representatives of
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
-        to after's ranks. ``"auto"``: one rank with one rank whatever their numbers, else by
-        number. If the numbers of ranks differ, times are means over all ranks of each side, and
-        events are matched between ranks of one number.
+        to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
+        by number. If the sides have different numbers of ranks, times are means over all ranks of
+        each side, and events are matched between ranks with the same number.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.

@@ -501,8 +501,8 @@ def pairs(diff: Comparison) -> pd.DataFrame:
         - ``pair`` (int64), from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
         - ``name`` (category), after's if it has a partner; ``kind`` (category), as in events
-        - ``path`` (category): the enclosing operators and annotations, outermost first, ``" > "``
-          between; without threads and steps
+        - ``path`` (category): the enclosing operators and annotations, outermost first, joined
+          by ``" > "``, without threads and steps
         - ``before_step, after_step`` (int64): numbers of the steps, -1 for none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the

@@ -79,7 +79,7 @@ def aligned_places(
         np.stack([names.astype(np.uint64), hashes, (names if full is None else full).astype("u8")])
         for names, hashes, full in ((a, a_hash, a_full), (b, b_hash, b_full))
     )
-    found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
+    found: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
     _align(one, other, 0, 0, found)
     first_a, first_b, length = np.array(found, dtype=np.int64).reshape(-1, 3).T
     pairs = np.stack([ranges(first_a, length), ranges(first_b, length)], axis=1)

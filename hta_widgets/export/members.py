@@ -174,7 +174,7 @@ def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; an open side ends with the events if some are left out."""
+    """Return the selection's window; an open side ends with the events unless all are selected."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -292,7 +292,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON text before a sample's time, and the text after it, with ``%s`` as value."""
+    """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
     pid, name, label = series
     found = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}

@@ -157,7 +157,7 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, the place cannot be written, or no clock could be fitted.
+        If nothing is selected, `path` cannot be written, or no clock can be fitted.
 
     Examples
     --------

@@ -313,12 +313,12 @@ class Site:
 
     def end(self) -> None:
         """Tell pages that the host ends, and stop serving."""
-        with contextlib.suppress(RuntimeError):  # it has stopped
+        with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)
 
     def is_token(self, given: str) -> bool:
-        """Compare in constant time."""
+        """Return whether a token is right, compared in constant time."""
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     def join(self, page: Socket) -> None:
@@ -434,7 +434,7 @@ class Page(_Checked):
     """The page, and the entrance that swaps the token for a cookie."""
 
     def prepare(self) -> None:
-        """Let in who has the token."""
+        """Check the client, unless the address has the token."""
         is_entrance = self.site.is_token(self.get_query_argument("token", ""))
         if not (is_entrance and _HOST.fullmatch(self.request.host)):
             super().prepare()

@@ -44,7 +44,7 @@ class SelectionJson(TypedDict, total=False):
 
 
 class Place(TypedDict):
-    """A place to search from."""
+    """The position from which a search starts."""
 
     rank: Count
     start: Time

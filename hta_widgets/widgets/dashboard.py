@@ -103,7 +103,7 @@ class Dashboard(LinkedView):
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        What to show. Of a `Selection`, its ranks and window are shown.
+        What to show. For a `Selection`, its ranks and window are shown.
     panels : list of str, or list of lists of str, optional
         Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
@@ -124,7 +124,7 @@ class Dashboard(LinkedView):
     ----------
     selection : Selection
         What is selected; a `Selection` of everything if nothing is. Assign or `select`. A clicked
-        event filters no figures, so it is in `selected_events` alone.
+        event filters no figures, so it is only in `selected_events`.
     scope : {"selection", "view"}
         What figures show: the selection, or the window of the timeline if the selection has none.
     view : tuple of int
@@ -138,7 +138,7 @@ class Dashboard(LinkedView):
         that its own panel selects; ids of panels work as well. Computed on access, kept until the
         selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        The charts of the current selection, by panel, each usable alone.
+        The charts of the current selection, by panel, each usable on its own.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 

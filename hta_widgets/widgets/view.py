@@ -203,7 +203,7 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
 
 
 def on_set(selection: Selection, traces: TraceSet) -> Selection:
-    """Return a selection as one of `traces`, whose window moves with the lowest rank."""
+    """Return a selection as one of `traces`; its window moves with the lowest rank."""
     given = selection.traces
     lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
     start, end = (
@@ -400,7 +400,7 @@ class LinkedView(anywidget.AnyWidget):
         str
             The path.
         """
-        target = target_path(path)  # before seconds of work
+        target = target_path(path)  # raises before seconds of work
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
