@@ -46,7 +46,7 @@ _DEVICE_CATEGORY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The kind of events whose whole category and a part of whose name match; None: any."""
+    """The kind of events with a matching category (whole) and name (in part); None matches any."""
 
     kind: str
     category: str | None

@@ -248,7 +248,8 @@ def changes(diff: Comparison) -> pd.DataFrame:
     0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls of a
     path on all ranks are tested in pairs (Student's t-test, same levels), and the difference must
     be 20 %. With fewer than three pairs of calls the longer time must be four times the other and
-    differ by 5 % of the step. An operator with added, removed or replaced work is listed once, for that.
+    differ by 5 % of the step. An operator with added, removed or replaced work is listed once, for
+    that.
 
     Parameters
     ----------
