@@ -22,8 +22,8 @@ from hta_widgets.errors import TraceError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MOST = (1 << 63) - 1  # what columns hold
-#: Numbers of things: from 0, and from 1.
+_MOST = (1 << 63) - 1  # largest int64, the type of columns
+#: Counts: from 0, and from 1.
 Count = Annotated[int, range(_MOST)]
 Positive = Annotated[int, range(1, _MOST)]
 #: Sizes of demo jobs; larger ones would take days to write.
@@ -50,20 +50,20 @@ _describing = threading.Lock()
 
 
 def converted(value: Any, kind: Any) -> Any:
-    """Return a decoded JSON value as a type; raise `msgspec.ValidationError` if it is none."""
+    """Convert a decoded JSON value to a type; raise `msgspec.ValidationError` if that fails."""
     _describe(kind)
     return msgspec.convert(value, kind)
 
 
 @cache
 def _describe(kind: Any) -> None:
-    """Let msgspec describe a type: it does so at first use, and crashes if two threads do."""
+    """Let msgspec describe a type in advance: it crashes if two threads use a new type at once."""
     with _describing:
         msgspec.json.Decoder(kind)
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that it imports for type checkers only are anything."""
+    """The names of a module; a name that only type checkers import stands for any type."""
 
     def __missing__(self, _name: str) -> Any:
         return Any
@@ -74,7 +74,7 @@ class _MisfitError(Exception):
 
 
 def checked(function: Function) -> Function:
-    """Raise a `TraceError` for arguments that are not what the parameters' annotations say.
+    """Raise a `TraceError` for arguments that do not fit the parameters' annotations.
 
     Whole numbers may be of any type, and a single item may stand for a list of one. Iterables are
     passed on as tuples. Types that no rule is known for, such as arrays, are not checked. A class
@@ -110,7 +110,7 @@ def stack_level() -> int:
 
 @cache
 def _kinds_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the types of all parameters, also of functions that this one wraps."""
+    """Return the types of all parameters, including those of the functions that it wraps."""
     kinds: dict[str, Any] = {}
     inner: Any = function
     while inner is not None:
@@ -136,7 +136,7 @@ def _fitted(name: str, value: Any, kinds: Mapping[str, Any]) -> Any:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """Return a value as one of a type; raise `_MisfitError` if it is not one."""
+    """Convert a value to a type; raise `_MisfitError` if it does not fit."""
     origin: Any = get_origin(kind) or kind
     inner: tuple[Any, ...] = get_args(kind)
     if origin is Any:
@@ -188,7 +188,7 @@ def _number(kind: type, value: Any) -> Any:
 
 
 def _in_words(kind: Any, *, many: bool = False) -> str:
-    """Return what a type is: ``"a whole number or a list of texts"``."""
+    """Describe a type in words, such as ``"a whole number or a list of texts"``."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if origin is Literal:
         inner = (kind,)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 class TraceError(ValueError):
-    """Nothing could be read, and what to do about it.
+    """An error that users can mend: what is wrong, where, and what to do about it.
 
     Parameters
     ----------
     message : str
         What is wrong, as one sentence without the file's name.
     path : path-like, optional
-        The file or directory that it is about.
+        The file or directory that the error is about.
     place : str, optional
         Where in the file, for example ``"byte 1 048 576"`` or ``"line 12"``.
     remedy : str, optional

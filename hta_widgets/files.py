@@ -152,12 +152,12 @@ _LONGEST_WRITE_S = 86_400
 def new_part(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Create a hidden file or folder next to `path`, locked while this process uses it.
 
-    What killed processes left of writes to `path` is removed.
+    Parts that killed processes left of writes to `path` are removed.
     """
     _clear_old_parts(path)
     handle = None
     while True:
-        # The system applies the user's mask, which a process can read only by changing it.
+        # The system applies the umask here, which a process can read only by changing it.
         part = path.parent / f".{path.name}.{secrets.token_hex(4)}{_OWN_PART}"
         if is_folder:
             part.mkdir()
@@ -186,7 +186,7 @@ def _remove(part: Path) -> None:
 
 
 def _clear_old_parts(path: Path) -> None:
-    """Remove what killed processes left of writes to `path`."""
+    """Remove the parts that killed processes left of writes to `path`."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
@@ -214,7 +214,7 @@ def locked(path: Path, *, wait: bool) -> int | None:
     return handle
 
 
-#: Types of file systems whose files are on other machines, or in another program's hands.
+#: Types of file systems whose files are on other machines, or served by another program.
 _REMOTE = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|panfs|pvfs2|orangefs|wekafs"
     r"|fuse(\..+)?|gfs2|ocfs2|virtiofs|vboxsf|prl_fs|davfs|coda|ncpfs"
@@ -223,7 +223,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def is_remote(path: Path) -> bool:
-    """Whether a file is on a network disk, as far as the system states it (Linux does)."""
+    """Return whether a file is on a network disk, as far as the system states it (Linux does)."""
     try:
         device = path.stat().st_dev
         mounts = _MOUNTS.read_text("utf-8", "replace").splitlines()
@@ -242,7 +242,7 @@ class Output(io.BufferedWriter):
         self._listed = False
 
     def write_list(self, records: Iterable[bytes]) -> None:
-        """Write entries of a list; a second call goes on with it."""
+        """Write entries of a list; a second call continues the list."""
         for record in records:
             self.write(b",\n" + record if self._listed else record)
             self._listed = True
@@ -348,7 +348,7 @@ def scratch() -> Path:
     return Path(folder)
 
 
-#: Programs for tables take a cell that begins so for a formula.
+#: Spreadsheets take a cell that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -389,7 +389,7 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, place].map(_harmless)
             plain.isetitem(place, cells)
     packing: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # With this end of line, texts that contain one are quoted, as they are in a page's tables.
+    # With this line terminator, texts with either character are quoted, as in a page's tables.
     plain.to_csv(file, index=False, compression=packing, errors="replace", lineterminator="\r\n")
 
 

@@ -30,7 +30,7 @@ KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 _DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
-#: What BytePS workers write since 2019-12; readers set it on older files' events.
+#: Category that BytePS workers write since 2019-12; readers set it on events of older files.
 _BYTEPS: Final = "Comm"
 #: Category of the calls of MPI that communicate.
 MPI_CATEGORY: Final = "mpi"
@@ -46,7 +46,7 @@ _DEVICE_CATEGORY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`kind` is the answer where `category` matches whole and `name` is found; None: any."""
+    """The kind of events with a matching category (whole) and name (in part); None matches any."""
 
     kind: str
     category: str | None
@@ -161,7 +161,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI, as mpitrace's time lines tell it.
+    # MPI calls in mpitrace's time lines.
     Rule(
         "communication", MPI_CATEGORY, None, "all calls whose time mpitrace counts as communication"
     ),
@@ -183,12 +183,12 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
 )
 
 _added: list[Rule] = []
-#: Numbers of all sets of added rules so far.
+#: Number of each set of added rules that has been in use.
 _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
 def version() -> int:
-    """Return the number of the current set of rules; 0 are the built-in ones."""
+    """Return the number of the current set of rules; 0 is the set of built-in rules."""
     return _versions.setdefault(tuple(_added), len(_versions))
 
 
@@ -203,7 +203,7 @@ def add(
 ) -> None:
     """Put a rule before all others.
 
-    Loaded sets follow: kinds are computed again on the next access. Tracks stay as loaded.
+    In loaded sets, kinds are computed again on the next access; tracks stay as loaded.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def add(
         Regular expression, searched for in the event's name.
     category : str, optional
         Regular expression that the whole category must match, case ignored. By default the
-        rule holds for device work (kernels and their like), and for every category where `kind`
+        rule holds for device work (kernels and similar events), and for every category if `kind`
         is ``cpu``, ``annotation`` or ``other``.
     ignore_case : bool, default False
         Whether the case of the name is ignored.
@@ -238,17 +238,17 @@ def add(
 
 
 def reset() -> None:
-    """Take back everything that was added."""
+    """Remove all added rules."""
     _added.clear()
 
 
 def added_rules() -> tuple[Rule, ...]:
-    """Return what was added, for another process."""
+    """Return the added rules, for another process."""
     return tuple(_added)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Let what was added be what was added in another process."""
+    """Replace the added rules by those of another process."""
     _added[:] = rules
 
 
@@ -273,7 +273,7 @@ def __getattr__(name: str) -> Any:
 
 
 def is_device_category(category: str) -> bool:
-    """Whether rows of this category are the device's, provided that they state a stream."""
+    """Return whether rows of this category are on the device, provided that they have a stream."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
 
 

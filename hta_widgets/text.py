@@ -33,12 +33,12 @@ def _known(number: Number) -> bool:
     return number is not None and math.isfinite(number)
 
 
-#: Context with more digits than a finite float has before the point, and callers ask for after it.
+#: Context with enough digits for any finite float and the decimals that callers request.
 _EXACT = Context(prec=400)
 
 
 def fixed(number: float, decimals: int) -> str:
-    """Round half up, as a browser does."""
+    """Format a number with `decimals` decimals, rounded half up as in a browser."""
     step = Decimal(1).scaleb(-decimals)
     return str(Decimal(number).quantize(step, ROUND_HALF_UP, _EXACT))
 
@@ -59,7 +59,7 @@ def _significant(number: float, digits: int) -> str:
 
 
 def duration(ns: Number) -> str:
-    """``1.21 ms``, ``148 ms``, ``415 ns``: three significant digits."""
+    """Format a duration with three significant digits: ``1.21 ms``, ``148 ms``, ``415 ns``."""
     if ns is None or not _known(ns):
         return UNKNOWN
     absolute = abs(float(ns))
@@ -73,7 +73,7 @@ def duration(ns: Number) -> str:
 
 
 def duration_delta(ns: Number) -> str:
-    """``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
+    """Format a difference of durations: ``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
     if ns is None or not _known(ns):
         return UNKNOWN
     if ns == 0:
@@ -82,7 +82,7 @@ def duration_delta(ns: Number) -> str:
 
 
 def point(ns: float) -> str:
-    """``451.975 ms``, from a second on ``3.451 975 s``: a point in time with its microseconds."""
+    """Format a point in time to the microsecond: ``451.975 ms``, from 1 s on ``3.451 975 s``."""
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
         return f"{sign}{fixed(absolute / 1e6, 3)}{THIN}ms"
@@ -91,9 +91,9 @@ def point(ns: float) -> str:
 
 
 def axis_time(ns: float, step: float, most: float = 0) -> str:
-    """Label of an axis tick: the unit and the decimals that the step between ticks needs.
+    """Format an axis tick with the unit and decimals that the step between ticks needs.
 
-    `most`: the axis' largest time, for ``95.15 ms`` instead of ``95 150 µs``.
+    `most` is the largest time of the axis, for ``95.15 ms`` instead of ``95 150 µs``.
     """
     in_s, in_ms = step >= 1e9 or most >= 1e9, step >= 1e5 or most >= 1e6
     unit, scale = _TIME_UNITS[0 if in_s else 1 if in_ms else 2]
@@ -104,7 +104,7 @@ def axis_time(ns: float, step: float, most: float = 0) -> str:
 
 
 def share(part: Number) -> str:
-    """``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; nothing known is ``–``, never ``0``."""
+    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; an unknown one is ``–``, not 0."""
     if part is None or not _known(part):
         return UNKNOWN
     if part <= 0:
@@ -117,7 +117,7 @@ def share(part: Number) -> str:
 
 
 def share_delta(part: Number) -> str:
-    """``+60 %``, ``−2.8 %``, ``±0 %``."""
+    """Format a relative change: ``+60 %``, ``−2.8 %``, ``±0 %``."""
     if part is None or not _known(part):
         return UNKNOWN
     absolute = abs(part)
@@ -128,14 +128,14 @@ def share_delta(part: Number) -> str:
 
 
 def count(number: Number) -> str:
-    """``215 456``."""
+    """Format a count: ``215 456``."""
     if number is None or not _known(number):
         return UNKNOWN
     return (MINUS if number < 0 else "") + _group(fixed(abs(float(number)), 0))
 
 
 def size(number: Number) -> str:
-    """Bytes, decimal: ``26.6 MB``."""
+    """Format bytes in decimal units: ``26.6 MB``."""
     if number is None or not _known(number):
         return UNKNOWN
     amount, unit = abs(float(number)), 0
@@ -147,7 +147,7 @@ def size(number: Number) -> str:
 
 
 def size_range(low: int, high: int) -> str:
-    """``5–8 B``; ``no size`` for calls without one."""
+    """Format a range of sizes: ``5–8 B``; ``no size`` for calls without a size."""
     if high < 0:
         return "no size"
     one, other = binary_size(low), binary_size(high)
@@ -158,7 +158,7 @@ def size_range(low: int, high: int) -> str:
 
 
 def binary_size(high: int) -> str:
-    """Return a power of two as people write it: ``64 KiB``."""
+    """Format a size in binary units: ``64 KiB``; ``none`` if it is negative."""
     if high < 0:
         return "none"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -168,7 +168,7 @@ def binary_size(high: int) -> str:
 
 
 def rate(gb_per_s: Number) -> str:
-    """Gigabytes a second, decimal: ``22.0 GB/s``."""
+    """Format gigabytes per second in decimal units: ``22.0 GB/s``."""
     if gb_per_s is None or not _known(gb_per_s):
         return UNKNOWN
     return f"{size(gb_per_s * 1e9)}/s"
@@ -187,12 +187,12 @@ def value(number: Number, unit: str = "") -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """``1 rank``, ``8 ranks``."""
+    """Format a count with its noun: ``1 rank``, ``8 ranks``."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def number_runs(numbers: Iterable[int]) -> list[range]:
-    """Return ascending numbers as runs of neighbours: ``0, 1, 2, 5`` as 0 to 2 and 5."""
+    """Return ascending numbers as runs of consecutive ones: ``0, 1, 2, 5`` as 0 to 2 and 5."""
     runs: list[range] = []
     for number in numbers:
         if runs and number == runs[-1].stop:
@@ -203,12 +203,12 @@ def number_runs(numbers: Iterable[int]) -> list[range]:
 
 
 def run_text(run: range, dash: str = "\u2013") -> str:
-    """``5``, ``6, 7``, ``0–3``."""
+    """Format a run of numbers: ``5``, ``6, 7``, ``0–3``."""
     return f"{run[0]}{dash}{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))
 
 
 def as_ns(time: Any) -> int:
-    """Return the ns of a time: a number of them, or text such as ``"12.3ms"``, ``"1.5 s"``."""
+    """Convert a time to ns: a number of ns, or text such as ``"12.3ms"`` or ``"1.5 s"``."""
     if isinstance(time, str):
         found = _TIME.fullmatch(time.strip())
         if found is not None:
@@ -226,7 +226,7 @@ def as_ns(time: Any) -> int:
 
 
 def as_window(window: Any) -> tuple[int, int]:
-    """Return the ns at which a window starts and ends, each as `as_ns` takes it."""
+    """Convert a window, a pair of times that `as_ns` takes, to ns."""
     if isinstance(window, str) or not hasattr(window, "__len__") or len(window) != 2:
         raise TraceError(
             f"{window!r} is not a window",

@@ -1,4 +1,4 @@
-"""Process pool and any Executor."""
+"""Run calls in a pool of processes, or by any `Executor`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Report = Callable[[Any], object]
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters; an error in its block ends these."""
+    """Runs picklable functions in separate interpreters; an error in a ``with`` block ends them."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
@@ -67,7 +67,7 @@ class WorkerPool(Executor):
     def submit_reporting(
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """As `submit`; a thread of the pool calls `report` with what ``fn`` gives to `advance`."""
+        """Submit a call; a thread of the pool hands `report` what ``fn`` passes to `advance`."""
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -76,7 +76,7 @@ class WorkerPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """End the workers when they have done what was submitted."""
+        """End the workers after all submitted calls."""
         self._shut = True
         with contextlib.suppress(queue.Empty):
             while cancel_futures:
@@ -90,13 +90,13 @@ class WorkerPool(Executor):
                 thread.join()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the workers: when they have done what was submitted, or at once on an error."""
+        """End the workers: after all submitted calls, or immediately on an error."""
         if kind is not None:
             self.kill()
         self.shutdown()
 
     def kill(self) -> None:
-        """End the workers at once; what they do and what waits for them is dropped."""
+        """End the workers immediately; running and waiting calls are dropped."""
         with self._changing:
             self._killed = True
             for worker in self._workers:
@@ -216,12 +216,12 @@ _submitted_by: ContextVar[str | None] = ContextVar("submitting process", default
 
 
 class Closed(Exception):  # noqa: N818 - not an error: what was to run there can run here
-    """An executor takes no more calls."""
+    """Raised if an executor takes no more calls."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A function, its arguments, and what of this process decides its result."""
+    """A function, its arguments, and the settings of this process that it depends on."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -232,13 +232,13 @@ class _Call:
 
     @property
     def __name__(self) -> str:
-        # Shown by a cluster's dashboard.
+        # A cluster's dashboard shows this name.
         function = getattr(self.function, "func", self.function)
         return str(getattr(function, "__name__", "call")).strip("_")
 
     def __dask_tokenize__(self) -> str:
-        # Dask would look into all arguments, and give out the result of an equal call if it still
-        # has it; but files change.
+        # Unique: Dask would hash all arguments, and reuse the result of an equal call, although
+        # files may have changed.
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
@@ -261,7 +261,7 @@ class _Call:
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here."""
+    """Run ``function(*args)`` by `executor`, with the taxonomy rules of this process."""
     here = release("hta_widgets"), _this_process(), str(cache_folder()), taxonomy.added_rules()
     call = _Call(function, args, *here)
     try:
@@ -269,7 +269,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Futu
     except BrokenExecutor as cause:
         raise _lost(cause) from cause
     except Exception as cause:
-        # Libraries and their versions have no type in common for this, and few words.
+        # Libraries have no common exception for this, so the exception's text is searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise Closed(type(cause).__name__) from None
         raise
@@ -313,7 +313,7 @@ def _lost(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; 1 if unknown."""
+    """Return the number of calls that an executor runs at a time; that of CPUs if unknown."""
     most = getattr(executor, "_max_workers", None)
     if isinstance(most, int):
         return max(most, 1)
@@ -324,7 +324,7 @@ def workers_of(executor: Executor) -> int:
 
 
 def require_executor(executor: object) -> None:
-    """Raise a `TraceError` unless this takes calls."""
+    """Raise a `TraceError` for an object that takes no calls."""
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
@@ -333,17 +333,17 @@ def require_executor(executor: object) -> None:
 
 
 def is_elsewhere(executor: Executor) -> bool:
-    """Whether calls run in other processes, as far as one can tell beforehand."""
+    """Return whether calls run in other processes, as far as that is known beforehand."""
     return not isinstance(executor, ThreadPoolExecutor)
 
 
 def at_home() -> bool:
-    """Whether the running call, if any, was submitted by this process."""
+    """Return whether the running call, if any, was submitted by this process."""
     return _submitted_by.get() in {None, _this_process()}
 
 
 def _this_process() -> str:
-    # Processes that were forked share the token.
+    # Forked processes share the token, so the id of the process is added.
     return f"{_TOKEN}-{os.getpid()}"
 
 
@@ -351,7 +351,7 @@ _TOKEN = uuid.uuid4().hex
 
 
 class _Rules:
-    """One table of event class rules per process; calls with other rules wait for running calls."""
+    """The taxonomy rules of this process; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
         self._free = threading.Condition()

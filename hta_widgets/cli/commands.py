@@ -117,7 +117,7 @@ def _rank_rows(ranks: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
 
 
 def _last_at(rank: Mapping[str, Any], of: str) -> str:
-    """Format the number of collectives at which a rank is last, and of all of them."""
+    """Format the number of collectives at which a rank is last, and the number of all."""
     if "score" not in rank:
         return UNKNOWN
     number = round(rank["score"] * rank["collectives"])

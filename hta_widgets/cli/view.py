@@ -45,7 +45,7 @@ def view(options: argparse.Namespace) -> None:
             print("From your own machine, first run there")
             print(f"  ssh -L {site.port}:127.0.0.1:{site.port} {socket.gethostname()}")
         print("Ctrl+C ends it.", flush=True)
-        # Over SSH the browser would be one of this terminal.
+        # Over SSH without a display only a text browser in this terminal could open.
         if not options.no_browser and (not is_over_ssh or os.environ.get("DISPLAY")):
             webbrowser.open(redirect_file(site.url).as_uri())
         session.run()
@@ -56,7 +56,7 @@ def view(options: argparse.Namespace) -> None:
 
 
 def command_again(options: argparse.Namespace) -> str:
-    """Return the command that shows the same again."""
+    """Return the command that opens the same traces again."""
     words = ["hta-widgets", "view", *options.paths]
     if options.compare is not None:
         words += ["--compare", options.compare]

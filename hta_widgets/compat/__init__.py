@@ -27,7 +27,7 @@ __all__ = [
 
 _PACKAGES = ("analyzers", "common", "configs", "utils")
 
-#: HTA's module: our modules and the names from each.
+#: By HTA's module: our modules, with the names that it takes from each.
 _MODULES = {
     "memory_analysis": {"trace_analysis": "MemoryAnalysis"},
     "analyzers.breakdown_analysis": {"trace_analysis": "BreakdownAnalysis"},

@@ -69,7 +69,7 @@ def to_grouping_pattern(
     group_name: str | None = None,
     inverse_match: bool | None = None,
 ) -> GroupingPattern:
-    """Return the group of a pattern, or of any of several patterns."""
+    """Return a pattern, or several joined by ``|``, as a `GroupingPattern`."""
     if isinstance(pattern, GroupingPattern):
         return pattern
     if isinstance(pattern, list):
@@ -80,7 +80,7 @@ def to_grouping_pattern(
 
 
 def infer_device_type(df: pd.DataFrame) -> DeviceType:
-    """Return the side of the events of one thread or stream."""
+    """Return the `DeviceType` of the events of one thread or stream."""
     if "stream" not in df.columns or df.empty:
         return DeviceType.UNKNOWN
     if (df["stream"] >= 0).all():
@@ -510,7 +510,7 @@ class CallGraph:
     def _put_below_main(
         self, frame: pd.DataFrame, thread: Ints, forest: _Forest, labels: list[str]
     ) -> list[int]:
-        """Move backward threads below the main thread; return those with no call outside of it."""
+        """Move backward threads below the main thread; return those whose calls were all moved."""
         if labels.count("main") != 1:
             return []
         ranges = self._ranges(frame, thread == labels.index("main"))

@@ -306,7 +306,7 @@ class ParserConfig:
         value: object,
         min_supported_version: YamlVersion = DEFAULT_PARSE_VERSION,
     ) -> AttributeSpec:
-        """Return the column for an arg with such a value."""
+        """Return the column of an arg, with the type of `value`."""
         kind: tuple[ValueType, Any] = (ValueType.Object, None)
         if isinstance(value, int):
             kind = ValueType.Int, 0
@@ -386,7 +386,7 @@ class ParserConfig:
         self.min_required_cols = cols
 
     def get_min_required_cols(self) -> list[str]:
-        """Return an ignored attribute."""
+        """Return the attribute that `set_min_required_cols` sets, which is ignored."""
         return self.min_required_cols
 
 
@@ -446,7 +446,7 @@ def normalize_path(path: str) -> str:
 
 @dataclass
 class OperationOutcome:
-    """Success, or the reason of a failure."""
+    """Success, or failure and its reason."""
 
     success: bool
     reason: str

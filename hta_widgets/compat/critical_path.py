@@ -1,8 +1,8 @@
 """HTA's critical path: `CPGraph`, its nodes and edges, and the overlaid trace.
 
-Ids of events are HTA's: places in ``traceEvents``. Times and weights are µs. The graph follows
+Ids of events are HTA's: positions in ``traceEvents``. Times and weights are µs. The graph follows
 HTA 0.5.0 (`hta_widgets.analysis.critical.nodes.HTA`); docs/differences-from-hta.md lists what
-differs. A ``networkx.DiGraph`` if networkx is installed, which is optional.
+differs. `CPGraph` is a ``networkx.DiGraph`` if networkx, which is optional, is installed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _VARIABLES = (
     "CRITICAL_PATH_SHOW_ZERO_WEIGHT_LAUNCH_EDGE",
     "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS",
 )
-#: HTA's bounds for those that it leaves unnamed or does not distinguish.
+#: HTA's names for those of our bounds that HTA leaves unnamed (``""``) or does not distinguish.
 _IN_HTA = {
     "cpu_blocked": "cpu_bound",
     "gpu_memory_bound": "gpu_compute_bound",

@@ -43,7 +43,7 @@ class Filter:
     [5]
     """
 
-    _column = ""  # required in the frame
+    _column = ""  # name of a column that the frame must have
 
     def __call__(
         self, df: pd.DataFrame, symbol_table: TraceSymbolTable | None = None
@@ -79,7 +79,7 @@ class _NumberFilter(Filter):
 
 @dataclass(eq=False)
 class IterationFilter(_NumberFilter):
-    """Events of steps, by their numbers."""
+    """Events of the steps with the given numbers."""
 
     iterations: _Numbers
     _column = "iteration"
@@ -87,7 +87,7 @@ class IterationFilter(_NumberFilter):
 
 @dataclass(eq=False)
 class IterationIndexFilter(_NumberFilter):
-    """Events of steps, by their positions among the frame's steps."""
+    """Events of the steps at the given positions among the frame's steps."""
 
     iteration_index: _Numbers
     _column = "iteration"
@@ -147,7 +147,7 @@ class NameStringColumnFilter(Filter):
 
 @dataclass(eq=False)
 class NameIdColumnFilter(Filter):
-    """Events whose name, as a number, stands for a match of a regular expression."""
+    """Events whose name is the number of a symbol that starts with a match of a pattern."""
 
     name_pattern: str
 
@@ -247,7 +247,7 @@ class CompositeFilter(Filter):
 
 # --- by operator ----------------------------------------------------------------------------------
 
-#: Position of events relative to an operator; the last two are names only, as in HTA.
+#: Position of events relative to an operator; no filter uses the last two, as in HTA.
 OperatorFilterMethod = Enum("OperatorFilterMethod", "Under After Before Ancestors Stack", start=0)
 
 
@@ -330,7 +330,7 @@ class BeforeOperatorFilter(OperatorFilter):
 class CombinedOperatorFilter(Filter):
     """Events of the first step under the first occurrence of one operator, between two others.
 
-    They lie after the last occurrence of `preceding_op_name` and before the first of
+    They are after the last occurrence of `preceding_op_name` and before the first of
     `following_op_name`; an operator that does not occur sets no bound. `stack_depths` keeps only
     host events of these depths, which need the columns of a `CallGraph`.
     """

@@ -42,7 +42,7 @@ _LAUNCHES = (
 
 
 def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Return a regular expression; raise a `TraceError` for a text that is none."""
+    """Return a regular expression; raise a `TraceError` for an invalid one."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, TypeError) as cause:
@@ -53,7 +53,7 @@ def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
 
 
 def _beginning_with(pattern: str, what: str) -> Callable[[TraceSymbolTable], list[int]]:
-    """Return a method for the numbers of the symbols that begin with a match."""
+    """Return a method that returns the numbers of the symbols that begin with a match."""
     matches = re.compile(pattern).match
 
     def numbers(self: TraceSymbolTable) -> list[int]:
@@ -301,9 +301,9 @@ def hta_frame(
     Returns
     -------
     DataFrame
-        Index: the column ``index``, an event's place in ``traceEvents``. ``cat, name`` are numbers
-        of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and for
-        annotations; ``index_correlation`` is the ``index`` of the call that launched a device
+        Index: the column ``index``, an event's position in ``traceEvents``. ``cat, name`` are
+        numbers of `symbols`; ``ts, dur, end`` are µs (float64); ``stream`` is -1 on the host and
+        for annotations; ``index_correlation`` is the ``index`` of the call that launched a device
         event, and of the last event that a call launched (-1: no correlation, 0: the other end is
         not in the file); ``iteration`` is n of ``ProfilerStep#n``, or -1. Then the args `columns`.
     """

@@ -67,7 +67,7 @@ COLUMNS = {
     " operator",
 }
 _COLUMN = re.compile(r"([^=:]+)(?:=(100\*)?(\w+))?(?::(\w+))?")
-#: Our columns with the number of gaps; as in HTA, only `other` has a row without gaps.
+#: Our columns with the number of gaps. As in HTA, rows with 0 gaps are left out, except `other`.
 _GAPS = {"idle_time_breakdown": "gaps", "idle_interval_stats": "count"}
 
 
@@ -103,7 +103,7 @@ def with_attrs_of(frame: pd.DataFrame, source: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> Any:
-    """Return the ranks' frames as one; None without ranks."""
+    """Concatenate the frames of ranks; return None if there are none."""
     if not frames:
         return None
     whole = pd.concat(frames, ignore_index=not keep_index)
@@ -112,7 +112,7 @@ def one_below(frames: Sequence[pd.DataFrame], *, keep_index: bool = False) -> An
 
 
 def described(summary: pd.DataFrame, keys: list[str], counter: str) -> pd.DataFrame:
-    """Return statistics as in HTA: columns below the counter's name, by rank and series."""
+    """Return statistics as in HTA: below the counter's name, one row per value of `keys`."""
     frame = summary[list(STATISTICS)].astype(np.float64)
     frame.index = pd.MultiIndex.from_frame(summary[keys])
     frame.columns = pd.MultiIndex.from_product([[counter], STATISTICS])
@@ -137,8 +137,8 @@ def top_names(
 
     With at most `num_kernels` names, all are shown. Otherwise a name is shown if it is among the
     `num_kernels` with most time, and the running sum of times up to it is at most the
-    `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA's choice; its
-    statistics of ``others`` describe the names' sums, here they describe the events.
+    `duration_ratio` quantile of all running sums; or if it is one of `always`. HTA shows the same
+    names, but its statistics of ``others`` describe the names' sums, not the events.
     """
     columns = ["name", "count", "sum_ns", "min_ns", "max_ns", "mean_ns", "std_ns"]
     frame = frame.loc[:, columns].sort_values(
@@ -156,7 +156,7 @@ def top_names(
     count = folded["count"].to_numpy()
     total, every = int(folded["sum_ns"].sum()), int(count.sum())
     mean = total / every
-    # The spread of events within each name, and that of the names' means.
+    # The squared deviations within each name, then those of the names' means.
     squares = (count - 1) * folded["std_ns"].to_numpy() ** 2
     squares += count * (folded["mean_ns"].to_numpy() - mean) ** 2
     others = {
@@ -244,7 +244,7 @@ def _last_collectives(df: pd.DataFrame, symbol_table: TraceSymbolTable) -> pd.Da
 
 
 def show(chart: str, frame: pd.DataFrame | Callable[[], pd.DataFrame], **options: Any) -> None:
-    """Show a frame with the function of `hta_widgets.charts`; nothing if it is empty.
+    """Show a frame with the function of `hta_widgets.charts`; do nothing if it is empty.
 
     A callable that returns the frame is only called in notebooks. Elsewhere one line on stderr
     names the alternative, once per process.
@@ -418,7 +418,7 @@ def _selection_of(events: pd.DataFrame, trace: Trace) -> Selection:
 
 
 def _ids(events: pd.DataFrame, trace: Trace, rank: int) -> list[tuple[int, int]] | None:
-    """Return the ids of a rank's events; None if it lacks any, by place in the file and name."""
+    """Return the ids of events; None if the rank lacks one with this file position and name."""
     table = trace[rank].table
     order = np.argsort(table.record, kind="stable")
     place = events["index"].to_numpy(dtype=np.int64)

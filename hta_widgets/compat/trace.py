@@ -206,7 +206,7 @@ class Trace(TraceSet):
         return create_rank_to_trace_dict([file.path for file in files])[1]
 
     def _source(self) -> Any:
-        """Return the source to load: the files that were set, or all that were named."""
+        """Return the source to load: the `trace_files` that were set, or else the user's files."""
         if isinstance(self._given, dict) or self._files != self._files_found:
             return {rank: self._located(name) for rank, name in self.trace_files.items()}
         return self._named()
@@ -216,7 +216,7 @@ class Trace(TraceSet):
             return [self._located(name) for name in self._given]
         folder = Path(self.trace_path)
         files = _trace_files_in(folder) if folder.is_dir() else []
-        # Patterns that match just these files: a named file must be a trace.
+        # Patterns that match one file each, because `load` raises if a path is not a trace.
         return [glob.escape(name[:-1]) + f"[{name[-1]}]" for name in files] or self.trace_path
 
     def _located(self, name: str) -> str:
@@ -295,7 +295,7 @@ class Trace(TraceSet):
         return numbers
 
     def get_trace_duration(self, rank: int | None = None) -> int | float:
-        """Return the µs from a rank's first start of an event to its last start."""
+        """Return the time in µs from the first to the last start of a rank's events."""
         rank = next(iter(self.get_ranks()), -1) if rank is None else rank
         if rank not in self.kept:
             raise self._no_rank(rank)
@@ -445,7 +445,7 @@ class _Frames(UserDict[int, Any]):
         return {rank: frame for rank, frame in self.data.items() if frame is not None}
 
     def dropped(self, rank: int, frame: pd.DataFrame) -> Rows:
-        """Return the places of dropped rows; raise if rows were added or values changed."""
+        """Return the positions of dropped rows; raise if rows were added or values changed."""
         built = self._original(rank)
         place = pd.Index(frame["index"] if "index" in frame.columns else frame.index)
         whole = place.equals(built.index)
@@ -467,7 +467,7 @@ class _Frames(UserDict[int, Any]):
 
 
 def _is_same(frame: pd.Series[Any], built: pd.Series[Any], at: Rows | None) -> bool:
-    """Return whether a column is unchanged; `at` are its places in the built column."""
+    """Return whether a column is unchanged; `at` are its positions in the built column."""
     now, then = frame.to_numpy(), built.to_numpy()
     if at is None and now.__array_interface__["data"] == then.__array_interface__["data"]:
         return True  # the same memory
@@ -484,7 +484,7 @@ def _is_same(frame: pd.Series[Any], built: pd.Series[Any], at: Rows | None) -> b
 def without_last_step(traces: TraceSet, *, keep_last: bool = False) -> TraceSet:
     """Return the set without the last step of each rank, which the profiler's end cuts short.
 
-    Kept are host events that start before the last ``ProfilerStep`` on the host (all with
+    The set keeps host events that start before the last ``ProfilerStep`` on the host (all with
     `keep_last`), and device events with a kept launch; `.problems` counts device events without a
     launch. A rank without steps, and a set with fewer than two different steps, is kept whole.
     HTA uses the start of the step's copy on the device if the trace has one, which is later.
@@ -578,9 +578,9 @@ def update_trace_rank(file_path: str, rank: int) -> None:
 
 
 def _trace_files_in(folder: Path) -> list[str]:
-    """Return the ``.json`` and ``.gz`` files of a folder, except copies that HTA wrote of another.
+    """Return the ``.json`` and ``.gz`` files of a folder, except the copies that HTA wrote of them.
 
-    HTA reads its files with counters and overlays as more traces of the same rank.
+    HTA itself reads its copies with counters and overlays as more traces of the same rank.
     """
     names = {entry.name for entry in folder.iterdir() if entry.name.endswith(_ENDINGS)}
     originals = [name for name in names if _original(name) not in names - {name}]
@@ -598,7 +598,7 @@ def _original(name: str) -> str:
 
 
 def _rank_in(path: str) -> int | None:
-    """Return the rank that a file states, also after its events."""
+    """Return the rank that a file states, even if it states it after its events."""
     rank = peek_rank(path)
     if rank is not None:
         return rank

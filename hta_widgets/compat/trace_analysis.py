@@ -67,7 +67,7 @@ _FULL = "duration_at_max_queue_length", "relative_duration_at_max_queue_length"
 _EVENT = ["index", "cat", "name", "pid", "tid", "ts", "dur", "stream", "correlation"]
 _OPERATORS = ["op_stack", "top_level_op", "bottom_level_op"]
 _NOT_COUNTERS = ["rank", "id", "name", "start_ns", "dur_ns", "launch_id", "flops", *_OPERATORS]
-#: HTA's columns of args, and of the call graph, which these kernels lack.
+#: Defaults of HTA's columns of args and of the call graph, which kernels with counters lack.
 _NO_ARGS = {
     spec.name: spec.default_value
     for spec in ParserConfig.ARGS_DEFAULT
@@ -130,7 +130,7 @@ class TraceAnalysis:
     Raises
     ------
     TraceError
-        A ValueError, if no traces are found.
+        If no traces are found; it is a ValueError.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class TraceAnalysis:
     def _made(
         self, name: str, figure: Mapping[str, Any] | None = None, /, **options: Any
     ) -> pd.DataFrame:
-        """Return one of our analyses' results as in HTA; show its figure with these options."""
+        """Return one of our analyses' results as in HTA; show its chart if `figure` is given."""
         frame = getattr(analysis, name)(self.kept, **options)
         if figure is not None:
             show(name, frame, **figure)
@@ -439,7 +439,8 @@ class TraceAnalysis:
     ) -> pd.DataFrame:
         """Return the time with `max_queue_length` launches or more, per rank and stream with any.
 
-        In µs, and relative to the time from the rank's first start of an event to its last.
+        The time is in µs, and relative to the time from the first to the last start of the rank's
+        events.
         """
         rows: list[tuple[int, int, Any, float]] = []
         for rank, frame in queue_length_dict.items():
@@ -554,10 +555,10 @@ class TraceAnalysis:
     get_counter_data_with_operators = get_cupti_counter_data_with_operators
 
     def get_memory_timeline(self, rank: int | None = None, visualize: bool = True) -> pd.DataFrame:
-        """Return a rank's allocations and releases of memory, from newer versions of HTA.
+        """Return a rank's allocations and releases of memory.
 
-        `device_type` is 0 for the host and 1 for CUDA; `visualize` is ignored. See
-        `analysis.memory_events`.
+        Newer versions of HTA have this method. `device_type` is 0 for the host and 1 for CUDA;
+        `visualize` is ignored. See `analysis.memory_events`.
         """
         events = analysis.memory_events(
             self.kept, ranks=self._ranks(None if rank is None else [rank])

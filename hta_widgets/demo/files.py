@@ -97,7 +97,7 @@ def header(rank: int, ranks: int, groups: list[dict[str, Any]], seed: int) -> st
 def footer(rank: int, start_ns: int, end_ns: int) -> tuple[str, int, int]:
     """Return the names of processes and threads, the profiler's span and the file's end.
 
-    Also the number of records, and of complete events.
+    The other two results are the number of records, and the number of complete events.
     """
     threads = thread_ids(rank)
     pid, device = threads[MAIN], rank % RANKS_A_HOST
@@ -154,7 +154,7 @@ class Group:
     ranks: tuple[int, ...]
 
     def config(self) -> dict[str, Any]:
-        """Return its entry in ``distributedInfo.pg_config``."""
+        """Return the group's entry in ``distributedInfo.pg_config``."""
         return {
             "pg_name": self.name,
             "pg_desc": self.description,

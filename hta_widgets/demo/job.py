@@ -72,9 +72,9 @@ def write_demo(
         Largest error of a clock; rank 0's clock is right.
     tensor_ranks : int, optional
         Neighbours that split sequences among them and gather them again in every layer, in process
-        groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
+        groups of their own. The default is 2 if `ranks` is even and at least 4, else 1 (no split).
     strided : bool, default False
-        Reduce gradients among the ranks of the same place in their tensor group, not among all.
+        Reduce gradients among the ranks at the same position in their tensor group, not among all.
     missing : sequence of int
         Ranks that take part but write no file.
     uneven_us : float, default 0

@@ -37,7 +37,7 @@ _START_NS = 400_000
 _LATENCY_NS = 9_000
 _BYTES_PER_NS = 1.2
 
-#: mpitrace keeps differences of seconds since 1970, so times are multiples of 0.25 µs.
+#: mpitrace subtracts seconds since 1970, which are float64 multiples of about 0.24 µs.
 _EPOCH_S = 1_600_000_000.0
 _RECORD = [
     ("begin_s", "f8"),
@@ -111,9 +111,9 @@ def write_mpi_job(
     -------
     dict
         The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), ``calls`` and
-        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
+        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), the numbers of
+        ``calls`` and ``events``, ``negotiation`` with the shares of calls and bytes, ``waits`` of
+        the calls in which all ranks meet: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
         ``files`` and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:
@@ -231,7 +231,7 @@ class _Job:
         self._call(name, -1, -1, begin, begin + self._some(0, 800))
 
     def meet(self, name: str, size_bytes: int) -> None:
-        """Add a call in which all ranks wait for all."""
+        """Add a call in which all ranks wait for each other."""
         begin = self.now + self._some(800, 2_500)
         moved = _LATENCY_NS + int(max(size_bytes, 0) / _BYTES_PER_NS)
         self._call(name, size_bytes, -1, begin, int(begin.max()) + moved + self._some(300, 6_000))

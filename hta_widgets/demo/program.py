@@ -470,7 +470,7 @@ _LOOK_UP = (
 )
 
 Way = Literal["gather", "scatter"]
-#: What gathers or scatters a sequence: c10d's name, the annotation and the kernel.
+#: Names of the collective that gathers or scatters a sequence: c10d's, annotation, kernel.
 _EXCHANGES: dict[Way, tuple[str, str, str]] = {
     "gather": ("_allgather_base", "nccl:_all_gather_base", "AllGather_RING_LL"),
     "scatter": (
@@ -531,7 +531,7 @@ class Operators:
     held: int = 0  # parameters whose gradients are reduced last
 
     def remember(self, name: str, op: int, backward: Callable[[], int]) -> None:
-        """Put a node on the tape; its place there is autograd's sequence number."""
+        """Put a node on the tape; its position there is autograd's sequence number."""
         self.tape.append(Node(name, op, backward))
         event = self.program.host[op]
         number = f'"Sequence number": @SEQ{len(self.tape)}@, "Fwd thread id": 0'

@@ -121,7 +121,7 @@ def _step_sums(
     chosen: list[Bools] | None = None,
     paths: list[Ints] | None = None,
 ) -> Floats:
-    """Return means over the paired ranks by step and path; counts of nodes without `values`."""
+    """Return means over the paired ranks by step and path; if `values` is None, of node counts."""
     matches = match(diff)
     size = len(matches.path_name)
     sums = np.zeros(diff.step_count * size, dtype=np.int64)
@@ -172,7 +172,7 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
     for number, (one, paths_of, times, kept) in enumerate(every):
         nodes = np.flatnonzero(kept & (one.trees[0].slot < diff.step_count))
         partner = one.partner[0][nodes]
-        # In an order that does not depend on which side is first.
+        # Sorted, so that the order does not depend on which side is first.
         places = one.trees[0].order[nodes], one.trees[1].order[partner]
         ordered = np.lexsort((np.minimum(*places), places[0] + places[1]))
         nodes, partner = nodes[ordered], partner[ordered]
@@ -196,7 +196,7 @@ def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floa
 
 
 def _communicates(tree: RankTree) -> Bools:
-    """Return which nodes communicate, or launched work that does."""
+    """Return a mask of the nodes that communicate, or that launched communication."""
     found: Bools = tree.part.table.kind[tree.rows] == _COMMUNICATION
     found &= (tree.kind != OPERATOR) | is_host_only(tree.part.trace.format)
     work = np.flatnonzero(found & (tree.parent >= 0))
@@ -205,7 +205,7 @@ def _communicates(tree: RankTree) -> Bools:
 
 
 def _with_launched(tree: RankTree, times: NodeTimes) -> Ints:
-    """Return the device time of nodes; operators have that of the work that they launched."""
+    """Return the device time of nodes; for operators, that of the work that they launched."""
     found = times.device_ns.copy()
     work = np.flatnonzero((tree.kind == WORK) & (tree.parent >= 0))
     np.add.at(found, tree.parent[work], times.device_ns[work])
@@ -245,10 +245,11 @@ def changes(diff: Comparison) -> pd.DataFrame:
     on one call path are added up. A difference counts from 5 % of the longer time and 0.1 % of a
     step on if it is significant: by Welch's test over the steps, and if steps have the same numbers
     on both sides by Student's t-test of their pairs, at 1 % divided by the number of tests, or at
-    0.2 % if it is 40 % and more. With fewer than three steps on a side, the calls of a path on all
-    ranks are tested in pairs (Student's t-test, same levels), and the difference must be 20 %. With
-    fewer than three pairs of calls the longer time must be four times the other and differ by 5 %
-    of the step. An operator with added, removed or replaced work is listed once, for that.
+    0.2 % if the difference is 40 % or more. With fewer than three steps on a side, the calls of a
+    path on all ranks are tested in pairs (Student's t-test, same levels), and the difference must
+    be 20 %. With fewer than three pairs of calls the longer time must be four times the other and
+    differ by 5 % of the step. An operator with added, removed or replaced work is listed once, for
+    that.
 
     Parameters
     ----------
@@ -263,18 +264,18 @@ def changes(diff: Comparison) -> pd.DataFrame:
         - ``change`` (category): ``slower, faster, added, removed, moved, replaced``
         - ``measure`` (str): ``device``, ``host`` or ``device and host`` for ``slower, faster``;
           ``operator``, ``function`` (of Python) or ``kernel`` for the rest
-        - ``name`` (str): of the operator; of added or removed device work, its own
-        - ``path`` (str): its callers, in the place with most time; ``places`` (int64): the number
+        - ``name`` (str): of the operator; for added or removed device work, its own
+        - ``path`` (str): its callers on the path with most time; ``places`` (int64): the number
           of paths
         - ``before_count, after_count, before_ns, after_ns, diff_ns`` (float64): times of added,
-          removed and moved operators are those of all device work below them; without any, of the
-          host
-        - ``before_names, after_names`` (str): names of replaced work, ``"; "`` between
+          removed and moved operators are those of all device work below them; if there is none,
+          those on the host
+        - ``before_names, after_names`` (str): names of replaced work, joined by ``"; "``
         - ``how`` (category): for replaced work ``fused`` (fewer kernels than before), ``split``
           (more), ``other library`` (by the names of kernels), ``other kernels``; else empty
         - ``p_value`` (float64): NaN if unknown, or not tested
 
-        ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set without changes.
+        ``.attrs["tested"]`` is the number of tests; ``.attrs["note"]`` is set if nothing changed.
     """
     return _changes(diff).copy()
 
@@ -491,7 +492,7 @@ def how_replaced(
 ) -> str:
     """Return the word of `HOW` for replaced work.
 
-    Kernels are of another library if the sides have none in common, whatever their numbers.
+    It is ``other library`` if the sides have no library in common, whatever their kernel counts.
     """
     one, other = set(libraries(before)), set(libraries(after))
     if one and other and not one & other:

@@ -146,7 +146,7 @@ class Comparison:
     before_alone: Ints
     after_alone: Ints
     matched_by: str
-    #: results that are kept, see `hta_widgets.trace.memo`
+    #: cached results, see `hta_widgets.trace.memo`
     memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -161,7 +161,7 @@ class Comparison:
 
     @property
     def same_steps(self) -> bool:
-        """Whether steps are paired by number; such steps may differ from others by nature."""
+        """Whether steps are paired by number, so that tests may compare each with its partner."""
         return self.matched_by == "number"
 
     @cached_property
@@ -186,16 +186,16 @@ def compare(
     Parameters
     ----------
     before, after : TraceSet, Trace or Selection
-        Two jobs, two ranks of one job, two windows, two steps. Of a selection the events are
+        Two jobs, two ranks of one job, two windows, two steps. For a selection, its events are
         compared, cut at its window, and the steps that are completely in the window. If one side
         has no such step, the windows themselves are compared.
     ranks : {"auto", "number", "representative"} or mapping, default "auto"
         ``"number"``: by the number of the rank; for MPI the number that the file states, because a
         rank's profile and time line are two files. ``"representative"``: the representatives of
         the clusters of `hta_widgets.analysis.rank_clusters`, largest first. A mapping of before's
-        to after's ranks. ``"auto"``: one rank with one rank whatever their numbers, else by
-        number. If the numbers of ranks differ, times are means over all ranks of each side, and
-        events are matched between ranks of one number.
+        to after's ranks. ``"auto"``: a single rank with a single rank, whatever their numbers, else
+        by number. If the sides have different numbers of ranks, times are means over all ranks of
+        each side, and events are matched between ranks with the same number.
     steps : {"auto", "number", "order"} or mapping, default "auto"
         Pair ``ProfilerStep#n`` by number, by order, or by a mapping of before's to after's numbers.
         ``"auto"``: by number if the sides have a number in common, else by order.
@@ -222,7 +222,7 @@ def compare(
     owners = _traces_of(before), _traces_of(after)
     lines, tabled = _by_format(*chosen)
     if isinstance(ranks, Mapping):
-        # A mapping may pair servers with servers.
+        # A mapping may also pair servers, which only tables compare otherwise.
         lines, tabled = chosen, ({}, {})
     pairs, means = _rank_pairs(ranks, *lines, owners)
     kept = [
@@ -269,7 +269,7 @@ def step_at(side: RunSide, rank: int, time_ns: Ints) -> Ints:
 
 
 def conditions(diff: Comparison) -> str:
-    """Return the differences of GPU, vendor and world size as a sentence, "" without any."""
+    """Return the differences of GPU, vendor and world size as a sentence, "" if there are none."""
     texts = [one.text for one in diff.cautions if one.kind in CONDITIONS]
     return f"The runs are not alike: {'; '.join(texts)}." if texts else ""
 
@@ -309,7 +309,7 @@ def _traces_of(source: Side) -> TraceSet:
     if isinstance(source, TraceSet):
         return source
     if isinstance(source, Trace):
-        # Its times remain as in the set that it came from.
+        # With `like`, the rank keeps the times that it has in its own set.
         return TraceSet([source], like=TraceSet([]))
     if isinstance(source, Selection) and source.traces is not None:
         return source.traces
@@ -375,8 +375,8 @@ def _rank_pairs(
 
 def _own_numbers(parts: Parts) -> dict[int, int]:
     """Return the number by which each rank is paired."""
-    # An MPI rank's profile and time line state one number; in a set the second file gets a free
-    # one. Stated numbers count if the compared ranks have distinct ones.
+    # An MPI rank's profile and time line state the same rank; in a set the second file gets a free
+    # number. Stated ranks are used if those of the compared ranks are distinct.
     numbers = {}
     for rank, part in parts.items():
         stated = part.trace.stated_rank if is_host_only(part.trace.format) else None

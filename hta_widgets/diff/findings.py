@@ -188,21 +188,21 @@ def findings(diff: Comparison) -> list[Finding]:
     """Return the changes as sentences with numbers, most important first.
 
     1. How much longer the steps take, with the largest cause of `waterfall`.
-    2. What the runs ran on differently: GPU, vendor, world size.
+    2. The differences of GPU, vendor and world size.
     3. Each rank that keeps the others waiting on one side only, by
        `hta_widgets.analysis.stragglers`.
-    4. The kinds of time that make up the difference, the name of device work with another number
-       of calls, and how the difference is spread over the steps.
-    5. The changes with most time (see `changes`): many operators with an equal change as one,
-       Python functions last. For BytePS stages and queues instead, for MPI also numbers of calls,
-       and for both the ranks that others wait for (see `tables`).
+    4. The kinds of time that make up the difference, the name of device work whose number of calls
+       differs, and how the difference is spread over the steps.
+    5. The changes with most time (see `changes`): many operators that changed by one factor as one
+       finding, Python functions last. BytePS has stages and queues instead, MPI also has numbers of
+       calls, and both have the ranks that others wait for (see `tables`).
 
     A difference of the step times is reported from 5 % on if it is significant at 1 %, from 20 % on
     at 5 %, and from 1 % on at 0.1 % (test of `steps`); with one step on a side from 20 % on.
     Differences from 1 % on at 5 % are reported with their p-value. If the steps do not differ in
-    length, kinds of time come first whose share of the step differs by more than 5 % of it and
-    significantly (tests as in `changes` at 1 %, divided by the number of kinds; with one step on a
-    side 20 %). The findings of swapped sides are the same in the other direction. Without any
+    length, kinds of time come first whose share of the step differs significantly, and by more than
+    5 % of the step (tests as in `changes` at 1 %, divided by the number of kinds; with one step on
+    a side 20 %). The findings of swapped sides are the same in the other direction. Without any
     difference the list is empty, except for a caution if a side has no events.
 
     Parameters
@@ -275,7 +275,7 @@ def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
         text = f"{_longer(diff, before, after)}{_cause(diff, gap, late)}."
         return [
             Finding("headline", text, float(gap)),
-            # The headline may name the only kind.
+            # A kind that the headline names is not repeated.
             *(one for one in _kinds(diff, by_kind, before, after) if one.text.lower() not in text),
             *_name(diff, before, after),
             *_steps(by_step, gap),
@@ -288,7 +288,7 @@ def _of_steps(diff: Comparison, late: list[LateRank]) -> list[Finding]:
 
 
 def _of_changes(diff: Comparison, *, leads: bool) -> list[Finding]:
-    """Return the changes with most time, Python functions last; `leads`: no findings precede."""
+    """Return the changes with most time, Python functions last; `leads` if no findings precede."""
     found = []
     table = changes(diff)
     table = table.sort_values("measure", key=lambda column: column == "function", kind="stable")
@@ -326,7 +326,7 @@ def _longer(diff: Comparison, before: int, after: int) -> str:
 def _cause(diff: Comparison, gap: int, late: list[LateRank]) -> str:
     """Return the largest cause of a difference of the step times, as the end of its sentence."""
     if diff.before.formats != {"kineto"}:
-        # Stages and routines follow as findings.
+        # Other formats have findings on stages and routines instead.
         return ""
     way = 1 if gap > 0 else -1
     causes = waterfall(diff, "cause").set_index("cause")["diff_ns"].rename(index=str)
@@ -370,7 +370,7 @@ def _composition(diff: Comparison, by_kind: pd.DataFrame, before: int, after: in
 
 
 def _over(diff: Comparison) -> str:
-    """Return the number of steps over which times are sums, if there are several."""
+    """Return words for the number of steps that times are summed over; "" for one step."""
     return f" over {plural(diff.step_count, 'step')}" if diff.step_count > 1 else ""
 
 
@@ -436,8 +436,8 @@ def _even_pace(table: pd.DataFrame) -> Bools:
 
 
 def _log_ratio(table: pd.DataFrame) -> Floats:
-    """Return the logarithm of the ratio of after's to before's time; NaN for other changes."""
-    # With swapped sides only its sign changes.
+    """Return the logarithm of the ratio of times; NaN for changes that are not slower or faster."""
+    # A logarithm, so that swapped sides only change its sign.
     before, after = (table[f"{side}_ns"].to_numpy(np.float64) for side in ("before", "after"))
     known = table["change"].isin(["slower", "faster"]).to_numpy() & (before > 0) & (after > 0)
     return np.log(np.where(known, after, np.nan) / np.where(known, before, np.nan))
@@ -454,8 +454,8 @@ def _pace(table: pd.DataFrame, unit: str) -> Finding:
 
 
 def _places(table: pd.DataFrame) -> list[str]:
-    """Return the place of each change whose name occurs several times; else ""."""
-    # It is the innermost caller that the other changes do not have, in the place with most time.
+    """Return words for the caller of each change whose name occurs several times; else ""."""
+    # It is the innermost caller that the other changes do not have, on the path with most time.
     names = [short_name(name) for name in table["name"]]
     callers = [path.split(" > ") if path else [] for path in table["path"]]
     often = Counter(names)
@@ -512,7 +512,7 @@ def _how(row: Any) -> str:
 
 
 def count_text(number: float) -> str:
-    """Return a mean number of calls; whole if it nearly is."""
+    """Format a mean number of calls, without decimals if it is nearly whole."""
     return count(round(number)) if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 

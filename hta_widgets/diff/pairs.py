@@ -86,7 +86,7 @@ def either_test(
 
 def paired(group: Ints, difference: Floats, size: int) -> Floats:
     """Return the p-value of the mean difference of each group, by Student's paired t-test."""
-    # Used for paired calls in a single step, when other steps do not show their spread.
+    # The pairs are steps, or calls if there are too few steps.
     count = np.bincount(group, minlength=size).astype(np.float64)
     mean = np.bincount(group, difference, size) / np.maximum(count, 1)
     spread = np.bincount(group, (difference - mean[group]) ** 2, size)
@@ -197,7 +197,7 @@ class Matches:
     @cached_property
     def rank_of_path(self) -> Ints:
         """The position of each path among all, ordered by depth, deepest first, then by name."""
-        # Unlike the numbers of paths it does not depend on the reading order of the sides.
+        # Unlike the numbers of paths, the position does not depend on which side is read first.
         names = [self.pool.names[name] for name in self.path_name.tolist()]
         depth = (-self.path_depth).tolist()
         keys = list(zip(depth, self.callers, names, self.path_kind.tolist(), strict=True))
@@ -215,7 +215,7 @@ class Matches:
 
     @cached_property
     def callers(self) -> list[str]:
-        """The callers of each path, outermost first, ``" > "`` between."""
+        """The callers of each path, outermost first, joined by ``" > "``."""
         names, texts = self.pool.names, [""] * len(self.path_name)
         for path, parent in enumerate(self.path_parent.tolist()):
             if parent >= 0:
@@ -228,7 +228,7 @@ class Matches:
 def match(diff: Comparison) -> Matches:
     """Match the events of the paired ranks."""
     # From the outermost operators down, the calls of two matched operators are aligned in order by
-    # name, identical subtrees first; names as in `hta_widgets.diff.trees.compared_name`. The
+    # name, identical subtrees first; names are those of `hta_widgets.diff.trees.compared_name`. The
     # callees of a Python function without a partner match as if its caller had called them. Threads
     # match by the work they run, device work below its operator in order of launch. An operator's
     # unmatched work on both sides is ``replaced``. Operators left over on both sides with equal
@@ -278,7 +278,7 @@ def _mark_changed(matches: Matches) -> None:
     diff = after - before
     finest = max(tree.part.trace.resolution_ns for one in matches.ranks for tree in one.trees)
     beyond = np.abs(diff) > np.maximum(_RELATIVE * np.maximum(before, after), 2.0 * finest)
-    # Most pairs are within that; spreads are only needed for the paths of the rest.
+    # Most pairs are within these limits; only the paths of the others need spreads.
     at = np.flatnonzero(np.isin(path, np.unique(path[beyond])))
     spread = np.zeros(len(path))
     spread[at] = _spreads(path[at], diff[at])
@@ -501,8 +501,8 @@ def pairs(diff: Comparison) -> pd.DataFrame:
         - ``pair`` (int64), from 0
         - ``before_rank, before_id, after_rank, after_id`` (int64): ids are -1 without a partner
         - ``name`` (category), after's if it has a partner; ``kind`` (category), as in events
-        - ``path`` (category): the enclosing operators and annotations, outermost first, ``" > "``
-          between; without threads and steps
+        - ``path`` (category): the enclosing operators and annotations, outermost first, joined
+          by ``" > "``, without threads and steps
         - ``before_step, after_step`` (int64): numbers of the steps, -1 for none
         - ``before_ns, after_ns, diff_ns`` (int64): durations, 0 without a partner
         - ``status`` (category): ``same``; ``changed``: durations differ by more than 5 % of the

@@ -147,7 +147,7 @@ def names(
           ``slower, faster``: the same count, different by at least 5 % and significantly (tests
           over the steps as in `changes`, at 5 % divided by the number of names; with one step on
           a side at least 20 %); ``same``
-        - ``replaced_by`` (str): of replaced names, the partner with most time
+        - ``replaced_by`` (str): for replaced names, the partner with most time
         - ``p_value`` (float64): of the times of steps; NaN if unknown
     """
     if device == "auto":
@@ -216,7 +216,7 @@ def operators_diff(diff: Comparison) -> pd.DataFrame:
         host; per step, means over steps and the paired ranks (float64): ``name`` (str);
         ``before_count, after_count``; ``before_host_self_ns, after_host_self_ns,
         diff_host_self_ns``: on the host without operators below and without waiting for the device;
-        ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself, of
+        ``before_device_ns, after_device_ns, diff_device_ns``: work that it launched itself, for
         collectives without waiting for other ranks if both sides have the waits.
     """
     matches = match(diff)
@@ -309,7 +309,7 @@ def _replaced(diff: Comparison, listed: list[str], *, short: bool) -> dict[str, 
             lengths = one.trees[k].durations[nodes]
             for a, b, time in zip(*(v.tolist() for v in (*names, lengths)), strict=True):
                 between[texts[a], texts[b]] += time
-    # The last one has most time.
+    # Sorted, so that the partner with most time comes last and is taken.
     ordered = sorted(between.items(), key=lambda item: item[1])
     known = set(listed)
     return {name: other for (name, other), _ in ordered if name != other and name in known}
@@ -323,9 +323,9 @@ def add_table(name: str, table: Table, *, formats: frozenset[str] | None = None)
     ----------
     name : str
     table : function
-        From a `Comparison` to a DataFrame.
+        Takes a `Comparison`, and returns a DataFrame.
     formats : set of str, optional
-        The formats of its runs (see `TraceSet.formats`); by default all with events.
+        Formats of runs that have the table (see `TraceSet.formats`); by default all with events.
 
     Raises
     ------
@@ -354,9 +354,9 @@ def tables(diff: Comparison) -> dict[str, pd.DataFrame]:
         traces, and ``byteps_lag, byteps_servers`` of servers' profiles.
 
         For MPI ``mpi_times, mpi_routines, mpi_message_sizes, mpi_negotiation, mpi_ranks,
-        mpi_imbalance``, of time lines ``waterfall, changes, names, mpi_waits`` too.
+        mpi_imbalance``, for time lines also ``waterfall, changes, names, mpi_waits``.
 
-        In addition the tables of `add_table`.
+        The tables of `add_table` are included.
     """
     return {name: table(diff) for name, table in makers(diff).items()}
 

@@ -67,7 +67,7 @@ def aligned_places(
     a_full: Ints | None = None,
     b_full: Ints | None = None,
 ) -> Ints:
-    """Align two sequences; return the places of the pairs, (pairs, 2), ascending on both sides."""
+    """Align two sequences; return positions of pairs, (pairs, 2), ascending on both sides."""
     # Elements pair if their names are equal. Among all pairings in order, the one with the highest
     # score is taken: equal subtrees count half as much again, and equal full names break ties. Long
     # sequences are first split at elements, or runs of them, that occur once on each side. The
@@ -79,7 +79,7 @@ def aligned_places(
         np.stack([names.astype(np.uint64), hashes, (names if full is None else full).astype("u8")])
         for names, hashes, full in ((a, a_hash, a_full), (b, b_hash, b_full))
     )
-    found: list[tuple[int, int, int]] = []  # place in a, place in b, length of the run
+    found: list[tuple[int, int, int]] = []  # positions in a and b, length of the run
     _align(one, other, 0, 0, found)
     first_a, first_b, length = np.array(found, dtype=np.int64).reshape(-1, 3).T
     pairs = np.stack([ranges(first_a, length), ranges(first_b, length)], axis=1)
@@ -87,7 +87,7 @@ def aligned_places(
 
 
 def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, int, int]]) -> None:
-    """Add runs of pairs of two sequences that begin at these places."""
+    """Align two sequences, which begin at `at_a` and `at_b`; add the runs of pairs to `found`."""
     short = min(a.shape[1], b.shape[1])
     is_small = a.shape[1] * b.shape[1] <= _MOST_CELLS
     # An optimal alignment pairs the equal elements at both ends.
@@ -109,7 +109,7 @@ def _align(a: Hashes, b: Hashes, at_a: int, at_b: int, found: list[tuple[int, in
     by_hash = _landmarks(a[1], b[1])
     anchors = by_hash if len(by_hash) else _landmarks(a[0], b[0])
     if not len(anchors):
-        # Pair the n-th element of a name with the n-th.
+        # Pair the n-th elements of each name.
         pairs = _namesakes(a[0], b[0], as_many=False)
         found += [(at_a + i, at_b + j, 1) for i, j in _rising(pairs).tolist()]
         return
@@ -165,7 +165,7 @@ def _table(one: Hashes, other: Hashes) -> npt.NDArray[np.int32]:
 
 
 def _landmarks(a: Hashes, b: Hashes) -> Ints:
-    """Return places of runs of elements that occur once on each side, the shortest runs first."""
+    """Return positions of the shortest runs of elements that occur once on each side."""
     for length in _RUNS:
         if length <= min(len(a), len(b)):
             found = _anchors(_runs(a, length), _runs(b, length))
@@ -175,7 +175,7 @@ def _landmarks(a: Hashes, b: Hashes) -> Ints:
 
 
 def _runs(values: Hashes, length: int) -> Hashes:
-    """Return a hash of each run of `length` elements, by its first element."""
+    """Return a hash of each run of `length` elements, by the position of its first element."""
     found = values
     width = 1
     with np.errstate(over="ignore"):
@@ -186,7 +186,7 @@ def _runs(values: Hashes, length: int) -> Hashes:
 
 
 def _anchors(a: Hashes, b: Hashes) -> Ints:
-    """Return positions of values that occur once on each side, as many as keep the order."""
+    """Return positions of values that occur once on each side, those in equal order on both."""
     one_a, at_a, count_a = np.unique(a, return_index=True, return_counts=True)
     one_b, at_b, count_b = np.unique(b, return_index=True, return_counts=True)
     _, in_a, in_b = np.intersect1d(
@@ -325,7 +325,7 @@ class RankTree:
             kids = kids[order]
             above = self.parent[kids]
             first = np.flatnonzero(np.diff(above, prepend=-2))
-            # The place among siblings, so that their order counts.
+            # The position among siblings, so that their order counts.
             place = ranges(np.zeros_like(first), np.diff(np.append(first, len(kids))))
             np.add.at(own, above, mixed(own[kids] + mixed(place.astype(np.uint64) + _MIX[0])))
         return own
@@ -570,14 +570,14 @@ class TreeMatcher:
 
     def _match_at_edges(self) -> None:
         """Pair calls at the edges of operators that enclose them on one side only."""
-        # Times are rounded. Which of two touching calls encloses the other is arbitrary, and so is
-        # the parent of a third.
+        # Times are rounded, so it is arbitrary which of two touching calls encloses the other, and
+        # which of them is the parent of a third call.
         for _ in range(_ROUNDS):
             both = np.concatenate([self._touching(0)[:, ::-1], self._touching(1)])
             if not len(both):
                 return
-            # A call found from both sides keeps the pair that is first on both; pairs that share a
-            # call cannot be equally early.
+            # A call that is found from both sides keeps its earliest pair, by the sum of positions
+            # on both sides. Pairs that share a call differ in this sum.
             early = sum(tree.order[both[:, k]] for k, tree in enumerate(self.trees))
             taken: tuple[set[int], set[int]] = (set(), set())
             pairs = []
@@ -589,8 +589,8 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _touching(self, side: int) -> Ints:
-        """Return pairs of calls, first the other side's; only the second has a parent."""
-        # That parent has a partner, and the call of the other side is within the partner's times,
+        """Return pairs of unmatched calls: one of the other side, one below an operator here."""
+        # The operator has a partner, and the call of the other side is within the partner's times,
         # or exceeds them by no more than rounding does.
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
@@ -642,8 +642,8 @@ class TreeMatcher:
 
     def _lifted(self, side: int, alone: Bools) -> dict[tuple[int, int], Ints]:
         """Return nodes without a partner by class and nearest caller with a partner, in order."""
-        # Callers are given as nodes of the first side, outermost nodes by their root. Between a
-        # node and its caller are only Python functions without a partner.
+        # Callers are given as nodes of the first side; outermost nodes have their root instead.
+        # Between a node and its caller are only Python functions without a partner.
         tree = self.trees[side]
         nodes = np.flatnonzero(self.partner[side] < 0)
         up = nearest(tree.parent, ~alone)[tree.parent[nodes]]
@@ -671,7 +671,7 @@ class TreeMatcher:
         return list(taken[0].items())
 
     def _caller(self, side: int, node: int, taken: dict[int, int]) -> int:
-        """Return the nearest caller that is paired by now, -1 for one outside of the list."""
+        """Return the nearest caller with a partner; -1 if it is not one of `taken`."""
         above = int(self.trees[side].parent[node])
         while above >= 0 and above not in taken and self.partner[side][above] < 0:
             above = int(self.trees[side].parent[above])
@@ -701,7 +701,7 @@ class TreeMatcher:
 
 
 class _Listed:
-    """Children of each node, and of the roots behind them, by class and in order."""
+    """Children of each node, then those of each root, by class and in order."""
 
     def __init__(self, tree: RankTree, root: Ints) -> None:
         count = len(tree)
@@ -714,7 +714,7 @@ class _Listed:
 
 
 def _roots(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
-    """Return the number of the step and track of each outermost node, shared by both sides."""
+    """Return a number per outermost node: that of its step and track, equal on both sides."""
     lanes = _lanes(trees)
     size = max((int(lane.max(initial=-1)) for lane in lanes), default=-1) + 1
     first, second = (
@@ -755,8 +755,8 @@ def _lanes(trees: tuple[RankTree, RankTree]) -> tuple[Ints, Ints]:
 
 
 def _namesakes(a: Hashes, b: Hashes, *, as_many: bool) -> Ints:
-    """Return places of the n-th element of a key on both sides, (pairs, 2)."""
-    # With `as_many`, only of keys that occur equally often on both sides.
+    """Pair the n-th elements of each key; return their positions, (pairs, 2)."""
+    # `as_many` leaves out keys that do not occur equally often on both sides.
     keys, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
     mine, theirs = codes[: len(a)].astype(np.int64), codes[len(a) :].astype(np.int64)
     kept = np.arange(len(a)), np.arange(len(b))

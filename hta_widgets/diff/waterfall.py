@@ -55,8 +55,8 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
         step, means over steps and the paired ranks:
 
         - ``node`` (int64), from 0; ``parent`` (int64), -1 for the outermost; ``depth`` (int64)
-        - ``name`` (str); ``path`` (str), its callers, outermost first, ``" > "`` between
-        - ``kind`` (category): ``cpu`` for operators and annotations; that of device work
+        - ``name`` (str); ``path`` (str), its callers, outermost first, joined by ``" > "``
+        - ``kind`` (category): ``cpu`` for operators and annotations; for device work, its kind
         - ``before_count, after_count`` (float64)
         - ``before_ns, after_ns, diff_ns`` (float64): with all nodes below
         - ``before_self_ns, after_self_ns, diff_self_ns`` (float64): without them
@@ -119,7 +119,7 @@ def icicle(diff: Comparison, measure: Literal["device", "host"] = "device") -> p
 
 
 def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
-    """Return the paths, each followed by its children, the largest first."""
+    """Return the paths depth first: each before its children, the largest child first."""
     children: dict[int, list[int]] = {}
     for path in np.flatnonzero(there).tolist():
         children.setdefault(int(parent[path]), []).append(path)
@@ -135,7 +135,7 @@ def _depth_first(parent: Ints, there: Bools, size: Floats) -> Ints:
 
 
 def _kinds(matches: Matches, paths: Ints) -> Ints:
-    """Return the kind of each path: of device work its own, else ``cpu``."""
+    """Return the kind of each path: the kind of its device work, or ``cpu``."""
     kind = np.full(len(matches.path_name), KINDS.index("cpu"), dtype=np.int64)
     for one in matches.ranks:
         for tree, path in zip(one.trees, one.path, strict=True):
@@ -153,9 +153,9 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
     contains it, whichever step launched the work. So the rows add up to the step times, and their
     differences to the difference of the step times, to the nanosecond.
 
-    A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Of the
-    partition that ends last in it, stages count as communication or copies, queues before them as
-    idle, and the rest as host. In MPI time lines calls count as communication, the rest as host.
+    A BytePS step of a GPU lasts from its first synchronisation to that of the next step. Stages of
+    the partition that ends last in it count as communication or copies, queues before them as idle,
+    and the rest as host. In MPI time lines calls count as communication, the rest as host.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
           own name; if several pieces of a kind run at once, time belongs to the first of them. For
           BytePS by stage, with the queues before it; for MPI by routine
     step : int, optional
-        The place of one pair of steps; all by default.
+        Position of one pair of steps; by default all pairs.
 
     Returns
     -------

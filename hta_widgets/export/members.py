@@ -69,7 +69,7 @@ class Members:
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
-    #: the part of the job that the file states to hold; None for all of it
+    #: the part of the job that the file is marked to contain; None for all of it
     part: ExportPart | None = None
 
     @property
@@ -78,7 +78,7 @@ class Members:
         return self.trace.zero_ns - base_time(self.trace) + self.move_ns
 
     def wants(self, text: bytes) -> bool:
-        """Return whether to write a record that is in no table of the trace; count the others."""
+        """Return whether to write a record that is in no table; count the ones left out."""
         try:
             record = _glance(text)
         except msgspec.DecodeError:
@@ -109,7 +109,7 @@ class Members:
         return True
 
     def in_window(self, time_ns: int) -> bool:
-        """Whether an instant is in the half-open window."""
+        """Return whether an instant is in the half-open window."""
         after = self.start_ns is None or time_ns >= self.start_ns
         return after and (self.end_ns is None or time_ns < self.end_ns)
 
@@ -174,7 +174,7 @@ def _add_parents(chosen: Bools, parent: npt.NDArray[np.int32]) -> None:
 
 
 def _window(trace: Trace, selection: Selection, rows: Ints) -> tuple[int | None, int | None]:
-    """Return the selection's window; a side that it leaves open ends with the selected events."""
+    """Return the selection's window; an open side ends with the events unless all are selected."""
     start_ns, end_ns = selection.start_ns, selection.end_ns
     low = None if start_ns is None else start_ns - trace.shift_ns
     high = None if end_ns is None else end_ns - trace.shift_ns
@@ -292,7 +292,7 @@ def samples_of(members: Members) -> Iterator[bytes]:
 
 
 def _frame(series: tuple[str, str, str]) -> tuple[bytes, bytes]:
-    """Return the JSON text before and after a sample's time."""
+    """Return the JSON text before a sample's time, and that after it, with ``%s`` for the value."""
     pid, name, label = series
     found = _WITH_ID.fullmatch(name)
     fields: dict[str, Any] = {"ph": "C", "name": name}
@@ -433,7 +433,7 @@ def _mark(fields: Fields, was: dict[str, bytes]) -> None:
 
 
 def _moved(members: Members, low: int, high: int) -> frozenset[int]:
-    """Return the flow records and async records whose time may lie beyond the window's edge."""
+    """Return the flow records and async records whose time may be outside of the window."""
     trace = members.trace
     flows, table = trace.flow_table, trace.table
     moved: list[Ints] = []
@@ -452,7 +452,7 @@ _THREAD = ("pid", "tid")
 
 
 class FlowThreads:
-    """Writes process and thread of a flow record as in the record of its event."""
+    """Writes process and thread ids of flow records in the form that their events have."""
 
     def __init__(self, members: Members) -> None:
         trace, fate = members.trace, members.fate
@@ -478,14 +478,14 @@ class FlowThreads:
             self._own[track_of[number]] = {key: fields[key] for key in _THREAD if key in fields}
 
     def __call__(self, number: int, text: bytes) -> bytes:
-        """Return the record with the thread as in the record of its event."""
+        """Return the record with its ids in the form that its event has."""
         own = self._own.get(self._track.get(number, -1))
         if own is None:
             return text
         fields = decode_fields(text)
         if fields is None or all(fields.get(key) == value for key, value in own.items()):
             return text
-        # Only if it is the same thread: an arrow may start outside of its event.
+        # Ids of another thread are kept: an arrow may start outside of its event.
         if any(_plain(fields.get(key, b"")) != _plain(value) for key, value in own.items()):
             return text
         return encode_fields({**fields, **own})

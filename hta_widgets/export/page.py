@@ -119,7 +119,7 @@ class OfflineData:
         self._said: dict[str, Any] = {"state": "preparing"}
 
     def chunk(self, number: int | None = None) -> Answer:
-        """Return a chunk, or the state of the work without a number; the first call starts it.
+        """Return a chunk, or without a number the state of the work, which the first call starts.
 
         ``state`` is ``preparing``, ``ready`` or ``failed``, with ``message``. When ready, the reply
         has ``bytes``, ``chunks`` and ``blocks``: offset and length of each by name.
@@ -182,7 +182,7 @@ def embed(
 ) -> Content:
     """Return the part of a job that fits into `limit_bytes`.
 
-    Without `saved_at` it is for an open notebook, which has the state itself.
+    Without `saved_at` the part is for the page of an open notebook, which has the state itself.
     """
     made = _Plan(engine, scene, state, limit_bytes).carry_out()
     origin_ns = engine.traces.origin_ns
@@ -320,7 +320,7 @@ def _size(parts: Iterable[Part]) -> int:
 
 
 def _fixed_bytes(indices: Iterable[RankIndex], parts: Sequence[Any]) -> int:
-    """Return the approximate size of the document without ranks: these parts, and all names."""
+    """Return the approximate size of the document without ranks: `parts` and all names."""
     names = {name for index in indices for name in index.rank.table.names.values}
     text = json.dumps(parts) + json.dumps(sorted(names, key=repr))
     return packed("document", text.encode("ascii")).size_bytes
@@ -331,8 +331,8 @@ def _by_importance(
 ) -> list[int]:
     """Return the ranks in order of importance.
 
-    The selected event's, the selection's, pinned ones, those that the others wait for, the steps'
-    rank, then all others.
+    First is the rank of the selected event, then those of the selection, pinned ranks, ranks that
+    others wait for, the rank whose steps are shown, and all others.
     """
     wanted: list[int] = []
     event, selection = state.get("selected_event"), state.get("selection") or {}

@@ -123,7 +123,7 @@ def _texts(trace: Trace, records: Ints) -> Iterator[tuple[int, bytes]]:
 
 
 def _args_of(record: bytes) -> bytes:
-    """Return the text of a record's args; empty without any."""
+    """Return the text of a record's args; empty if it has none."""
     if b'"args"' not in record:
         return b""
     try:
@@ -468,7 +468,7 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
     writer.ints("dur", column("dur_ns"))
     writer.ints("wait", column("wait_ns"))
     writer.ints("transfer_added", column("transfer_ns") - column("dur_ns") + column("wait_ns"))
-    # On the clock that collectives were matched by, which differs by a constant.
+    # Arrivals are on the clock by which collectives were matched; it differs by a constant.
     writer.ints("clock", column("arrival_ns") - column("start_ns"), delta=True)
     writer.ints("late", column("late_ns"))
     writer.ints("imposed", column("imposed_ns"))

@@ -70,7 +70,7 @@ PRIVATE_TEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         _GONE,
     ),
-    # addresses of mail, and of users at hosts
+    # e-mail addresses, and users at hosts: user@host:
     (re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:(?:\.[\w-]{1,63})+|(?=:))"), _GONE),
     # addresses of hosts: IPv4 with its names, IPv6, MAC
     (re.compile(rf"(?<![\w.])(?:{_OCTET}\.){{3}}{_OCTET}(?![\w]|\.\d)"), _GONE),

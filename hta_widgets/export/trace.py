@@ -157,7 +157,7 @@ def export_trace(
     Raises
     ------
     TraceError
-        If nothing is selected, the place cannot be written, or no clock could be fitted.
+        If nothing is selected, `path` cannot be written, or no clock can be fitted.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def export_trace(
     if not isinstance(selection, Selection):
         selection = Selection() if selection is None else traces.select(selection)
     elif selection.traces is not None and len(traces) > 1:
-        # Its window is on the clock of the set that it was made on, such as that of a view.
+        # The window of the selection is on the clock of its own set, such as that of a view.
         traces = traces.with_clock(selection.traces.clock)
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -207,7 +207,7 @@ def export_trace(
                 _write_rank(out, ranks[0])
             else:
                 entries = [_MergedRank(one, base_time(one.trace)) for one in ranks]
-                # Files of one job share their base, as a rule; else the earliest serves for all.
+                # Files of one job usually share their base; otherwise the earliest is used for all.
                 base_ns = min((one.base_ns for one in entries if one.base_ns), default=0)
                 _write_merged(out, entries, base_ns)
     return _report(target, ranks, "fitted" if moves_ns else "recorded")
@@ -227,15 +227,15 @@ def export_pair(
 ) -> ExportReport:
     """Write two runs as one merged trace, which Perfetto and this package open.
 
-    Ranks of the side after get other numbers, 1000 and more (a further zero where before has
-    such ranks), and processes are named after their side: ``before · rank 3 · python``.
+    The ranks of the side after are increased by 1000, or by a larger power of ten if the side
+    before has such ranks. Processes are named after their side: ``before · rank 3 · python``.
     """
     target = Target.of(path)
     if target.is_directory:
         raise TraceError(
             "a pair is one file", path=path, remedy="End the name with .json or .json.gz."
         )
-    # Labels come from the names of folders.
+    # Default labels are names of folders, which `scrub` must not write.
     diff = compare(before, after, labels=labels or (("before", "after") if scrub else None))
     moves = _moves_of_pair(diff) if base == "first_step" else (0, 0)
     options = {"keep_parents": True, "counters": counters, "clip": clip, "scrub": scrub}
@@ -278,7 +278,7 @@ def _report(
 
 
 def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]:
-    """Return the ns to add to the times of each rank's records; empty: as recorded."""
+    """Return the ns to add to the times of each rank's records; empty if none are moved."""
     if clock == "recorded":
         return {}
     if isinstance(traces, Trace):
@@ -297,8 +297,8 @@ def _clock_moves(traces: TraceSet | Trace, clock: ExportClock) -> dict[int, int]
 
 
 def _moves(traces: TraceSet) -> dict[int, int]:
-    # Instant 0 on each rank's recorded clock. These differ only if clocks have nothing in common;
-    # such ranks are moved onto one clock, or the next reader would align them differently.
+    # Instant 0 on each rank's recorded clock. The values differ only if clocks have nothing in
+    # common; such ranks are moved onto one clock, or the next reader would align them differently.
     zeros = {
         rank: trace.zero_ns - trace.shift_ns - trace.clock_offset_ns
         for rank, trace in traces.items()
@@ -307,7 +307,7 @@ def _moves(traces: TraceSet) -> dict[int, int]:
     if traces.origin_ns is not None:
         zero, lift = traces.origin_ns + traces.lift_ns, traces.lift_ns
     else:
-        # Instant 0 has no meaning here and may stay; viewers drop times below it.
+        # Without an origin, the lift of times need not be undone; viewers drop times below 0.
         counted = ((count, zero) for zero, count in Counter(zeros.values()).items())
         zero, lift = max(counted, default=(0, 0))[1], 0
     return {
@@ -404,7 +404,7 @@ def _write_rank(out: Output, members: Members, *, several: bool = False) -> None
 
 
 def _top_level(members: Members, *, state_rank: bool) -> dict[str, bytes]:
-    """Return the file's own keys, as JSON; those with the rank come first."""
+    """Return the file's own keys, as JSON; those that state the rank come first."""
     trace, scrub = members.trace, members.scrub
     values = own_keys(trace)
     if scrub:
@@ -520,8 +520,8 @@ def _scoped(members: Members, position: int, shift_ns: int, title: str | None) -
 class _Scope:
     """Rewrites the records of one rank for a merged file; processes and ids are unique to the rank.
 
-    `position` is the rank's among those of the file; `metadata`, its metadata records, names and
-    orders its processes; `shift_ns` is added to its times; `title` is part of process names.
+    `position` is that of the rank in the file. `metadata` are its metadata records, which name and
+    order its processes. `shift_ns` is added to its times. `title` is part of process names.
     """
 
     def __init__(
@@ -616,7 +616,7 @@ class _Scope:
 def _processes(
     metadata: Iterable[bytes],
 ) -> tuple[set[str | None], dict[str | None, str], dict[str | None, float]]:
-    """Return which processes have a name, their labels, and their sort indices."""
+    """Return the processes that have a name, the labels of processes, and their sort indices."""
     named: set[str | None] = set()
     labels: dict[str | None, str] = {}
     order: dict[str | None, float] = {}

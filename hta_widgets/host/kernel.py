@@ -12,7 +12,7 @@ from hta_widgets.host.opening import failure_of, models_of, open_view
 MIME = "application/vnd.hta-widgets+json"
 
 _Request = tuple[str, tuple[str, ...]]
-#: request and view of the page; a page that is reloaded gets its view again
+#: the request and the view of the page; a page that is reloaded gets the same view
 _shown: list[tuple[_Request, Any]] = []
 
 

@@ -24,7 +24,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     """Read traces, and return the widget of a view; `report` takes the fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
-    # Importing takes a second or two: after the page has come, not before.
+    # These imports take a second or two, and the page should appear first.
     from hta_widgets.readers.load import load  # noqa: PLC0415
     from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
@@ -50,14 +50,14 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view, itself last."""
+    """Return all models of a view, the view's own last."""
     if hasattr(widget, "sides"):
         return [*(part for side in widget.sides for part in (side, side.state)), widget]
     return [widget.state, widget]
 
 
 def failure_of(error: Exception) -> dict[str, Any]:
-    """Return the message `failed`; any other error is also printed."""
+    """Return the message `failed`; print an error that is not a `TraceError`."""
     known = {name: getattr(error, name, None) for name in ("path", "place", "remedy")}
     message = error.message if isinstance(error, TraceError) else str(error)
     kind = type(error).__name__
@@ -70,7 +70,7 @@ def failure_of(error: Exception) -> dict[str, Any]:
 
 
 class Downloads:
-    """Each file is handed out once, under a name that cannot be guessed."""
+    """Files that pages wrote; each is handed out once, by a key that cannot be guessed."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=scratch()))
@@ -80,7 +80,7 @@ class Downloads:
         self._files: dict[str, Path] = {}
 
     def keep(self, path: Path) -> tuple[str, Path] | None:
-        """Return key and new place of a file that a page wrote; None for any other path."""
+        """Move a file that a page wrote; return its key and new path, or None for other paths."""
         if not path.is_absolute() or not path.resolve().is_relative_to(self.written.resolve()):
             return None
         key = secrets.token_urlsafe(24)

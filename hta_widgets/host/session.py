@@ -1,7 +1,7 @@
 """The main thread of a host, the frames of its wire, and the comms of widgets on it.
 
-The thread does what pages ask, one thing after another, as a kernel does. While it reads a trace
-for one page, it answers what others ask of views that are open.
+The thread handles the messages of pages one after another, as a Jupyter kernel does. While it reads
+a trace for one page, it answers requests of other pages to views that are open.
 
 A frame is one JSON object and any number of buffers, little-endian: ``u32 n``, ``u32 length[n]``
 and the parts. Each part begins at a multiple of 8, so that a page reads typed arrays in place. Part
@@ -33,12 +33,12 @@ from hta_widgets.export.page_format import version_text
 from hta_widgets.host.opening import failure_of, models_of, open_view
 
 MOST_PARTS = 1024
-#: Of a frame from a page; a host's own may be larger.
+#: Maximum size of a frame from a page; frames from the host may be larger.
 MOST_BYTES = 64 << 20
 
 
 class WireError(Exception):
-    """Bytes are not a frame; the connection cannot be used any more."""
+    """Raised for bytes that are not a frame; the connection cannot be used any more."""
 
 
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
@@ -102,7 +102,7 @@ class Hub:
         self._attaching: str | None = None
 
     def install(self) -> None:
-        """Open comms of widgets here from now on."""
+        """Let widgets open their comms in this hub from now on."""
         comm.create_comm = lambda *args, **options: WireComm(self, *args, **options)
 
     def join(self, page: str, send: Send, hello: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ class Hub:
             if method == "custom":
                 data = self._with_download(data)
             to = self.current if method == "custom" else None
-            # The page that made a change knows of it.
+            # The page that made a change needs no echo.
             but = self.current if method == "echo_update" else None
             self.send({"type": kind, "comm": one.comm_id, "data": data}, buffers, to=to, but=but)
 
@@ -180,7 +180,7 @@ class Hub:
         self.send({"type": "comm_open", "comm": one.comm_id, "data": opened}, buffers, to=to)
 
     def _with_download(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Name a written file by the address at which the page gets it."""
+        """Replace the path of a written file by its name and the address of its download."""
         content = data.get("content")
         reply = content.get("reply") if isinstance(content, dict) else None
         if self.offer is None or not isinstance(content, dict) or not isinstance(reply, dict):
@@ -236,7 +236,7 @@ _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Cancelled(KeyboardInterrupt):
-    """No page wants the load that runs any more."""
+    """Raised in a load that a page cancelled, or that no page waits for any more."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class _Load:
 
 
 class Session:
-    """Owns the widgets. `put`, `join`, `leave` and `stop` are for any thread."""
+    """Owns the widgets. Any thread may call `join`, `leave`, `put`, `stop` and `end`."""
 
     def __init__(
         self, sources: Sources, hello: dict[str, Any] | None = None, *, offer: Offer | None = None
@@ -308,16 +308,16 @@ class Session:
             self._tasks.put((self._handle, (page, message, buffers)))
 
     def stop(self) -> None:
-        """End `run` when it is done with what was put before."""
+        """End `run` after the tasks that are queued already."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """End `run` at once, also during a load."""
+        """End `run` immediately, also during a load."""
         _interrupt_main(signal.SIGTERM)
         self.stop()  # if a signal does not end waiting
 
     def _waits(self, page: str, message: dict[str, Any]) -> bool:
-        """Whether a page asks for what is being loaded; it waits for that, too."""
+        """Return whether the running load is what a page opens; if so, let the page wait for it."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -338,7 +338,7 @@ class Session:
     # --- in the main thread -----------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what comes, until `stop`, or a KeyboardInterrupt by Ctrl+C or SIGTERM."""
+        """Handle tasks until `stop`, or until Ctrl+C or SIGTERM raises a KeyboardInterrupt."""
         self.hub.install()
         handlers = {
             _CANCEL: self._interrupted,
@@ -360,7 +360,7 @@ class Session:
             traceback.print_exc(file=sys.stderr)
 
     def _answer_others(self, load: _Load) -> None:
-        """Do what came during a load, except further loads and what their pages ask after them."""
+        """Handle the tasks that came during a load, except loads and their pages' later tasks."""
         load.is_exposed = False
         later: list[_Task | None] = []
         held: set[str] = set()
@@ -381,7 +381,7 @@ class Session:
             raise Cancelled
 
     def _end(self, *_signal: object) -> None:
-        # Answering a request goes on after a KeyboardInterrupt, as in a notebook.
+        # A request catches the KeyboardInterrupt, as in a notebook, so the flag ends `run` then.
         self._is_ending = True
         raise KeyboardInterrupt
 
@@ -424,7 +424,7 @@ class Session:
         self._close_unused()
 
     def _outcome(self, load: _Load) -> dict[str, Any]:
-        """Return the message that ends a load. It is interrupted only inside this function."""
+        """Return the message that ends a load. A load is interrupted only in this function."""
         try:
             try:
                 load.is_exposed = True

@@ -50,7 +50,7 @@ class _File:
 class Entry:
     """A job or a file that can be opened."""
 
-    #: name of it to pages, below the folder
+    #: its name for pages: the path below the folder
     path: str
     #: what `hta_widgets.load` takes
     source: Any
@@ -133,7 +133,7 @@ class Folder:
 
 
 def _has_events(path: str) -> bool:
-    """Whether JSON, which `sniff` takes for a trace whatever it holds, begins like one."""
+    """Return whether a JSON file begins like a trace; `sniff` takes any JSON for one."""
     with open_stream(path) as stream:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
@@ -150,7 +150,7 @@ def _entries(root: Path, files: list[_File]) -> list[Entry]:
         if len(members) == 1 or is_loose:
             entries += parts
             continue
-        # Loading a folder reads what is below it, too.
+        # Loading a folder also reads the folders below it.
         is_alone = not any(folder in other.parents for other in groups)
         job = _entry(root, folder, members)
         job.source = str(folder) if is_alone else [str(file.path) for file in members]
@@ -160,7 +160,7 @@ def _entries(root: Path, files: list[_File]) -> list[Entry]:
 
 
 def _job_of(path: Path, root: Path) -> Path:
-    """Return the folder whose files are one job."""
+    """Return the folder of the job that a file belongs to."""
     folder = path.parent
     # BytePS writes a numbered folder for each GPU of a worker.
     while folder.name.isdecimal() and path.name == "comm.json" and folder != root:
@@ -194,7 +194,7 @@ def _size(file: _File) -> int:
 
 
 class Offered:
-    """The files that pages may open: of the command line, and of its folder."""
+    """The files that pages may open: those on the command line, or those in its folder."""
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
@@ -244,7 +244,7 @@ def require_there(path: str) -> None:
 #: `ssh -L` changes it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
-    # Views write style attributes; all else comes from here.
+    # Views write style attributes, hence 'unsafe-inline'; all other content is from this host.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
         "font-src data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -263,8 +263,8 @@ _HEAD = (
     '<link rel="icon" href="data:,">'
 )
 #: Page that redirects to ``/``. A ``SameSite=Strict`` cookie is not sent with a request that comes
-#: from another site or a file, but with this redirect, which also removes the token from the
-#: address and the history.
+#: from another site or a file, but it is sent with this redirect, which also removes the token
+#: from the address and the history.
 _ENTRANCE = _HEAD + '<meta http-equiv="refresh" content="0; url=/"><p>Opening…'
 _PAGE = (
     _HEAD + '<meta name="viewport" content="width=device-width">'
@@ -294,7 +294,7 @@ class Site:
         self.session, self.downloads, self.title, self.folder = session, downloads, title, folder
         self.port: int = listening.getsockname()[1]
         self.token = secrets.token_urlsafe(32)
-        # All ports of a name share their cookies.
+        # All ports of a host name share their cookies.
         self.cookie = f"hta-widgets-{self.port}"
         self.pages: dict[str, Socket] = {}
         self._idle_s = idle_minutes * 60
@@ -308,17 +308,17 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The address that lets a browser in."""
+        """The address with the token, which lets a browser in."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
         """Tell pages that the host ends, and stop serving."""
-        with contextlib.suppress(RuntimeError):  # it has stopped
+        with contextlib.suppress(RuntimeError):  # the loop has stopped
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join(5)
 
     def is_token(self, given: str) -> bool:
-        """Compare in constant time."""
+        """Return whether a token is right, compared in constant time."""
         return hmac.compare_digest(given.encode(), self.token.encode())
 
     def join(self, page: Socket) -> None:
@@ -397,7 +397,7 @@ class Site:
 
 
 class _Checked(RequestHandler):
-    """Refuses other names of this machine, and requests without the token."""
+    """Refuses requests whose host is not a loopback name, and those without the token."""
 
     def initialize(self, site: Site) -> None:
         """Take what requests share."""
@@ -416,7 +416,7 @@ class _Checked(RequestHandler):
             raise HTTPError(403, reason="Open the address that hta-widgets printed")
 
     def write_error(self, status_code: int, **_details: Any) -> None:
-        """Say what is wrong, without a trace of the stack."""
+        """Send the reason of an error, without a stack trace."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}: {self._reason}.\n")
 
@@ -434,7 +434,7 @@ class Page(_Checked):
     """The page, and the entrance that swaps the token for a cookie."""
 
     def prepare(self) -> None:
-        """Let in who has the token."""
+        """Check the client, unless the address has the token."""
         is_entrance = self.site.is_token(self.get_query_argument("token", ""))
         if not (is_entrance and _HOST.fullmatch(self.request.host)):
             super().prepare()
@@ -497,14 +497,14 @@ class Socket(_Checked, WebSocketHandler):
     """The wire of one page."""
 
     def prepare(self) -> None:
-        """Refuse what is not a page of this host: cookies come with the sockets of any page."""
+        """Refuse sockets of other pages: browsers send the cookie with the sockets of any page."""
         super().prepare()
         # tornado calls `check_origin` only if there is an Origin.
         if not self.check_origin(self.request.headers.get("Origin", "")):
             raise HTTPError(403, reason="Not the page of this host")
 
     def check_origin(self, origin: str) -> bool:
-        """Whether the page came from the same name and port."""
+        """Return whether the page came from the same name and port."""
         parts = urlsplit(origin)
         return parts.scheme == "http" and parts.netloc == self.request.host
 
@@ -514,7 +514,7 @@ class Socket(_Checked, WebSocketHandler):
         self.site.join(self)
 
     def on_message(self, message: str | bytes) -> None:
-        """Hand a frame to the session; end this connection if it is none."""
+        """Hand a frame to the session; close the connection if the message is not a frame."""
         try:
             frame = message if isinstance(message, bytes) else b""
             self.site.session.put(self.name, *unpack(frame))
@@ -541,7 +541,7 @@ def listen(port: int) -> socket.socket:
 
 
 def redirect_file(url: str) -> Path:
-    """Return a file that leads to an address; processes of others see its name, not the token."""
+    """Write a file that redirects to an address, so that the token is in no command line."""
     path = scratch() / "open.html"
     path.touch(mode=0o600)
     path.write_text(

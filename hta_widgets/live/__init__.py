@@ -1,1 +1,1 @@
-"""live."""
+"""Requests of pages about a job or a comparison: their types, and their answers."""

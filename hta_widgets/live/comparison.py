@@ -1,4 +1,4 @@
-"""Answer requests about two runs; class their events, as codes that timelines colour."""
+"""Answer requests about two runs, and classify their events for the colours of timelines."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ DEVICE = ("compute", "communication", "memory")
 def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
     """Return the rows of `pairs` that belong to a change.
 
-    These are the changed operators of its name with their device work: all work below for added,
-    removed and moved ones, the work they launched for slower and faster ones; for replaced work
-    only the work.
+    These are the changed operators of its name and their device work: all work below operators that
+    were added, removed or moved, and the work that slower and faster operators launched. For
+    replaced work, it is only the work itself.
     """
     word, name = str(change["change"]), str(change["name"])
     status = pairs["status"].to_numpy()
@@ -65,7 +65,7 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 
 def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
-    """Return which rows have a category for which `holds` is true."""
+    """Return a mask of the rows for whose category `holds` is true."""
     # The last entry is for missing values, -1.
     flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
     found: Bools = flags[column.cat.codes.to_numpy()]
@@ -178,7 +178,7 @@ def _time_in(start: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _before(marks: Ints, edges: Ints) -> Ints:
-    """Return the sum of the distances from all marks before each edge to it."""
+    """Return for each edge the sum of its distances from all marks before it."""
     marks = np.sort(marks)
     at = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])
@@ -270,7 +270,7 @@ class PairTable:
 
 
 def _nodes(frame: pd.DataFrame, tree: pd.DataFrame) -> Ints:
-    """Return the node of each pair, -1 if the tree has not its call path."""
+    """Return the node of each pair; -1 if its call path is not in the tree."""
     node = {key: number for number, key in enumerate(zip(tree["path"], tree["name"], strict=True))}
     group = frame.groupby(["path", "name"], observed=True, sort=False).ngroup()
     keys = frame.loc[~group.duplicated(), ["path", "name"]].itertuples(index=False, name=None)
@@ -289,7 +289,7 @@ class DiffAnswers:
         self._lines: dict[str, diff.Alignment] = {}
         self._pairs: dict[int, DiffAnswers] = {}
 
-    # --- what is there at once --------------------------------------------------------------------
+    # --- facts ------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
         """Return the facts that the page shows before any frame."""
@@ -345,7 +345,7 @@ class DiffAnswers:
 
     @property
     def is_small(self) -> bool:
-        """Whether all answers together are fast."""
+        """Whether the runs are so small that all answers together are fast."""
         return self.events <= _FEW_EVENTS
 
     @cached_property
@@ -447,7 +447,7 @@ class DiffAnswers:
 
     @cached_property
     def tree(self) -> pd.DataFrame:
-        """The call paths of the compared device work, or of the hosts without any."""
+        """The call paths of the compared device work; those of the hosts if there is none."""
         found = diff.icicle(self.both, "device" if self.has_device else "host")
         return found if len(found) else diff.icicle(self.both, "host")
 
@@ -480,7 +480,7 @@ class DiffAnswers:
     def _on_partner(self, request: operations.Partner) -> Answer:
         found = self.pair_table.partner(request.of, request.rank, request.id)
         if request.pair is not None:
-            # A pair of ranks has a tree of its own.
+            # A pair of ranks has its own tree.
             node = same_path(self.tree, found["node"], self.of_pair(request.pair).tree)
             found = {**found, "node": node}
         return found, None

@@ -1,4 +1,4 @@
-"""Answer requests about one job; what takes long, on one background thread per process.
+"""Answer requests about one job; run long computations on one background thread per process.
 
 A request waits for `within_ms`; then the reply is `PENDING` and the page requests it again.
 Meanwhile the kernel's main thread answers other requests.
@@ -139,7 +139,7 @@ class Work(Generic[T]):
 
 
 def _has_result(future: Future[Any]) -> bool:
-    """Return False if it was cancelled or interrupted; raise any other error."""
+    """Return whether a finished future has a result; raise its error unless it was stopped."""
     error = future.exception()
     if error is None or isinstance(error, (Cancelled, KeyboardInterrupt)):
         return error is None
@@ -147,7 +147,7 @@ def _has_result(future: Future[Any]) -> bool:
 
 
 class Works:
-    """The last answers to one engine's requests, ready or in the making."""
+    """The last answers to one engine's requests, ready or being computed."""
 
     def __init__(self, most: int = 16) -> None:
         self._works: LRU[Hashable, Work[Any]] = LRU(most, on_evict=Work.cancel)
@@ -175,7 +175,7 @@ _starting = threading.Lock()
 def _submit(call: Callable[[], None]) -> None:
     with _starting:
         if all(thread.name != _NAME for thread in threading.enumerate()):
-            # A daemon, unlike the threads of executors: the interpreter ends without its work.
+            # A daemon thread, so that the interpreter ends without waiting for its work.
             threading.Thread(target=_serve, name=_NAME, daemon=True).start()
     _queue.put(call)
 
@@ -210,7 +210,7 @@ def _matched(traces: TraceSet) -> Work[None]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return the words for the drawn clock; None if collectives compare no clocks."""
+    """Return facts about the drawn clock; None if too few collectives compare clocks."""
     fit = clock_fit(traces)
     known = fit.collectives >= MIN_COLLECTIVES
     if known.sum() < 2:
@@ -228,7 +228,7 @@ class PanelEngine:
     """The frames of a dashboard's panels, for any selection."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Pages are answered here, not by a busy cluster.
+        # Requests of pages run in this process: a cluster may be busy.
         self.traces = traces.on(None)
         keep_for_pages()
         self._kept: LRU[Hashable, pd.DataFrame] = LRU(MOST_FRAMES)
@@ -255,7 +255,7 @@ class PanelEngine:
         function = getattr(analysis, panel.analysis)
         chosen = self._of(panel.id, selection)
         if panel.id in ADDED:
-            # Their frames are the job's, or the window's; not all of these take a selection.
+            # These panels show the job or a window; not all of their analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
         options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
         found: pd.DataFrame = function(self.traces, **options)
@@ -266,7 +266,7 @@ class PanelEngine:
         return self._headline.value.to_json()
 
     def headline_by(self, due: float) -> dict[str, Any] | None:
-        """Return the headline, or None if it is not computed until `due`."""
+        """Return the headline, or None if it is not ready by `due`."""
         is_made = _matched(self.traces).by(due) and self._headline.by(due)
         return self.headline() if is_made else None
 
@@ -275,18 +275,18 @@ class PanelEngine:
         return answer(request, self)
 
     def has_frame(self, panel: str, selection: Selection | None, due: float) -> bool:
-        """Return whether the frame of a panel is computed until `due`."""
+        """Return whether the frame of a panel is ready by `due`."""
         return self._frame_by(due, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
-        """Return the frame of a panel, shared: do not change it."""
+        """Return the frame of a panel, which is shared and must not be changed."""
         key, make = self._work(panel, selection, top)
         return self._kept.of(key, make)
 
     def _frame_by(
         self, due: float, panel: str, selection: Selection | None, top: int | None
     ) -> pd.DataFrame | None:
-        """Return the frame of a panel, or None if it is not computed until `due`."""
+        """Return the frame of a panel, or None if it is not ready by `due`."""
         key, make = self._work(panel, selection, top)
         found = self._kept.get(key)
         if found is None and (made := self._made_by(due, key, make)) is not None:
@@ -305,7 +305,7 @@ class PanelEngine:
         return key, lambda: make(self.traces, chosen, top)
 
     def _made_by(self, due: float, key: Hashable, make: Callable[[], T]) -> T | None:
-        """Return a result, or None if it is not computed until `due`."""
+        """Return a result, or None if it is not ready by `due`."""
         if due == math.inf:
             return make()
         work = self._works.get(key, make)
@@ -367,7 +367,7 @@ class TileEngine:
     """Tiles, figures and details of a job, computed on first request."""
 
     def __init__(self, traces: TraceSet) -> None:
-        # Pages are answered here, not by a busy cluster.
+        # Requests of pages run in this process: a cluster may be busy.
         self.traces = traces = traces.on(None)
         self.job: Job = lay_out(traces)
         events = sum(len(rank.table) for rank in self.job.ranks)
@@ -603,7 +603,7 @@ def gap_of(index: RankIndex, time: int) -> Gap | None:
 
 
 def _host_times(index: RankIndex, gap: GapAt) -> tuple[Rows, Ints]:
-    """Return the events of one thread during a gap, and the time of each outside of those below."""
+    """Return the events of one thread during a gap, and the time of each without nested events."""
     rank = index.rank
     table = rank.table
     end = table.start_ns + table.dur_ns

@@ -1,4 +1,4 @@
-"""Requests of pages: their types, their check, and the way of the replies.
+"""Types and validation of the requests of pages, and the exchange of requests and replies.
 
 `scripts/protocol.py` writes the page's types and the requests in docs/protocol.md from them.
 """
@@ -33,7 +33,7 @@ FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class SelectionJson(TypedDict, total=False):
-    """`Selection.to_json`; fields that are left out hold everything."""
+    """`Selection.to_json`; a field that is left out does not restrict the selection."""
 
     start_ns: Time | float | Name | None
     end_ns: Time | float | Name | None
@@ -44,7 +44,7 @@ class SelectionJson(TypedDict, total=False):
 
 
 class Place(TypedDict):
-    """A place to search from."""
+    """The position from which a search starts."""
 
     rank: Count
     start: Time

@@ -103,7 +103,7 @@ class Dashboard(LinkedView):
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        What to show. Of a `Selection`, its ranks and window are shown.
+        What to show. For a `Selection`, its ranks and window are shown.
     panels : list of str, or list of lists of str, optional
         Which panels to show: ``timeline, heatmap, breakdown, overlap, steps, kernels,
         kernel_durations, kernel_types, idle, queue, operators, selection, problems``. A list of
@@ -124,7 +124,7 @@ class Dashboard(LinkedView):
     ----------
     selection : Selection
         What is selected; a `Selection` of everything if nothing is. Assign or `select`. A clicked
-        event filters no figures, so it is in `selected_events` alone.
+        event filters no figures, so it is only in `selected_events`.
     scope : {"selection", "view"}
         What figures show: the selection, or the window of the timeline if the selection has none.
     view : tuple of int
@@ -138,7 +138,7 @@ class Dashboard(LinkedView):
         that its own panel selects; ids of panels work as well. Computed on access, kept until the
         selection changes.
     charts : mapping of str to bokeh.plotting.figure
-        The charts of the current selection, by panel, each usable alone.
+        The charts of the current selection, by panel, each usable on its own.
     selected_event, search, color, pinned, folded, clock
         As in `Timeline`.
 
@@ -215,7 +215,7 @@ class Dashboard(LinkedView):
         self.panel_engine = PanelEngine(self.traces)
         self._forget({"name": "clock"})
         self.__dict__.pop("_offline", None)
-        # Its findings select windows.
+        # Findings of the headline select windows, whose times change with the clock.
         self.set_trait("_headline", None)
         self._tables = base_tables(self.traces)
         super()._redraw()
@@ -281,7 +281,7 @@ class Dashboard(LinkedView):
 
     @property
     def _shown(self) -> Selection:
-        """The selection of figures, see `scope`."""
+        """The selection that panels show; see `scope`."""
         selection = self.selection
         if self.scope == "view" and selection.start_ns is None and selection.end_ns is None:
             fields = {**selection.to_json(), "start_ns": self.view[0], "end_ns": self.view[1]}

@@ -40,15 +40,15 @@ class Timeline(LinkedView):
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        What to draw. Of a `Selection`, its ranks and window are drawn.
+        What to draw. For a `Selection`, its ranks and window are drawn.
     tracks : str or sequence of str, optional
         Show only tracks whose key matches this regular expression, or that are listed.
     height : int, default 480
         Maximum height of the drawing in CSS pixels, without toolbar, status line and panels. Rows
         that need less leave no blank room. Users set it by dragging the lower edge.
     color : {"kind", "name"}, default "kind"
-        Colour events by kind, or give each name its own shade of the kind's colour. Calls of the
-        host have colours by name also by kind, in views shorter than a step.
+        Colour events by kind, or give each name its own shade of the kind's colour. With
+        ``"kind"``, calls of the host are coloured by name in views shorter than a step.
     folded : bool, optional
         Fold similar ranks (`analysis.rank_clusters`) into one row each, so that only these and
         outliers have rows; numbers remain those of all ranks. Default: above 16 ranks.
@@ -63,7 +63,7 @@ class Timeline(LinkedView):
     view : tuple of int
         Shown window, ns since ``TraceSet.origin_ns``. Assign None for the whole job.
     selection : Selection
-        What is selected: the event that was clicked if nothing else is, everything without that.
+        What is selected: if nothing is, the clicked event, or else everything.
     selected_event : tuple of int or None
         ``(rank, id)`` of the event whose details are shown.
     search : str
@@ -77,7 +77,7 @@ class Timeline(LinkedView):
     clock : {"recorded", "fitted"}
         The clock that is drawn; assign it, or press its badge in the page. All times of `view`,
         `selection` and frames are on it, as in ``traces`` of this view: give that to analyses and
-        `export_trace`. Windows stay where they are on the lowest rank. Linked views share it, and
+        `export_trace`. Windows keep their place on the lowest rank. Linked views share it, and
         undo ignores it.
 
     Examples

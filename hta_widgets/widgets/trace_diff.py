@@ -110,7 +110,7 @@ def first_window(
 def aligned_window(
     both: Comparison, base: Any, lead: int, window: tuple[int, int]
 ) -> tuple[int, int]:
-    """Return the window of the other side that corresponds to one of side `lead`, as long as it."""
+    """Return the other side's window of the same length that corresponds to one of side `lead`."""
     line = diff.align(both, base)
     maps = line.before, line.after
     middle = (window[0] + window[1]) // 2
@@ -141,7 +141,7 @@ class PairHistory:
 
     @contextmanager
     def one_change(self) -> Iterator[None]:
-        """Group all changes meanwhile, on either side, into one step."""
+        """Group all changes in this block, on either side, into one step."""
         self._group = []
         try:
             yield
@@ -179,7 +179,7 @@ class PairHistory:
             self._group.append(place)
         elif past < 0 < future:
             self._move(place, self._past, self._future)
-        # A change clears what was undone; with one entry there it looks like a redo.
+        # A change clears the future; if that had one entry, the lengths change as by a redo.
         elif future < 0 < past and new["future"]:
             self._move(place, self._future, self._past)
         # A full history does not grow; its last entry changes.
@@ -187,7 +187,7 @@ class PairHistory:
             self._changed(place, new.get("together"))
 
     def _changed(self, place: int, together: str | None) -> None:
-        """Record a change; a change of both sides by the page arrives one by one."""
+        """Record a change; if the page changes both sides, the two changes arrive one by one."""
         if together and together == self._together and place not in self._past[-1]:
             self._past[-1] = (*self._past[-1], place)
         else:
@@ -202,7 +202,7 @@ class PairHistory:
     def _move(
         self, place: int, source: list[tuple[int, ...]], target: list[tuple[int, ...]]
     ) -> None:
-        """Record an undo or redo of one side by the page; entries of both sides arrive in parts."""
+        """Record an undo or redo of one side by the page; a step of both arrives in two parts."""
         for at in reversed(range(len(source))):
             entry = source[at]
             if place in entry:
@@ -348,7 +348,7 @@ class TraceDiff(anywidget.AnyWidget):
             if window is not None:
                 timeline.state.view = window
         self._history = PairHistory(self.sides)
-        # Classes are of this comparison; a run may be part of several.
+        # Classes belong to this comparison; a run may be part of several.
         for place, timeline in enumerate(self.sides):
             timeline.engine.classes_of = partial(self._answers.classes_of, place)
         serve(self, self.answer)
@@ -370,7 +370,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The changes as sentences, most important first; empty without any."""
+        """The changes as sentences, most important first; empty if there are none."""
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:
@@ -431,7 +431,7 @@ class TraceDiff(anywidget.AnyWidget):
         start_ns, end_ns : int or str
             The window since the origin of that side: ns, or text such as ``"12.3ms"``.
         side : {"before", "after"}, default "before"
-            Whose times these are. If the sides are coupled, the other one follows by the chosen
+            The side of these times. If the sides are coupled, the other one follows by the chosen
             alignment.
 
         Raises
@@ -479,7 +479,7 @@ class TraceDiff(anywidget.AnyWidget):
     def export(self, path: str | os.PathLike[str], **options: Any) -> ExportReport:
         """Write both sides as one trace, each with its name; see `hta_widgets.export.export_pair`.
 
-        Only the selection is written; of a side without one, everything that is compared.
+        Only the selection is written; for a side without one, everything that is compared.
         """
         chosen = [
             source if view.selection.is_everything else view.selection.of(source.traces)

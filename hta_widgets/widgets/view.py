@@ -180,7 +180,7 @@ class State(anywidget.AnyWidget):
 
 
 def shown_window(start: Time, end: Time) -> tuple[int, int]:
-    """Return the ns of a window to show."""
+    """Convert a window to show to ns; raise a `TraceError` if it has no length."""
     window = as_ns(start), as_ns(end)
     if window[1] <= window[0]:
         raise TraceError(
@@ -191,7 +191,7 @@ def shown_window(start: Time, end: Time) -> tuple[int, int]:
 
 
 class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take none
-    """A selection of a view's traces; takes what `LinkedView.select` does."""
+    """Trait for a selection of a view's traces; takes what `LinkedView.select` takes."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert an assigned value to a selection."""
@@ -203,7 +203,7 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
 
 
 def on_set(selection: Selection, traces: TraceSet) -> Selection:
-    """Return a selection of a set's own; of another clock the window stays on the lowest rank."""
+    """Return a selection as one of `traces`; its window moves with the lowest rank."""
     given = selection.traces
     lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
     start, end = (
@@ -213,7 +213,7 @@ def on_set(selection: Selection, traces: TraceSet) -> Selection:
 
 
 class Window(t.Tuple):
-    """A window; takes times as `LinkedView.zoom_to` does."""
+    """Trait for a window; takes times as `LinkedView.zoom_to` does."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         """Convert assigned times to ns."""
@@ -228,9 +228,9 @@ class LinkedView(anywidget.AnyWidget):
     Parameters
     ----------
     traces : TraceSet, Trace, Selection, or what `hta_widgets.load` takes
-        Of a `Selection`, its ranks and window are drawn.
+        For a `Selection`, its ranks and window are drawn.
     engine : TileEngine, optional
-        Of another view of the same traces.
+        The engine of another view of the same traces.
     state : State, optional
         The state to follow; by default a new one.
     color : {"kind", "name"}
@@ -293,8 +293,8 @@ class LinkedView(anywidget.AnyWidget):
         return int(start_ns), max(int(end_ns), 1)
 
     def _switch(self, _change: object) -> None:
-        """Draw on the other clock; windows stay where they are on the rank that does not move."""
-        # First, as each change below mirrors the whole state into this view.
+        """Draw on the other clock; windows keep their place on the rank that does not move."""
+        # Set first, since each change below mirrors the whole state into this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -316,12 +316,12 @@ class LinkedView(anywidget.AnyWidget):
                     self.view = self._whole
 
     def _redraw(self) -> None:
-        """Replace what was derived of the traces; they are on another clock."""
+        """Replace what was derived from the traces, which are on another clock now."""
         self._scene = self.engine.scene()
 
     @property
     def whole(self) -> tuple[int, int]:
-        """From the first start to the last end, ns since the origin."""
+        """The range from the first start to the last end, in ns since the origin."""
         return self._whole
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
@@ -400,7 +400,7 @@ class LinkedView(anywidget.AnyWidget):
         str
             The path.
         """
-        target = target_path(path)  # before seconds of work
+        target = target_path(path)  # raises before seconds of work
         part, state = self._dashboard_part(), self.state.snapshot()
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
@@ -513,7 +513,7 @@ def clock_of(traces: TraceSet) -> str:
 
 
 def drawn_traces(source: Any, viewer: str = "Timeline", clock: Clock | None = None) -> TraceSet:
-    """Return the traces that a view draws, on a clock (None: theirs); load what `hw.load` takes."""
+    """Return the traces that a view draws, on a clock (None: their own); load other sources."""
     found = known_or_loaded(source, viewer)
     if isinstance(found, Trace):
         found = TraceSet([found])
@@ -523,14 +523,14 @@ def drawn_traces(source: Any, viewer: str = "Timeline", clock: Clock | None = No
 
 
 def on_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on a clock; "auto": fitted if recorded ones disagree clearly more."""
+    """Return all sets on a clock; "auto" is the fitted one if any set needs it (`clock_fit`)."""
     if clock is None:
         return sets
     if clock == "auto":
         if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
             return sets
         clock = "fitted"
-    # Two selections of one set stay selections of one.
+    # A set that is given twice stays one set.
     moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
     return tuple(moved[id(traces)] for traces in sets)
 

@@ -394,7 +394,7 @@ class ClassParts:
     shares: Mapping[int, Floats]
 
     def at(self, times: Floats) -> Iterator[tuple[int, Floats]]:
-        """Yield each class with its shares at some times; 0 outside."""
+        """Yield each class with its shares at some times; 0 outside of the range."""
         for code, share in self.shares.items():
             part = (times - self.start_ns) / max(self.end_ns - self.start_ns, 1) * len(share)
             inside = (part >= 0) & (part <= len(share))
@@ -503,7 +503,7 @@ class Place:
         """Times between neighbouring cells: one cell per px, but none shorter than a ns."""
         cells = max(1, min(int(self.across), self.span))
         at = np.arange(cells + 1, dtype=np.int64)
-        # In two steps: the product of a long window and a px would leave int64.
+        # In two steps: the product of a long window and a px would overflow int64.
         whole, rest = divmod(self.span, cells)
         return self.start + whole * at + rest * at // cells
 

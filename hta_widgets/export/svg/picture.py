@@ -444,7 +444,7 @@ class Sides(Painter):
                 return _fact("last", share(came / of))
             if lateness["wait"] > 0:
                 time = duration(lateness["wait"])
-                # The margin has the exposed part.
+                # The margin shows the exposed part of the wait.
                 return _Fact((f"waits {time} in all", f"waits {time}"))
         stats = self.figures.stats.get(number)
         if stats is None:
@@ -532,7 +532,7 @@ class Sides(Painter):
             self._pair(left, baseline, width, *numbers)
 
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
-        """Write the exposed share left, the rest right; if too narrow, only named numbers."""
+        """Write `exposed` left, `rest` and `idle` right; shorten them if `width` is too small."""
         bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
         forms = [(bare, both), (bare, idle)] if self._is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):
