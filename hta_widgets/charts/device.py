@@ -58,7 +58,7 @@ def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
 
 @defines("overlap")
 def comm_comp_overlap(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw each rank's communication, split into time hidden behind compute and exposed time."""
+    """Draw each rank's communication: time hidden behind compute, and exposed time."""
     return frame
 
 

@@ -171,7 +171,7 @@ def _cut(name: str, letters: int) -> str:
 
 
 def _lefts(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the left edge of each tile: siblings are adjacent and begin where their parent does."""
+    """Return the left edges of tiles: siblings are adjacent, the first where its parent begins."""
     left = np.zeros(len(size))
     taken = np.zeros(len(size) + 1)
     for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
