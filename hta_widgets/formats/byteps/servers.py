@@ -453,7 +453,7 @@ def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
 
 
 def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
-    """Return all places of a worker that leave an interval; None without common keys."""
+    """Return the places of a worker for which an offset is possible; None without common keys."""
     rows = worker_rows(worker)
     places, by_node = tables
     of = rows.parts
