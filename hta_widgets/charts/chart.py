@@ -71,7 +71,7 @@ def chart(
 
     The chart also takes `width`, `theme` and `title`, and `clusters` if it `folds` ranks. It draws
     a note if the frame is empty, and rejects a frame that lacks one of the columns `needs`. A
-    mapping has a title per value of the chart's argument ``measure``; a function of titles takes
+    mapping of titles has one for each value of the argument ``measure``; a function of titles takes
     the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
     panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name. `takes`
     is a decorator that replaces `draws`.
@@ -140,7 +140,7 @@ def defines(
 ) -> Callable[[Draw], Draw]:
     """Make a chart from a function that returns the frame for the definition of this name.
 
-    `needs` are the required columns of the function's own frame, by default the definition's.
+    `needs` are the columns that the function's frame must have, by default the definition's.
     """
     look = definition(name)
 

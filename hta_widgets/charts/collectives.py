@@ -123,7 +123,7 @@ def arrivals(
         data = data.iloc[kept].assign(arrivals=stands_for)
     # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # Red would be a judgement, which these rows alone do not allow.
+    # Only given ranks are red: these rows alone do not allow a judgement.
     ink = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], ink, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -309,7 +309,7 @@ class _Grid:
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
-        #: whether the caller gave the ranks to mark; red would be a judgement otherwise
+        #: whether the caller gave the ranks to mark; only then they are red, which is a judgement
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
@@ -539,7 +539,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
 
 
 def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
-    """Return the names for which there is room, with all late ranks, and these ranks' totals."""
+    """Return the names that have room, with all late ranks, and the totals of the named rows."""
     rows = len(grid.ranks)
     step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()

@@ -239,7 +239,7 @@ def _taking(
 
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
-    """Raise a `TraceError` that names the missing columns and the frame's analysis, if any are."""
+    """Raise a `TraceError` if columns are missing; it names them and the frame's analysis."""
     require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 

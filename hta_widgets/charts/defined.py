@@ -326,7 +326,7 @@ def _sentences(said: Sequence[Any], scope: Scope) -> list[str]:
 
 
 def spoken(look: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
-    """Return the title and the subtitle; add ``finding`` to the scope, which subtitles may name."""
+    """Return the title and the subtitle; set ``finding`` in the scope, which subtitles may name."""
     scope["finding"] = sentences(*_sentences(look["finding"], scope))
     kinds = look.get("unmatched", KINDS)
     notes = "" if kinds is None else unmatched(frame, kinds)

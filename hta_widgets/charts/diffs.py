@@ -81,7 +81,7 @@ _LEAST = 0.001  # of the whole: narrower tiles could not be seen
 _STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-_LETTERS = 120  # that fit into the whole; the page leaves out what its width has no room for
+_LETTERS = 120  # that fit into the whole chart; the page leaves out texts wider than their tile
 
 
 @chart(
@@ -128,7 +128,7 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
     ]
     shade = _shades(data)
     data["fill"] = [theme.delta[k] for k in shade.tolist()]
-    # Text must contrast with the ramp's strong ends, and with its middle, which is like the ground.
+    # Text has the ground's colour on the ramp's strong ends, and is ink on its pale middle.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
     relative = zip(_relative(data), data["before_ns"], strict=True)
     data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]

@@ -117,7 +117,7 @@ def _kinds(label: str) -> str:
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions of values. `max` and `min` with several arguments also are, element by element.
+#: Functions of values; with several arguments, `max` and `min` also work element by element.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,

@@ -186,7 +186,7 @@ NAMED_ROWS = 64
 
 
 def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
-    """Return the multiples of a round step from `start` to `end`, about `most` on a side of 0."""
+    """Return the multiples of a round step in a range, about `most` from 0 to its farther end."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -254,7 +254,7 @@ def rows_chart(
     headed = bool(head or any(column.head for column in columns)) and not profile
     # Profiles have no row for heads, but need room for the first name, taller than its row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
-    # Bokeh shifts marks by half a pixel for crisp lines. Adjacent areas would then show seams.
+    # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
@@ -350,7 +350,7 @@ def _scale(
 
 
 def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
-    """Write texts into bars; return their source, of which `keep_fitting` hides wide ones."""
+    """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
         return None

@@ -31,7 +31,7 @@ from hta_widgets.trace.traceset import TraceSet
 LEAST_SHARE = 0.02
 LEAST_OVER = 0.02  # over the median rank, for a slow phase
 LEAST_OVER_SHARE = 0.1  # over the median step, for a slow step
-LEAST_RANKS = 3  # for a median rank; between two ranks half of it is the slow one's own
+LEAST_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
 DWARFED = 0.1  # of another finding's time; a finding with less comes after it
 MOST_SENTENCES = 2
@@ -310,7 +310,7 @@ def _devices(times: RunTimes) -> str:
 
 
 def _span(times: RunTimes) -> str:
-    """Return the words for the span of which shares are given."""
+    """Return the text that names the span to which shares refer."""
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 

@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: A worker that is last in a greater share of cases is considered late by more than chance.
+#: Limit for stragglers: the share of cases in which a worker is last, well above chance.
 CONSISTENT_SHARE = 0.8
 NO_WORKERS = note_for("no_byteps_workers")
 
@@ -85,8 +85,8 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    Definition: BytePS's source; a maintainer's remark that bars "may include queuing" holds within
-    REDUCE, BROADCAST, PUSH and PULL only, whose own queues are not recorded.
+    The definitions follow BytePS's source. A maintainer's remark that bars "may include queuing"
+    holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
     """
     found = _worker_parts(traces, **scope)
     names: dict[str, int] = {}
@@ -351,8 +351,9 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    Facts: BytePS's source. Grouped REDUCE and BROADCAST calls overlap and end together; PUSH and
-    PULL include the network's and the server's queues, and PULL the other workers' pushes.
+    According to BytePS's source, grouped REDUCE and BROADCAST calls overlap and end together. PUSH
+    and PULL include the network's and the server's queues; PULL includes the wait for the other
+    workers' pushes.
     """
     found = _worker_parts(traces, **scope)
     order = list(STAGES)

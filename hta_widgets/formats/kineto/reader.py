@@ -192,7 +192,7 @@ _LIST_BLANKS = b" \t\r\n"
 _ENOUGH_ENTRIES = 1000
 #: Reading stops unless one in a thousand of this many entries in a row is a trace record.
 _CHECKED_ENTRIES = 1 << 18
-#: Maximum number of slices whose times cannot be decoded as numbers; after that all are text.
+#: After more slices than this whose times cannot be decoded as numbers, all times are text.
 _ENOUGH_FAILURES = 3
 
 #: Result for a piece of text: records, maybe with the end of the list, or the failure.

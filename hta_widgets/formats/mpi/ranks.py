@@ -207,8 +207,8 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    That holds for synchronous training. If ranks have different tasks, the least time in MPI may
-    just mean the fewest messages.
+    This reading holds for synchronous training. If ranks have different tasks, the least time in
+    MPI may just mean the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, **scope)
     known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
