@@ -1,4 +1,4 @@
-"""Bokeh figures: one function per analysis, frame in, figure out."""
+"""Bokeh figures: one function per analysis, which takes its frame and returns a figure."""
 
 from typing import TYPE_CHECKING
 

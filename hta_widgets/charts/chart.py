@@ -1,4 +1,4 @@
-"""The decorator of charts: their shared arguments and notes, and texts as templates."""
+"""The decorators that make charts: shared arguments, notes, and templates of texts."""
 
 from __future__ import annotations
 
@@ -60,21 +60,21 @@ def chart(
     folds: bool = False,
     takes: Callable[[Draw], Draw] | None = None,
 ) -> Callable[[Draw], Draw]:
-    """Make a chart of a function that returns the content for a frame and a theme.
+    """Make a chart from a function that returns the content to draw for a frame and a theme.
 
-    The content is the arguments of `rows_chart`, or of the function under its key ``by``. In it
-    `subtitle` is a list of sentences, to which `note` is added (default: what `unmatched` finds in
-    the frame); `end_ns` is the end of an axis of time; `title_by` is appended to the title. Texts
-    of columns, names and tooltips are templates over the columns of `data`
-    (``{sum_ns:duration}``, as in definitions). A content that is a text is the reason why there
-    is nothing to draw; one of a name and a frame is drawn by the definition of this name.
+    The content is a mapping with the arguments of `rows_chart`, or of the function under its key
+    ``by``. Its `subtitle` is a list of sentences, to which `note` is added (default: the result of
+    `unmatched`). Its `end_ns` is the end of a time axis; its `title_by` is appended to the title.
+    Texts of columns, names and tooltips are templates over the columns of `data`
+    (``{sum_ns:duration}``, as in definitions). Instead of a mapping, the content may be a text,
+    which is the reason why there is nothing to draw, or the name of a definition and its frame.
 
-    The chart takes `width`, `theme` and `title` too, and `clusters` if it `folds` ranks; it draws a
-    note if the frame is empty, and refuses a frame that lacks one of the columns `needs`. A mapping
-    of titles is by the chart's argument ``measure``; a function of titles takes
+    The chart also takes `width`, `theme` and `title`, and `clusters` if it `folds` ranks. It draws
+    a note if the frame is empty, and rejects a frame that lacks one of the columns `needs`. A
+    mapping of titles has one for each value of the argument ``measure``; a function of titles takes
     the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
-    panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name; `takes`
-    is for what `draws` cannot.
+    panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name. `takes`
+    is a decorator that replaces `draws`.
     """
     default = title if isinstance(title, str) else "" if isinstance(title, Mapping) else None
 
@@ -138,9 +138,9 @@ def chart(
 def defines(
     name: str, *needs: str, of: str = "", takes: Callable[[Draw], Draw] | None = None
 ) -> Callable[[Draw], Draw]:
-    """Make a chart of a function that returns the frame for the definition of this name.
+    """Make a chart from a function that returns the frame for the definition of this name.
 
-    `needs` are columns of the frame that the function takes, if they are not the definition's.
+    `needs` are the columns that the function's frame must have, by default the definition's.
     """
     look = definition(name)
 
@@ -173,7 +173,7 @@ def _laid_out(
 
 
 class _Values(Mapping[str, Any]):
-    """The columns of a frame as expressions take them, converted when they are named."""
+    """The columns of a frame for expressions, each converted at its first use."""
 
     def __init__(self, data: pd.DataFrame) -> None:
         self._data = data
@@ -198,7 +198,7 @@ def texts_of(data: pd.DataFrame, template: str) -> list[str]:
 
 
 def _fill_texts(content: dict[str, Any]) -> None:
-    """Fill the templates of names, columns and tooltip over the content's rows."""
+    """Replace the templates of a content's names, columns and tooltip by one text per row."""
     data: pd.DataFrame = content["data"]
     if "row" not in data:
         data["row"] = np.arange(len(data))
@@ -216,7 +216,7 @@ def _fill_texts(content: dict[str, Any]) -> None:
 
 
 def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Return the tooltip over columns that are added for its templates."""
+    """Add a column of texts for each template of a tooltip; return a tooltip that names them."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:

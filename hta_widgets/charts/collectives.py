@@ -53,7 +53,7 @@ from hta_widgets.text import (
     size,
 )
 
-#: Maximum number of dots; above it, a grid is drawn with the latest member of each cell.
+#: Maximum number of dots; above it, one dot per cell of a grid is drawn (`thinned`).
 _MOST_DOTS = 20_000
 _COLUMNS, _ROWS = 200, 48
 _HEIGHT = 200
@@ -86,23 +86,24 @@ def _step(ticks: list[float], end: float) -> float:
 def arrivals(
     frame: pd.DataFrame, theme: Theme, *, late: Iterable[int] | None = None
 ) -> dict[str, Any]:
-    """Draw over time how late ranks come to collectives, against the median of each collective.
+    """Draw how late ranks arrive at collectives over time, against the median of each collective.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.collectives`; on a clock that ranks share, or the spread is that
-        of the clocks.
+        Of `hta_widgets.analysis.collectives`, on a clock that the ranks share. Otherwise the
+        spread is that of the clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
-        dark, as that is not a judgement: a rank that comes last, alone, to more than half of its
-        collectives and for which more than half of all the waiting is done.
+        one rank may be drawn dark, which is not a judgement: it alone is last at more than half of
+        its collectives, and more than half of all waiting is for it.
 
     Returns
     -------
     bokeh.plotting.figure
-        A dot a collective and rank; its source has the frame's rows and ``late_ns``. Above 20 000
-        dots one of each cell of a fine grid is kept, and the latest at any time; the chart says so.
+        One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
+        20 000 dots, one per cell of a fine grid is kept, among them the latest of each column of
+        the grid, and the subtitle reports that.
     """
     data = frame.reset_index(drop=True)
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
@@ -122,7 +123,7 @@ def arrivals(
         data = data.iloc[kept].assign(arrivals=stands_for)
     # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # These rows alone are not a judgement.
+    # Only given ranks are red: these rows alone do not allow a judgement.
     ink = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], ink, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -165,14 +166,14 @@ def _dots(
     theme: Theme,
     width: int | None,
 ) -> Any:
-    """Draw a dot an arrival over time."""
+    """Draw one dot per arrival over time."""
     low, high = float(data["late_ns"].min()), float(data["late_ns"].max())
     room = max(high - low, 1_000.0) * 0.06
     start, end = window
     beside = max(end - start, 1_000.0) * 0.01
     tools = [models.BoxSelectTool(dimensions="both", overlay=brush(theme)), models.TapTool()]
     if "modifiers" in models.WheelZoomTool.properties():
-        # As in the timeline; the plain wheel scrolls the page.
+        # Zoom with Ctrl, as in the timeline; the wheel without Ctrl scrolls the page.
         tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
     figure = new_figure(
         title,
@@ -225,13 +226,14 @@ def _last_words(frame: pd.DataFrame, marked: list[int], late: Iterable[int] | No
 
 @defines("clocks")
 def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw each rank's clock offset, and how far ends of collectives disagree before and after.
+    """Draw each rank's clock offset, and its residuals before and after the fit.
 
     Returns
     -------
     bokeh.plotting.figure
-        A dot a rank at its offset, with its residuals on the recorded clock (pale) and on the
-        fitted one (line) to both sides; its source has the frame's rows.
+        One dot per rank at its offset. To both sides of it are the residuals at the ends of
+        collectives, on the recorded clock (pale bar) and on the fitted one (line). Its source has
+        the frame's rows.
     """
     return frame
 
@@ -262,22 +264,22 @@ def collectives(
     measure: Literal["wait", "lateness"] = "wait",
     late: Iterable[int] | None = None,
 ) -> dict[str, Any]:
-    """Draw how long each rank waits at each collective, or how late it comes.
+    """Draw how long each rank waits at each collective, or how late it arrives.
 
     Parameters
     ----------
     measure : {"wait", "lateness"}, default "wait"
-        Wait for the last rank, or arrival after the median of the collective's ranks; who comes
-        before that counts as 0.
+        Wait for the last rank, or arrival after the median of the collective's ranks; earlier
+        arrivals count as 0.
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a collective, in order of time; its source has the frame's rows.
-        With more than 400 collectives each cell is the longest of several. With more than 12 000
-        cells they are one image, and the source has a row a rank.
+        One row per rank and one cell per collective, in order of time; its source has the frame's
+        rows. With more than 400 collectives, each cell shows the longest of several. With more
+        than 12 000 cells or 64 ranks, the cells are one image, and the source has one row per rank.
 
     Raises
     ------
@@ -299,7 +301,7 @@ def collectives(
 
 
 class _Grid:
-    """The rows of a frame by rank and cell."""
+    """The values of a frame by rank and cell; a cell is one collective or several."""
 
     def __init__(self, frame: pd.DataFrame, measure: str, late: Iterable[int] | None) -> None:
         data = frame.reset_index(drop=True)
@@ -307,7 +309,7 @@ class _Grid:
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
-        #: These rows alone are not a judgement.
+        #: whether the caller gave the ranks to mark; only then they are red, which is a judgement
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
@@ -321,7 +323,7 @@ class _Grid:
         self.most = data.groupby("row")["shown_ns"].max().to_numpy()
         self.all = data
         if self.fold > 1:
-            # The row of the longest stands for its cell.
+            # A cell shows its longest wait or lateness.
             order = np.lexsort((data["shown_ns"], data["left"], data["row"]))
             at = data[["row", "left"]].to_numpy()[order]
             longest = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
@@ -345,7 +347,7 @@ class _Grid:
 
 
 def _key(grid: _Grid, theme: Theme) -> list[Bars]:
-    """Return the legend, empty without marks."""
+    """Return the legend; empty if no rank waits or is late."""
     if not grid.total.any():
         return []
     verb = grid.verb
@@ -369,7 +371,7 @@ def _cells(grid: _Grid, theme: Theme) -> dict[str, Any]:
     if grid.measure == "wait_ns":
         data.loc[flagged, "fill"] = theme.late_fill
     if outlined:
-        # Outlines lie over the neighbouring cells.
+        # Outlines overlap the neighbouring cells, so outlined cells are drawn last.
         data = data.sort_values("is_last", kind="stable").reset_index(drop=True)
     data["spread_ns"] = data["collective"].map(grid.spread)
     data["size_text"] = ["–" if each < 0 else size(each) for each in data["size_bytes"]]
@@ -412,7 +414,7 @@ def _marked_rows(grid: _Grid, *, theme: Theme, **content: Any) -> Any:
 
 
 def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
-    """Outline the rows of late ranks, where single cells have no room for an outline."""
+    """Outline the rows of late ranks, for charts whose cells are too narrow for outlines."""
     rows = np.searchsorted(grid.ranks, grid.marked)
     ink = theme.late if grid.is_judged else theme.ink
     for color, thick in ((theme.bg, 3.5), (ink, 1.5)):
@@ -431,7 +433,7 @@ def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
 def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int | None) -> Any:
     rows = len(grid.ranks)
     pitch = 14 if rows <= NAMED_ROWS else max(1, 640 // rows)
-    # Names reach above the first row.
+    # Room for the name of the first row, which may be taller than the row.
     above = 8
     figure = new_figure(
         title,
@@ -507,7 +509,7 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
 
 
 def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
-    """Add the marks of selected ranks, one row per rank."""
+    """Add an invisible bar per rank, which is outlined if the rank is selected."""
     data = pd.DataFrame(
         {
             "rank": grid.ranks,
@@ -524,7 +526,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
         y="row",
         left=0,
         right=grid.end(),
-        # Less than a row, so that a tap is on one alone.
+        # Less than a row, so that a tap selects only one rank.
         height=0.9,
         source=models.ColumnDataSource(columns_of(data)),
         fill_alpha=0,
@@ -537,7 +539,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
 
 
 def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
-    """Return the names that have room, late ranks first, and what those ranks wait in all."""
+    """Return the names that have room, with all late ranks, and the totals of the named rows."""
     rows = len(grid.ranks)
     step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
@@ -552,7 +554,7 @@ def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float
     )
 
 
-#: Maximum number of ranks that all have a row; of more, only those that cost most have one.
+#: Maximum number of ranks with a row each; of more, only the first `_TOP` and stragglers have one.
 _MOST_ROWS = 24
 _TOP = 16
 
@@ -564,11 +566,11 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank, the most imposed wait first; its source has the frame's rows. With more
-        than 24 ranks, the 16 first and all stragglers; the others share a row.
+        One bar per rank, the longest imposed wait first; its source has the frame's rows. With more
+        than 24 ranks, the first 16 and all stragglers have a row; the others share one.
     """
     every = frame.reset_index(drop=True)
-    # Frames of fewer columns are drawn, too; nothing is judged from them.
+    # Frames without these columns are drawn too, but without stragglers.
     for name, missing in (
         ("is_straggler", False),
         ("lost_ns", 0),
@@ -593,7 +595,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     culprit = data["is_straggler"].to_numpy(bool)
     data["fill"] = np.where(culprit, theme.late_fill, theme.idle)
     data["line"] = np.where(culprit, theme.late, theme.idle_line)
-    # Bars of no length would show their outline.
+    # A zero-length bar would still draw its outline.
     data["imposed_to_ns"] = data["imposed_wait_ns"].where(data["imposed_wait_ns"] > 0)
     data["lost_to_ns"] = data["lost_ns"].where(data["lost_ns"] > 0)
     data["late_text"] = [
@@ -651,7 +653,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
 
 
 def _together(left: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for many ranks: what they impose is added up, the rest is their mean."""
+    """Return one row for many ranks, with sums of waits and lost time, and means of the rest."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = {
         str(name): (values.sum() if name in added else values.mean())
@@ -665,7 +667,7 @@ def _together(left: pd.DataFrame) -> pd.DataFrame:
 
 def _why(cause: str, pattern: str, *, guilty: bool) -> str:
     if cause and not guilty:
-        # A rank does not cause the delay that it inherits.
+        # In brackets, because this rank does not cause the delay but inherits it.
         return f"({cause})"
     often = {"occasional": ", at times"}
     return f"{cause}{often.get(pattern, '')}"
@@ -725,16 +727,16 @@ def stragglers_by_step(
     Parameters
     ----------
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
-        Share of the step that the others lose, or all of their waiting for the rank, of which a
-        part is hidden behind computing.
+        Share of the step that the others lose, or all their waiting for the rank, including the
+        part that is hidden behind computing.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a step: a rank that is always slow is a coloured row, one that was
-        slow once a single cell. Costly is 5 % of a step. The source has the frame's rows. With
-        more than 64 ranks those that cost most have a row, and the others share one; with more
-        than 300 steps each cell is the costliest of several.
+        One row per rank and one cell per step: a rank that is always slow is a coloured row, and
+        one that was slow once is a single coloured cell. Costly means 5 % of a step or more. The
+        source has the frame's rows. With more than 64 ranks, those that cost most have a row, and
+        the others share one; with more than 300 steps, each cell shows the costliest of several.
 
     Raises
     ------
@@ -806,14 +808,14 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     if others.any():
         names.append(plural(int(others.sum()), "other rank"))
         left = sums.loc[ranks[others]].sum().to_frame().T
-        # Over several ranks it is not a number of steps.
+        # A sum over several ranks would not be a number of steps.
         left["bad"] = 0
         by_row = pd.concat([by_row, left], ignore_index=True)
     return names, cells, by_row
 
 
 def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per cell: the most expensive one."""
+    """Return the most expensive row of each cell."""
     order = np.lexsort((cells["shown"], cells["left"], cells["row"]))
     at = cells[["row", "left"]].to_numpy()[order]
     most = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
@@ -822,11 +824,11 @@ def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
-    """Add colours and words to the cells; return what the colours mean."""
+    """Add colours to the cells; return their legend."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, mixed(theme.late_fill, theme.lane, 0.7)
     if measure == "lost_share":
-        # Costly cells begin one step up the ramp, and need no outline.
+        # Costly cells start at a clearly darker colour, so they need no outline.
         costly = mixed(late, theme.late_fill, 0.4)
         below = np.array(ramp((theme.lane, pale), _SHADES))
         above = np.array(ramp((costly, late), _SHADES))
@@ -859,7 +861,7 @@ def _pct(part: float) -> str:
 
 
 def _ticks(steps: Any) -> list[tuple[float, str]]:
-    """Name cells at their middle by the step's number."""
+    """Return up to ten ticks at the middle of cells, with the numbers of their steps."""
     every = max(1, -(-len(steps) // 10))
     return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
 

@@ -1,4 +1,4 @@
-"""Frames to rows: top, medians, thinning."""
+"""Prepare frames for charts: run their analysis, select top rows, compute medians and labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hta_widgets.trace.traceset import TraceSet
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Minimum number of collectives for a judgement on a rank.
+#: Minimum number of a rank's collectives for `last_often` to mark it.
 _TELLING = 4
 
 
@@ -43,9 +43,9 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
 
 
 def are_whole(frame: pd.DataFrame) -> Flags:
-    """Return which rows of `collectives` have the events of all their ranks, as far as is known.
+    """Return flags of the rows of `collectives` without a missing rank, as far as is known.
 
-    If some are missing, the last rank of the others is not certainly the last one.
+    If the event of a rank is missing, that rank may have been the last one.
     """
     found = np.ones(len(frame), dtype=bool)
     if {"ranks", "group_size"} <= set(frame.columns):
@@ -59,16 +59,17 @@ def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
 
 
 def fact_ranks(frame: pd.DataFrame) -> list[int]:
-    """Return the ranks that the headline states as a fact, to mark in ink."""
+    """Return the ranks to mark in ink: the headline names them, but others do not wait for them."""
     return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
 
 
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark as late: the given ones, or the one that most waiting is for.
+    """Return the ranks to mark as late: the given ones, or the one that causes most of the waiting.
 
-    That is a rank that comes last, alone, to more than half of its collectives, at least four, and
-    for which more than half of all the waiting is done; only collectives count in which no rank's
-    event is missing. It is a reading of these rows alone; `hta_widgets.analysis.stragglers` judges.
+    Without `late`, this is a rank with at least four collectives that alone is last at more than
+    half of them, and for which more than half of all waiting is done. Collectives without the
+    event of some rank do not count. The result is not a judgement, as it only uses these rows;
+    `hta_widgets.analysis.stragglers` judges ranks.
     """
     if late is not None:
         wanted = set(late)
@@ -88,10 +89,10 @@ def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
 def thinned(
     x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int
 ) -> tuple[npt.NDArray[np.intp], Ints]:
-    """Return one point for each cell of a grid over all, and how many it stands for.
+    """Return the index of one point per cell of a grid, and the number of points in the cell.
 
-    Of the cells of a column the highest point of all is kept; of a cell else its first, which
-    unlike the highest leaves no pattern.
+    The highest point of each column of the grid is kept for its cell. Other cells keep their first
+    point: the highest ones would form a pattern. Each value of `kept_apart` has its own grid.
     """
     across, up = (
         _places(np.asarray(values, dtype=float), cells)
@@ -116,7 +117,7 @@ def _places(values: npt.NDArray[np.float64], cells: int) -> Ints:
 
 
 def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
-    """``rank 5``, ``ranks 0–4, 6, 7``, ``ranks 0–3, 8–11 and 24 more``."""
+    """Return text such as ``rank 5``, ``ranks 0–4, 6, 7`` or ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(int(rank) for rank in ranks)
     shown = number_runs(numbers)[:most]
     words = map(run_text, shown)
@@ -126,7 +127,7 @@ def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
 
 
 def ramp(stops: Sequence[str], steps: int) -> list[str]:
-    """Return colours between the stops, evenly spaced."""
+    """Return `steps` colours from the first to the last stop, evenly spaced."""
     known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
     wanted = np.linspace(0, len(stops) - 1, steps)
     mixed = [np.interp(wanted, np.arange(len(stops)), known[:, channel]) for channel in range(3)]
@@ -137,7 +138,7 @@ def ramp(stops: Sequence[str], steps: int) -> list[str]:
 
 
 def columns_of(data: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame's columns as a source takes them: numbers as arrays, all else as text."""
+    """Return a frame's columns for a Bokeh source: numbers as arrays, other values as text."""
     return {
         str(name): values.to_numpy() if values.dtype.kind in "iufb" else [str(v) for v in values]
         for name, values in data.items()
@@ -148,10 +149,10 @@ Draw = Callable[..., Any]
 
 
 def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
-    """Let a chart take traces as well as the frame of an analysis, which is then run on them.
+    """Let a chart take traces as well as the analysis's frame; the analysis is then run on them.
 
-    Arguments that the chart does not have are the analysis's, such as ``window=``. An analysis
-    that works on the frame of another one names that as `of`.
+    Arguments that the chart does not have, such as ``window=``, are passed to the analysis. If the
+    analysis takes the frame of another one, `of` is the name of that one.
     """
     run = getattr(analysis, of or name)
     known = inspect.signature(run).parameters
@@ -189,7 +190,7 @@ def _filters(selection: Any) -> bool:
 
 
 def draws_panel(panel: str) -> Callable[[Draw], Draw]:
-    """As `draws`, of what a dashboard's panel shows."""
+    """Let a chart take traces as well as the frame of a panel, which is then computed from them."""
 
     def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
         selection = source if isinstance(source, Selection) else None
@@ -207,7 +208,7 @@ def draws_panel(panel: str) -> Callable[[Draw], Draw]:
 
 
 def draws_only(what: str) -> Callable[[Draw], Draw]:
-    """Let a chart refuse everything but a frame, which `what` returns: no set of traces has it."""
+    """Let a chart take only the frame that `what` returns; traces alone do not give that frame."""
     return _taking(what, None)
 
 
@@ -238,12 +239,12 @@ def _taking(
 
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
-    """Raise a `TraceError` where columns are missing: it names them and the frame's analysis."""
+    """Raise a `TraceError` if columns are missing; it names them and the frame's analysis."""
     require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 
 def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
-    """As `require`, of what ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME`` returns."""
+    """As `require`, for the frame of ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``."""
     room, _, name = source.partition(".")
     shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
     require_columns(
@@ -261,8 +262,8 @@ def told_apart(
 ) -> list[str]:
     """Return the labels, with a distinguishing suffix for equal ones.
 
-    That is their kind; of one kind the first word in which their full names differ, such as a
-    template's type; else a number.
+    The suffix is their kind. Labels of one kind get the first word in which their full names
+    differ, such as a template's type, and otherwise a number.
     """
     texts, tags = list(labels), [""] * len(labels)
     if kinds is not None:
@@ -299,7 +300,7 @@ def _with(label: str, word: str) -> str:
 
 
 def _differences(names: Sequence[str]) -> list[str]:
-    """Return the fewest words that tell each name from the others."""
+    """Return for each name the first words in which it differs from the others."""
     words = [_WORDS.findall(name) for name in names]
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):
@@ -323,9 +324,10 @@ KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their column, the number of their group in it, and its code.
+    """Return the rows with the column, the number and the code of their group.
 
-    Groups of one kind share a column unless a rank is in several of them.
+    ``column`` is a column of the chart; ``number`` counts the groups in it. Groups of one kind
+    share a column unless a rank is in several of them.
     """
     data = frame.reset_index(drop=True)
     data["kind"] = data["kind"].astype(str)
@@ -376,8 +378,8 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
     """Return names of the groups of one kind, and for each of `ranks` the number of its group.
 
-    That is the first kind in `KIND_ORDER` that has several groups, else the first; -1 is a rank
-    in none.
+    The kind is the first in `KIND_ORDER` with several groups, else the first of the frame. The
+    number of a rank without a group is -1.
     """
     data = placed(frame)
     if data.empty:
@@ -393,7 +395,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows with most, the others added up in a last one, and the rows' labels."""
+    """Return the `top` rows by column `by`, one row that sums up the others, and their labels."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
@@ -419,10 +421,10 @@ def top_rows(
 
 
 def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows of `top_rows` with ``least_ns`` and ``most_ns`` of a rank.
+    """Return the rows of `top_rows` with the smallest and the largest sum of a rank.
 
-    That is the sum of a row's ``sum_ns`` on the rank with least and with most; a rank that has
-    none of a row has 0 of it. The last row's sums are of all names that it stands for.
+    ``least_ns`` and ``most_ns`` are sums of ``sum_ns`` over a row's events on one rank, 0 if the
+    rank has none. The sums of the last row are over all names that it stands for.
     """
     group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
     groups, first = np.unique(group, return_index=True)

@@ -32,21 +32,21 @@ def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the part
-        of ``exposed_communication_ns`` that is spent waiting for the last rank, communication is
-        drawn as transfer and, hatched, as wait.
+        Of `hta_widgets.analysis.temporal_breakdown`. If it has a column ``exposed_wait_ns`` (the
+        part of ``exposed_communication_ns`` that is spent waiting for the last rank),
+        communication is split into transfer and, hatched, waits.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank; its source has the frame's rows.
+        One bar per rank; its source has the frame's rows.
     """
     return frame
 
 
 @defines("kernel_types", "kernel_type", "sum_ns")
 def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw how much busy time goes to each kind, and to kinds that run at once."""
+    """Draw the busy time of each kind of kernel, and of kinds that run at the same time."""
     if "rank" not in frame:
         return frame
     sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
@@ -58,7 +58,7 @@ def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
 
 @defines("overlap")
 def comm_comp_overlap(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw each rank's communication, split into hidden behind compute and exposed."""
+    """Draw each rank's communication: time hidden behind compute, and exposed time."""
     return frame
 
 
@@ -69,7 +69,7 @@ def idle_time_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     bokeh.plotting.figure
-        One bar a stream; its source has the frame's rows.
+        One bar per stream; its source has the frame's rows.
     """
     return frame
 
@@ -90,14 +90,14 @@ def kernel_breakdown(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     Parameters
     ----------
     top : int, default 12
-        How many kernels; the others share one bar with their number.
+        Number of kernels; the others share one bar, which is labelled with their number.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
-        max_ns`` over all ranks, and ``per_rank_ns``, what the bars show; the lines are from
-        ``least_ns`` to ``most_ns``, sums of a rank.
+        One bar per kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
+        max_ns`` over all ranks, and ``per_rank_ns``, the length of the bar. The lines are from
+        ``least_ns`` to ``most_ns``, the smallest and the largest sum of a rank.
     """
     ranks = frame["rank"].nunique()
     grouped = frame.groupby(["kind", "name"], observed=True)
@@ -165,17 +165,18 @@ def kernel_duration_by_rank(
 ) -> Any:
     """Draw how long kernels take on each rank.
 
-    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Else one
-    row a kernel, with a dot for each rank's mean against the median rank's. The scale ends at the
-    farthest kernel that does not wait, at 100 % at most: arrow heads at its ends are ranks that
-    are farther. Dark is the dot that is farthest of its kernel, by 5 % and 1 % of a rank's time.
+    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Otherwise
+    one row per kernel, with a dot for each rank's mean against the median rank's. The scale ends at
+    the farthest dot of kernels other than communication, but at 10 % at least and 100 % at most;
+    ranks beyond it are arrow heads at its ends. The farthest dot of such a kernel is dark if it
+    differs from the median by 5 %, and by 1 % of a rank's kernel time.
 
     Parameters
     ----------
     name : str, optional
         The full name of one kernel.
     top : int, default 12
-        How many kernels, those with most time.
+        Number of kernels, those with most time.
     late : iterable of int, optional
         Ranks to draw in red, as in `step_phases`.
     """
@@ -252,21 +253,21 @@ def launch_stats(
     runtime_cutoff_ns: int = 50_000,
     launch_delay_cutoff_ns: int = 100_000,
 ) -> dict[str, Any]:
-    """Draw how launch delays, launch calls and short kernels are distributed.
+    """Draw histograms of launch delays, durations of launch calls and durations of kernels.
 
     Parameters
     ----------
     runtime_cutoff_ns : int, default 50 000
-        A launch call that takes longer is drawn solid.
+        Longer launch calls are drawn solid.
     launch_delay_cutoff_ns : int, default 100 000
-        A kernel that starts later after its launch is drawn solid.
+        Longer launch delays are drawn solid.
 
     Returns
     -------
     bokeh.models.Column
-        Three histograms: launch delay; duration of launch calls; durations of device events, those
-        shorter than their launch call apart. Sources have columns ``from_ns, to_ns, count,
-        solid``.
+        Three histograms: launch delays, durations of launch calls, and durations of device events,
+        solid for those shorter than their launch call. Sources have columns ``from_ns, to_ns,
+        count, solid``.
     """
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
@@ -313,7 +314,7 @@ def _histogram(
     width: int | None,
     note: str,
 ) -> Any:
-    """Return a histogram over decades; zeros stand in a bar of their own at the left."""
+    """Return a histogram over decades; zeros have a bar of their own at the left."""
     zero = values <= 0
     logs = np.log10(np.maximum(values[~zero], 1).astype(float))
     low = float(np.floor(logs.min())) if len(logs) else 2.0
@@ -332,7 +333,7 @@ def _histogram(
         every = np.r_[zero.sum(), every]
         chosen = np.r_[solid[zero].sum(), chosen]
         start_ns, end_ns = np.r_[0.0, start_ns], np.r_[0.0, end_ns]
-    # Counts differ by orders of magnitude, and the few are what one looks for.
+    # A logarithmic scale, since counts differ by orders of magnitude and the small ones matter.
     top = max(1.0, float(np.log10(1 + every.max())))
     taken = float(values[solid].sum())
     figure = new_figure(
@@ -408,14 +409,14 @@ def _ranges(start_ns: Any, end_ns: Any) -> list[str]:
 
 
 def _counts(top: float) -> list[int]:
-    """Return up to three counts for the scale at the left."""
+    """Return up to three powers of ten as ticks of the axis of counts."""
     tens = [10**power for power in range(8) if np.log10(1 + 10**power) <= top * 1.05]
     step = max(1, -(-len(tens) // 3))
     return tens[::-1][::step]
 
 
 def _decades(figure: Any, low: float, high: float, top: float, *, zero: float | None) -> None:
-    """Label the scale below at powers of ten, and at zero."""
+    """Label the x axis at powers of ten and at zero, and set the ticks of the y axis."""
     powers = np.arange(low, high + 1)
     ticks = [float(power) for power in powers]
     labels = {at: _power(int(at)) for at in ticks}
@@ -438,11 +439,12 @@ def _power(power: int) -> str:
 
 @defines("queue")
 def queue_length_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw how much launched work waits on each stream: in the mean, and at most.
+    """Draw the mean and the maximum length of each stream's queue of launched work.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank and stream; of more than 48, the stream with the longest queue of each rank.
+        One bar per stream. With several ranks, one bar per rank, for its stream with the longest
+        mean queue.
     """
     return frame

@@ -1,7 +1,7 @@
 """Evaluate expressions of chart definitions over columns, and fill texts with ``{holes}``.
 
-Expressions have Python's syntax. A value is a single one or an array: with one element for each
-item of the frame, or for each row of the chart. ``js/src/charts/language.ts`` does the same.
+Expressions have Python's syntax. A value is a scalar, or an array with one element for each item of
+the frame or each row of the chart. ``js/src/charts/language.ts`` does the same in the page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Scope = dict[str, Any]
 
 
 def queue_length(mean: float) -> str:
-    """Return a mean with two digits, which are enough to compare short queues."""
+    """Return a mean with two significant digits, which are enough to compare short queues."""
     if not np.isfinite(mean):
         return text.value(None)
     if 0 < mean < 0.01:
@@ -35,7 +35,7 @@ def queue_length(mean: float) -> str:
     return text.value(float(text.fixed(mean, digits)))
 
 
-#: Nouns of holes, which stand behind a number: ``{steps:step}`` is "1 step" or "2 steps".
+#: Nouns that a hole may add to its number: ``{steps:step}`` is "1 step" or "2 steps".
 NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
@@ -112,12 +112,12 @@ _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": 
 
 
 def _kinds(label: str) -> str:
-    """``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
+    """Return ``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
     names = label.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions of values; `max` and `min` of several values are cell by cell.
+#: Functions of values; with several arguments, `max` and `min` also work element by element.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
@@ -141,7 +141,7 @@ CELLS: dict[str, Callable[..., Any]] = {
         [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
     ),
 }
-#: Functions of columns: of all, of each group (`by`, `each`), and of those that count (`where`).
+#: Functions that reduce a column, or each group of it (`by`, `each`), over the rows of `where`.
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
 _NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}

@@ -39,9 +39,9 @@ from hta_widgets.facts import facts
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
 _MOST_COLUMNS = 8
-#: Order of colours, such that neighbours differ.
+#: Order of the category colours in which neighbouring groups differ most.
 _APART = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups that all have a row; of more, those with most time of each column have.
+#: Maximum number of groups with a row each; of more, only those with most time per column have one.
 _MOST_ROWS = 40
 _IN_CELLS = (
     "in a cell the group's number and the rank's position in it; times are of a rank and"
@@ -55,19 +55,20 @@ _MEANS = "times and bytes are means of a group's ranks, waits included"
     *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
 )
 def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw which group of each kind a rank is in, and what it spends there.
+    """Draw each rank's group of each kind, and the rank's time and bytes in it.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one column per kind, two if a rank is in two groups of it. Cells of one
-        colour are one group; in them stand the group's number, from 0 in the order of ranks, and
-        the rank's position. A question mark is on guessed kinds. At the right, what a rank spends
-        in each. Its source has the frame's rows. With more than 64 ranks a row is a group and
-        ranks go from left to right; above 40 groups the less used ones of a kind share a row.
+        One row per rank and one column per kind, two if a rank is in two groups of it. A cell has
+        the colour of its group, and shows the group's number, from 0 in the order of ranks, and the
+        rank's position. Guessed kinds have a question mark. At the right are a rank's time and
+        bytes in each group. Its source has the frame's rows. With more than 64 ranks, a row is a
+        group and ranks go from left to right; above 40 groups, the less used ones of a kind share a
+        row.
     """
     data = placed(frame)
-    # Missing knowledge is not a guess.
+    # An unknown kind is not a guess, and has no question mark.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["fill"], data["line"] = _tints(data["number"], theme)
     data["name"] = [
@@ -92,7 +93,7 @@ def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
 def _of_ranks(data: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     ranks = np.unique(data["rank"])
     spent = data.groupby("column")["time_ns"].sum().sort_values(ascending=False, kind="stable")
-    # The most expensive column keeps its numbers in narrow charts.
+    # Charts that are too narrow for the numbers of all columns show those with most time.
     kept = sorted(spent.index[:_MOST_COLUMNS])
     more = len(spent) - len(kept)
     cells = data[data["column"].isin(kept)].reset_index(drop=True)
@@ -174,7 +175,8 @@ def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
         "data": cells,
         "names": [str(one["name"]) for one in rows],
         "marks": [
-            # One rank is hardly a pixel: no tints, and outlines where they cover no neighbour.
+            # A rank is hardly a pixel wide, so bars have no tint, and an outline only in rows of
+            # one group, where it covers no other group.
             Bars("left", "right", "@line", only=("alone", "no")),
             Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
         ],
@@ -211,7 +213,7 @@ def _tooltip(heading: str) -> Tooltip:
 
 
 def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
-    """Return the columns' kinds, numbered if one has several."""
+    """Return the columns' kinds as heads; further columns of a kind are numbered from 2."""
     first = cells.drop_duplicates("column").set_index("column")
     guessed = cells.groupby("column")["guessed"].any()
     met: dict[str, int] = {}
@@ -232,7 +234,7 @@ def _tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
 
 
 def _shown(groups: pd.DataFrame) -> pd.Series:
-    """Return which groups have a row: the same number of each column, those with most time."""
+    """Return flags of the groups with a row: in each column equally many, those with most time."""
     columns = groups["column"].nunique()
     if len(groups) <= _MOST_ROWS:
         return pd.Series(True, index=groups.index)
@@ -244,7 +246,7 @@ def _shown(groups: pd.DataFrame) -> pd.Series:
 
 
 def _runs(data: pd.DataFrame) -> pd.DataFrame:
-    """Return adjacent ranks of a group as one bar, with their times and bytes as means."""
+    """Return one bar per run of adjacent ranks of a group, with their mean times and bytes."""
     data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
     code, left = data["code"].to_numpy(), data["left"].to_numpy()
     begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
@@ -292,7 +294,7 @@ _MOST_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
-# The difference is cut to the available width; the tooltip has all of it.
+# Cuts the text on a cluster's difference to the available width; the tooltip shows all of it.
 _CUT = r"""
 if (!fig.inner_width) return;
 const pen = document.createElement("canvas").getContext("2d");
@@ -319,9 +321,9 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     Returns
     -------
     bokeh.plotting.figure
-        Outliers on top, then the largest first. Bars are means of a cluster's ranks, per step;
-        below them stands what differs from the most typical ranks. Its source has a row a
-        cluster with the frame's columns.
+        Outliers on top, then the largest clusters first. Bars are means of a cluster's ranks, per
+        step; texts below them are the differences from the most typical ranks. Its source has one
+        row per cluster with the frame's columns.
     """
     data = _clusters(frame)
     shown, said = len(data), ""
@@ -465,7 +467,7 @@ def _parts(data: pd.DataFrame, theme: Theme) -> list[Bars]:
             continue
         data[f"{name} from"], data[name] = left, left + sizes
         data[f"{name}_text"] = [duration(each) for each in sizes]
-        # Bars of no length would show their outline.
+        # A zero-length bar would still draw its outline.
         data[f"{name} from"] = data[f"{name} from"].where(sizes > 0)
         marks.append(Bars(f"{name} from", name, fill, name, **style))
         left = left + sizes
@@ -491,7 +493,7 @@ def _with_reasons(
     width: int | None,
     **content: Any,
 ) -> Any:
-    """Return rows with a ground behind outliers, and texts below the bars."""
+    """Return a chart of rows with a background behind outliers, and texts below the bars."""
     figure = rows_chart(**content, theme=theme, width=width)
     for low, high in grounds:
         figure.add_layout(
@@ -541,10 +543,10 @@ def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a bin, above them the mean of ranks, at the right each rank's
-        total. The picture's source has columns ``share`` and ``value_ns``, each one array of rows
-        and bins; another has a row a rank or cluster, with ``rank``, the
-        first of a cluster, ``ranks`` (text) and ``total_ns``.
+        One row per rank and one cell per bin; above them is the mean of ranks, at the right each
+        rank's total. The image's source has columns ``share`` and ``value_ns``, each one array of
+        rows and bins. Another source has one row per rank or cluster, with ``rank`` (of a cluster,
+        its first), ``ranks`` (text) and ``total_ns``.
 
     Examples
     --------
@@ -690,12 +692,12 @@ def _image(
     *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
 )
 def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each process group's communication, split into hidden behind compute and exposed.
+    """Draw each process group's communication: time hidden behind compute, and exposed time.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a group; its source has the frame's times as means of the ranks in the group.
+        One bar per group; its source has the frame's times as means of the ranks in the group.
     """
     keys = [key for key in ("group", "description", "collective") if key in frame]
     require(frame, "communication_by_group", *(keys or ["group"]))
@@ -707,12 +709,12 @@ def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
 )
 def communication_by_stream(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each stream's communication, split into hidden behind compute and exposed.
+    """Draw each stream's communication: time hidden behind compute, and exposed time.
 
     Returns
     -------
     bokeh.plotting.figure
-        As of `communication_by_group`, one bar a stream.
+        As from `communication_by_group`, with one bar per stream.
     """
     return _by(frame, ["stream"], "stream", theme)
 

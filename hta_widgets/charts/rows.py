@@ -1,4 +1,4 @@
-"""Chart definitions: rows, marks, columns, tooltip."""
+"""Charts of rows: their marks, columns of texts, ticks, tooltip and legend."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from hta_widgets.text import axis_time
 class Bars:
     """Bars from one column of the source to another; colours may be columns, as ``@column``.
 
-    `only` is a column and its value, for bars of some rows. Hatches are drawn fast
-    where all bars of a mark have the same.
+    `only` is a column and a value, for bars of the rows with that value only. Hatches are drawn
+    fast if all bars of a mark have the same one.
     """
 
     left: str | float
@@ -70,7 +70,7 @@ class Dots:
 
 @dataclass(frozen=True)
 class Column:
-    """Texts at the right, one per row; shown if the chart is at least `least` wide."""
+    """Texts at the right, one per row; shown if the chart is at least `least` px wide."""
 
     head: str
     texts: Sequence[str] | str
@@ -86,18 +86,18 @@ class Tooltip:
 
 
 def field_of(value: Any) -> Any:
-    """Return the column that ``@column`` names; all else is a value."""
+    """Return the name of the column for ``@column``, and any other value as it is."""
     return value[1:] if isinstance(value, str) and value.startswith("@") else value
 
 
 def fill_of(mark: Bars, theme: Theme) -> Any:
-    """Return the fill of bars, with the ground that shines through."""
+    """Return the fill of bars, blended with the background if `alpha` is below 1."""
     fill = field_of(mark.fill)
     return fill if mark.alpha == 1 else mixed(fill, theme.bg, mark.alpha)
 
 
 def plain_columns(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns that Bokeh takes: categories as texts, integers that fit into a float."""
+    """Return the columns for a Bokeh source: numbers as arrays, and other columns as texts."""
     plain = {}
     for name, values in data.items():
         if isinstance(values, pd.Series):
@@ -118,7 +118,7 @@ def draw_mark(
 ) -> Any:
     """Add a mark to a figure; rows of a `profile` have no space between them."""
     if isinstance(mark, Whiskers):
-        # A halo parts the line from bars of its own darkness.
+        # A halo separates the line from bars of a similar colour.
         figure.segment(
             y0="row",
             y1="row",
@@ -181,12 +181,12 @@ def draw_mark(
     )
 
 
-#: Up to this many rows each has its name; more are drawn as a profile.
+#: Maximum number of rows with a name each; more are drawn as a profile, with some names.
 NAMED_ROWS = 64
 
 
 def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
-    """Return up to `most` + 1 round positions from `start` to `end`, 0 among them."""
+    """Return the multiples of a round step in a range, about `most` from 0 to its farther end."""
     span = max(abs(end), abs(start))
     if span <= 0:
         return [0.0]
@@ -199,7 +199,7 @@ def nice_ticks(end: float, most: int = 3, start: float = 0.0) -> list[float]:
 
 
 def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tuple[float, str]]:
-    """Return the positions of ticks on an axis of time, with their labels."""
+    """Return the positions of ticks on a time axis, with their labels."""
     ticks = nice_ticks(end_ns, most, start_ns)
     step = ticks[1] - ticks[0] if len(ticks) > 1 else max(end_ns, 1.0)
     return [(at, axis_time(at, step)) for at in ticks]
@@ -208,7 +208,7 @@ def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tupl
 def extremes(
     names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
 ) -> str:
-    """Return a sentence about the rows with least and most, if there are more than `least`."""
+    """Return the minimum and the maximum with their names; "" for `least` or fewer rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= least or not np.isfinite(numbers).any():
         return ""
@@ -223,7 +223,7 @@ def _pitch(rows: int) -> float:
         return 20.0
     if rows <= NAMED_ROWS:
         return 14.0
-    # Whole pixels: no seams between bars, and none of them covers its neighbour.
+    # Whole pixels, so that bars have no seams between them and do not overlap.
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
@@ -252,9 +252,9 @@ def rows_chart(
     profile = rows > NAMED_ROWS
     pitch = _pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
-    # Names of profiles, which have no row for heads, reach above the first row.
+    # Profiles have no row for heads, but need room for the first name, taller than its row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
-    # Bokeh draws half a pixel off the grid, for crisp lines; areas that touch would show seams.
+    # Shifts the range, as Bokeh draws marks half a pixel off, where adjacent areas show seams.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
@@ -308,7 +308,7 @@ def rows_chart(
 
 
 def brush(theme: Theme) -> Any:
-    """Return the box that a drag draws; it is there only while one drags."""
+    """Return the box that a drag draws; it is visible only during the drag."""
     return models.BoxAnnotation(
         level="overlay",
         visible=False,
@@ -350,7 +350,7 @@ def _scale(
 
 
 def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
-    """Write numbers into bars; which of them fit is decided later."""
+    """Write texts into bars and return their source; `keep_fitting` hides texts that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
         return None
@@ -391,7 +391,7 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
 
 
 def _shown_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
-    """Return the rows whose names have room, 14 pixels each; of profiles round ones."""
+    """Return the rows with a name: all, or of a profile those at least 20 pixels apart."""
     if not profile:
         return list(range(rows))
     step = next(s for s in (2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 20)

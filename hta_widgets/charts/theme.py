@@ -1,4 +1,4 @@
-"""The charts' colours, which are the timeline's: ``facts/tokens.json``."""
+"""The colours of charts, which are those of the timeline: ``facts/tokens.json``."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FONT: str = facts("tokens")["font"]
 class Theme:
     """The colours of one theme; each is checked for contrast.
 
-    `kind` and `on_kind` are a kind's mark and the text on it; `busy` and `waiting` are ramps from
-    none to all; `delta` runs from faster over the same to slower; `category` distinguishes what is
-    no kind of event, such as uses of memory.
+    `kind` has the colours of marks by kind of event, and `on_kind` those of text on them; `busy`
+    and `waiting` are ramps from 0 to 100 %; `delta` is a ramp from faster through equal to slower;
+    `category` is for other categories than kinds of events, such as uses of memory.
     """
 
     name: str

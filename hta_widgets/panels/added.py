@@ -1,4 +1,4 @@
-"""The frames of panels that a user adds: most are of the whole job, which saved pages keep."""
+"""The frames of panels that users add; most cover the whole job and are kept in saved pages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _arrivals(traces: TraceSet) -> pd.DataFrame:
 
 def _bandwidth(traces: TraceSet) -> pd.DataFrame:
     calls = analysis.collectives(traces, clock="fitted")
-    # One row per collective; of ranks that arrive last together, any.
+    # One row per collective: that of the last rank, or of one of the ranks that are last together.
     last = calls.loc[calls.groupby("collective")["arrival_ns"].idxmax()]
     known = last[last["busbw_gb_s"].notna()]
     key = ["operation", "size_bytes", "ranks"]
@@ -137,7 +137,7 @@ def _launch_outliers(traces: TraceSet) -> pd.DataFrame:
 
 
 def _messages(traces: TraceSet) -> pd.DataFrame:
-    """Return one row per sending and receiving rank; members of an all-to-all give even shares."""
+    """Return one row per sender and receiver; an all-to-all sends equal shares to its members."""
     match = matching(traces)
     operation, size = match.taken("operation"), np.maximum(match.taken("size_bytes"), 0)
     source, target = match.taken("source"), match.taken("target")
@@ -160,7 +160,7 @@ def _messages(traces: TraceSet) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Paths:
-    """The operators of one rank by the names from the outermost one down; parents come first."""
+    """The distinct call paths of one rank's operators; parents come before children."""
 
     rows: Any
     of: Any
@@ -190,7 +190,7 @@ def _paths(trace: Trace) -> _Paths:
 def _call_tree(
     traces: TraceSet, selection: Selection, _top: int | None, *, measure: str
 ) -> pd.DataFrame:
-    """Return the bars of a flame graph: operators by path, of all ranks, in a window."""
+    """Return the bars of a flame graph: operators by call path, summed over the selected ranks."""
     window = Selection(ranks=selection.ranks, start_ns=selection.start_ns, end_ns=selection.end_ns)
     parent: list[int] = []
     name: list[str] = []
@@ -225,7 +225,7 @@ def _call_tree(
 
 
 def _flames(parent: list[int], name: list[str], sums: list[list[int]], by: int) -> pd.DataFrame:
-    """Lay out paths: each within the one above, the longest first."""
+    """Lay out call paths as bars: children below their parent, the longest first."""
     children: dict[int, list[int]] = {}
     for at, above in enumerate(parent):
         children.setdefault(above, []).append(at)
@@ -266,7 +266,8 @@ WHOLE: Mapping[str, Callable[[TraceSet], pd.DataFrame]] = {
 }
 
 
-#: Panels whose frames take seconds in jobs of many ranks: pages of more have them only if shown.
+#: Panels whose frames take seconds in jobs of many ranks. Saved pages of more ranks than
+#: `_MOST_SLOW_RANKS` have these frames only if the panels are shown.
 _SLOW = ("critical_path", "memory")
 _MOST_SLOW_RANKS = 16
 
@@ -277,7 +278,7 @@ def is_kept_in_pages(panel: str, traces: TraceSet, shown: Sequence[str]) -> bool
 
 
 def whole_frame(traces: TraceSet, panel: str) -> pd.DataFrame:
-    """Return the frame of a panel of the whole job, kept for other selections."""
+    """Return the frame of a panel of the whole job, cached for all selections."""
 
     def derive() -> pd.DataFrame:
         try:

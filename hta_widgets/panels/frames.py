@@ -57,9 +57,9 @@ class Panel:
     own: tuple[str, ...]
     #: Whether it is a chart.
     is_chart: bool = False
-    #: Makes its frame of traces, a selection and a number of rows.
+    #: Makes its frame from traces, a selection and a maximum number of rows.
     frame: Frame | None = None
-    #: Makes the frame of the analysis behind it.
+    #: Makes the frame of the analysis on which the panel's frame is based.
     whole: Whole | None = None
     #: Whether it has data for these formats and this number of workers.
     fits: Callable[[set[str], int], bool] = lambda _formats, _workers: True
@@ -97,7 +97,7 @@ def all_panels() -> list[str]:
 
 
 def panel_of(name: str) -> Panel:
-    """Return the panel of an id, or of an analysis: the first one if there are two."""
+    """Return the panel with an id, or the first panel of an analysis."""
     known = panels()
     of_analysis = (one for one in known.values() if one.analysis == name and name)
     found = known.get(name) or next(of_analysis, None)
@@ -233,7 +233,7 @@ def _values(column: pd.Series[Any]) -> list[Any]:
     if kind == "f":
         return [value if math.isfinite(value) else None for value in column.tolist()]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        # The last entry is for missing values, -1.
+        # Missing values have the code -1, the index of the last entry.
         categories = [*map(str, column.cat.categories), None]
         return [categories[code] for code in column.cat.codes.tolist()]
     return [None if value is None or value is pd.NA else value for value in column.tolist()]
@@ -318,7 +318,7 @@ def _with_attrs(found: pd.DataFrame, frame: pd.DataFrame, **attrs: Any) -> pd.Da
 class _Names:
     """Rows of an analysis, one per rank, kind and name, grouped by kind and name.
 
-    `rows` are in the order of their groups, `first` where each group begins.
+    `rows` are row numbers in the order of groups, and `first` is where each group begins in `rows`.
     """
 
     def __init__(self, frame: pd.DataFrame) -> None:
@@ -344,11 +344,11 @@ class _Names:
 
 
 def _outliers(names: _Names, frame: pd.DataFrame) -> tuple[Ints, Floats]:
-    """Return the rank whose mean is farthest from the median rank's, and the ratio of both."""
+    """Return for each name the rank with the mean farthest from the median, and their ratio."""
     mean, rank = frame["mean_ns"].to_numpy(np.float64), frame["rank"].to_numpy(np.int64)
     median = pd.Series(mean).groupby(names.code).median().to_numpy()
     apart = np.abs(mean - median[names.code])
-    # The first row of those farthest apart.
+    # In each group, the row with the greatest distance; the first one if there are several.
     far = names.rows[np.lexsort((-apart[names.rows], names.code[names.rows]))][names.first]
     known = (names.ranks >= _LEAST_RANKS) & (names.kind != _COMMUNICATION) & (median > 0)
     ratio = mean[far] / np.where(median > 0, median, np.nan)
@@ -356,7 +356,7 @@ def _outliers(names: _Names, frame: pd.DataFrame) -> tuple[Ints, Floats]:
 
 
 def _waits(traces: TraceSet, selection: Selection, names: _Names) -> Ints:
-    """Return how long ranks wait in the communication of each name; -1 if unknown."""
+    """Return the time that ranks wait in communication events of each name; -1 if unknown."""
     found = np.full(len(names.names), -1, dtype=np.int64)
     kinds = zip(names.kind.tolist(), names.names, strict=True)
     groups = {name: k for k, (kind, name) in enumerate(kinds) if kind == _COMMUNICATION}
@@ -403,7 +403,7 @@ def _summary(traces: TraceSet, selection: Selection, _top: int | None) -> pd.Dat
 def _steps(traces: TraceSet, selection: Selection, _top: int | None) -> pd.DataFrame:
     """Return one row per phase, rank and step: the whole step first, then its phases in order.
 
-    Phases are the ones of `phase_times` with at least `LEAST_PCT` of the steps' time.
+    Phases are those of `phase_times` with at least `LEAST_PCT` percent of the steps' time.
     """
     whole = analysis.step_times(traces, clock=CLOCK, selection=selection)
     phases = analysis.phase_times(traces, selection=selection)
@@ -429,7 +429,7 @@ def _breakdown(traces: TraceSet, selection: Selection, _top: int | None) -> pd.D
     waits = waits.set_index("rank").loc[frame["rank"]]
     found = taken(frame, names)
     found["exposed_wait_ns"] = or_null(waits["exposed_wait_ns"].tolist())
-    # The partners of a single rank are not missing: the job has none.
+    # A job of a single rank has no partners that could be missing.
     unmatched = waits["unmatched_exposed_ns"].tolist() if len(traces) > 1 else [-1] * len(found)
     found["unmatched_exposed_ns"] = or_null(unmatched)
     found.attrs["missing_ranks"] = _missing(traces, selection, frame)

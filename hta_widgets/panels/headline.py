@@ -31,7 +31,7 @@ from hta_widgets.trace.traceset import TraceSet
 LEAST_SHARE = 0.02
 LEAST_OVER = 0.02  # over the median rank, for a slow phase
 LEAST_OVER_SHARE = 0.1  # over the median step, for a slow step
-LEAST_RANKS = 3  # for a median rank; between two ranks half of it is the slow one's own
+LEAST_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the median
 LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
 DWARFED = 0.1  # of another finding's time; a finding with less comes after it
 MOST_SENTENCES = 2
@@ -137,14 +137,14 @@ class RunTimes:
 
     @property
     def all_ns(self) -> int:
-        """The spans of all ranks with device work."""
+        """The sum of the spans of all ranks with device work."""
         return max(sum(self.span_ns.values()), 1)
 
 
 def run_times(traces: TraceSet) -> RunTimes:
     """Add up how the devices of a job spend the run."""
     frame = analysis.temporal_breakdown(traces)
-    # As in the timeline, with the profiler's own span if the files have it.
+    # The run includes the profiler's own span if the files have it, as in the timeline.
     start_ns, end_ns = traces.span_ns
     run_ns = max(end_ns - start_ns, 1)
     waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
@@ -167,7 +167,7 @@ def run_times(traces: TraceSet) -> RunTimes:
 
 @dataclass(frozen=True)
 class LateRanks:
-    """Ranks that the others wait for, in figures."""
+    """Ranks that the others wait for, how long these wait, and the slow phase of the first."""
 
     ranks: list[int]
     waiting: list[int]
@@ -180,7 +180,7 @@ class LateRanks:
 
 
 def late_ranks(traces: TraceSet, times: RunTimes, ranks: list[int]) -> LateRanks | None:
-    """Return how long the others wait for some ranks of `judgement`; None if they do not."""
+    """Return how long the other ranks wait for `ranks`; None if they do not wait for them."""
     if not ranks:
         return None
     frame = analysis.collectives(traces, clock=CLOCK)
@@ -224,14 +224,14 @@ def _slow_phase(traces: TraceSet, rank: int) -> tuple[str, float, float]:
 def headline(traces: TraceSet) -> Headline:
     """Return the most important facts of a job.
 
-    In this order: ranks that others wait for, by `judgement`; communication that no compute hides;
-    idle devices, with the cause; one kernel with a third of all device work. Shares are of each
-    rank's span, from its first device work to its last. Findings below 2 % of it, over all ranks,
-    are left out, except for ranks that others wait for; a finding with less than a tenth of another
-    one comes after it. Further sentences are in order of time. Without a finding the headline lists
-    how time is spent. A last sentence gives the part of the run before and after the spans, if it
-    is large. For files without device work: communication on the host, and the operator with most
-    time of its own, as shares of the run.
+    The facts are, in this order: ranks that others wait for, by `judgement`; communication that no
+    compute hides; idle devices, with the cause; one kernel with a third of all device work. Shares
+    are of each rank's span, from its first device work to its last. Findings below 2 % of the spans
+    of all ranks are left out, except for ranks that others wait for; a finding with less than a
+    tenth of another one comes after it. Further sentences are in order of time. Without a finding,
+    the headline lists how time is spent. A last sentence gives the part of the run before and after
+    the spans, if it is large. For files without device work, the facts are communication on the
+    host and the operator with most time of its own, as shares of the run.
     """
     of_format = _of_formats(traces)
     if of_format is not None:
@@ -252,7 +252,7 @@ def headline(traces: TraceSet) -> Headline:
     found += [kernel] if kernel is not None else []
     first = _first(found)
     rest = sorted((one for one in found if one is not first), key=lambda one: -one.share)
-    # Ranks that the page marks in red are always named.
+    # The page marks late ranks in red, so the sentence that names them must not be cut.
     rest.sort(key=lambda one: one.kind != "waiting")
     sentences = [one.parts for one in rest]
     if first is not None and first.kind == "waiting" and late is not None:
@@ -269,7 +269,7 @@ def headline(traces: TraceSet) -> Headline:
 
 
 def _of_formats(traces: TraceSet) -> Headline | None:
-    """Return the headline of the formats; None unless all formats of a job have one."""
+    """Return the headline of the job's formats; None unless each of them has one."""
     names = set(traces.formats)
     if not names or not names <= {one.name for one in all_formats() if one.headline}:
         return None
@@ -310,12 +310,12 @@ def _devices(times: RunTimes) -> str:
 
 
 def _span(times: RunTimes) -> str:
-    """Return the words for the whole of shares."""
+    """Return the text that names the span to which shares refer."""
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 
 def _over(over: float, whose: str) -> str:
-    """Return how much more than `whose` something takes: as a share, or as a factor from 2 on."""
+    """Return how much longer than `whose` something takes: as a share, or as a factor from 2 on."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
 
 
@@ -347,7 +347,7 @@ def _waiting(late: LateRanks | None, times: RunTimes, ranks: int) -> Finding | N
 
 
 def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
-    """Return how late the rank arrives that others wait for, and the phase in which it is slow."""
+    """Return how often the first late rank is last, and its slow phase or the delay's cause."""
     first = late.ranks[0]
     found: list[Piece] = [
         _rank(first, begins=True),
@@ -362,7 +362,7 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
 
 
 def _last(traces: TraceSet, times: RunTimes, judged: Judgement) -> list[Piece]:
-    """Return the fact that a rank is nearly always last, without calling it a cause."""
+    """Return a sentence on a rank that is nearly always last but is not judged to be the cause."""
     for last in judged.last:
         late = late_ranks(traces, times, [last.rank])
         if late is None:
@@ -387,7 +387,7 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
     spent, waits = times.exposed_ns, times.exposed_wait_ns
     label, selection = "Select communication", Selection(query="kind in ['communication']")
     if late is not None:
-        # Waits are in another finding.
+        # The finding on late ranks already reports the waits.
         spent -= waits
         text = f"Data transfer that no compute hides takes {share(spent / times.all_ns)}"
         return Finding(
@@ -469,7 +469,7 @@ def _slowest_step(traces: TraceSet) -> Finding | None:
     step, usual = int(lasting.index[int(lasting.argmax())]), float(lasting.median())
     rows = frame[frame["step"] == step]
     start, end = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["dur_ns"]).max())
-    # The median of two steps is between them.
+    # With two steps, the median is their mean, and neither of them stands out.
     over = float(lasting.max()) / usual - 1 if usual > 0 and steps > 2 else 0.0
     if over < LEAST_SHARE:
         return None
@@ -558,7 +558,7 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
 def _on_hosts(
     filled: Sequence[Trace], is_meant: Callable[[EventTable], Bools]
 ) -> tuple[int, dict[str, int]]:
-    """Return how long these events run on the hosts, and the number of events of each name."""
+    """Return the time of the host events that `is_meant` selects, and their number by name."""
     spent, calls = 0, Counter[str]()
     for trace in walked(filled):
         table = trace.table

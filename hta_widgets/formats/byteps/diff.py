@@ -81,7 +81,7 @@ def _stages(diff: Comparison) -> pd.DataFrame:
 
 
 def _by_stage(side: RunSide) -> dict[tuple[str, bool], Floats]:
-    """Return `_MEASURES` by step of each stage: means over the GPUs that have it."""
+    """Return `_MEASURES` of each stage by step, as means over the GPUs that have the stage."""
     sums: dict[tuple[str, bool], list[Floats]] = {}
     count = len(side.steps)
     for part in side.parts.values():
@@ -161,7 +161,7 @@ def byteps_lag(diff: Comparison) -> pd.DataFrame:
 
 
 def byteps_server_times(diff: Comparison) -> pd.DataFrame:
-    """Return the load of each server in both whole runs: servers' files state no steps."""
+    """Return the load of each server over the whole of both runs, as its files state no steps."""
     times = ["busy_ns", "push_ns", "wait_ns", "service_ns"]
     sides, notes = of_sides(diff, byteps_servers)
     sides = [_means(side, times, "requests", "server") for side in sides]
@@ -169,7 +169,7 @@ def byteps_server_times(diff: Comparison) -> pd.DataFrame:
 
 
 def _means(frame: pd.DataFrame, sums: list[str], count: str, key: str) -> pd.DataFrame:
-    """Divide sums by a count; keep the first row of each key."""
+    """Divide the columns `sums` by the column `count`; keep the first row of each key."""
     each = frame[count].clip(lower=1)
     return frame.assign(**{name: frame[name] / each for name in sums}).drop_duplicates(key)
 
@@ -186,7 +186,11 @@ SERVER_TABLES = {"byteps_lag": byteps_lag, "byteps_servers": byteps_server_times
 
 
 def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
-    """Return numbers, starts and ends of the steps: from a first synchronisation to the next."""
+    """Return the numbers, starts and ends of the steps.
+
+    A step lasts from its first synchronisation to that of the next step, or, if the file has only
+    one step, to the end of its last synchronisation.
+    """
     totals = worker_rows(part.trace).totals
     lasting = totals.dur_ns > 0
     ends = totals.start_ns + totals.dur_ns
@@ -201,11 +205,11 @@ def iterations(part: Part) -> tuple[Ints, Ints, Ints]:
 
 
 def byteps_chain(side: RunSide, rank: int) -> list[Piece]:
-    """Return the waits of the steps of a GPU, piece by piece.
+    """Return the pieces of the synchronisation that ends last in each step of a GPU.
 
-    The pieces are of the last partition of the last tensor of a step: its stages, the queues
-    before them, and the time after its last stage. They do not overlap, so with the time outside
-    of them, in which the framework computes, they add up to the step.
+    The pieces are the stages of its last partition, the queues before them, and the time after its
+    last stage. They do not overlap, so together with the time outside of them, in which the
+    framework computes, they add up to the step.
     """
     chosen = byteps_gradients(side.traces, ranks=[rank])
     chosen = chosen[chosen["critical"] & (chosen["critical_partition"] >= 0)]

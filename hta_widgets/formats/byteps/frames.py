@@ -33,8 +33,8 @@ def of_format(traces: TraceSet, selection: Selection, *formats: str) -> Selectio
 def by_tensor(frame: pd.DataFrame) -> pd.DataFrame:
     """Sum `byteps_gradients` by tensor and worker, the slowest tensors first.
 
-    Of a worker's GPUs only the root counts if it has the tensor: the others' queues contain its
-    work.
+    Of a worker's GPUs, only the root counts if it has the tensor, because the queues of the others
+    contain the root's work.
     """
     known = frame[frame["busy_ns"] >= 0]
     known = known.assign(tensor=known["tensor"].astype(str), job=known["job"].fillna(""))
@@ -82,7 +82,7 @@ def by_iteration(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
-    """Sum a server's requests by key, longest waits first; keys are text, to the last digit.
+    """Sum a server's requests by key, longest waits first; keys become text, with all digits.
 
     ``last_node`` is the node that arrives last most often, with its share and its mean lag.
     """
@@ -119,7 +119,7 @@ def by_key(requests: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
 
 
 def _run(name: str, *formats: str) -> Whole:
-    """Return a function that runs an analysis on the part of a selection of these formats."""
+    """Return a function that runs an analysis on the selected ranks of these formats."""
 
     def whole(traces: TraceSet, selection: Selection) -> pd.DataFrame:
         scope = of_format(traces, selection, *formats)
@@ -316,9 +316,9 @@ def _request_rows(traces: TraceSet) -> pd.DataFrame:
 
 # --- the headline ---------------------------------------------------------------------------------
 
-#: Minimum ratio to the mean load of a server that is reported.
+#: Minimum ratio of a server's load to the mean load for the server to be reported.
 _UNEVEN = 1.25
-#: Minimum share of gradients' time for which queues are reported.
+#: Minimum share of queues in the time of gradients for queues to be reported.
 _MUCH_QUEUE = 0.25
 
 

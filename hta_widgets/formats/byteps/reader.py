@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"(?i)(?:worker|server)[-_. ]?(\d{1,5})")
 #: The category that worker files state since 2019-12; added to older ones.
 _WORKER_CATEGORY = "Comm"
 _SERVER_CATEGORY = "byteps-server"
-#: Category of waits, which follow from the records around them.
+#: Category of waits, which are not recorded but derived from the records around them.
 _WAIT_CATEGORY = "waiting"
 _WORKER_WAIT = "waiting for root"
 _SERVER_WAIT = "waiting for other pushes"
@@ -89,7 +89,7 @@ def place_servers(traces: Sequence[Trace], problems: Problems) -> list[Trace]:
 
 
 def _name_keys(servers: Sequence[Trace]) -> None:
-    """Label the tracks by tensor and partition, which follow from the keys of all servers."""
+    """Label the tracks by tensor and partition, which are derived from the keys of all servers."""
     keys = [
         np.array(sorted({int(t.pid) for t in trace.tracks if is_key(t.pid)}), np.uint64)
         for trace in servers
@@ -241,7 +241,7 @@ def build_server(
 
 
 def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with the first open begin of its group: begins, ends, unpaired records."""
+    """Pair each end with the first open begin of its group; return begins, ends and unpaired."""
     balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = balance.clip(upper=0).groupby(group).cummin()
     # An end without a begin lowers the balance below its previous minimum in the group.

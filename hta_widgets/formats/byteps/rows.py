@@ -21,7 +21,7 @@ Keys = npt.NDArray[np.uint64]
 
 #: Prefix of tensors' names.
 PREFIX = "Comm."
-#: The thread of a tensor's whole synchronisation.
+#: Name of the thread with the whole synchronisations of a tensor.
 TOTAL = "total"
 #: Stages in the order of the pipeline. Stages that only forks have are ordered by time.
 STAGES: tuple[str, ...] = (
@@ -41,7 +41,7 @@ _MOST_SERVERS = 4096
 
 @dataclass(slots=True)
 class TotalRows:
-    """Whole synchronisations: of a tensor, in a step."""
+    """Whole synchronisations, each of one tensor in one step."""
 
     row: Ints  # id of the event
     tensor: Ints  # position in `WorkerRows.tensors`
@@ -65,8 +65,8 @@ class StageRows:
     queue_ns: Ints
     #: whether the stage is the first of its partition and step
     first: Bools
-    #: whether its partition has in this step every stage that it has in any; if a cut file lacks
-    #: some, the queues are unknown
+    #: whether its partition has all stages in this step that it has in any step; otherwise the
+    #: file is cut, and the queues are unknown
     complete: Bools
 
 
@@ -207,7 +207,7 @@ class Requests:
 
     @property
     def closed(self) -> Bools:
-        """Whether the request was answered while the file was written."""
+        """Flags of the requests that were answered before the file ended."""
         return self.end_ns >= 0
 
 

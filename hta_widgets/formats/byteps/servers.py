@@ -346,10 +346,10 @@ def byteps_clock(traces: TraceSet, *, ranks: Iterable[int] | None = None) -> pd.
 
         ``end at the server - end at the worker <= theta <= arrival - start at the worker``.
 
-    All requests together leave an interval; its middle is the estimate, half its width the error.
-    No file states the node of a worker or the number of iterations that the server served before
-    the worker's trace began: the pair that leaves an interval at every server is used, the nearest
-    to zero if there are several.
+    The bounds of all requests form an interval; its middle is the estimate, half its width the
+    error. No file states the node of a worker or the number of iterations that the server served
+    before the worker's trace began. The pair for which no server's interval is empty is used; of
+    several pairs, the one with offsets nearest to zero.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ def _tables(trace: Trace, raw: dict[int, int]) -> _Tables:
 
 
 def _fits(worker: Trace, tables: _Tables) -> dict[_Place, _Fit] | None:
-    """Return all places of a worker that leave an interval; None without common keys."""
+    """Return the places of a worker for which an offset is possible; None without common keys."""
     rows = worker_rows(worker)
     places, by_node = tables
     of = rows.parts

@@ -26,7 +26,7 @@ from hta_widgets.trace.arrays import Ints
 from hta_widgets.trace.intervals import total, union
 from hta_widgets.trace.traceset import TraceSet
 
-#: Minimum share of cases in which a worker is last to be late by more than chance.
+#: Limit for stragglers: the share of cases in which a worker is last, well above chance.
 CONSISTENT_SHARE = 0.8
 NO_WORKERS = note_for("no_byteps_workers")
 
@@ -85,8 +85,8 @@ def byteps_gradients(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    Definition: BytePS's source; a maintainer's remark that bars "may include queuing" holds within
-    REDUCE, BROADCAST, PUSH and PULL only, whose own queues are not recorded.
+    The definitions follow BytePS's source. A maintainer's remark that bars "may include queuing"
+    holds only within REDUCE, BROADCAST, PUSH and PULL, whose own queues are not recorded.
     """
     found = _worker_parts(traces, **scope)
     names: dict[str, int] = {}
@@ -152,7 +152,7 @@ def _critical(rows: WorkerRows) -> dict[str, Ints]:
     place = parts.tensor[starts] * steps + parts.step[starts]
     of_total = totals.tensor * steps + totals.step
     found["incomplete"] = np.isin(of_total, place[~whole]).astype(np.int64)
-    # The last one to end wins; of several that end together, the one with the lowest key.
+    # The partition that ends last is the critical one; of several, the one with the lowest key.
     order = np.lexsort((-key, end, place))
     order = order[whole[order]]
     critical = np.full(len(rows.tensors) * steps, -1, np.int64)
@@ -265,7 +265,7 @@ def byteps_pull_blame(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def job_last(sums: pd.DataFrame, of: pd.DataFrame) -> pd.DataFrame:
-    """Return sums with ``job`` as the last column, None for none, and the attributes of `of`."""
+    """Return `sums` with ``job`` as the last column, None if empty, and the attributes of `of`."""
     job = sums.pop("job")
     frame = sums.assign(job=pd.Series([one or None for one in job], dtype=object))
     frame.attrs = dict(of.attrs)
@@ -351,8 +351,9 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    Facts: BytePS's source. Grouped REDUCE and BROADCAST calls overlap and end together; PUSH and
-    PULL include the network's and the server's queues, and PULL the other workers' pushes.
+    According to BytePS's source, grouped REDUCE and BROADCAST calls overlap and end together. PUSH
+    and PULL include the network's and the server's queues; PULL includes the wait for the other
+    workers' pushes.
     """
     found = _worker_parts(traces, **scope)
     order = list(STAGES)

@@ -40,7 +40,7 @@ FIRST_NS, LAST_NS = -(1 << 60), 3 << 60
 
 
 class Copies:
-    """Collects the bandwidth and the size of the few device records that state them."""
+    """The bandwidth and the size of the few device records that state them."""
 
     def __init__(self) -> None:
         self._record: list[int] = []
@@ -86,7 +86,7 @@ _ABSENT = -1
 
 
 class FlowIds:
-    """Codes for the JSON text of ids: a number for a number, below -1 for any other text."""
+    """Codes of ids by their JSON text: the value of a number, below -1 for any other text."""
 
     def __init__(self) -> None:
         self._others = Pool()
@@ -358,7 +358,7 @@ class _Batch:
 
 
 class Columns:
-    """Collects the records of one file."""
+    """The records of one file as columns, to which records are added."""
 
     def __init__(self, notes: Notes, expected: int = 0) -> None:
         self.notes = notes
@@ -516,7 +516,7 @@ class Columns:
         return bool(self._batch.count or self._columns["record"].size)
 
     def comm_args(self) -> ArgTable | None:
-        """Return the args of communication."""
+        """Return the args of communication events."""
         return arg_table(self._comm_record, self._comm_text)
 
     def add_base(self, base_ns: int) -> None:
@@ -664,7 +664,8 @@ def _integers(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
 def _wrapped(value: Any, dtype: Any) -> int:
     """Return an integer wrapped to `dtype`; -1 for other values.
 
-    Of the id of a merged file with high ranks, such as ``"10000:7"``, it is the rank's own part.
+    Of an id such as ``"10000:7"``, from a merged file with high ranks, only the part after the
+    colon counts, which is the rank's own id.
     """
     try:
         own = _SCOPED.fullmatch(value) if isinstance(value, str) else None

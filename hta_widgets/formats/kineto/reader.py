@@ -192,7 +192,7 @@ _LIST_BLANKS = b" \t\r\n"
 _ENOUGH_ENTRIES = 1000
 #: Reading stops unless one in a thousand of this many entries in a row is a trace record.
 _CHECKED_ENTRIES = 1 << 18
-#: Maximum number of slices whose times are not decodable as numbers before they are read as text.
+#: After more slices than this whose times cannot be decoded as numbers, all times are text.
 _ENOUGH_FAILURES = 3
 
 #: Result for a piece of text: records, maybe with the end of the list, or the failure.
@@ -200,7 +200,7 @@ Taken = Literal["open", "closed", "unbalanced", "broken"]
 
 
 class RecordList:
-    """Reads lists of records into columns."""
+    """A reader of lists of records into columns."""
 
     def __init__(self, window: Window, notes: Notes) -> None:
         self.window = window
@@ -408,7 +408,7 @@ class RecordList:
 
 
 def _timed_decoder_for(records: list[Record]) -> Callable[[bytes], list[Any]] | None:
-    """Return the decoder for starts as in `records`, or None."""
+    """Return the decoder for start times like those of `records`; None if one is not a number."""
     texts = [bytes(record.ts) for record in records if record.ts]
     if texts and all(text.isdigit() and len(text) <= 18 for text in texts):
         return decode_timed[int]
@@ -521,7 +521,7 @@ class _Documents:
         self.enclosed = False
 
     def read(self) -> dict[str, bytes]:
-        """Read all of them into one list; return the top-level values."""
+        """Read all documents into one list of records; return their top-level values."""
         values = self._read_document()
         documents = 1
         while self.window.skip(b" \t\r\n\0,"):
@@ -688,7 +688,7 @@ def build_plain(
     )
 
 
-#: By the format that a merged file states for a rank.
+#: Builders of traces by the format that a merged file states for a rank.
 _BUILDERS: dict[str, _Build] = {
     "kineto": build_plain,
     "byteps": build_worker,

@@ -353,7 +353,7 @@ _ARG_NAMES = {
 
 
 class Args(Struct, gc=False, rename=_ARG_NAMES):
-    """The args that become columns; others than numbers of events stay text until they are used."""
+    """The args that become columns; except streams and correlations, they stay text until used."""
 
     stream: int | str | None = -1
     correlation: int | str | None = -1

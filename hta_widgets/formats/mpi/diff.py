@@ -169,7 +169,7 @@ def _numbers(side: RunSide) -> dict[int, int]:
 def _each(
     diff: Comparison, table: Callable[..., pd.DataFrame], key: str
 ) -> tuple[list[pd.DataFrame], str]:
-    """Return a table of both sides, one row per key, and a note."""
+    """Return the table of each side, with one row per key, and a note."""
     found, notes = of_sides(diff, table)
     if any(len(set(frame["job"])) > 1 for frame in found):
         notes.append("of several jobs the last one is shown")

@@ -22,7 +22,7 @@ from hta_widgets.trace.query import read_clauses
 from hta_widgets.trace.selection import Selection
 from hta_widgets.trace.traceset import TraceSet
 
-#: Keys in the set of each (job, MPI rank).
+#: Keys in the set by (job, MPI rank): those of the rank's files.
 _Keys = dict[tuple[str, int], list[int]]
 
 
@@ -184,11 +184,11 @@ def base_tables(traces: TraceSet) -> dict[str, Any]:
 
 # --- the headline ---------------------------------------------------------------------------------
 
-#: Minimum share of a routine's time for which its message size is reported.
+#: Minimum share of a routine's time for a message size to be reported.
 _MUCH_TIME = 0.1
 #: Minimum ratio of that share of time to the share of bytes.
 _OF_BYTES = 2.0
-#: Minimum share of the run by which a rank spends less time in MPI than the others to be named.
+#: Minimum share of the run by which a rank's time in MPI is below the others' for it to be named.
 _LEAST_LOST = 0.01
 
 

@@ -94,7 +94,7 @@ _NOTHING = re.compile(
     r"|addr2line .*|Or translate all .*|Ensure -g .*|MPI time for this communicator bin.*)?\s*$"
 )
 _BIN_TIME = re.compile(r"\s*MPI time for this communicator bin.*?=\s*(\S*)")
-#: Fields of values by their names in the head, and of columns by the start of their headings.
+#: Fields by the names of values in the head, and by the starts of column headings.
 _VALUES = {
     "synchronization time": "sync_s",
     "total communication time": "comm_s",
@@ -177,7 +177,7 @@ class _Block:
 
 
 class _Parser:
-    """Parses the lines of one profile."""
+    """A parser of the lines of one profile."""
 
     def __init__(self, job: str, rank: int, ntasks: int) -> None:
         self.job, self.rank, self.ntasks = job, rank, ntasks

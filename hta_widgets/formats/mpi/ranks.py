@@ -168,7 +168,7 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return result(columns, matched=matched, note=notes)
 
 
-#: Minimum ratio to the mean of the time outside MPI of a rank that stands out.
+#: Minimum ratio of the time outside MPI of a rank that stands out to the mean of all ranks.
 _UNEVEN = 1.2
 #: Maximum time in MPI of such a rank, in standard deviations from the mean.
 _FAR = -1.0
@@ -179,10 +179,10 @@ _MAD = 1.4826  # standard deviation over median distance from the median, if nor
 def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     """Return the imbalance of the ranks' time in MPI in each job, and its possible cause.
 
-    Mind the direction. Ranks that train together leave each collective together, so the rank that
-    computes longest waits least: **the straggler is the rank with the least time in MPI**, and the
-    rank with the most is its victim. mpitrace's own lines "minimum" and "maximum communication
-    time" read the other way at first sight.
+    Ranks that train together leave each collective together, so the rank that computes longest
+    waits least: **the straggler is the rank with the least time in MPI**, and the rank with the
+    most waits longest for it. mpitrace's own lines "minimum" and "maximum communication time" seem
+    to state the opposite.
 
     Returns
     -------
@@ -207,8 +207,8 @@ def mpi_imbalance(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
     Notes
     -----
-    That holds for synchronous training. If ranks have different tasks, the least time in MPI may
-    just mean the fewest messages.
+    This reading holds for synchronous training. If ranks have different tasks, the least time in
+    MPI may just mean the fewest messages.
     """
     frame, notes, matched = _rank_frame(traces, **scope)
     known = frame[frame["comm_s"].notna() & frame["elapsed_s"].notna()]
@@ -331,7 +331,7 @@ def late_ranks(traces: TraceSet) -> list[int]:
     named = mpi_stragglers(traces)
     found: list[int] = []
     for job in mpi_jobs(traces.values()) if named else ():
-        # A rank's time line and its profile are one rank: a page shows the line.
+        # If a rank has both a profile and a time line, its key is that of the time line.
         files = {one.stated_rank: one.rank for one in job.profiles + job.lines}
         found += [key for rank, key in files.items() if (job.name, rank) in named]
     return found

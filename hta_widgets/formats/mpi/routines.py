@@ -53,13 +53,13 @@ class MpiRank:
 
     @property
     def source(self) -> str:
-        """``"profile"`` or ``"trace"``."""
+        """Source of the calls: ``"profile"`` or ``"trace"``."""
         return "profile" if self.is_profile else "trace"
 
 
 @dataclass(frozen=True, slots=True)
 class MpiScope:
-    """The ranks to work on."""
+    """The MPI ranks of an analysis, their jobs, and a note."""
 
     jobs: list[MpiJob]
     ranks: list[MpiRank]
@@ -75,7 +75,7 @@ class MpiScope:
 
 
 def by_events(scope: Scope) -> bool:
-    """Whether the scope selects events, which profiles do not have: they are totals of a run."""
+    """Whether the scope selects events, which profiles do not have, as they are totals of a run."""
     return scope.get("selection") is not None or scope.get("window") is not None
 
 

@@ -99,9 +99,9 @@ def _rows(trace: Trace) -> Rows:
 def _of_job(traces: Sequence[Trace], label: str) -> list[CommEvents]:
     """Return the collectives of a job, in groups of ranks.
 
-    If each rank's calls are the beginning of the longest sequence, all ranks are one group, and
-    one more for each routine with a root. Else routines that all ranks call equally often are a
-    group, and each rank's other calls are a group of their own.
+    If each rank's calls are the beginning of the longest sequence, all ranks form one group, and
+    another one for each routine with a root. Otherwise each routine that all ranks call equally
+    often is a group, and each rank's calls of any other routine are a group of their own.
     """
     calls = [_calls(trace, len(traces)) for trace in traces]
     longest = max((one.contents for one in calls), key=len)
