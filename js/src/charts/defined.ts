@@ -227,7 +227,7 @@ export function tipsOf(
 
 const NONE: Groups = new Map();
 
-/** Whether each row stands for one rank; otherwise a row contains marks of several ranks. */
+/** Whether rows stand for ranks; otherwise, a row contains marks of several ranks. */
 const rowsAreRanks = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 

@@ -19,7 +19,7 @@ import {
 
 /** How to fold similar ranks: numbers without a rule are averaged, and the first text is used. */
 export interface Fold {
-  /** Columns besides the rank that keep items apart. */
+  /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
   /** Expression that is true for items that are never folded. */

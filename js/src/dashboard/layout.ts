@@ -170,7 +170,7 @@ function wide(width: number, columns: readonly string[][]): Band {
   const middle = columns[1]?.length ?? 0;
   return {
     columns: columns.flatMap((panels, at) =>
-      // Without a timeline, the other columns share the width equally.
+      // If the middle column is empty, the others share the width equally.
       panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
     ),
   };

@@ -195,7 +195,7 @@ function OddCell({ row, frame }: { row: Row; frame: PanelFrame }) {
   );
 }
 
-/** The rank of the last column; its head if the rank differs by row. */
+/** The last column, on the rank that stands out; no column if no row has such a rank. */
 function oddColumn(frame: PanelFrame): ColumnLook[] {
   if (!isAny(frame, "odd_ratio")) return [];
   const rank = oddRank(frame);

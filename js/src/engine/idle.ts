@@ -69,7 +69,7 @@ class Gaps {
   constructor(part: Part) {
     this.rank = part.rank;
     const size = CAUSES.length;
-    // Max number of gaps: each ends with other work, or at the end of all work.
+    // Max number of gaps: each ends with a different piece of work, or at the last end.
     const most = part.rank.work.row.length + 1;
     const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
     const next = new Int32Array(most);

@@ -51,7 +51,7 @@ export class WidgetHost {
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `words`: terms for the program that replies, see `HostWords`; `patienceMs`: wait for a model. */
+  /** `words`: terms for the replying program, see `HostWords`; `patienceMs`: wait for a model. */
   constructor(
     private readonly transport: Transport,
     words: Record<string, string> | null = null,

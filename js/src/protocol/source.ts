@@ -258,7 +258,7 @@ export interface RowState {
   filter: string;
   /** Groups of similar ranks folded into one row; absent: none are folded. */
   alike?: Alike | null;
-  /** The only ranks with rows, in addition to pinned ones; null or undefined: all. */
+  /** Ranks that have rows, as pinned ranks do; null or undefined: all. */
   only?: ReadonlySet<number> | null;
   /** Lanes without events in view are as high as the others. */
   roomy?: boolean;

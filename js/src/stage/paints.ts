@@ -10,7 +10,7 @@ const SHADES = 3;
 /** Alpha of cells drawn in place of a level that is not loaded yet. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
-/** Alpha of host events that are too short for a tint and an edge. */
+/** Share of the colour in columns of host events, too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR = 0.75;
 /** Opacity of the late colour over the row of a rank that the others wait for. */

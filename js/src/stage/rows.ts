@@ -627,7 +627,7 @@ function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>):
       lane,
       top,
       height: isThin ? THIN - 1 : full,
-      // A thin line is visible only on the ground of this form.
+      // The ground of this form makes a thin line visible.
       form: isThin ? "solid" : form,
       label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
       track,
