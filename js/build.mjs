@@ -1,6 +1,6 @@
 // Bundles every js/src/entries/NAME.ts into hta_widgets/static/NAME.js: an ES module that anywidget
 // imports as it is. An entry says `import "./NAME.css"` for styles that go to static/NAME.css
-// (anywidget's `_css`), and `import text from "../x.css?raw"` for styles (or any text) as a string, as Vite has it.
+// (anywidget's `_css`), and `import text from "../x.css?raw"` for styles (or any text) as a string, as in Vite.
 // js/lab becomes JupyterLab's extension in share/jupyter/labextensions, which the wheel installs there.
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -56,7 +56,7 @@ const common = {
 };
 const options = { ...common, entryPoints, outdir, format: "esm" };
 
-/** JupyterLab finds the extension's script by what its package.json says. */
+/** Build JupyterLab's extension. JupyterLab reads the path of its script from package.json. */
 async function buildLab() {
   const lab = join(here, "lab");
   const target = resolve(here, "..", "share", "jupyter", "labextensions", "hta-widgets");
@@ -68,7 +68,7 @@ async function buildLab() {
     write: false,
   });
   const contents = (await notices(Object.keys(metafile.inputs))) + outputFiles[0].text;
-  // Browsers keep scripts by their names.
+  // Browsers cache scripts by name: a changed script needs another name.
   const hash = createHash("sha256").update(contents).digest("hex").slice(0, 16);
   const load = `static/remoteEntry.${hash}.js`;
   const project = await readFile(resolve(here, "..", "pyproject.toml"), "utf8");
@@ -95,7 +95,7 @@ async function buildLab() {
   console.log(`labextension: ${contents.length} bytes, ${gzipSync(contents).length} gzipped`);
 }
 
-/** The licences of the packages that a bundle holds, as a comment: pages are copies of them. */
+/** The licences of the packages in a bundle, as a comment: each saved page is a copy of them. */
 async function notices(inputs) {
   const packages = new Set(
     inputs.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []),

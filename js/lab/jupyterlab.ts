@@ -1,4 +1,4 @@
-/** The parts of JupyterLab's programming interface that are used, as the page hands them over. */
+/** Types of the parts of JupyterLab's programming interface that the extension uses. */
 
 interface Signal<T> {
   connect(slot: (sender: unknown, value: T) => void): void;

@@ -1,10 +1,10 @@
-/** The wire of a host over a kernel's messages. */
+/** Transport of a widget host over the comm messages of a Jupyter kernel. */
 
 import { importText, type Transport } from "../src/host/host";
 import type { Bytes, Message } from "../src/host/wire";
 import type { Kernel, Lab } from "./jupyterlab";
 
-/** A kernel that is restarted has lost its widgets, too. */
+/** States of a kernel whose widgets are lost; a restarted kernel has lost them, too. */
 const ENDINGS: readonly string[] = ["dead", "restarting", "autorestarting", "terminating"];
 
 interface Ways {
@@ -28,7 +28,7 @@ export class KernelTransport implements Transport {
     kernel.iopubMessage.connect((_, { header, parent_header: parent, content, buffers = [] }) => {
       if (!header.msg_type.startsWith("comm_")) return;
       const data = content.data as { method?: string; state?: Record<string, unknown> };
-      // A kernel sends changes back to the page that made them, which may have gone on.
+      // A kernel sends changes back to the page that made them; the page may have newer values.
       if (data.method === "echo_update" && parent.session === kernel.clientId) return;
       const isWhole = data.method === "update" && data.state?._esm !== undefined;
       const type = isWhole ? "comm_open" : header.msg_type;

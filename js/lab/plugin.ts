@@ -12,7 +12,7 @@ const ID = "hta-widgets:plugin";
 const FACTORY = "Trace dashboard";
 const MODEL = "hta-path";
 const CATEGORY = "Traces";
-/** JupyterLab takes the longest ending that fits; `.pt.trace.json` is a `.trace.json`. */
+/** JupyterLab uses the longest matching extension: `.pt.trace.json` matches `.trace.json`. */
 const TYPES = [
   { name: "hta-trace", extensions: [".trace.json", ".trace.json.gz", ".trace.json.zst", ".trc"] },
   { name: "hta-named", extensions: [], pattern: "^(comm|server_profile|store)\\.json$" },
@@ -74,7 +74,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
 
   const common = { displayName: "Trace", mimeTypes: ["application/json"], icon: traceIcon };
   for (const type of TYPES) {
-    // Without a format the server returns a file's date, and not its content.
+    // Without a format, the server returns the date of a file but not its content.
     docRegistry.addFileType({ ...common, contentType: "file", fileFormat: null, ...type });
   }
   docRegistry.addModelFactory({
@@ -85,14 +85,14 @@ function addTraces(lab: Lab, app: App, services: Services): void {
     isDisposed: false,
     dispose: () => undefined,
     preferredLanguage: () => "",
-    // Such a model cannot be saved, so that no checkpoint is made: a copy of the file.
+    // This model cannot be saved, so the server makes no checkpoint (a copy of the file).
     createNew: (options: object) =>
       new lab.DocumentModel({ ...options, collaborationEnabled: true }),
   });
 
   class TraceFactory extends lab.ABCWidgetFactory {
     createNewWidget(context: Context): Tab {
-      // Only to look for checkpoints the server makes their folder.
+      // The server creates the folder of checkpoints even if they are only listed.
       context.listCheckpoints = () => Promise.resolve([]);
       const { widget: content } = makeView({ view: "dashboard", paths: [context.localPath] });
       const tab = new lab.DocumentWidget({ context, content });
@@ -183,7 +183,7 @@ function addTraces(lab: Lab, app: App, services: Services): void {
     execute: () => show({ view: "diff", paths: [chosen, ...selected()] }),
   });
 
-  // --- what goes with a view ----------------------------------------------------------------------
+  // --- commands for a view ------------------------------------------------------------------------
 
   commands.addCommand("hta-widgets:console", {
     label: "Console for These Traces",

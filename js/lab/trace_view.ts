@@ -1,4 +1,4 @@
-/** Traces in a tab: a session of their own, loading, and the view that the kernel made. */
+/** Traces in a tab: starts a session for them, shows progress, then the view of the kernel. */
 
 import { type Stage, ViewPlace } from "../src/host/card";
 import { WidgetHost } from "../src/host/host";
@@ -22,15 +22,15 @@ const WORDS = { free: "it is done", again: "Press “Start again”." };
 
 export class TraceView {
   readonly widget: Widget;
-  /** Not the document's own path, to whose kernel JupyterLab would connect it with comms. */
+  /** Differs from the document's path: JupyterLab would connect to that kernel with comms. */
   readonly sessionPath: string;
   private readonly place: ViewPlace;
   private readonly closed = new AbortController();
-  /** Counts attempts: what comes of earlier ones is dropped. */
+  /** Number of the current attempt; results of earlier attempts are dropped. */
   private attempt = 0;
   private session: Session | null = null;
   private busy: Kernel | null = null;
-  /** Does the busy kernel run the request? It ignores an interrupt before. */
+  /** Whether the busy kernel runs the request; until then it ignores interrupts. */
   private runs = false;
 
   constructor(
@@ -51,7 +51,7 @@ export class TraceView {
       applyTheme(el, detectTheme(this.widget.node));
       watchTheme(this.widget.node, this.closed.signal, (theme) => applyTheme(el, theme));
     }
-    // Tabs that are restored behind others load when they are seen.
+    // Tabs that are restored in the background load when they become visible.
     const sight = new IntersectionObserver((entries) => {
       if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
       sight.disconnect();
@@ -61,7 +61,7 @@ export class TraceView {
     this.widget.disposed.connect(() => this.close());
   }
 
-  /** A path as the kernel knows it, which runs in the folder of the first one. */
+  /** A path relative to the folder of the first path, in which the kernel runs. */
   nameOf(path: string): string {
     return this.lab.PathExt.relative(this.lab.PathExt.dirname(this.request.paths[0] ?? ""), path);
   }
@@ -102,7 +102,7 @@ export class TraceView {
     await this.place.show(host, String(outcome.model));
   }
 
-  /** The session that runs since before the page was reloaded, or a new one. */
+  /** The session that was started before the page was reloaded, or a new one. */
   private async connect(): Promise<Session> {
     const { sessions } = this.app.serviceManager;
     const [path, name] = [this.sessionPath, await this.kernelName()];
@@ -168,7 +168,7 @@ export class TraceView {
     this.place.failed(CANCELLED);
   }
 
-  /** The kernel is gone: the view goes on with what the page holds. */
+  /** The kernel has ended: fail if it was loading; a shown view uses the data in the page. */
   private end(attempt: number, host: WidgetHost): void {
     if (attempt !== this.attempt || !this.place.bar.hidden || this.closed.signal.aborted) return;
     host.end();

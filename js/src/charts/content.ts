@@ -114,7 +114,7 @@ export function numbers(frame: PanelFrame, name: string): number[] {
   return Array.from(column, (value) => (typeof value === "number" ? value : NaN));
 }
 
-/** The ranks that the headline names as late: red in every panel, and no others are. */
+/** The ranks that the headline names as late: only these are red, in every panel. */
 export function lateRanks(frame: PanelFrame): number[] {
   return ranksIn(frame, "late_ranks");
 }

@@ -78,7 +78,7 @@ export function causeWords(name: string): string {
 
 /** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
-  // Words and scale are of all ranks, be they folded or not.
+  // Texts and scale refer to all ranks, even if similar ranks are folded.
   const whole = scopeOf(look, frame);
   if (!whole.has("row")) return noteOf(frame) || noteFor("nothing");
   if (look.empty !== undefined && evaluate(look.empty.when, whole)) {
@@ -123,7 +123,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
     ...(ranks === null ? {} : markedRows(frame, ranks)),
     ...(rows.late === undefined ? {} : { late: new Set(rowsWhere(each(rows.late))) }),
     data,
-    // Over bars, below dots.
+    // The spread is drawn over bars and below dots.
     marks: rowsAreRanks(look) ? [...drawn, ...spread] : [...spread, ...drawn],
     xStart: one(scale.from ?? 0),
     xEnd: one(scale.to) || 1,
@@ -153,7 +153,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   };
 }
 
-/** The line from the least to the most of ranks that are drawn together. */
+/** The line from the smallest to the largest value of ranks that share a row or mark. */
 const SPREAD: MarkLook = { line: ["fold_low", "fold_high"], ink: "ink" };
 
 /** The first item of each row. */
@@ -227,7 +227,7 @@ export function tipsOf(
 
 const NONE: Groups = new Map();
 
-/** Does a row stand for a rank? Otherwise ranks have marks in it. */
+/** Whether rows stand for ranks; otherwise, a row contains marks of several ranks. */
 const rowsAreRanks = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 
@@ -511,7 +511,7 @@ function endsOf(
 ): NonNullable<RowsContent["ends"]> {
   const ends = numbersOf(evaluate(at, scope));
   const high = scope.get("fold_high") as Float64Array | undefined;
-  // After the line of ranks that are drawn together.
+  // Texts start after the line that shows the spread of ranks that share a row.
   return texts.map((text, row) => ({ row, at: Math.max(ends[row]!, high?.[row] || 0), text }));
 }
 
@@ -554,7 +554,7 @@ function selecting(
       from.forEach((left, at) => {
         const aside = Math.max(left - x, x - to[at]!, 0) / reachX;
         const above = Math.abs(row[at]! - y);
-        // Bars are as high as their rows.
+        // A bar is hit over the whole height of its row.
         const inRow = above <= 0.5 ? aside : Infinity;
         const far = mark.bar === undefined ? Math.hypot(aside, above / reachY) : inRow;
         if (far <= distance) [best, distance] = [at, far];

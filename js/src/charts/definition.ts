@@ -86,7 +86,7 @@ export interface MarkLook {
   /** A text in a bar, if it fits. */
   inside?: string;
   tip?: Tooltip;
-  /** The selected window; the keys to select instead of the row's. */
+  /** The window that the mark selects, and the keys it selects instead of those of its row. */
   selects?: { keys?: string; window?: readonly [string, string] };
 }
 
@@ -167,7 +167,7 @@ function titled(id: string, look: object): Definition {
   return { ...look, title: panelKind(id).title } as Definition;
 }
 
-/** By the panel that shows the chart. */
+/** Definitions by the id of the panel that shows the chart. */
 export const DEFINITIONS: Readonly<Record<string, Definition>> = Object.fromEntries(
   Object.entries({
     breakdown,

@@ -17,21 +17,21 @@ import {
   taken,
 } from "./language";
 
-/** The rule of a definition for similar ranks: columns without one have their mean, texts the first. */
+/** How to fold similar ranks: numbers without a rule are averaged, and the first text is used. */
 export interface Fold {
-  /** Columns besides the rank that keep items apart. */
+  /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
-  /** Items that are drawn on their own for all that. */
+  /** Expression that is true for items that are never folded. */
   keep?: string;
-  /** The measure whose least and most are drawn, its format, and its place on the scale. */
+  /** The measure whose min and max are drawn, its format, and its position on the scale. */
   spread: { name: string; of: string; as: string; at?: string };
 }
 
-/** Ranks that share a row, ascending, by each of them. */
+/** For each rank of a group: all ranks of the group, ascending. They share a row. */
 export type Groups = ReadonlyMap<number, readonly number[]>;
 
-/** The groups of a frame's ranks, largest first. Ranks that the headline names are in none. */
+/** The groups of a frame's ranks, largest first. Ranks that the headline names are not grouped. */
 export function groupsOf(frame: PanelFrame): Groups {
   const given = frame.attrs.folded;
   const found = new Map<number, readonly number[]>();
@@ -57,12 +57,12 @@ export function rowName(ranks: readonly number[]): string {
 /** Addition to a subtitle if ranks share rows. */
 export const TOGETHER = "similar ranks together: mean";
 
-/** The same, of charts that draw the spread. */
+/** Addition to the subtitle of charts that also draw the spread. */
 export function foldedWords({ spread }: Fold): string {
   return `${TOGETHER}, line: least to most ${spread.name}`;
 }
 
-/** Set what definitions may name of each item: `who` it is of, and its `members`. */
+/** Set the values `who` (text) and `members` (list) on the ranks of each item. */
 export function setMembers(scope: Scope, members: readonly (readonly number[])[]): void {
   scope.set("members", members as number[][]).set("who", members.map(rowName));
 }
@@ -139,7 +139,7 @@ export function foldItems(
   );
 }
 
-/** Lines of a tooltip on what an item is of; none for a single rank. */
+/** Tooltip lines on the ranks that an item combines; none for a single rank. */
 export function foldedLines(
   scope: Scope,
   fold: Fold,

@@ -100,7 +100,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
     }
   }
   const spans = (frame.attrs.span_ns ?? []) as number[];
-  // Shares are of all spans together, as in the timeline's legend.
+  // Shares refer to the sum of the spans of all ranks, as in the legend of the timeline.
   const attrs = { label, about: note, cell_ns: (end - start) / bins, spans_ns: sum(spans) };
   const columns = { rank: ranks, total_ns: total };
   const own = { rows: ranks.length, columns, attrs: { ...frame.attrs, ...attrs } };
@@ -144,7 +144,7 @@ export function heatmapContent(frame: PanelFrame): HeatmapContent | string {
 
 const FOLD = HEATMAP.fold!;
 
-/** The means of some rows each, bin by bin. */
+/** The mean of each group of rows, bin by bin. */
 function meanRows(
   values: ArrayLike<number>,
   rows: readonly (readonly number[])[],
@@ -286,7 +286,7 @@ export class HeatmapDrawing implements Drawing {
     const { plan } = this;
     const row = this.rowAt(y);
     if (row === null) return this.nothing();
-    // Names and totals are of the rank alone.
+    // A click on a name or total selects the ranks of the row, without a window.
     if (x < plan.left || x > plan.left + plan.across) {
       const ranks = [...this.content.ranks[row]!];
       if (more) return { ranks: toggled(chosen.ranks, ranks) };

@@ -200,7 +200,7 @@ const total = folded(0, (a, b) => a + b);
 const known = (values: Rows, members: Members): number =>
   members.reduce((all, at) => all + (Number.isFinite(number(values[at])) ? 1 : 0), 0);
 
-/** Functions of columns, of all or of each group. */
+/** Functions that reduce a column to one value, for all rows or for each group. */
 const COLUMNS: Readonly<Record<string, (values: Rows, members: Members) => Cell>> = {
   sum: (values, members) => total(values, members) || 0,
   mean: (values, members) => total(values, members) / known(values, members),
@@ -233,7 +233,7 @@ export function codes(columns: readonly Rows[]): Float64Array {
   return keys;
 }
 
-/** Position of each value among the distinct ones, in order; unknown values come last. */
+/** Position of each value among the sorted distinct values; unknown values come last. */
 function order(column: Rows): Float64Array {
   const { codes: own, distinct } = numbered(column);
   const sorted = typed([...distinct]).sort();

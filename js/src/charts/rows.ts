@@ -436,7 +436,7 @@ function sideColumns(
   }
 }
 
-/** Draw numbers in bars and at their ends; text colours of bars are invisible on faint ones. */
+/** Draw texts in bars and at their ends. On faint bars, the colours of texts are invisible. */
 function inBars(
   plan: Plan,
   content: RowsContent,

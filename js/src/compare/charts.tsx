@@ -78,7 +78,7 @@ export class Charts {
   readonly icicle: Icicle;
   private step: number | null = null;
   private pair: number | null = null;
-  /** The pair of ranks of the changes and of the tree; null for all. */
+  /** The pair of ranks that the frames of changes and of the tree refer to; null for all. */
   private toldOf: { changes: number | null; tree: number | null } = { changes: null, tree: null };
   private asked = 0;
 
@@ -127,7 +127,7 @@ export class Charts {
     this.holdSteps();
   }
 
-  /** The pair of ranks of the tree; null for all. */
+  /** The pair of ranks that the tree refers to; null for all. */
   get treeOf(): number | null {
     return this.toldOf.tree;
   }
@@ -305,7 +305,7 @@ export class Charts {
     return `mean of ${plural(pairs.length, "pair")} of ranks`;
   }
 
-  /** Limit the choice of steps to those with figures in a page without a kernel. */
+  /** In a page without a kernel, limit the choice to steps with figures in the page. */
   private holdSteps(): void {
     const { held_steps: held, held_words: why = "", held_pairs: pairs } = this.ways.about;
     if (this.pair !== null && pairs !== undefined) {
@@ -332,7 +332,7 @@ export class Charts {
     this.loadChosen().catch((error: unknown) => this.ways.fail(error));
   }
 
-  /** Clear all marks of another origin: the timelines show one at a time. */
+  /** Clear the marks made by other panels: the timelines show one mark at a time. */
   private markOnly(what: "change" | "name" | "call"): void {
     if (what !== "change") this.changes.chosen.value = null;
     if (what !== "name") this.names.chosen.value = null;
@@ -434,16 +434,16 @@ export function spreadWords({ rows, columns, attrs }: Frame): string {
   );
 }
 
-// Initial number of rows of tables, for which adjacent columns have the same height.
+// Arrangement of panels, and the initial rows of tables at which adjacent columns are equally high.
 
 /**
- * Arrangement of panels: one column; names next to the waterfall; changes and names next to it;
- * or a column of these next to one of the others.
+ * Arrangement of panels: one column; names next to the waterfall; changes and names next to it; or
+ * a column of these three next to a column of the others.
  */
 export type Room = "sheet" | "pair" | "row" | "columns";
 
 const SHEET = { names: 10, changes: 6 };
-/** Max initial rows of changes, which are few and take precedence over names. */
+/** Max initial rows of changes. There are few changes, and they take precedence over names. */
 const MOST_CHANGES = 10;
 const LEAST = { names: 8, changes: 6 };
 const MOST_NAMES = 60;
@@ -482,12 +482,12 @@ function measured({ el }: { el: HTMLElement }): { height: number; shown: number;
   return { height: heightOf(el), shown: rows.length, row };
 }
 
-/** The panels of the right column, and the left one. */
+/** The panels to fill: one column with tables, and `left`, the column next to it. */
 interface Filled {
   waterfall: HTMLElement;
   names: Charts["names"];
   changes: Charts["changes"];
-  /** Panels next to them in two columns. */
+  /** Panels of the other column if there are two columns. */
   left: readonly HTMLElement[];
 }
 

@@ -89,7 +89,7 @@ export class Strip extends Part<StripData> {
     );
   }
 
-  /** Many steps: one cell per step to choose. */
+  /** A cell that chooses a step, shown if there are many steps. */
   private cell({ slot, label, diff, length, share }: Slot, drawn: number) {
     const words = `${deltaWords(diff)} ${shareWords(diff, length[0])}`;
     return (
@@ -473,7 +473,7 @@ export function lengthsOf(row: Row): [number, number] {
   return [of("before"), of("after")];
 }
 
-/** Slots with lengths from the table of steps, as several ranks start and end apart. */
+/** Slots with the lengths in the table of steps: ranks start and end at different times. */
 export function withLengths(slots: Frame, steps: Frame): Frame {
   const { before_ns, after_ns, diff_ns } = steps.columns;
   if (steps.rows !== slots.rows || !before_ns || !after_ns || !diff_ns) return slots;

@@ -1,4 +1,4 @@
-/** A request that follows the view: sent when the view rests, the newest one wins. */
+/** A request that follows the view: sent at intervals while the view moves; the newest one wins. */
 
 import type { Answer, Operation, Requests, Source } from "../protocol/source";
 

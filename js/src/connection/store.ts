@@ -241,7 +241,7 @@ export class Shared {
     if (this.model === null) return;
     const value = normal(key, this.model.get(key));
     if (same(value, this.state[key])) return;
-    // While the view moves, hosts that echo return an earlier position.
+    // While the view moves, the echo of a host has an earlier position.
     const isMoving = this.moving || this.saveTimer !== 0;
     if (key === "view" && isMoving && this.sent.includes(JSON.stringify(value))) return;
     this.commit();
@@ -276,7 +276,7 @@ export class Shared {
     this.saveTimer = 0;
     const { view } = this.state;
     this.sent = [...this.sent, JSON.stringify(view)].slice(-MOST_ECHOES);
-    // An echo that was ignored is in the model.
+    // An ignored echo has changed the view in the model: write the current view again.
     this.model?.set("view", view);
     this.model?.save_changes();
   }
@@ -354,7 +354,7 @@ export function same(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-// A widget's view on its model: an app that follows the state and the traces that it names.
+// View of a widget: an app that follows the state and the traces of the widget's model.
 
 export interface FollowedTraits {
   [key: string]: unknown;
@@ -389,7 +389,7 @@ export async function showFollowing<T extends FollowedTraits>(
       ref = next;
       stateModel().then(
         (other) => {
-          // A later change may have been faster.
+          // The model of a later change may have arrived first.
           if (ref === next && !signal.aborted) app.attach(other);
         },
         (error: unknown) => app.fail("The linked state cannot be reached", error),

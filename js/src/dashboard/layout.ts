@@ -1,9 +1,9 @@
-/** Places of panels at a width, and the grid that holds them. */
+/** Positions of panels at a width, and the grid that contains them. */
 
 import { panelKind } from "../facts/panels";
 import { h } from "../ui/dom";
 
-/** A list of panels, or a row of them each. */
+/** Ids of panels, in a list or in rows. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
 
 interface Column {
@@ -19,16 +19,16 @@ interface Band {
 interface Layout {
   name: "one" | "pairs" | "wide" | "full";
   bands: Band[];
-  /** The status line stands below this band. */
+  /** Index of the band above the status line. */
   statusAfter: number;
 }
 
-/** Below, panels stand in one column. */
+/** Below this width, panels are in one column. px. */
 const PAIRS_FROM = 900;
-/** From here on the timeline stands in the middle. */
+/** From this width on, the timeline is in the middle column. px. */
 const WIDE_FROM = 1640;
 const LEFT_PX = 396;
-/** From here on the full window has columns that scroll on their own. */
+/** From this width on, the full window has columns that scroll separately. px. */
 const FULL_FROM = 1100;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
@@ -170,7 +170,7 @@ function wide(width: number, columns: readonly string[][]): Band {
   const middle = columns[1]?.length ?? 0;
   return {
     columns: columns.flatMap((panels, at) =>
-      // Without a timeline the others share the room.
+      // If the middle column is empty, the others share the width equally.
       panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
     ),
   };
@@ -200,7 +200,7 @@ export function withPanel(choice: Choice, id: string, on: boolean): Choice {
   return on ? [...ids, id] : ids;
 }
 
-// The board on which the panels lie: bands of columns, parted by rules.
+// The board that contains the panels: bands of columns, separated by rules.
 
 export class Board {
   readonly el = h("div", { class: "hta-board" });
@@ -214,7 +214,7 @@ export class Board {
     private readonly status: HTMLElement,
   ) {}
 
-  /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity without. */
+  /** Height by which the highest neighbouring column exceeds a panel's own; -Infinity if none. */
   roomBeside(id: string, heightOf: (id: string) => number): number {
     const band = this.layout?.bands.find(({ columns }) =>
       columns.some(({ panels }) => panels.includes(id)),

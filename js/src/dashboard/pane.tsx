@@ -27,7 +27,7 @@ import type { Numbers } from "./tables";
 
 export interface PanelState {
   frame: PanelFrame | null;
-  /** The frame is of an earlier selection; the new one is on its way. */
+  /** Whether the frame is that of an earlier selection, and the new one is not loaded yet. */
   isStale: boolean;
   error: Error | null;
 }
@@ -35,13 +35,13 @@ export interface PanelState {
 const NOTHING: PanelState = { frame: null, isStale: false, error: null };
 
 interface Entry {
-  /** The requested numbers, and the shown ones. */
+  /** Keys of the requested and of the shown numbers. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;
 }
 
-/** Frames of earlier selections, by panel: undo shows them at once. */
+/** Max number of cached frames of earlier selections, which undo shows immediately. */
 const KEPT = 12;
 
 export class PanelData {
@@ -49,7 +49,7 @@ export class PanelData {
   private readonly kept = new Map<string, PanelFrame>();
   private wanted: { selection: SelectionJson; panels: readonly string[] } | null = null;
   private inFlight = false;
-  /** Answers to requests from before a change of the job are discarded. */
+  /** Number of changes of the job; replies to requests before the last change are discarded. */
   private round = 0;
   private readonly aborter = new AbortController();
 
@@ -75,7 +75,7 @@ export class PanelData {
     state.value = { ...next, isStale: next.error === null && shownKey !== key };
   }
 
-  /** These panels are in sight, and this is what they should be of. */
+  /** Request the numbers of `selection` for these panels, unless they are shown or cached. */
   want(panels: readonly string[], selection: SelectionJson): void {
     this.wanted = { selection, panels };
     for (const id of panels) {
@@ -90,7 +90,7 @@ export class PanelData {
     this.ask();
   }
 
-  /** Ask again for what has failed. */
+  /** Repeat failed requests. */
   retry(): void {
     for (const [id, { state }] of this.entries) {
       if (state.peek().error !== null) this.set(id, { error: null });
@@ -115,7 +115,7 @@ export class PanelData {
     const { round } = this;
     const keys = open.map((id) => keyOf(id, selection));
     this.source
-      // The rest is requested next, for the selection at that time.
+      // Panels left out of the reply are requested next, for the selection at that time.
       .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
@@ -169,13 +169,13 @@ function keyOf(id: string, selection: SelectionJson): string {
 interface HeatmapWays {
   source: Source;
   signal: AbortSignal;
-  /** The scope of the figures. */
+  /** The selection that limits the figures. */
   selection(): SelectionJson;
   view(): Span;
   /** Its width; 0 if it is hidden. */
   width(): number;
   metric(): string;
-  /** Do the files hold work of devices? */
+  /** Whether any rank has device work. */
   hasDevices(): boolean;
 }
 
@@ -188,7 +188,7 @@ export class HeatmapData {
 
   constructor(private readonly ways: HeatmapWays) {}
 
-  /** After another scene. */
+  /** After a change of the scene: request the numbers again. */
   forget(): void {
     this.round += 1;
     this.wantedKey = this.shownKey = "";
@@ -202,7 +202,7 @@ export class HeatmapData {
     this.refresh();
   }
 
-  /** Ask for the window in view, unless its numbers are here. */
+  /** Request the numbers of the window in view, unless they were requested last. */
   refresh(): void {
     const { ways } = this;
     const width = ways.width();
@@ -233,7 +233,7 @@ export class HeatmapData {
           const values = new Float64Array(buffer ?? new ArrayBuffer(0));
           this.shownKey = key;
           const frame = heatmapFrame(reply, values, request.metric);
-          // Rows of nothing say less than the sentence why.
+          // Without device work, show the reason instead of a heatmap of zeros.
           const isVain = !hasDevices() && values.every((value) => value === 0);
           this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
         },
@@ -262,7 +262,7 @@ export class HeatmapData {
 
 interface PaneLook {
   id: string;
-  /** The panel's own element, which lies on the board. */
+  /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
   chosen: ReadonlySignal<Chosen>;
@@ -284,7 +284,7 @@ export function Pane(look: PaneLook) {
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
-    // Room is kept only until there is something to show.
+    // The estimated height is reserved only until there is something to show.
     if (frame !== null || error !== null) el.style.minHeight = "";
   });
   const said =

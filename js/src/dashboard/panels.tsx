@@ -47,9 +47,9 @@ interface PaneParts {
   /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
-  /** Request panels out of sight as well: no kernel has to compute them. */
+  /** Whether to request panels out of sight as well, as in pages without a kernel. */
   followsAll: boolean;
-  /** Panels that draw what they have themselves. */
+  /** Panels that have no numbers and draw their own content, by id. */
   own: Readonly<Record<string, () => VNode>>;
 }
 
@@ -68,10 +68,10 @@ export class Panes {
   private readonly heatmap: HeatmapData;
   private readonly sight: Sight;
   private readonly metric: ReadonlySignal<string>;
-  /** Once nothing changes, panels out of sight follow: a page is printed whole. */
+  /** Requests panels out of sight after a pause without changes, for prints of the whole page. */
   private readonly followLater: () => void;
   private follows = false;
-  /** Rows that tables show beyond the first, since their columns have room. */
+  /** Number of additional rows that fit into the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   private refreshing = false;
 
@@ -144,7 +144,7 @@ export class Panes {
     if (!same(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
-  /** Numbers of a panel, as they are known. */
+  /** The last loaded numbers of a panel; null if none are loaded. */
   frame(id: string): PanelFrame | null {
     return this.data.state(id).value.frame;
   }
@@ -155,14 +155,14 @@ export class Panes {
     return isStale ? null : frame;
   }
 
-  /** Its name in tables. */
+  /** The short form of a name, as in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const found = short[names.indexOf(name)];
     return typeof found === "string" ? found : name;
   }
 
-  /** Ask for what the panels in sight lack, once for all that changes together. */
+  /** Request the missing numbers of visible panels, once for simultaneous changes. */
   refresh(): void {
     const { signal: ended, choosing } = this.parts;
     if (this.refreshing || ended.aborted) return;
@@ -187,13 +187,13 @@ export class Panes {
     this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
   }
 
-  /** Ask again for what has failed. */
+  /** Repeat failed requests. */
   retry(): void {
     this.data.retry();
     this.heatmap.retry();
   }
 
-  /** After another scene. */
+  /** After a change of the scene: request all numbers again. */
   forget(): void {
     this.data.forget();
     this.heatmap.forget();
@@ -225,7 +225,7 @@ export class Panes {
   }
 }
 
-/** Message sizes, and what they are shaded by. */
+/** The chart of message sizes, with a choice of the measure that shades its cells. */
 function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
   const measure = useSignal<string>("calls");
   const { value } = measure;
@@ -275,7 +275,7 @@ export function Problems({ scene }: { scene: Scene }) {
   );
 }
 
-/** The first part of what happened names it; how often, the rest and where come below. */
+/** Title and text of a problem: the first part of its detail; then count, ranks and the rest. */
 function said({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
   const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
   const name =
@@ -291,9 +291,9 @@ function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-// The headline: one to three sentences, found by Python.
+// The headline: one to three sentences, computed by Python.
 
-/** The first sentence; "" while it is not known. */
+/** The first sentence of the headline; "" while it is unknown. */
 export function headlineText(facts: HeadlineFacts | null): string {
   const pieces = facts?.headline ?? [];
   return pieces.map((one) => (typeof one === "string" ? one : rankText(one))).join("");
@@ -342,13 +342,13 @@ export function Headline({
   );
 }
 
-// Estimated heights of panels, so that a page does not jump when their charts come.
+// Estimated heights of panels, so that the page does not jump when charts appear.
 
-/** Padding of a panel, its title, what it means in two lines, its legend and its scale. */
+/** Height of the padding, title, two lines of description, legend and scale of a panel. */
 const AROUND_PX = 122;
 const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 
-/** So many rows are left of similar ranks. */
+/** Assumed number of rows if similar ranks are folded. */
 const FOLDED_ROWS = 4;
 
 /** Height of a panel with one row per rank; null if unknown in advance. */

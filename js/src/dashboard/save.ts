@@ -7,7 +7,7 @@ import type { MenuItem } from "../ui/menu";
 import { csvOf } from "../ui/table";
 import type { SaveLook } from "./toolbar";
 
-/** A panel as far as it can be taken away. */
+/** The parts of a panel that can be saved as files. */
 interface Exportable {
   id: string;
   title: string;
@@ -16,7 +16,7 @@ interface Exportable {
 }
 
 interface ExportWays {
-  /** Title of the job: files are named by it. */
+  /** Title of the job, with which the names of files begin. */
   title: string;
   source: Source;
   signal: AbortSignal;
@@ -28,12 +28,12 @@ interface ExportWays {
 
 const PARQUET = "application/vnd.apache.parquet";
 
-/** A name that every disk takes. */
+/** A file name without characters that some file systems do not allow. */
 function fileName(...parts: string[]): string {
   return parts.join("-").replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
 }
 
-/** Files of one panel, and its table as text. */
+/** Menu items that save one panel as files, and copy its table as text. */
 function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
   const { id, chart, frame } = one;
   const name = (suffix: string): string => fileName(ways.title, `${id}.${suffix}`);
@@ -50,7 +50,7 @@ function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
     { text: "Copy as CSV", press: () => ways.copy(csvOf(frame), "the table") },
     { text: "Save as CSV", press: () => download(name("csv"), csv()) },
   );
-  // Pages of their own cannot write it.
+  // Only a kernel can write Parquet files.
   if (ways.source.status !== "none") {
     const press = (): void => save(ways, name("parquet"), parquet(ways, id));
     items.push({ text: "Save as Parquet", press });
@@ -58,7 +58,7 @@ function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
   return items;
 }
 
-/** Everything that can be taken away, by panel. */
+/** Menu items that save the selection, the timeline and all shown panels as files. */
 function allExports(shown: readonly Exportable[], ways: ExportWays): MenuItem[] {
   const svg = async (): Promise<Blob> =>
     new Blob([await ways.timelineSvg()], { type: "image/svg+xml" });
@@ -79,7 +79,7 @@ function allExports(shown: readonly Exportable[], ways: ExportWays): MenuItem[] 
   ];
 }
 
-/** The table that is saved as CSV, as the kernel writes it. */
+/** The table of a panel as a Parquet file, which the kernel writes. */
 async function parquet({ source, signal }: ExportWays, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
@@ -117,7 +117,7 @@ export class TakeAway {
     );
   }
 
-  /** The sheet to save all this as a page. */
+  /** Content of the form that saves the dashboard as a page. */
   saveForm(): SaveLook {
     const { source, signal, title } = this.ways.exports();
     return {

@@ -146,7 +146,7 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
 interface ChoosingWays {
   /** Window of the timeline. */
   view(): Span;
-  /** Gestures of the timeline that are still settling come first. */
+  /** Complete unfinished gestures on the timeline, so that their changes are recorded first. */
   settle(): void;
   say(text: string): void;
 }
@@ -180,7 +180,7 @@ export class Choosing {
     return this.selection.value === null && this.shared.state.selected_event === null;
   }
 
-  /** The scope of figures. */
+  /** The selection that limits the figures, as the scope defines it. */
   get effective(): SelectionJson {
     const whole: SelectionJson = { ...EVERYTHING, ...this.selection.value };
     const hasWindow = whole.start_ns !== null || whole.end_ns !== null;
@@ -189,12 +189,12 @@ export class Choosing {
     return { ...whole, start_ns: Math.floor(start), end_ns: Math.ceil(end) };
   }
 
-  /** Follow another shared state from now on. */
+  /** Follow this shared state instead of the previous one. */
   attach(state: Model): void {
     this.shared.attach(state);
   }
 
-  /** A panel asks for something to be selected. */
+  /** Apply a brush of the panel `id` to the selection. */
   brush(id: string, brush: Brush): void {
     const next = brushed(this.selection.value, brush, this.scene.value.ranks.length);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
@@ -241,7 +241,7 @@ interface Phrase {
   full: string;
 }
 
-/** Runs of ranks, names: more are counted instead. */
+/** Max number of runs of ranks, and of names, that are listed; if there are more, count them. */
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
 const LONGEST = 40;
@@ -261,7 +261,7 @@ export function phrasesOf(
 ): Phrase[] {
   if (selection === null) return [];
   const { start_ns: start, end_ns: end, ranks, ids } = selection;
-  // Tracks of one rank alone come as pairs.
+  // A track of a single rank is a pair of rank and key.
   const tracks = selection.tracks as readonly (string | [number, string])[] | null;
   const { names, kinds, rest } = readClauses(selection.query);
   const out: Phrase[] = [];
@@ -287,7 +287,7 @@ export function phrasesOf(
   return out;
 }
 
-/** As many digits as the window's length needs. */
+/** The window as text, with as many digits as its length needs. */
 function windowWords(start: number | null, end: number | null): string {
   if (start === null) return end === null ? "" : `before ${instant(end)}`;
   if (end === null) return `from ${instant(start)} on`;
@@ -299,7 +299,7 @@ function instant(time: number): string {
   return times([time], String(Math.abs(time)).length - 3);
 }
 
-/** In one unit; `lastDigit` is the power of ten that they are rounded to. */
+/** Times in one unit; `lastDigit` is the power of ten to which they are rounded. */
 function times(all: readonly number[], lastDigit: number): string {
   const most = Math.max(...all.map(Math.abs));
   const [power, unit] = UNITS.find(([one]) => most >= 10 ** one || one === 0) ?? [0, "ns"];

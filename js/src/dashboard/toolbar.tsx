@@ -15,7 +15,7 @@ interface DashToolbarLook {
   scene: Scene;
   format: string;
   choosing: Choosing;
-  /** Panels that are shown, and those that there is anything for; null for all. */
+  /** Ids of the shown panels, and of those that the job has data for; null for all. */
   shown: ReadonlySignal<readonly string[]>;
   offered: readonly string[] | null;
   full: FullWindow;
@@ -134,7 +134,7 @@ export function DashToolbar(look: DashToolbarLook) {
   );
 }
 
-// Asks for a file's name and lets the kernel write it.
+// A form for the name of a file, which the kernel writes.
 
 export interface SaveLook {
   source: Source;

@@ -38,11 +38,11 @@ interface DashOptions {
   model: Model;
   signal: AbortSignal;
   makeChart: MakeChart;
-  /** A kernel, and what the page fetches so that it can do without it; null in saved pages. */
+  /** The kernel, and the data fetched from it for a page without a kernel; null in saved pages. */
   live: LiveSource | null;
 }
 
-/** While the view moves, figures of what is in view follow at this pace. */
+/** Interval at which figures of the window in view are updated while the view moves. */
 const VIEW_MS = 160;
 const FIT_MS = 120;
 const MOST_OFFERS = 4;
@@ -70,7 +70,7 @@ export class DashApp {
   private readonly options: DashOptions;
 
   constructor(host: HTMLElement, given: DashOptions) {
-    // The timeline watches over what it asks itself.
+    // The timeline observes its own requests.
     const options = { ...given, source: new ObservedSource(given.source) };
     this.options = options;
     const { signal: ended, scene, source } = options;
@@ -150,7 +150,7 @@ export class DashApp {
       // While the same ranks share rows, no chart is drawn again.
       if (!same(now, this.folding.peek())) this.folding.value = now;
     });
-    // A timeline that is not shown asks for nothing of its own.
+    // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.
     options.source.onReply((op) => {
       if (op === "panels" && !this.shown.peek().includes("timeline"))
         this.timeline.prepareFolding();
@@ -162,18 +162,18 @@ export class DashApp {
     });
     this.listen();
     this.react();
-    // First the timeline and the numbers.
+    // After the first requests of the timeline and the panels.
     requestAnimationFrame(() => this.askLater());
   }
 
-  /** Follow another shared state from now on. */
+  /** Follow this shared state instead of the previous one. */
   attach(state: Model): void {
     this.choosing.attach(state);
     this.timeline.attach(state);
   }
 
   setScene(scene: Scene): void {
-    // The page held the data of the job as it was.
+    // The data that the page has fetched is that of the previous job.
     if (this.fetches) this.options.live?.offline.start();
     this.timeline.setScene(scene);
     this.scene.value = scene;
@@ -181,7 +181,7 @@ export class DashApp {
     requestAnimationFrame(() => this.askLater());
   }
 
-  /** Put toolbar and headline above the board, and below it which panels are left out. */
+  /** Put toolbar and headline above the board, and a text on omitted panels below it. */
   private drawFrame(): void {
     const { root, traits, choosing, takeAway, options } = this;
     const above = h("div", { class: "hta-dash-above" });
@@ -307,7 +307,7 @@ export class DashApp {
     listenToDashKeys(root, ended, keys, options.live === null);
   }
 
-  /** Effects of signals on what components do not draw. */
+  /** Update the parts that are not components when signals change. */
   private react(): void {
     const { traits, choosing, panes, options } = this;
     const { signal: ended } = options;
@@ -383,19 +383,19 @@ export class DashApp {
     this.charts.setTheme(theme);
   }
 
-  // --- what comes later ----------------------------------------------------------------------------
+  // --- requests after the first frame --------------------------------------------------------------
 
-  /** Request what the kernel makes only once the dashboard is visible. */
+  /** Request the headline and the data for a page without a kernel, after the first frame. */
   private askLater(): void {
     const { source, signal: ended } = this.options;
     if (ended.aborted) return;
-    // It comes as a trait: every view of the model has it then.
+    // The reply sets a trait, so that all views of the model receive it.
     if (this.traits.headline.value === null)
       source.ask("headline", {}, ended).catch(() => undefined);
     this.fetchOffline();
   }
 
-  /** Data for a page without a kernel, sent once all is drawn. */
+  /** Start fetching the data with which the page works without a kernel. */
   private fetchOffline(): void {
     const { live, signal: ended } = this.options;
     if (live === null || this.fetches || ended.aborted) return;
@@ -404,7 +404,7 @@ export class DashApp {
     live.offline.start();
   }
 
-  // --- what can be taken away ----------------------------------------------------------------------
+  // --- menus and messages --------------------------------------------------------------------------
 
   private paneMenu(id: string): MenuItem[] {
     return [
@@ -418,7 +418,7 @@ export class DashApp {
     if (!this.options.signal.aborted) this.timeline.flash([words]);
   }
 
-  /** Say in the widget what went wrong. */
+  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     this.timeline.fail(title, error);
   }
@@ -428,18 +428,18 @@ export class DashApp {
 
 const LEAST_PX = 220;
 const MOST_PX = 560;
-/** Rows grow no more than this. */
+/** Factor up to which the timeline exceeds its natural height to fill free space. */
 const STRETCH = 1.35;
-/** A room that is free anyhow is of use up to this height: a rank opens into its tracks there. */
+/** Height up to which it fills free space in any case: there, a rank can be opened. px. */
 const ROOMY_PX = 440;
 
 interface FitWays {
   timeline: TimelineApp;
   board: Board;
   panes: Panes;
-  /** As the user of Python wants it; null for what fits. */
+  /** The height set from Python or by dragging; null to fit the content. */
   given(): number | null;
-  /** While something is selected, rows come and go: what is looked at should stay in its place. */
+  /** Whether nothing is selected; a selection changes the rows, and the height must not follow. */
   isCalm(): boolean;
 }
 
@@ -448,7 +448,7 @@ class TimelineFit {
 
   constructor(private readonly ways: FitWays) {}
 
-  /** As given; else what its ranks need and the neighbouring columns leave; then tables. */
+  /** Set the height: as given, or by its ranks and the neighbouring columns. Then fill tables. */
   fit(anew = false): void {
     const { timeline, board, given, isCalm } = this.ways;
     if (!anew && this.fitted && !isCalm()) return;
@@ -485,7 +485,7 @@ interface DashKeys {
   full: FullWindow;
 }
 
-/** `isAlone`: the page is the dashboard's, so that keys are its own before anything has the focus. */
+/** `isAlone`: the page has only the dashboard, which handles keys even without the focus. */
 function listenToDashKeys(
   root: HTMLElement,
   signal: AbortSignal,
@@ -546,7 +546,7 @@ function listenToDashKeys(
 interface About {
   panels?: string[];
   format?: string;
-  /** Panels that would stay empty, by what the files lack. */
+  /** Panels that would be empty, by the reason: the kind of data that the files lack. */
   left_out?: Record<string, string[]>;
 }
 
@@ -558,7 +558,7 @@ class Traits {
   /** Metric of the heatmap. */
   readonly metric;
   readonly headline;
-  /** The panels that are to be shown. */
+  /** The panels to show. */
   readonly choice;
 
   constructor(
@@ -600,7 +600,7 @@ class Traits {
     return this.about.left_out ?? {};
   }
 
-  /** Remember what the user chose. */
+  /** Save a choice of the user in the model. */
   keep(name: string, value: unknown): void {
     if (same(this.model.get(name), value)) return;
     this.model.set(name, value);

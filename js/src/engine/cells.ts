@@ -34,7 +34,7 @@ export class Lane {
   /** Kind of all events; with several kinds, a part for each, by code. */
   private readonly kind: number;
   private readonly parts: readonly Part[] | null;
-  /** Kind of each point, ordered as the points, at one instant the lowest first. */
+  /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
   /** Row in the table of each event with a length. */
   readonly rows: Int32Array;
@@ -106,7 +106,7 @@ export class Lane {
       .map(({ kind, of }) => [kind, of.covered[0]!]);
   }
 
-  /** Positions in `rows` of events of that length that overlap a window, in order. */
+  /** Positions in `rows` of events of at least `atLeast` ns that overlap a window, in order. */
   longEvents(start: number, end: number, atLeast: number): number[] {
     const { begins, cover } = this.spans;
     if (this.rows.length === 0 || end <= start) return [];

@@ -20,7 +20,7 @@ import { Sweep, timeOf } from "./sweep";
 export const [COMPUTE, COMMUNICATION, MEMORY, WAIT, UNMATCHED] = [1, 2, 4, 8, 16] as const;
 export const WORK = COMPUTE | COMMUNICATION | MEMORY;
 
-/** Chosen work of all times. */
+/** Chosen work, regardless of the window. */
 interface Device {
   kinds: readonly Spans[];
   /** Time by kind of work, of waits for other ranks, and of unmatched communication. */
@@ -145,7 +145,7 @@ export function binEdges(start: number, end: number, bins: number): Float64Array
   );
 }
 
-/** Time of the metric in each bin, rank by rank; the parts are of all times. */
+/** Time of the metric in each bin, rank by rank; the windows of the parts are open. */
 export function heatmap(parts: readonly Part[], metric: Metric, edges: Float64Array): Float64Array {
   const bins = edges.length - 1;
   const out = new Float64Array(parts.length * bins);

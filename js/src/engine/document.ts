@@ -47,7 +47,7 @@ interface RankHeader {
   range: [number, number];
   /** Exports only: from the first to the last work of the rank's device in the whole job. */
   work?: [number, number] | null;
-  /** From the first to the last device work; in exports, extended by the window between both. */
+  /** From the first to the last device work; in exports, `work` within the window also counts. */
   device_range?: [number, number];
   lane0: number;
   lanes: number;

@@ -51,7 +51,7 @@ async function partsOf(
     const args = argsOf(rank);
     const part = partOf(rank, args, selection, job.names);
     if (part === null) continue;
-    // Without its arguments a trace would only look complete.
+    // A trace without arguments would look complete although it is not.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
     parts.push(part);
   }

@@ -50,7 +50,10 @@ export function gapAt(panel: PanelRank, time: number): Gap | null {
   };
 }
 
-/** Events of one thread during a gap, ascending, and the time of each outside of those below it. */
+/**
+ * Time of each host event during a gap, less that of its children; by row, ascending. Only of the
+ * thread of `call`, or of the busiest thread.
+ */
 function hostTimes(
   { rank, names }: PanelRank,
   gapStart: number,

@@ -39,7 +39,8 @@ export function gapsOf(part: Part): Gaps {
 }
 
 /**
- * Exports only: add the time before and after all work, which is bounded by work outside the file.
+ * Exports only: add the idle time before the first and after the last work in the file. It is
+ * bounded by work outside the file.
  */
 function withBeyond(part: Part, found: Idle): Idle {
   const [low, high] = spanOf(part) ?? [0, 0];
@@ -53,7 +54,7 @@ function withBeyond(part: Part, found: Idle): Idle {
   return found;
 }
 
-/** All gaps between chosen work of a rank, added up once: any window is a few look-ups. */
+/** All gaps between chosen work of a rank, with running totals: a window needs few look-ups. */
 class Gaps {
   private readonly start: Float64Array;
   private readonly end: Float64Array;
@@ -68,7 +69,7 @@ class Gaps {
   constructor(part: Part) {
     this.rank = part.rank;
     const size = CAUSES.length;
-    // Each gap ends with the start of other work.
+    // Max number of gaps: each ends with a different piece of work, or at the last end.
     const most = part.rank.work.row.length + 1;
     const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
     const next = new Int32Array(most);
@@ -188,7 +189,7 @@ function walk(part: Part, visit: (start: number, end: number, next: number) => v
     if (end > reached) reached = end;
   }
   if (latest > reached) {
-    // Only events without length end later than all others.
+    // The last event has no length: the gap before it ends there.
     let at = work.row.length - 1;
     while (at > 0 && (!member(at) || work.start[at]! > latest)) at -= 1;
     visit(reached, latest, earliestCalled(rank, at, member));

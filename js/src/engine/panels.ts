@@ -225,7 +225,7 @@ function summary(parts: readonly Part[]): PanelFrame {
   };
 }
 
-/** Chosen events of all times. */
+/** Intervals of the chosen events, regardless of the window. */
 function eventsOf(part: Part): Spans {
   return part.rank.once("events", ofAllTimes(part), (all) => {
     const { start, dur } = all.rank.rank.events;

@@ -6,21 +6,21 @@ import { isChosen, ofAllTimes, type Part, type Work } from "./panel_rank";
 /** Figures of one stream's queue. */
 interface Queue {
   stream: number;
-  /** Changes within the window, and the longest after one of them. */
+  /** Number of changes of the queue in the window, and its max length after one of them. */
   count: number;
   max: number | null;
   mean: number | null;
   span: number;
-  /** Work that was launched at all times. */
+  /** Number of chosen launches, regardless of the window. */
   launched: number;
 }
 
 /** Changes of one stream by time; at the same instant, work enters before other work leaves. */
 class Changes {
   readonly time: Float64Array;
-  /** After each change. */
+  /** Length of the queue after each change. */
   private readonly length: Int32Array;
-  /** Length times time before each change. */
+  /** Sum of length times time before each change. */
   private readonly area: Float64Array;
 
   /** `own`: places of the stream's work. */

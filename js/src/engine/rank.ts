@@ -58,7 +58,7 @@ const OPEN_BLOCK = 4096;
 /** Operators of the host, by row; places are positions among them, -1 for none. */
 export interface Operators {
   row: Int32Array;
-  /** Place of the operator above each. */
+  /** Place of the operator that encloses each one. */
   above: Int32Array;
   /** By event: place of the innermost operator around the call that launched it. */
   ofWork: Int32Array;

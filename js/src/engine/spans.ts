@@ -124,7 +124,7 @@ export class Spans {
     return this.starts ?? this.cover.starts;
   }
 
-  /** The last end before `time` and the first one from it on; of those with a length. */
+  /** Ends around `time`: the last one before it, the first one from it on. Points excluded. */
   endsAround(time: number): number[] {
     if (this.ends !== null) return around(this.ends, time);
     const { starts } = this.cover;

@@ -23,7 +23,7 @@ interface Spent {
   whole: boolean;
 }
 
-/** Frame of steps; the parts are of all times, or of the window of an export. */
+/** Frame of steps; the windows of the parts are open, or that of an export. */
 export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame {
   const ofPhase = (phase: number, name: string): Spent[] =>
     parts.flatMap((part) => spent(part, phase, name));

@@ -22,7 +22,7 @@ async function loadModule(name: string): Promise<{ default: unknown }> {
   return importText(await readText(name));
 }
 
-/** Margins of the page and the folded footer. */
+/** Height of the margins of the page and of the folded footer. */
 const FOOTER_PX = 40;
 
 interface ModelSpec {
@@ -58,7 +58,7 @@ async function modelOf(page: PageDocument): Promise<ModelSpec> {
   };
 }
 
-/** The page's policy allows only styles that carry its nonce: charts bring their own. */
+/** Give new style elements the page's nonce: its policy allows no other styles. */
 function signStyles(): void {
   const nonce = document.querySelector<HTMLElement>("script[nonce]")?.nonce ?? "";
   type Make = (tag: string, options?: ElementCreationOptions) => HTMLElement;

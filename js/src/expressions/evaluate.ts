@@ -136,7 +136,7 @@ function call(node: Call, columnOf: ColumnOf): Evaluate {
   const constant = (at: number, name: string): Value | undefined => {
     const found = node.named[name] ?? node.given[at];
     if (found === undefined) return undefined;
-    // Arguments do not depend on the row: any one gives them.
+    // Arguments do not depend on the row: evaluate them for an arbitrary one.
     return compile(found, () => null)(0);
   };
   if (!node.strings) return plainCall(node.method, of, constant);

@@ -303,7 +303,7 @@ interface Options {
   at?: "contains" | "match" | "fullmatch";
 }
 
-/** A pattern; whether it matches a text, anywhere in it. */
+/** A compiled pattern, which tests texts for a match. */
 export class Regular {
   private readonly nodes: Node[];
   private readonly start: number;
@@ -314,7 +314,7 @@ export class Regular {
   constructor(source: string, { ignoreCase = false, at = "contains" }: Options = {}) {
     const flags = { i: ignoreCase, m: false, s: false };
     const part = new Parser(source).parse(flags);
-    // Around the parsed pattern: a parenthesis in it cannot end a group around it.
+    // Add assertions to the parsed pattern: in its text, a parenthesis could end a group around it.
     const parts: Part[] = [part];
     if (at !== "contains") parts.unshift({ type: "assert", holds: atStart });
     if (at === "fullmatch") parts.push({ type: "assert", holds: atEnd });

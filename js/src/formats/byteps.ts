@@ -45,7 +45,7 @@ function requestsOf(tables: Tables, selection: SelectionJson): Request[] {
     const file = files.get(rank[row]!);
     if (file === undefined) continue;
     const [begin, length] = [start[row]!, dur[row]!];
-    // Unanswered requests last from their begin on.
+    // Unanswered requests have no length: those that begin in the window count.
     const here =
       length < 0 ? begin >= (from ?? -Infinity) && begin < (to ?? Infinity) : within(begin, length);
     if (!here) continue;
@@ -335,7 +335,7 @@ export const CONSISTENT_SHARE = 0.8;
 const NO_WORKERS = noteFor("no_byteps_workers");
 const NO_SERVERS = noteFor("no_byteps_servers");
 
-/** Note of a table; or that a window leaves no rows. */
+/** Note of a table; without one, a note if no rows are left. */
 function noteOf(table: PanelFrame, rows: number): Record<string, unknown> {
   if (typeof table.attrs.note === "string") return { note: table.attrs.note };
   return rows === 0 ? { note: "no events match" } : {};
@@ -375,7 +375,7 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
     const file = files.get(rank[row]!);
     if (file === undefined || busy[row]! < 0 || !within(start[row]!, total[row]!)) continue;
     const group = groups.at(tensor[row]!, file.job, file.worker);
-    // Only a worker's root GPU counts if it has the tensor: the others' queues contain its work.
+    // If the worker's root GPU has the tensor, only it counts: other queues contain its work.
     if (group.root && !file.root) continue;
     if (file.root && !group.root) Object.assign(group, NO_GRADIENTS, { root: true });
     group.count += 1;

@@ -1,6 +1,6 @@
 /**
- * The place of a view. Before it a card is shown: progress with a cancel button, or why there is
- * no view. Above it is a bar once the host has ended.
+ * The place of a view. Until there is a view, a card shows progress and a cancel button, or why
+ * there is none. Once the host has ended, a bar is shown above the view.
  */
 
 import { button } from "../ui/controls";

@@ -51,7 +51,7 @@ export class WidgetHost {
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `words` name what answers, see `HostWords`; models are waited for up to `patienceMs`. */
+  /** `words`: terms for the replying program, see `HostWords`; `patienceMs`: wait for a model. */
   constructor(
     private readonly transport: Transport,
     words: Record<string, string> | null = null,
@@ -69,7 +69,7 @@ export class WidgetHost {
     };
   }
 
-  /** Take a message; true if it was one of a model. */
+  /** Handle a message; return whether it was one of a model. */
   receive({ type, comm, data }: Message, buffers: readonly DataView[] = []): boolean {
     if (!type.startsWith("comm_")) return false;
     const id = String(comm);
@@ -79,7 +79,7 @@ export class WidgetHost {
       this.models.delete(id);
       this.running.delete(id);
     } else if (model !== undefined) {
-      // Also of a comm_open, after a broken connection: the state may have moved on.
+      // After a broken connection, comm_open comes again, perhaps with a newer state.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       const state = stateOf(data as Record<string, unknown>, buffers);
@@ -93,7 +93,7 @@ export class WidgetHost {
     return true;
   }
 
-  /** A model by its reference; waits for one that is not there yet. */
+  /** A model by its reference; waits for the model if it does not exist yet. */
   model(ref: string): Promise<RemoteModel> {
     const id = ref.replace(REFERENCE, "");
     const known = this.models.get(id);
@@ -111,14 +111,14 @@ export class WidgetHost {
     });
   }
 
-  /** Show a view of a model until the signal. Rejects if its module fails. */
+  /** Show a view of a model until the signal aborts. Rejects if its module fails. */
   async show(ref: string, el: HTMLElement, signal = this.ended.signal): Promise<void> {
     const { model, widget } = await this.start(ref);
     await this.dress(model.get("_css"));
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 
-  /** Python is gone: views stay, and answer from what the page holds. */
+  /** Python has ended: views stay and use the data in the page. */
   end(): void {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
@@ -153,7 +153,7 @@ export class WidgetHost {
     return { model, widget, exports };
   }
 
-  /** Add styles as a constructed sheet, which policies of pages allow; each of them once. */
+  /** Add styles once, as a constructed style sheet, which policies of pages allow. */
   private async dress(name: unknown): Promise<void> {
     if (typeof name !== "string" || name === "" || this.styles.has(name)) return;
     this.styles.add(name);
@@ -167,7 +167,7 @@ export class WidgetHost {
 
 const LEAST_PX = 320;
 
-/** Let timeline and open panels share the window, except `otherPx`; panels take what they need. */
+/** Fit a timeline into the window, less `otherPx` and the height of its open panels. */
 export function fitToWindow(
   view: HTMLElement,
   timeline: RemoteModel,
@@ -176,9 +176,9 @@ export function fitToWindow(
 ): void {
   let own: number | null = null;
   const fit = (): void => {
-    // Its lower edge was dragged: that height stays.
+    // The user has dragged the lower edge: keep that height.
     if (own !== null && timeline.get("height") !== own) return;
-    // Rows that need less than requested are drawn lower.
+    // The drawing is lower than requested if its rows need less height.
     const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;
     const panels = view.offsetHeight - (drawn ?? view.offsetHeight);
     const height = window.innerHeight - otherPx() - panels;

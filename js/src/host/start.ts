@@ -44,7 +44,7 @@ export class StartPage {
     );
   }
 
-  /** Show these entries; returns those that were not there at first. */
+  /** Show these entries; returns those that the first listing lacked. */
   show(entries: Entry[]): Entry[] {
     this.entries = entries;
     this.known ??= new Set(entries.map(({ path }) => path));
@@ -129,7 +129,7 @@ export class StartPage {
     );
   }
 
-  /** At most two are ticked: a third one takes the place of the first. */
+  /** Tick or untick an entry. At most two are ticked: a third one replaces the first. */
   private tick(path: string, on: boolean): void {
     const at = this.ticked.indexOf(path);
     if (at >= 0) this.ticked.splice(at, 1);

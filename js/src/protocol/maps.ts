@@ -1,4 +1,4 @@
-/** Maps whose values are made when they are first asked for. */
+/** Maps whose values are made on first access. */
 
 /** The value of a key; `make` makes it if there is none. */
 export function getOrMake<Key, Value>(

@@ -89,7 +89,7 @@ export interface Scene {
     all_events: boolean;
     cut_events: number;
   } | null;
-  /** Set if ranks lie on the clock that is fitted from their collectives. */
+  /** Set if times are on the clock that is fitted from the collectives of the ranks. */
   clock?: "fitted";
   kinds: Kind[];
   /** `5 of 8 ranks` if the files of some are missing; else empty. */
@@ -258,7 +258,7 @@ export interface RowState {
   filter: string;
   /** Groups of similar ranks folded into one row; absent: none are folded. */
   alike?: Alike | null;
-  /** Only these ranks have rows, and those that are pinned; null or left out: all. */
+  /** Ranks that have rows, as pinned ranks do; null or undefined: all. */
   only?: ReadonlySet<number> | null;
   /** Lanes without events in view are as high as the others. */
   roomy?: boolean;
@@ -309,7 +309,7 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 
 export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
 
-/** Work before what is around it, as steps are around operators; the longest first. */
+/** Order with device work first and enclosing events such as steps last; the longest first. */
 export const BY_WORK = "work";
 
 export interface Order {

@@ -36,7 +36,7 @@ function fact(word: string, number: string): Fact {
 /** Min number of collectives for which the share of last arrivals is shown. */
 const LEAST_COLLECTIVES = 4;
 
-/** Fact on lateness: the others wait for the rank, it mostly comes last, or the time it waits. */
+/** Fact on lateness: last arrivals of a rank that is late or mostly last; otherwise its wait. */
 function lateFact(rank: SceneRank, known: LatenessByRank | null): Fact | null {
   const index = known?.at.get(rank.rank);
   if (known === null || index === undefined) return null;

@@ -539,13 +539,13 @@ function drawWords(
   pen.text(words, left + 5, plate + 11, FONT.label, theme.ink2);
 }
 
-// Ranks that are time lines of MPI calls: such files have no device events.
+// Ranks of MPI traces, which have no device events.
 
 interface WithSummary {
   summary: readonly { role: string; label: string }[];
 }
 
-/** Whether all that a rank's rows show is MPI; its other time is work, not idleness. */
+/** Whether a rank's rows show only MPI calls; its other time is work, not idleness. */
 export function isMpi({ summary }: WithSummary): boolean {
   const rows = summary.filter(({ role }) => role !== "cpu");
   return rows.length > 0 && rows.every(({ label }) => label === "MPI");

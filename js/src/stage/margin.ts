@@ -124,8 +124,8 @@ function exposedWait({ lateness }: MarginScene, rank: number): number {
 }
 
 /**
- * The exposed share on the left, the idle one on the right; without room only the numbers, where
- * `isNamed` above the column, else the first.
+ * Draw the exposed share on the left and the idle share on the right. If they do not fit, leave out
+ * the words if the column has a heading (`isNamed`), otherwise the idle share.
  */
 function drawPair(
   pen: Pen,

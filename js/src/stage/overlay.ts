@@ -289,7 +289,7 @@ function drawFlows(pen: Pen, scene: OverlayScene): void {
   for (const arrow of [...overlay.launches, ...overlay.flows]) {
     const { from, to } = arrow;
     const isFlow = "kind" in arrow;
-    // An operator may be longer than the view: its arrows leave it where they are short.
+    // An operator may be longer than the view: its arrow starts at the time of its target.
     const leaves = isFlow ? from.start + from.dur / 2 : Math.min(to.start, from.start + from.dur);
     const a = endOf(scene, from, leaves);
     const b = endOf(scene, to, to.start);

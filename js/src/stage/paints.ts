@@ -4,13 +4,13 @@ import type { Classes, ClassLook, ClassParts, Kind } from "../protocol/source";
 import { type Theme, THEMES } from "../ui/theme";
 import type { Form } from "./rows";
 
-/** Steps between a lane's colour and full: how far the topmost pixel of a column is covered. */
+/** Number of steps from the lane's colour to the full one, for partly covered pixels. */
 export const STEPS = 16;
 const SHADES = 3;
 /** Alpha of cells drawn in place of a level that is not loaded yet. */
 const PENDING = 0.55;
 const DIMMED = 0.22;
-/** Host events too short for a tint and an edge. */
+/** Share of the colour in columns of host events, too short for a tint and an edge. */
 const PALE_COLUMN = 0.55;
 const BAR = 0.75;
 /** Opacity of the late colour over the row of a rank that the others wait for. */
@@ -116,14 +116,14 @@ export interface Paints {
   readonly ribbon: Uint32Array;
   readonly lateFill: number;
   readonly lateLine: number;
-  /** Counterpart of late, for a rank that the others do not wait for. */
+  /** Colours of late arrivals of a rank that the others do not wait for. */
   readonly lastFill: number;
   readonly lastLine: number;
   /** Behind the row of a rank that the others wait for. */
   readonly lateGround: number;
   /** Whether entries are classes carried by tiles, not kinds. */
   readonly byClass: boolean;
-  /** Class of events whose class tiles lack. */
+  /** Class of events in tiles without classes. */
   readonly unknownClass: number;
   /** By class: drawn as lines over a pale ground, and that ground. */
   readonly hatched: Uint8Array;

@@ -102,7 +102,7 @@ export class Pen {
     this.ctx.fill();
   }
 
-  /** Draw whole `text` with its baseline at `y`. */
+  /** Draw all of `text` with its baseline at `y`. */
   text(
     text: string,
     x: number,

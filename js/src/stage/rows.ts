@@ -63,7 +63,7 @@ export function rowTest(filter: string): ((text: string) => boolean) | null {
     try {
       return expression.test(candidate);
     } catch {
-      return false; // takes too long
+      return false; // the test takes too long
     }
   };
 }
@@ -429,7 +429,7 @@ const BAR = 3;
 const MOST_BARS = 3;
 /** More threads are shown as bars only if every rank still fits. */
 const BARS = 2;
-/** Sizes next to an opened rank. */
+/** Sizes of folded ranks while another rank is opened. */
 const LINE = { pad: 3, gpu: 9, comm: 13, height: 27 };
 const COMPACT = { pad: 2, gpu: 8, comm: 6, height: 18 };
 /** From this many ranks on, threads are shown only for opened ranks. */
@@ -627,7 +627,7 @@ function trackBands(track: SceneTrack, name: string, bare: ReadonlySet<number>):
       lane,
       top,
       height: isThin ? THIN - 1 : full,
-      // The line is visible on the ground of a device lane.
+      // The ground of this form makes a thin line visible.
       form: isThin ? "solid" : form,
       label: depth === 0 ? name : depth >= spillsFrom ? `+${depth - spillsFrom + 1}` : "",
       track,

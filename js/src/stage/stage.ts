@@ -293,7 +293,7 @@ export class Stage {
     }
   }
 
-  /** Once the view rests and its tiles are here, shrink the lanes that are empty in it. */
+  /** Once the view rests and its tiles are loaded, shrink the lanes that are empty in it. */
   private rest(): void {
     clearTimeout(this.resting);
     this.resting = window.setTimeout(() => {
@@ -322,7 +322,7 @@ export class Stage {
 
   private measure(): void {
     const size = sizeOf(this.el);
-    // Keep the drawing for the time at which a hidden output is shown again.
+    // A hidden output has no size: keep the drawing until it is shown again.
     if (size === null) return;
     const { width, height, dpr } = size;
     const now = this.geometry;

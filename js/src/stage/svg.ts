@@ -57,7 +57,7 @@ class SvgContext implements Settings {
   ) {}
 
   setTransform(): void {
-    // All arguments are in CSS px.
+    // No transform is needed: all arguments are in CSS px.
   }
 
   save(): void {
@@ -162,7 +162,7 @@ class SvgContext implements Settings {
     return this.ruler.measureText(text);
   }
 
-  /** Draw a bitmap of a few plain colours as boxes of its runs. */
+  /** Draw a bitmap of a few plain colours: a box per run of equal pixels in a column. */
   drawImage(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
     const { width: across, height: down } = image;
     const bytes = image.getContext("2d")?.getImageData(0, 0, across, down).data;
@@ -209,7 +209,7 @@ export function recorded(
   if (ruler === null) throw new Error("This browser gives no 2D canvas.");
   const sheet = new Sheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
-  // It has what a `Pen` uses.
+  // The context has all members that `Pen` uses.
   paint(new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
   return sheet.svg(width, height, title);
@@ -375,7 +375,7 @@ class SvgRaster implements LaneRaster {
   private bottom: number;
   private readonly fills = new Map<number, string>();
 
-  /** `width` and `height` in device px, `left` and `top` of the sheet's in CSS px. */
+  /** `width` and `height` are in device px, `left` and `top` are CSS px of the sheet. */
   constructor(
     private readonly sheet: Sheet,
     readonly width: number,

@@ -68,7 +68,7 @@ export class TileLoader {
     this.pump();
   }
 
-  /** Pause: requests under way may complete, no others are sent. */
+  /** Pause: pending requests may complete, no others are sent. */
   rest(): void {
     this.sight = null;
     clearTimeout(this.idleTimer);

@@ -119,7 +119,7 @@ export class TileStore {
     return this.levelsOfLane.get(lane);
   }
 
-  /** The store's keys of a reply's names, by the reply's. */
+  /** Add the names of a reply; returns the store's key for each key in the reply. */
   private keysOf(names: TilesReply["names"]): Map<number, number> {
     const found = new Map<number, number>();
     for (const [given, name] of Object.entries(names)) {
@@ -131,7 +131,10 @@ export class TileStore {
     return found;
   }
 
-  /** Add a reply to `parts`, whose keys of names it overwrites: requested parts that it lacks are empty. */
+  /**
+   * Add the reply to a request of `parts`; requested tiles that it lacks are empty. Replaces the
+   * keys of names in the reply by those of the store.
+   */
   add(parts: readonly TilePart[], reply: TilesReply): void {
     this.tick();
     const { level, sliceName } = reply;

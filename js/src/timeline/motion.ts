@@ -255,7 +255,7 @@ export class Motion {
 
   /** Advance to `now`; public so that tests need no clock. */
   step(now: number): void {
-    // A frame that comes late must not jump.
+    // A late frame must not cause a jump.
     const dt = Math.min(Math.max(now - this.last, 1), 64);
     this.last = now;
     for (const key of this.held.values()) {

@@ -16,7 +16,7 @@ export class Navigation {
   readonly moved = new Emitter<Span>();
   /** Emitted when the view has come to rest. */
   readonly settled = new Emitter<Span>();
-  /** True while this view itself writes the view. */
+  /** Whether the user moves this view, so that it writes the shared state. */
   private mine = false;
   private gestures = 0;
   private readonly settle: (() => void) & { cancel(): void };

@@ -328,7 +328,7 @@ export class Folding {
     if (this.on && this.clusters !== null) this.apply();
   }
 
-  /** After another scene. */
+  /** Reset for a new scene. */
   renew(): void {
     this.asked?.abort();
     this.asked = null;
@@ -343,7 +343,7 @@ export class Folding {
     return group === undefined || group.ranks.length < 2 ? null : group.representative;
   }
 
-  /** The first requests are answered: find similar ranks, if they are to be folded. */
+  /** Called after the first replies: find similar ranks if they are to be folded. */
   ready(): void {
     // Without a kernel, folding is offered only if the page has the reply.
     if (this.on || this.ctx.source.status === "none") this.ask();

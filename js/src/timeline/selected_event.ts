@@ -90,7 +90,7 @@ export class Picking {
     return this.now.value.key !== null;
   }
 
-  /** Top and bottom in the window of the selected event's row; null while it has none. */
+  /** Top and bottom of the selected event's row in the browser's window; null if it has no row. */
   get rowExtent(): { top: number; bottom: number } | null {
     const { brief, ctx } = this;
     if (brief === null) return null;
@@ -284,7 +284,7 @@ export class Picking {
     this.follow();
   }
 
-  /** Unchanged ranks keep the source that selected them. */
+  /** Change the state; if the selected ranks stay the same, so does the panel that chose them. */
   private write(patch: Partial<SharedState> & { selection: SelectionJson | null }): void {
     const { ranks_from: from } = this.ctx.shared.state;
     const ranks = patch.selection?.ranks ?? null;

@@ -51,7 +51,7 @@ const KERNEL: Record<Exclude<Source["status"], "live">, KernelSays> = {
   },
 };
 
-/** Words on the clock that is drawn. */
+/** Text on the clock of the drawn times. */
 export function clockWords(
   { is_fitted, apart_ns, residual_ns }: ClockFacts,
   canSwitch: boolean,
@@ -73,7 +73,7 @@ export function clockWords(
 
 interface StatusWays {
   openProblems(anchor: HTMLElement): void;
-  /** Draw on this clock from now on; null if it cannot be changed. */
+  /** Draw times on this clock; null if the clock cannot be changed. */
   setClock: ((clock: Clock) => void) | null;
   showAllRanks(): void;
   /** Describe the source's status; null for the default text. */
@@ -87,7 +87,7 @@ const SILENT: Words = [];
 export class StatusLine {
   /** Text for work in the background. */
   readonly aside = signal("");
-  /** Numbers of shown ranks, as a linked panel selected them, and of all. */
+  /** Number of ranks that are shown after a selection in a linked panel, and of all ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
   /** Null while it is not known whether recorded clocks disagree. */
   readonly clocks = signal<ClockFacts | null>(null);
@@ -258,7 +258,7 @@ function ClockBadge({ line }: { line: StatusLine }) {
 
 function TruthBadge({ line: { ctx, kernel, ways } }: { line: StatusLine }) {
   const { truth } = ctx.scene;
-  // The drawing may lack events.
+  // The drawing may lack events, so the badge could be wrong.
   if (kernel.value?.isWarning === true && ctx.source.status === "none") return null;
   const ok = truth.level === "ok";
   const text = truth.text.replace(/^[✓⚠]\s*/u, "");

@@ -101,7 +101,7 @@ const SHARES = ["compute", "communication", "exposed", "memory", "idle"] as cons
 
 type DeviceShares = Record<(typeof SHARES)[number] | "ranks", number>;
 
-/** Shares of the devices' spans in view, over all ranks with device events; null without. */
+/** Shares of the devices' spans in view, over all ranks with device events; null if none. */
 function deviceShares(scene: Scene, stats: Stats): DeviceShares | null {
   // Data that a cut file lacks may belong anywhere, so its empty time is not known to be idle.
   const device = new Set(
@@ -193,7 +193,7 @@ export function viewWords(
   const shares = deviceShares(scene, stats);
   if (shares === null) {
     const device = scene.ranks.filter(hasDevice);
-    // Files of BytePS and MPI are not about GPUs.
+    // Files of BytePS and MPI never have GPU events.
     const mayHave = scene.ranks.some(({ tracks }) => tracks.some(({ role }) => role === "thread"));
     if (device.length === 0 && mayHave) words.push(" No GPU events in these files.");
     else if (device.length === 0) return words;
@@ -343,7 +343,7 @@ const ESCAPES: Record<string, string> = {
   "\t": "\\t",
 };
 
-/** A Python string literal. Control characters, odd spaces and lone surrogates are escaped. */
+/** A Python string literal. Control characters, special spaces and lone surrogates are escaped. */
 export function pythonString(text: string): string {
   let out = "";
   for (const character of text) {

@@ -59,7 +59,7 @@ interface AppOptions {
   setClock?: ((clock: Clock) => void) | undefined;
   /** Called when the user has dragged the lower edge. */
   keepHeight?: (height: number) => void;
-  /** For one of several linked panels: the place of its status line, and what others handle. */
+  /** For one of several linked panels: its status line, and settings of the view around it. */
   part?: Part;
 }
 
@@ -79,7 +79,7 @@ interface Part {
   kernelSays(): KernelSays | null;
 }
 
-/** Requests whose errors have no place of their own. */
+/** Requests whose failures are shown below the toolbar. */
 const DRAWING_OPS = new Set(["tiles", "minimap", "stats", "marks"]);
 
 export class TimelineApp {
@@ -185,7 +185,7 @@ export class TimelineApp {
     this.parts.folding.set(folded, false);
   }
 
-  /** Called when other ranks share a row, also with those that do now. */
+  /** Called when folding or its groups have changed, and initially with the current groups. */
   onFolding(listener: (now: FoldingNow) => void): void {
     const { folding, rows } = this.parts;
     const tell = (): void =>
@@ -194,7 +194,7 @@ export class TimelineApp {
     tell();
   }
 
-  /** As a press of its button. */
+  /** Fold similar ranks or show all, as the button does. */
   toggleFolding(): void {
     this.parts.commands.run("fold");
   }

@@ -75,7 +75,7 @@ export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): voi
 
 /** Letters kept at the end of a cut name, where names of kernels differ. */
 const END = 12;
-/** Words that tell equal labels apart, kept whole. */
+/** Words in parentheses that distinguish equal labels; they are not cut. */
 const TOLD_APART = / \([^()]{1,30}\)$/u;
 
 /** A name that is cut before its end if it is too long. */
@@ -168,7 +168,7 @@ export function Checkbox({ text, hint, on }: { text: string; hint: string; on: S
   );
 }
 
-// The elements of controls, for views that keep elements.
+// Elements of controls, for code that does not use components.
 
 export const button = ({ key, ...look }: ButtonLook & { key?: string }): HTMLButtonElement =>
   made(<Button keys={key} {...look} />) as HTMLButtonElement;

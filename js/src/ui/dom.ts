@@ -66,7 +66,7 @@ export function mount(children: ComponentChild, host: Element, signal: AbortSign
   signal.addEventListener("abort", () => render(null, host), { once: true });
 }
 
-/** The element of a component, for code that keeps elements itself. */
+/** The element of a component, for code that does not use components. */
 export function made(node: ComponentChild): HTMLElement {
   const place = document.createDocumentFragment();
   render(node, place);

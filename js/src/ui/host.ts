@@ -40,7 +40,7 @@ function up(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
-/** Calls back on every change of the host's theme until the signal. */
+/** Calls back on every change of the host's theme until the signal aborts. */
 export function watchTheme(
   el: HTMLElement,
   signal: AbortSignal,

@@ -18,7 +18,7 @@ export class Popover {
     private readonly root: HTMLElement,
     private readonly anchor: HTMLElement,
     name: string,
-    /** Drawn again whenever this opens. */
+    /** Drawn each time the popover opens. */
     private readonly content: () => VNode,
     private readonly signal: AbortSignal,
     private readonly role: "dialog" | "menu" = "dialog",
@@ -74,7 +74,7 @@ export class Popover {
     aria(this.anchor, "expanded", false);
     if (!inside || !giveFocusBack) return;
     const { before, root, anchor } = this;
-    // A button is not focused by a click in every browser.
+    // Not every browser focuses a button when it is clicked.
     const back = before instanceof HTMLElement && root.contains(before) ? before : anchor;
     back.focus({ preventScroll: true });
   }
@@ -250,7 +250,7 @@ function Menu(look: { items(): readonly MenuItem[]; close(): void; closed?: () =
   );
 }
 
-/** One stop of the Tab key; arrows, Home and End move within. Fields keep their own keys. */
+/** A toolbar is one stop of Tab; arrows, Home and End move in it. Fields keep their own keys. */
 export function Toolbar(look: { name: string; class?: string; children: ComponentChildren }) {
   const place = useRef<HTMLDivElement>(null);
   const stops = (): HTMLElement[] =>
@@ -264,7 +264,7 @@ export function Toolbar(look: { name: string; class?: string; children: Componen
       keepOne(all.find(({ tabIndex }) => tabIndex === 0) ?? all[0]);
     };
     settle();
-    // Buttons come and go with what their own components draw.
+    // Components in the toolbar add, remove and hide buttons.
     const changes = new MutationObserver(settle);
     changes.observe(place.current!, {
       childList: true,

@@ -1,4 +1,4 @@
-/** The part of an element that can be seen, and a widget in the whole window. */
+/** The visible part of an element, and widgets that fill the window. */
 
 import { signal } from "@preact/signals";
 import { Button } from "./controls";
@@ -14,7 +14,7 @@ interface Box {
 const FULL = "hta-full";
 const FULL_WINDOW = "Full window";
 
-/** The widget that an element is part of: a linked panel's is the view around it. */
+/** The outermost widget around `root`: for a linked panel, the view that contains it. */
 export function outermost(root: HTMLElement): HTMLElement {
   return root.parentElement?.closest<HTMLElement>(".hta-root") ?? root;
 }
@@ -45,10 +45,10 @@ function parentOf(node: Node): Node | null {
   return node instanceof ShadowRoot ? node.host : node.parentNode;
 }
 
-/** Shows a widget in the whole window, over everything that its host draws. */
+/** Lets a widget fill the window, over everything that its host draws. */
 export class FullWindow {
   private readonly on = signal(false);
-  /** Keeps the widget's room in the host's page. */
+  /** Placeholder with the height of the widget in the host's page. */
   private readonly room = h("div", { "aria-hidden": "true" });
 
   constructor(
@@ -79,7 +79,7 @@ export class FullWindow {
     }
     root.classList.toggle(FULL, on);
     this.on.value = on;
-    // In the top layer no ancestor of the host's page cuts or moves it.
+    // In the top layer, no ancestor in the host's page clips or moves the widget.
     if (on) {
       root.setAttribute("popover", "manual");
       root.showPopover?.();

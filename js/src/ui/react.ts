@@ -2,7 +2,7 @@
 
 import { effect, untracked } from "@preact/signals";
 
-/** Call `act` now, and whenever `of` has changed: a signal, or what reads signals. */
+/** Call `act` now and after each change of `of`: a signal, or a function that reads signals. */
 export function react<T>(
   of: { readonly value: T } | (() => T),
   act: (now: T) => void,

@@ -38,7 +38,7 @@ interface TableLook<Row> {
   order?: Order | null;
   /** Text that one of a row's names must contain. */
   filter?: string;
-  /** The names of a row: the first is its own, in full. */
+  /** The names of a row, for the filter; the first one is the full name. */
   namesOf(row: Row): readonly string[];
   isOn(row: Row): boolean;
   /** Whether rows that are not chosen are faint while others are chosen. */
@@ -82,7 +82,7 @@ export function Table<Row>(look: TableLook<Row>) {
   const foot = look.foot?.(drawn.length) ?? "";
   const left = found.length - drawn.length;
   const seen = new Map<string, number>();
-  /** Names may occur in several rows. */
+  /** A unique key, as a name may occur in several rows. */
   const keyOf = (row: Row): string => {
     const own = namesOf(row)[0] ?? "";
     seen.set(own, (seen.get(own) ?? 0) + 1);
@@ -228,7 +228,7 @@ export function numberOf(value: Value): number | null {
 export const counted = (value: Value): string => formatCount(numberOf(value));
 export const lasted = (value: Value): string => formatDuration(numberOf(value));
 
-/** A bar of a value, and its text; `wait` of it is hatched. */
+/** A bar of a value, and its text; the part `wait` of the value is hatched. */
 export function BarCell(look: {
   value: number | null;
   most: number;
@@ -250,7 +250,7 @@ export function BarCell(look: {
   );
 }
 
-/** A frame as CSV, in its own names and units. */
+/** A frame as CSV, with the names and units of its columns. */
 export function csvOf(frame: PanelFrame): string {
   const names = Object.keys(frame.columns);
   const lines = [names.map(quoted).join(",")];
@@ -261,7 +261,7 @@ export function csvOf(frame: PanelFrame): string {
 }
 
 function quoted(value: Value): string {
-  // Programs for tables take such a cell for a formula; an apostrophe marks text.
+  // Spreadsheets would read such a cell as a formula; an apostrophe marks text.
   const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
   const text = isFormula ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

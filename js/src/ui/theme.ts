@@ -74,7 +74,7 @@ export const FONT = {
   bodyStrong: `600 12px ${FONT_FAMILY}`,
 } as const;
 
-// Hands the theme's colours to the style sheet, so that both draw from one table.
+// Sets the theme's colours as CSS variables: style sheets and canvases use the same table.
 
 export function applyTheme(root: HTMLElement, name: ThemeName): void {
   const theme = THEMES[name];

@@ -1,4 +1,4 @@
-/** One view: its panel, its page, and its Python. */
+/** One view: its panel, its page, and its Python process. */
 
 import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
@@ -7,7 +7,7 @@ import * as vscode from "vscode";
 import type { Action, FromPage, OpenRequest, Problem, ToPage } from "./messages";
 import { explain, findPython, Host } from "./python";
 
-/** Tabs that are only passed by must not start Python. */
+/** Time that a tab must be visible before Python starts, so that switching tabs starts none. */
 const SEEN_MS = 300;
 const PREVIEW_MS = 1500;
 const MINUTE_MS = 60_000;
@@ -17,14 +17,14 @@ const MEGABYTE = 1e6;
 export interface Shared {
   folder: vscode.Uri;
   log: vscode.OutputChannel;
-  /** Show in the status bar what a view loads; null: nothing. */
+  /** Show in the status bar what a view loads; null if it loads nothing. */
   loading(editor: TraceEditor, text: string | null): void;
 }
 
 export class TraceEditor {
   private host: Host | null = null;
   private python = "";
-  /** Counts starts: what comes of earlier ones is dropped. */
+  /** Number of starts and stops; results of earlier starts are dropped. */
   private attempt = 0;
   private isReady = false;
   private hasBegun = false;
@@ -70,7 +70,7 @@ export class TraceEditor {
     else void this.save(message.name, message.file);
   }
 
-  /** Begin when somebody looks. */
+  /** Begin once the tab has been visible for a while. */
   private look(): void {
     clearTimeout(this.seen);
     if (!this.isReady || this.hasBegun || !this.panel.visible) return;
@@ -136,7 +136,7 @@ export class TraceEditor {
     await this.start();
   }
 
-  /** Stop a Python that has been idle for a while. */
+  /** Restart the timer that stops an idle Python. */
   private touch(): void {
     clearTimeout(this.idle);
     const minutes = this.setting<number>("idleMinutes", 60);
@@ -209,7 +209,7 @@ export class TraceEditor {
       webview.asWebviewUri(vscode.Uri.joinPath(media, name)).toString();
     const nonce = randomBytes(16).toString("base64");
     const own = webview.cspSource;
-    // blob: modules of widgets come over the pipe, so that they fit the installed hta_widgets.
+    // blob: modules of widgets come from Python, so that they match the installed hta_widgets.
     const csp =
       `default-src 'none'; script-src 'nonce-${nonce}' blob:; style-src ${own} 'unsafe-inline'; ` +
       `img-src ${own} data: blob:; font-src data:; base-uri 'none'; form-action 'none'`;
@@ -239,11 +239,11 @@ async function sizeOf(name: string): Promise<number> {
       .map((entry) => sizeOf(path.join(name, entry.name)));
     return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
   } catch {
-    return 0; // Python reports what is wrong
+    return 0; // Python reports the error
   }
 }
 
-/** Install hta_widgets in a terminal; returns whether that went well. */
+/** Install hta_widgets in a terminal; returns whether it succeeded. */
 async function install(python: string, cwd: string): Promise<boolean> {
   const words = ["-m", "pip", "install", "--upgrade", "hta_widgets"];
   const name = "Install hta_widgets";

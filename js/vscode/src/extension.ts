@@ -7,10 +7,10 @@ import type { OpenRequest } from "./messages";
 
 const PANEL = "hta.job";
 const OPTIONS = { retainContextWhenHidden: true };
-/** The file of a store that describes it. */
+/** Name of the file that describes a store. */
 const STORE = "store.json";
 
-/** The editors that load, and the latest of them in the status bar. */
+/** The editors that load data; the status bar shows the one that started last. */
 class Loading {
   private readonly texts = new Map<TraceEditor, string>();
   private readonly item = vscode.window.createStatusBarItem(vscode.StatusBarAlignment.Left);
@@ -105,7 +105,7 @@ export function activate(context: vscode.ExtensionContext): void {
   );
 }
 
-/** Files of a command of the explorer: the selected ones, or the active editor's. */
+/** Files for a command: those selected in the explorer, or the one in the active editor. */
 function chosen(one?: vscode.Uri, many?: vscode.Uri[]): vscode.Uri[] | null {
   if (many !== undefined && many.length > 0) return many;
   if (one !== undefined) return [one];

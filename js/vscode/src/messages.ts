@@ -2,12 +2,12 @@
 
 export type Action = "start" | "install" | "choose";
 
-/** A card instead of a view; `actions` besides trying again. */
+/** A message instead of a view, with buttons for `actions` in addition to trying again. */
 export interface Problem {
   message: string;
   path?: string;
   remedy?: string;
-  /** Nothing is wrong: this is on the button that starts. */
+  /** Set if nothing is wrong and the user has to start loading. */
   load?: string;
   actions?: Action[];
 }
@@ -24,15 +24,15 @@ export type ToPage =
   | { type: "frame"; frame: ArrayBuffer }
   | { type: "cancel" }
   | { type: "problem"; problem: Problem }
-  /** Python is gone. */
+  /** Python has ended. */
   | { type: "ended"; problem: Problem }
   | { type: "colors"; colors: string };
 
 export type FromPage =
   | { type: "ready" }
   | { type: "frame"; frame: ArrayBuffer }
-  /** Null: nothing is being loaded any more. */
+  /** Null if loading has ended. */
   | { type: "loading"; text: string | null }
   | { type: "action"; action: Action }
-  /** A file to save by a dialog: one that Python wrote, or the page's own. */
+  /** A file to save with a dialog: the path of one that Python wrote, or content from the page. */
   | { type: "save"; name: string; file: string | ArrayBuffer };

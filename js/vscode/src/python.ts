@@ -1,4 +1,4 @@
-/** The choice and check of a Python, and its process on a pipe. */
+/** Choose and check a Python interpreter, and exchange frames with its process over pipes. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { homedir } from "node:os";
@@ -14,7 +14,7 @@ const PROBE =
   "import sys; print('%d %d' % sys.version_info[:2]); import importlib.util as u; " +
   "print(u.find_spec('hta_widgets') is not None)";
 
-/** As much of ms-python's interface as is used. */
+/** The part of ms-python's interface that is used here. */
 interface PythonApi {
   environments?: {
     getActiveEnvironmentPath(uri: vscode.Uri): { path: string };
@@ -22,7 +22,7 @@ interface PythonApi {
   };
 }
 
-/** The interpreter of the setting, of the Python extension, or of PATH. */
+/** The interpreter of the setting, else of the Python extension, else of PATH. */
 export async function findPython(uri: vscode.Uri): Promise<string> {
   const own = vscode.workspace.getConfiguration("hta", uri).get<string>("python", "").trim();
   if (own !== "") {
@@ -35,12 +35,12 @@ export async function findPython(uri: vscode.Uri): Promise<string> {
     const known = await api?.resolveEnvironment(api.getActiveEnvironmentPath(uri));
     if (known?.executable.uri !== undefined) return known.executable.uri.fsPath;
   } catch {
-    // That extension is broken, or of another version.
+    // The Python extension is broken, or has another interface.
   }
   return process.platform === "win32" ? "python" : "python3";
 }
 
-/** Why a process ended before it said anything, and what helps. */
+/** Find out why a process ended before its first frame, and a remedy. */
 export async function explain(python: string, cwd: string, ended: Problem): Promise<Problem> {
   const { ran, said } = await new Promise<{ ran: boolean; said: string }>((resolve) => {
     execFile(python, ["-c", PROBE], { cwd, timeout: 20_000 }, (error, out) =>
@@ -82,7 +82,7 @@ interface Ways {
   ended(problem: Problem, isEarly: boolean): void;
 }
 
-/** A Python process, and its frames: each behind its length. */
+/** A Python process, and its frames; the length of each precedes it. */
 export class Host {
   private readonly child: ChildProcess;
   private chunks: Buffer[] = [];
@@ -94,7 +94,7 @@ export class Host {
 
   constructor(python: string, cwd: string, { view, paths }: OpenRequest, ways: Ways) {
     this.ways = ways;
-    // Not in the folder of the trace, whose json.py Python would import.
+    // The folder of the trace cannot be the working directory: Python would import its json.py.
     const words = ["-m", "hta_widgets.host", "--view", view, "--", ...paths];
     this.child = spawn(python, words, { cwd });
     this.child.stdout?.on("data", (chunk: Buffer) => this.read(chunk));
@@ -103,9 +103,9 @@ export class Host {
       this.ways?.said(chunk.toString());
     });
     this.child.on("error", (error) => this.end(error.message));
-    // "close" comes after "exit", when all that was printed has been read.
+    // "close" comes after "exit", when all output has been read.
     this.child.on("close", (code, by) => this.end(this.reason(code, by)));
-    this.child.stdin?.on("error", () => undefined); // "close" brings the reason
+    this.child.stdin?.on("error", () => undefined); // "close" reports the reason
   }
 
   write(frame: ArrayBuffer): void {
@@ -127,7 +127,7 @@ export class Host {
     this.chunks.push(chunk);
     this.held += chunk.length;
     while (this.held >= this.wanted) {
-      // Only when a frame is complete: joining at each chunk would be quadratic.
+      // Join only complete frames: joining at each chunk would take quadratic time.
       const whole = Buffer.concat(this.chunks);
       const end = HEAD_BYTES + whole.readUInt32LE(0);
       this.wanted = whole.length < end ? end : HEAD_BYTES;
@@ -135,7 +135,7 @@ export class Host {
       if (whole.length < end) return;
       this.held -= end;
       this.isEarly = false;
-      // A copy: a part of a buffer would take all of it along to the page.
+      // Copy the frame: a view of the buffer would send all of it to the page.
       this.ways?.frame(new Uint8Array(whole.subarray(HEAD_BYTES, end)).buffer);
     }
   }

@@ -62,7 +62,7 @@ class EditorPage {
     } else if (said.type === "started") this.begin();
     else if (said.type === "cancel") this.cancel();
     else if (said.type === "colors") {
-      // The view's own is nearer to it than the editor's; views watch changes of the body.
+      // The theme of the root takes precedence over the editor's; views observe the body.
       for (const { dataset } of [this.root, document.body]) {
         if (said.colors === "editor") delete dataset.theme;
         else dataset.theme = said.colors;
@@ -131,7 +131,7 @@ class EditorPage {
     this.place.failed({ ...problem, cancelled }, more);
   }
 
-  /** Python is gone: what is drawn goes on with what the page holds. */
+  /** Python has ended: a shown view uses the data in the page. */
   private end(problem: Problem): void {
     this.host?.end();
     if (this.place.isShown) this.place.goOn(problem.message);

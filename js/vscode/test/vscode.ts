@@ -1,4 +1,4 @@
-/** As much of VS Code's module as the extension uses, for tests without an editor. */
+/** The part of VS Code's module that the extension uses, for tests without an editor. */
 
 type Listener = (value: any) => unknown;
 

@@ -25,7 +25,7 @@ import { GapPanel } from "./gap";
 import { ProblemsPanel } from "./problems";
 import { AreaPanel, AreaTables } from "./selection";
 
-/** Delay by which a drag of an edge causes one request, and a sequence of clicks few. */
+/** Delay of requests for totals: a drag of an edge sends one, a series of clicks few. */
 const TOTALS_MS = 60;
 const SAY_MS = 100;
 
@@ -56,7 +56,7 @@ export class PanelControl {
     private readonly gaps: Gaps,
     private readonly search: Search,
     private readonly status: StatusLine,
-    /** The button of forms that a key opens. */
+    /** The button at which the export form opens if a key opens it. */
     private readonly exportButton: () => HTMLElement,
   ) {
     const { signal: ended, source } = ctx;
@@ -108,7 +108,7 @@ export class PanelControl {
     return this.picking.window !== null && !this.ctx.isPart;
   }
 
-  /** Open and close panels, and describe what they show, as something is selected or not. */
+  /** Open and close panels, and describe their content, when the selection changes. */
   private follow(): void {
     const { ctx, picking, gaps, status, nav, shown } = this;
     const { signal: ended } = ctx;
@@ -244,8 +244,8 @@ export class PanelControl {
   };
 
   /**
-   * The place below the lanes of the panels, one at a time. If it is not visible, the panel moves
-   * up over the lanes.
+   * The place of the panels below the lanes; it shows one at a time. If it is not visible, the
+   * panel moves up over the lanes.
    */
   readonly Dock = (): VNode => {
     const { ctx, picking, shown } = this;
@@ -258,7 +258,7 @@ export class PanelControl {
     useLayoutEffect(() => {
       const el = place.current!;
       before.current = id;
-      // Keys must not reach the page when a focused element is gone.
+      // If the focused element was removed, focus the root: keys must not reach the page.
       if (had && !el.contains(focused(el))) ctx.root.focus({ preventScroll: true });
       if (id !== null) putInSight(el, picking.rowExtent);
     });
@@ -270,7 +270,7 @@ export class PanelControl {
       const { signal: ended } = ctx;
       document.addEventListener("scroll", look, { capture: true, passive: true, signal: ended });
       window.addEventListener("resize", look, { signal: ended });
-      // Content above may grow, too.
+      // The panel also moves when content above it grows.
       const cut = new IntersectionObserver(look, { threshold: [0, 0.25, 0.5, 0.75, 0.98, 1] });
       cut.observe(el);
       return () => cut.disconnect();
@@ -292,7 +292,7 @@ export class PanelControl {
 
 const EVENT_GAP_PX = 6;
 
-/** Move a panel into the part of the timeline that can be seen, and off the event's row. */
+/** Move a panel into the visible part of the timeline, without covering the event's row. */
 function putInSight(el: HTMLElement, row: { top: number; bottom: number } | null): void {
   const root = el.parentElement;
   if (root === null) return;
