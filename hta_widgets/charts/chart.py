@@ -65,16 +65,16 @@ def chart(
     The content is the arguments of `rows_chart`, or of the function under its key ``by``. In it
     `subtitle` is a list of sentences, to which `note` is added (default: what `unmatched` finds in
     the frame); `end_ns` is the end of an axis of time; `title_by` is appended to the title. Texts
-    of columns, names and tooltips are templates over the columns of `data`
-    (``{sum_ns:duration}``, as in definitions). A content that is a text is the reason why there
-    is nothing to draw; one of a name and a frame is drawn by the definition of this name.
+    of columns, names and tooltips are templates over the columns of `data` (``{sum_ns:duration}``,
+    as in definitions). If the content is a text, it is the reason why there is nothing to draw. If
+    it is a name and a frame, the frame is drawn by the definition of that name.
 
     The chart takes `width`, `theme` and `title` too, and `clusters` if it `folds` ranks; it draws a
-    note if the frame is empty, and refuses a frame that lacks one of the columns `needs`. A mapping
-    of titles is by the chart's argument ``measure``; a function of titles takes
-    the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison (``diff.NAME``) or
-    panel (``panel.NAME``) whose frame it draws, by default the analysis of the same name; `takes`
-    is for what `draws` cannot.
+    note if the frame is empty, and refuses a frame that lacks one of the columns `needs`. If
+    `title` is a mapping, the chart's argument ``measure`` is its key; if it is a function, it is
+    called with the chart's arguments. `of` is the analysis (``analysis.NAME``), comparison
+    (``diff.NAME``) or panel (``panel.NAME``) whose frame it draws, by default the analysis of the
+    same name; `takes` is a decorator to use instead of `draws`.
     """
     default = title if isinstance(title, str) else "" if isinstance(title, Mapping) else None
 
@@ -173,7 +173,7 @@ def _laid_out(
 
 
 class _Values(Mapping[str, Any]):
-    """The columns of a frame as expressions take them, converted when they are named."""
+    """The columns of a frame for expressions, each converted on first access."""
 
     def __init__(self, data: pd.DataFrame) -> None:
         self._data = data
@@ -216,7 +216,7 @@ def _fill_texts(content: dict[str, Any]) -> None:
 
 
 def tooltip_of(data: pd.DataFrame, tooltip: Tooltip) -> Tooltip:
-    """Return the tooltip over columns that are added for its templates."""
+    """Add columns for the templates of a tooltip; return a tooltip that refers to them."""
 
     def place(template: str, name: str) -> str:
         if "@" in template or "{" not in template:

@@ -86,23 +86,24 @@ def _step(ticks: list[float], end: float) -> float:
 def arrivals(
     frame: pd.DataFrame, theme: Theme, *, late: Iterable[int] | None = None
 ) -> dict[str, Any]:
-    """Draw over time how late ranks come to collectives, against the median of each collective.
+    """Draw how late ranks arrive at collectives over time, relative to each collective's median.
 
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.collectives`; on a clock that ranks share, or the spread is that
-        of the clocks.
+        Result of `hta_widgets.analysis.collectives`. Its times must be on a clock that the ranks
+        share; otherwise the spread is that of the clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
-        dark, as that is not a judgement: a rank that comes last, alone, to more than half of its
-        collectives and for which more than half of all the waiting is done.
+        a rank is drawn dark if it alone arrives last at more than half of its collectives and
+        causes more than half of all waiting. It is not red, because this is not a judgement.
 
     Returns
     -------
     bokeh.plotting.figure
-        A dot a collective and rank; its source has the frame's rows and ``late_ns``. Above 20 000
-        dots one of each cell of a fine grid is kept, and the latest at any time; the chart says so.
+        One dot per collective and rank; its source has the frame's rows and ``late_ns``. Above
+        20 000 dots, one dot per cell of a fine grid is kept, the latest at any time among them, and
+        the subtitle reports that.
     """
     data = frame.reset_index(drop=True)
     data["late_ns"] = data["arrival_ns"] - median_of(data["arrival_ns"], data["collective"])
@@ -122,7 +123,7 @@ def arrivals(
         data = data.iloc[kept].assign(arrivals=stands_for)
     # Draw late arrivals on top.
     data = data.sort_values(["is_late", "arrival_ns"], kind="stable").reset_index(drop=True)
-    # These rows alone are not a judgement.
+    # Red would be a judgement, which needs more than these rows.
     ink = theme.ink if late is None else theme.late
     data["fill"] = np.where(data["is_late"], ink, theme.rule_strong)
     data["size"] = np.where(data["is_late"], 5, 4)
@@ -230,8 +231,8 @@ def clock_offsets(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     bokeh.plotting.figure
-        A dot a rank at its offset, with its residuals on the recorded clock (pale) and on the
-        fitted one (line) to both sides; its source has the frame's rows.
+        One dot per rank at its offset, with its residuals on the recorded clock (pale) and on the
+        fitted clock (line) to both sides. Its source has the frame's rows.
     """
     return frame
 
@@ -267,17 +268,17 @@ def collectives(
     Parameters
     ----------
     measure : {"wait", "lateness"}, default "wait"
-        Wait for the last rank, or arrival after the median of the collective's ranks; who comes
-        before that counts as 0.
+        Wait for the last rank, or arrival after the median of the collective's ranks; earlier
+        arrivals count as 0.
     late : iterable of int, optional
         Ranks to mark, as in `arrivals`.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a collective, in order of time; its source has the frame's rows.
-        With more than 400 collectives each cell is the longest of several. With more than 12 000
-        cells they are one image, and the source has a row a rank.
+        One row per rank and one cell per collective, in order of time; its source has the frame's
+        rows. With more than 400 collectives, each cell shows the longest of several. More than
+        12 000 cells or 64 ranks are drawn as one image, and the source has one row per rank.
 
     Raises
     ------
@@ -307,7 +308,7 @@ class _Grid:
         self.measure = "wait_ns" if measure == "wait" else "late_ns"
         self.ranks = np.unique(data["rank"])
         self.marked = last_often(data, late)
-        #: These rows alone are not a judgement.
+        #: whether the caller gave the late ranks; ranks found in these rows alone are not red
         self.is_judged = late is not None
         numbers = np.unique(data["collective"])
         self.count = len(numbers)
@@ -321,7 +322,7 @@ class _Grid:
         self.most = data.groupby("row")["shown_ns"].max().to_numpy()
         self.all = data
         if self.fold > 1:
-            # The row of the longest stands for its cell.
+            # A cell keeps only the frame's row with the longest time.
             order = np.lexsort((data["shown_ns"], data["left"], data["row"]))
             at = data[["row", "left"]].to_numpy()[order]
             longest = np.append((np.diff(at, axis=0) != 0).any(axis=1), True)
@@ -412,7 +413,7 @@ def _marked_rows(grid: _Grid, *, theme: Theme, **content: Any) -> Any:
 
 
 def _mark_rows(figure: Any, grid: _Grid, theme: Theme, half: float) -> None:
-    """Outline the rows of late ranks, where single cells have no room for an outline."""
+    """Outline the rows of late ranks; used if single cells are too narrow for an outline."""
     rows = np.searchsorted(grid.ranks, grid.marked)
     ink = theme.late if grid.is_judged else theme.ink
     for color, thick in ((theme.bg, 3.5), (ink, 1.5)):
@@ -507,7 +508,7 @@ def _image(grid: _Grid, *, title: str, subtitle: str, theme: Theme, width: int |
 
 
 def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
-    """Add the marks of selected ranks, one row per rank."""
+    """Add an invisible bar per rank, which is outlined while the rank is selected."""
     data = pd.DataFrame(
         {
             "rank": grid.ranks,
@@ -524,7 +525,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
         y="row",
         left=0,
         right=grid.end(),
-        # Less than a row, so that a tap is on one alone.
+        # Lower than a row, so that a tap hits only one bar.
         height=0.9,
         source=models.ColumnDataSource(columns_of(data)),
         fill_alpha=0,
@@ -537,7 +538,7 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
 
 
 def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
-    """Return the names that have room, late ranks first, and what those ranks wait in all."""
+    """Return the names that have room, always those of late ranks, and the totals of their rows."""
     rows = len(grid.ranks)
     step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()
@@ -564,11 +565,11 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank, the most imposed wait first; its source has the frame's rows. With more
-        than 24 ranks, the 16 first and all stragglers; the others share a row.
+        One bar per rank, the most imposed wait first; its source has the frame's rows. With more
+        than 24 ranks, the first 16 and all stragglers have a bar, and the others share one.
     """
     every = frame.reset_index(drop=True)
-    # Frames of fewer columns are drawn, too; nothing is judged from them.
+    # A frame without these columns is drawn as well, without stragglers.
     for name, missing in (
         ("is_straggler", False),
         ("lost_ns", 0),
@@ -651,7 +652,7 @@ def stragglers(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
 
 
 def _together(left: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for many ranks: what they impose is added up, the rest is their mean."""
+    """Return one row for many ranks: waits and lost time as sums, other numbers as means."""
     added = {"imposed_wait_ns", "lost_ns", "wait_ns"}
     row: dict[str, Any] = {
         str(name): (values.sum() if name in added else values.mean())
@@ -720,21 +721,22 @@ def stragglers_by_step(
     *,
     measure: Literal["lost_share", "imposed_wait"] = "lost_share",
 ) -> dict[str, Any]:
-    """Draw what each rank costs the others in each step.
+    """Draw the cost of each rank to the others in each step.
 
     Parameters
     ----------
     measure : {"lost_share", "imposed_wait"}, default "lost_share"
-        Share of the step that the others lose, or all of their waiting for the rank, of which a
-        part is hidden behind computing.
+        Share of their time that the others lose, or all of their waiting for the rank, including
+        the part that computing hides.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a step: a rank that is always slow is a coloured row, one that was
-        slow once a single cell. Costly is 5 % of a step. The source has the frame's rows. With
-        more than 64 ranks those that cost most have a row, and the others share one; with more
-        than 300 steps each cell is the costliest of several.
+        One row per rank and one cell per step. A rank that is always slow has a coloured row, a
+        rank that was slow once has a single coloured cell. A cell is costly from 5 % of the others'
+        time on. The source has the frame's rows. With more than 64 ranks, those that cost most have
+        a row each, and the others share one. With more than 300 steps, each cell shows the
+        costliest of several.
 
     Raises
     ------
@@ -806,7 +808,7 @@ def _rows(every: pd.DataFrame) -> tuple[list[str], pd.DataFrame, pd.DataFrame]:
     if others.any():
         names.append(plural(int(others.sum()), "other rank"))
         left = sums.loc[ranks[others]].sum().to_frame().T
-        # Over several ranks it is not a number of steps.
+        # Summed over ranks, it would not be a number of steps.
         left["bad"] = 0
         by_row = pd.concat([by_row, left], ignore_index=True)
     return names, cells, by_row
@@ -822,11 +824,11 @@ def _costliest(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _paint(data: pd.DataFrame, theme: Theme, measure: str) -> list[Bars]:
-    """Add colours and words to the cells; return what the colours mean."""
+    """Add colours to the cells; return the legend."""
     shown = data["shown"].to_numpy(float)
     late, pale = theme.late, mixed(theme.late_fill, theme.lane, 0.7)
     if measure == "lost_share":
-        # Costly cells begin one step up the ramp, and need no outline.
+        # Costly cells start at a clearly darker colour, so they need no outline.
         costly = mixed(late, theme.late_fill, 0.4)
         below = np.array(ramp((theme.lane, pale), _SHADES))
         above = np.array(ramp((costly, late), _SHADES))
@@ -859,7 +861,7 @@ def _pct(part: float) -> str:
 
 
 def _ticks(steps: Any) -> list[tuple[float, str]]:
-    """Name cells at their middle by the step's number."""
+    """Return the position and label of at most ten steps."""
     every = max(1, -(-len(steps) // 10))
     return [(at + 0.5, str(steps[at])) for at in range(0, len(steps), every)]
 

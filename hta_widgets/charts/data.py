@@ -45,7 +45,7 @@ def median_of(values: Any, groups: Any) -> npt.NDArray[np.float64]:
 def are_whole(frame: pd.DataFrame) -> Flags:
     """Return which rows of `collectives` have the events of all their ranks, as far as is known.
 
-    If some are missing, the last rank of the others is not certainly the last one.
+    If events are missing, the last of the other ranks may not be the last of all.
     """
     found = np.ones(len(frame), dtype=bool)
     if {"ranks", "group_size"} <= set(frame.columns):
@@ -59,16 +59,16 @@ def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
 
 
 def fact_ranks(frame: pd.DataFrame) -> list[int]:
-    """Return the ranks that the headline states as a fact, to mark in ink."""
+    """Return the ranks that the headline names without blame, which charts mark in ink, not red."""
     return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
 
 
 def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[int]:
-    """Return the ranks to mark as late: the given ones, or the one that most waiting is for.
+    """Return the ranks to mark as late: those in `late`, else a rank that causes most waiting.
 
-    That is a rank that comes last, alone, to more than half of its collectives, at least four, and
-    for which more than half of all the waiting is done; only collectives count in which no rank's
-    event is missing. It is a reading of these rows alone; `hta_widgets.analysis.stragglers` judges.
+    Such a rank takes part in at least four collectives, alone arrives last at more than half of
+    them, and causes more than half of all waiting. Collectives with missing events do not count.
+    The result describes only these rows; `hta_widgets.analysis.stragglers` judges ranks.
     """
     if late is not None:
         wanted = set(late)
@@ -88,10 +88,11 @@ def last_often(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
 def thinned(
     x: Any, y: Any, kept_apart: Any, *, columns: int, rows: int
 ) -> tuple[npt.NDArray[np.intp], Ints]:
-    """Return one point for each cell of a grid over all, and how many it stands for.
+    """Return the points to keep, one per cell of a grid, and the number that each represents.
 
-    Of the cells of a column the highest point of all is kept; of a cell else its first, which
-    unlike the highest leaves no pattern.
+    Each column of the grid keeps its highest point. All other cells keep their first point, because
+    their highest points would form a visible pattern. Points with different values of `kept_apart`
+    never share a cell.
     """
     across, up = (
         _places(np.asarray(values, dtype=float), cells)
@@ -116,7 +117,7 @@ def _places(values: npt.NDArray[np.float64], cells: int) -> Ints:
 
 
 def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
-    """``rank 5``, ``ranks 0–4, 6, 7``, ``ranks 0–3, 8–11 and 24 more``."""
+    """Return ranks as text: ``rank 5``, ``ranks 0–4, 6, 7``, ``ranks 0–3, 8–11 and 24 more``."""
     numbers = sorted(int(rank) for rank in ranks)
     shown = number_runs(numbers)[:most]
     words = map(run_text, shown)
@@ -126,7 +127,7 @@ def listed(ranks: Sequence[int] | Ints, most: int = 3) -> str:
 
 
 def ramp(stops: Sequence[str], steps: int) -> list[str]:
-    """Return colours between the stops, evenly spaced."""
+    """Return `steps` evenly spaced colours of the ramp through `stops`."""
     known = np.array([[int(each[at : at + 2], 16) for at in (1, 3, 5)] for each in stops])
     wanted = np.linspace(0, len(stops) - 1, steps)
     mixed = [np.interp(wanted, np.arange(len(stops)), known[:, channel]) for channel in range(3)]
@@ -137,7 +138,7 @@ def ramp(stops: Sequence[str], steps: int) -> list[str]:
 
 
 def columns_of(data: pd.DataFrame) -> dict[str, Any]:
-    """Return a frame's columns as a source takes them: numbers as arrays, all else as text."""
+    """Return a frame's columns for a Bokeh source: numbers as arrays, all else as text."""
     return {
         str(name): values.to_numpy() if values.dtype.kind in "iufb" else [str(v) for v in values]
         for name, values in data.items()
@@ -148,10 +149,10 @@ Draw = Callable[..., Any]
 
 
 def draws(name: str, *, of: str = "") -> Callable[[Draw], Draw]:
-    """Let a chart take traces as well as the frame of an analysis, which is then run on them.
+    """Make a chart accept traces as well as the frame of an analysis, by running the analysis.
 
-    Arguments that the chart does not have are the analysis's, such as ``window=``. An analysis
-    that works on the frame of another one names that as `of`.
+    Keyword arguments that the chart does not have, such as ``window=``, go to the analysis. If the
+    analysis takes the frame of another analysis, `of` is the name of the other one.
     """
     run = getattr(analysis, of or name)
     known = inspect.signature(run).parameters
@@ -189,7 +190,7 @@ def _filters(selection: Any) -> bool:
 
 
 def draws_panel(panel: str) -> Callable[[Draw], Draw]:
-    """As `draws`, of what a dashboard's panel shows."""
+    """Make a chart accept traces as well as the frame of a dashboard's panel."""
 
     def frame_of(source: Any, options: dict[str, Any]) -> pd.DataFrame:
         selection = source if isinstance(source, Selection) else None
@@ -207,7 +208,7 @@ def draws_panel(panel: str) -> Callable[[Draw], Draw]:
 
 
 def draws_only(what: str) -> Callable[[Draw], Draw]:
-    """Let a chart refuse everything but a frame, which `what` returns: no set of traces has it."""
+    """Make a chart accept frames only; its error says that `what` returns them."""
     return _taking(what, None)
 
 
@@ -238,12 +239,12 @@ def _taking(
 
 
 def require(frame: pd.DataFrame, analysis: str, *columns: str) -> None:
-    """Raise a `TraceError` where columns are missing: it names them and the frame's analysis."""
+    """Raise a `TraceError` if columns are missing; it names them and the frame's analysis."""
     require_columns(frame, f"Give the frame of hta_widgets.analysis.{analysis}.", columns)
 
 
 def require_of(source: str, frame: pd.DataFrame, *columns: str) -> None:
-    """As `require`, of what ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME`` returns."""
+    """Do as `require`, for a frame of ``analysis.NAME``, ``diff.NAME`` or ``panel.NAME``."""
     room, _, name = source.partition(".")
     shown = f'Give what a Dashboard\'s panel_frame("{name}") returns.'
     require_columns(
@@ -299,7 +300,7 @@ def _with(label: str, word: str) -> str:
 
 
 def _differences(names: Sequence[str]) -> list[str]:
-    """Return the fewest words that tell each name from the others."""
+    """Return for each name the fewest words that distinguish it from the others."""
     words = [_WORDS.findall(name) for name in names]
     chosen = [""] * len(names)
     for place in range(max(map(len, words))):
@@ -323,7 +324,7 @@ KIND_ORDER = ("tensor", "context", "expert", "pipeline", "data", "all", "unknown
 
 
 def placed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with their column, the number of their group in it, and its code.
+    """Return the rows with the column, number and code of their group; numbers count per column.
 
     Groups of one kind share a column unless a rank is in several of them.
     """
@@ -374,10 +375,10 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
-    """Return names of the groups of one kind, and for each of `ranks` the number of its group.
+    """Return the names of the groups of one kind, and the number of each rank's group.
 
-    That is the first kind in `KIND_ORDER` that has several groups, else the first; -1 is a rank
-    in none.
+    The kind is the first in `KIND_ORDER` with several groups, else the first one. The number is -1
+    for a rank in no group.
     """
     data = placed(frame)
     if data.empty:
@@ -393,7 +394,7 @@ def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
 def top_rows(
     data: pd.DataFrame, by: str, top: int, noun: str, label: Callable[[str], str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows with most, the others added up in a last one, and the rows' labels."""
+    """Return the `top` largest rows and one that combines the others, and the labels of all."""
     ordered = data.sort_values(by, ascending=False, kind="stable", ignore_index=True)
     ordered["name"] = ordered["name"].astype(str)
     ordered["names"] = 1
@@ -419,10 +420,10 @@ def top_rows(
 
 
 def spread_over_ranks(frame: pd.DataFrame, kept: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rows of `top_rows` with ``least_ns`` and ``most_ns`` of a rank.
+    """Return the rows of `top_rows` with ``least_ns`` and ``most_ns``.
 
-    That is the sum of a row's ``sum_ns`` on the rank with least and with most; a rank that has
-    none of a row has 0 of it. The last row's sums are of all names that it stands for.
+    They are the smallest and the largest sum of a row's ``sum_ns`` on one rank. A rank without
+    events of a row counts as 0. The last row includes all names that it combines.
     """
     group = frame.groupby(keys, observed=True, sort=False).ngroup().to_numpy()
     groups, first = np.unique(group, return_index=True)

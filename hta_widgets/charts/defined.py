@@ -62,12 +62,12 @@ TOGETHER = "similar ranks together: mean"
 
 
 def folded_words(fold: Mapping[str, Any]) -> str:
-    """Return the same, of charts that draw the spread."""
+    """Return `TOGETHER` with the meaning of the line, for charts that draw the spread."""
     return f"{TOGETHER}, line: least to most {fold['spread']['name']}"
 
 
 def set_members(scope: Scope, members: Sequence[Sequence[int]]) -> None:
-    """Set what definitions may name of each item: `who` it is of, and its `members`."""
+    """Set ``members`` and ``who`` of each item: its ranks, and their name."""
     scope["members"] = _lists(members)
     scope["who"] = np.array([row_name(ranks) for ranks in members], object)
 
@@ -81,10 +81,10 @@ def _lists(values: Sequence[Any]) -> Any:
 def fold_items(
     scope: Scope, fold: Mapping[str, Any], groups: Groups, apart: Sequence[Any] = ()
 ) -> None:
-    """Fold the items of a scope: `groups` become one each, for every value of `apart`.
+    """Fold the items of a scope into one item per group of ranks and value of `apart`.
 
-    Where rows are ranks, single ranks come first. Adds ``members``, ``who``, ``mean_of``,
-    ``fold_low``, ``fold_high`` and ``spread_text``.
+    Without `apart`, single ranks come first. Adds ``members``, ``who``, ``mean_of``, ``fold_low``,
+    ``fold_high`` and ``spread_text``.
     """
     items, rules, spread = len(scope["rank"]), fold.get("by", {}), fold["spread"]
     place_of: dict[int, int] = {}
@@ -169,7 +169,7 @@ def draw(
     if frame.empty:
         return blank(frame, plain, colors, width)
     given = frame
-    # Words and scale are of all ranks, be they folded or not.
+    # Texts and scale cover all ranks, folded or not.
     whole, frame = scope_of(look, frame)
     if frame.empty:
         return blank(frame, plain, colors, width)
@@ -184,7 +184,7 @@ def draw(
     if groups:
         frame = _folded_frame(scope, frame)
     if "parts" in look.get("stack", {}):
-        # A bar is of a row, which stands for several items if they are grouped.
+        # There is one bar per row, also if a row has several items.
         frame = frame[~pd.Series(scope["row"]).duplicated().to_numpy()]
         scope["row"] = np.arange(len(frame))
     data: dict[str, Any] = {"row": scope["row"]}
@@ -242,7 +242,7 @@ def folded_scope(look: Definition, frame: pd.DataFrame, whole: Scope, groups: Gr
 
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the folded items: the frame's columns that the definition names, and ``ranks``."""
+    """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
     items = len(scope["who"])
     columns = {name: scope[name] for name in frame if name in scope}
     found = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))
@@ -251,7 +251,7 @@ def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spread(look: Definition, scope: Scope, data: dict[str, Any], colors: Theme) -> Whiskers:
-    """Add the columns of the line from the least to the most of ranks that are drawn together."""
+    """Return the line from the minimum to the maximum of folded ranks, and add its columns."""
     first = np.ones(len(scope["who"]), bool)
     if _rows_are_ranks(look):
         # A row of several items has one line.
@@ -266,7 +266,7 @@ def scope_of(
 ) -> tuple[Scope, pd.DataFrame]:
     """Return the values that texts and marks may name, and the rows that are drawn.
 
-    `groups` of ranks are folded into an item each.
+    Each of the `groups` of ranks is folded into one item.
     """
     scope: Scope = {"nan": np.nan}
     for name, least in look.get("attrs", {}).items():
@@ -305,7 +305,7 @@ def scope_of(
 
 
 def idle_words(cause: str) -> str:
-    """Return what people read of a cause: ``host: data loading``."""
+    """Return the label of a cause, such as ``host: data loading``."""
     label: str = facts("causes").get(cause, {}).get("label", cause.replace("_", " "))
     return label
 
@@ -326,7 +326,7 @@ def _sentences(said: Sequence[Any], scope: Scope) -> list[str]:
 
 
 def spoken(look: Definition, frame: pd.DataFrame, scope: Scope) -> dict[str, str]:
-    """Return the title and the subtitle, which may repeat what the chart finds."""
+    """Return the title and the subtitle; both may contain the finding."""
     scope["finding"] = sentences(*_sentences(look["finding"], scope))
     kinds = look.get("unmatched", KINDS)
     notes = "" if kinds is None else unmatched(frame, kinds)
@@ -347,8 +347,8 @@ def _shades(stops: tuple[str, ...]) -> list[str]:
 def ink_of(token: str, colors: Theme) -> str:
     """Return a colour by its token.
 
-    That is ``late`` or ``kind.compute``; ``busy 0.3`` and ``lane>late 0.3`` are colours on the way
-    through a ramp or between others.
+    A token is a name such as ``late`` or ``kind.compute``. ``busy 0.3`` is the colour at 30 % of a
+    ramp, ``lane>late 0.3`` the colour at 30 % of the way from one colour to another.
     """
     name, _, part = token.partition(" ")
     if part:

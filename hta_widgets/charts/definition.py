@@ -55,7 +55,7 @@ class _From(_Node):
 class _Column(_Node):
     text: Template
     head: str = ""
-    #: Least width of the chart that shows it, in px.
+    #: Minimum width of the chart to show it, in px.
     from_: int = msgspec.field(default=0, name="from")
     late: Code = ""
     strong: Code = ""
@@ -190,7 +190,7 @@ class _Cells(_Common, kw_only=True):
 
 @cache
 def definition(name: str) -> Definition:
-    """Return a file of `FOLDER`; one that extends another has its keys as well."""
+    """Return a definition of `FOLDER`, with the keys of the definition that it extends."""
     try:
         found: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
         base = definition(found["extends"]) if "extends" in found else {}

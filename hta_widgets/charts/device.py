@@ -32,14 +32,14 @@ def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the part
-        of ``exposed_communication_ns`` that is spent waiting for the last rank, communication is
-        drawn as transfer and, hatched, as wait.
+        Result of `hta_widgets.analysis.temporal_breakdown`. With a column ``exposed_wait_ns``, the
+        part of ``exposed_communication_ns`` that is spent waiting for the last rank, communication
+        is drawn as transfer and, hatched, as wait.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank; its source has the frame's rows.
+        One bar per rank; its source has the frame's rows.
     """
     return frame
 
@@ -69,7 +69,7 @@ def idle_time_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     bokeh.plotting.figure
-        One bar a stream; its source has the frame's rows.
+        One bar per stream; its source has the frame's rows.
     """
     return frame
 
@@ -90,14 +90,14 @@ def kernel_breakdown(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     Parameters
     ----------
     top : int, default 12
-        How many kernels; the others share one bar with their number.
+        Number of kernels; the others share one bar, which states their number.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a kernel; its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
-        max_ns`` over all ranks, and ``per_rank_ns``, what the bars show; the lines are from
-        ``least_ns`` to ``most_ns``, sums of a rank.
+        One bar per kernel. Its source has columns ``kind, name, count, sum_ns, mean_ns, min_ns,
+        max_ns`` over all ranks, and ``per_rank_ns``, the length of the bars. The lines go from
+        ``least_ns`` to ``most_ns``, the smallest and the largest sum on one rank.
     """
     ranks = frame["rank"].nunique()
     grouped = frame.groupby(["kind", "name"], observed=True)
@@ -165,17 +165,18 @@ def kernel_duration_by_rank(
 ) -> Any:
     """Draw how long kernels take on each rank.
 
-    With a `name`, or on one rank: bars of the mean with lines from shortest to longest. Else one
-    row a kernel, with a dot for each rank's mean against the median rank's. The scale ends at the
-    farthest kernel that does not wait, at 100 % at most: arrow heads at its ends are ranks that
-    are farther. Dark is the dot that is farthest of its kernel, by 5 % and 1 % of a rank's time.
+    With a `name`, or on one rank, bars show the mean, and lines go from the shortest to the
+    longest. Otherwise there is one row per kernel, with a dot for each rank's mean relative to the
+    median rank's. The scale ends at the farthest dot of kernels that do not wait, at most at 100 %;
+    arrow heads at its ends are ranks beyond it. A kernel's farthest dot is dark if it differs by 5
+    % and by 1 % of a rank's time.
 
     Parameters
     ----------
     name : str, optional
         The full name of one kernel.
     top : int, default 12
-        How many kernels, those with most time.
+        Number of kernels, those with most time.
     late : iterable of int, optional
         Ranks to draw in red, as in `step_phases`.
     """
@@ -264,9 +265,9 @@ def launch_stats(
     Returns
     -------
     bokeh.models.Column
-        Three histograms: launch delay; duration of launch calls; durations of device events, those
-        shorter than their launch call apart. Sources have columns ``from_ns, to_ns, count,
-        solid``.
+        Three histograms: launch delay; duration of launch calls; durations of device events, with
+        those solid that are shorter than their launch call. Sources have columns ``from_ns, to_ns,
+        count, solid``.
     """
     delay, call = frame["launch_delay_ns"].to_numpy(), frame["cpu_dur_ns"].to_numpy()
     kernel = frame["gpu_dur_ns"].to_numpy()
@@ -313,7 +314,7 @@ def _histogram(
     width: int | None,
     note: str,
 ) -> Any:
-    """Return a histogram over decades; zeros stand in a bar of their own at the left."""
+    """Return a histogram with logarithmic bins; zeros have a bar of their own on the left."""
     zero = values <= 0
     logs = np.log10(np.maximum(values[~zero], 1).astype(float))
     low = float(np.floor(logs.min())) if len(logs) else 2.0
@@ -332,7 +333,7 @@ def _histogram(
         every = np.r_[zero.sum(), every]
         chosen = np.r_[solid[zero].sum(), chosen]
         start_ns, end_ns = np.r_[0.0, start_ns], np.r_[0.0, end_ns]
-    # Counts differ by orders of magnitude, and the few are what one looks for.
+    # A logarithmic scale: counts differ by orders of magnitude, and rare values matter most.
     top = max(1.0, float(np.log10(1 + every.max())))
     taken = float(values[solid].sum())
     figure = new_figure(
@@ -415,7 +416,7 @@ def _counts(top: float) -> list[int]:
 
 
 def _decades(figure: Any, low: float, high: float, top: float, *, zero: float | None) -> None:
-    """Label the scale below at powers of ten, and at zero."""
+    """Label the durations at powers of ten and at zero, and the counts as in `_counts`."""
     powers = np.arange(low, high + 1)
     ticks = [float(power) for power in powers]
     labels = {at: _power(int(at)) for at in ticks}
@@ -438,11 +439,12 @@ def _power(power: int) -> str:
 
 @defines("queue")
 def queue_length_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw how much launched work waits on each stream: in the mean, and at most.
+    """Draw the mean and the maximum number of launched events that wait on each stream.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank and stream; of more than 48, the stream with the longest queue of each rank.
+        One bar per rank and stream. If there are several ranks with several streams, each rank has
+        only the stream with the longest mean queue.
     """
     return frame

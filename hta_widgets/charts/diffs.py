@@ -27,7 +27,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.names import short_name
 
-_SAME = 0.02  # of before: less is drawn grey
+_SAME = 0.02  # of before; smaller differences are grey
 _COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
@@ -55,7 +55,7 @@ def _signed_bars(
     *,
     room: float = 0.02,
 ) -> dict[str, Any]:
-    """Return bars on their side of zero, coloured by less, more or about the same."""
+    """Return bars left and right of zero, with colours for less, more and about the same."""
     same = (relative.abs() <= _SAME).to_numpy(dtype=bool)
     change = np.where(more.to_numpy(dtype=bool), theme.delta[5], theme.delta[1])
     data["fill"] = np.where(same, theme.delta[3], change)
@@ -81,7 +81,7 @@ _LEAST = 0.001  # of the whole: narrower tiles could not be seen
 _STEPS = (0.05, 0.25, 1.0)
 #: Prefix of the ranges that call the operators of a backward pass.
 _AUTOGRAD = "autograd::engine::evaluate_function: "
-_LETTERS = 120  # that fit into the whole; the page leaves out what its width has no room for
+_LETTERS = 120  # that fit into the whole width; the browser hides labels that do not fit
 
 
 @chart(
@@ -91,19 +91,19 @@ _LETTERS = 120  # that fit into the whole; the page leaves out what its width ha
     of="diff.icicle",
 )
 def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> dict[str, Any] | str:
-    """Draw the operator tree of both runs: callers above those that they call.
+    """Draw the operator tree of both runs, with callers above their callees.
 
     Parameters
     ----------
     depth : int, default 14
-        How many levels.
+        Number of levels.
 
     Returns
     -------
     bokeh.plotting.figure
-        A tile a path, as wide as its time in a step, the mean of before and after, so that tiles
-        add up; coloured by the change. Tiles narrower than 0.1 % of the whole are left out. Its
-        source has the frame's columns.
+        One tile per path. Its width is the path's time in a step, as the mean of before and after,
+        so that tiles add up; its colour is the change. Tiles narrower than 0.1 % of the whole are
+        left out. Its source has the frame's columns.
 
     Examples
     --------
@@ -128,7 +128,8 @@ def diff_icicle(frame: pd.DataFrame, theme: Theme, *, depth: Positive = 14) -> d
     ]
     shade = _shades(data)
     data["fill"] = [theme.delta[k] for k in shade.tolist()]
-    # The ramp's ends are strong; its middle is near the ground.
+    # The colours at the ends of the ramp contrast with the background, those in the middle with
+    # ink.
     data["ink"] = [theme.bg if k in {0, 1, 5, 6} else theme.ink for k in shade.tolist()]
     relative = zip(_relative(data), data["before_ns"], strict=True)
     data["share_text"] = [share_delta(each) if was else "new" for each, was in relative]
@@ -171,7 +172,7 @@ def _cut(name: str, letters: int) -> str:
 
 
 def _lefts(parent: npt.NDArray[Any], size: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return where each tile begins: siblings side by side from where their parent begins."""
+    """Return the left edge of each tile: siblings are side by side within their parent."""
     left = np.zeros(len(size))
     taken = np.zeros(len(size) + 1)
     for node, above in enumerate(parent.tolist()):  # paths, which are few; parents come first
@@ -210,12 +211,12 @@ def diff_ops(
     ----------
     measure : {"duration", "count"}, default "duration"
     top : int, default 15
-        How many names; how many others differ is said.
+        Number of names; the subtitle states how many others differ.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a name, on its side of zero; its source has the frame's columns.
+        One bar per name, left or right of zero; its source has the frame's columns.
 
     Examples
     --------
@@ -247,7 +248,7 @@ def _ops(frame: pd.DataFrame, theme: Theme, measure: str, top: int) -> dict[str,
     bars = _signed_bars(data, (0.0, column), relative, data[column] > 0, theme)
     if not timed:
         bars["ticks"] = [(at, _count_delta(at)) for at, _ in bars["ticks"]]
-    # Ranges hold what runs inside of them: adding both would count it twice.
+    # A range includes the events inside it: adding both would count them twice.
     whole = words(float(frame.loc[frame["kind"] != "annotation", column].sum()))
     left = len(changed) - len(data)
     counts = "{before_count:count} → {after_count:count}"
@@ -295,17 +296,18 @@ def _count_delta(number: float) -> str:
     of="diff.changes",
 )
 def diff_changes(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any]:
-    """Draw the changes with most time: regressions and improvements, each on its side of zero.
+    """Draw the changes with most time: regressions right of zero, improvements left of it.
 
     Parameters
     ----------
     top : int, default 15
-        How many; how many others there are is said.
+        Number of changes; the subtitle states how many others there are.
 
     Returns
     -------
     bokeh.plotting.figure
-        A bar a change: its time in a step after, less before; its source has the frame's columns.
+        One bar per change: its time in a step after, less before; its source has the frame's
+        columns.
 
     Examples
     --------
@@ -370,7 +372,7 @@ def diff_names(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str,
     Returns
     -------
     bokeh.plotting.figure
-        One bar a name; as `diff_ops`, but counts and times are of one step and rank.
+        One bar per name, as in `diff_ops`, but counts and times are per step and rank.
 
     Examples
     --------
@@ -397,20 +399,20 @@ _WORDS = {
     of="diff.waterfall",
 )
 def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[str, Any] | str:
-    """Draw what each part adds to the step times or takes from them, up to the whole difference.
+    """Draw the contribution of each part to the difference of the step times.
 
     Parameters
     ----------
     frame : DataFrame
-        Of `hta_widgets.diff.waterfall`, or of ``tables(diff)["mpi_times"]``.
+        Result of `hta_widgets.diff.waterfall`, or ``tables(diff)["mpi_times"]``.
     top : int, default 15
-        How many parts; the rest is one, so that the bars still add up.
+        Number of parts; the others are combined into one, so that the bars still add up.
 
     Returns
     -------
     bokeh.plotting.figure
-        A bar a part, each beginning where the one above it ends, and one of the whole; its source
-        has ``label, before_ns, after_ns, diff_ns``.
+        One bar per part, which begins where the bar above it ends, and one for the whole
+        difference. Its source has ``label, before_ns, after_ns, diff_ns``.
 
     Examples
     --------
@@ -467,14 +469,14 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     of="diff.steps",
 )
 def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw how long each pair of steps takes before and after, and how much the steps spread.
+    """Draw the lengths of each pair of steps before and after, and the spread of the steps.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a pair of steps with a dot for each side and a line between; where there are several,
-        below them a row for each side with its mean, the line a standard deviation to both sides.
-        Its source has the frame's columns.
+        One row per pair of steps, with a dot for each side and a line between them. With several
+        pairs, two rows below show the mean of each side, with a line of one standard deviation to
+        both sides. Its source has the frame's columns.
 
     Examples
     --------
@@ -501,7 +503,7 @@ def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         }  # fmt: skip
         data.loc[len(data)] = pd.Series(row)
     most, least = float(data["high"].max()), float(data["low"].min())
-    # Steps are compared with each other: a scale from zero would show the same length again.
+    # On a scale from zero, steps of similar lengths would be hard to compare.
     start = 0.0 if most - least > 0.25 * most else least - 0.25 * (most - least or most)
     return {
         "data": data,

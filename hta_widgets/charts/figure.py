@@ -1,4 +1,4 @@
-"""A definition as a Bokeh figure; to_html."""
+"""Figures of Bokeh: texts that fit their width, tooltips, layouts, and output as HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _brought_by: dict[str, tuple[str | None, str | None]] = {}
 
 
 def shows_itself(chart: Any) -> Any:
-    """Draw a chart that is a cell's value; Bokeh would list its properties."""
+    """Make notebooks draw a chart that is a cell's value; Bokeh alone would list its properties."""
 
     def bundle(**_: Any) -> dict[str, str]:
         return {"text/html": html_of(chart), "text/plain": repr(chart)}
@@ -56,8 +56,8 @@ def shows_itself(chart: Any) -> Any:
 def html_of(chart: Any) -> str:
     """Return a chart as HTML that needs no network and no earlier call.
 
-    The first chart of a kernel brings BokehJS along; the others use it once it is there, in
-    whatever order a page runs them.
+    The first chart of a kernel includes BokehJS. The others wait until it is loaded, because pages
+    may run scripts in any order.
     """
     from bokeh.core.json_encoder import serialize_json  # noqa: PLC0415 - takes a while
     from bokeh.core.types import ID  # noqa: PLC0415
@@ -69,7 +69,7 @@ def html_of(chart: Any) -> str:
     cell, run = _running()
     scripts = []
     for script in bundle_for_objs_and_resources([chart], resources.INLINE).js_raw:
-        # A cell that runs again loses its output, so what that brought must come again.
+        # Running a cell again removes its output, so a script in it must be included again.
         known = _brought_by.get(script)
         if known is None or (cell is not None and known[0] == cell and known[1] != run):
             _brought_by[script] = cell, run
@@ -116,7 +116,7 @@ def row(*charts: Any) -> Any:
     Returns
     -------
     bokeh.models.Row
-        Shows itself as the value of a notebook's cell, and `to_html` writes it, as a chart.
+        A layout that notebooks display and `to_html` writes, as they do a chart.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def row(*charts: Any) -> Any:
 
 
 def column(*charts: Any) -> Any:
-    """Place charts below each other; parameters and result as of `row`.
+    """Place charts below each other; parameters and result as for `row`.
 
     Returns
     -------
@@ -150,12 +150,12 @@ def _require_models(charts: tuple[Any, ...]) -> None:
             )
 
 
-#: Width of the first layout if the page decides; the browser lays out again for the true one.
+#: Width of the first layout if the page sets it; the browser lays out again for the actual one.
 _ASSUMED = 720
 _LETTER = 6.4
 
-# Width of the window that shows the chart decides how its words break, how much of its names is
-# shown, which of its columns of numbers there is room for, and which bars can carry their number.
+# The actual width of a chart determines the line breaks of its texts, the length of its names, the
+# columns of numbers that have room, and the bars that can carry a number.
 _FIT = r"""
 const width = fig.outer_width;
 if (!width) return;
@@ -269,13 +269,13 @@ if (labels != null && fig.inner_width) {
 }
 """
 
-# Thin spaces, which keep numbers together, are none of them.
+# Thin spaces are not included: they keep the digits of a number together.
 _BREAKS = re.compile(r"[\x00-\x20\x7f\x85\u2028\u2029]+")
 _MATH = re.compile(r"\$(?=\$)|\\(?=[\[\](){}])")
 
 
 def drawn(text: str) -> str:
-    """Return a text that Bokeh draws as it is, and takes for no formula."""
+    """Return a text in a form that Bokeh draws literally and does not parse as a formula."""
     flat = _BREAKS.sub(" ", str(text)).strip(" ")
     return _MATH.sub(lambda match: match[0] + "\u200b", flat)
 
@@ -290,7 +290,7 @@ def keep_fitting(
     legend: Any = None,
     timed: bool = False,
 ) -> None:
-    """Fit the figure's words to its width, now as well as one can tell and later in the browser."""
+    """Fit the figure's texts to its width: estimated now, measured later in the browser."""
     room = width or _ASSUMED
     longest = max((len(text) for _, text in names), default=0)
     gutter = 4
@@ -346,7 +346,7 @@ def keep_fitting(
 
 
 def _labels(names: Sequence[tuple[float, str]], letters: int) -> dict[float, str]:
-    """Return the names as they fit; those that differ only where they are cut are numbered."""
+    """Return the names cut to fit; names that become equal are numbered."""
     met: dict[str, int] = {}
     labels = {}
     for at, text in names:
@@ -366,7 +366,7 @@ def _lines(text: str, letters: int) -> list[str]:
 
 
 def _cut(text: str, letters: int) -> str:
-    """Leave the middle out: the names of matrix products differ at their ends."""
+    """Cut a text in its middle, because names of matrix products differ at their ends."""
     if len(text) <= letters:
         return text
     head = -(-letters * 6 // 10)
@@ -387,7 +387,7 @@ def _wrapped(text: str, letters: int) -> str:
 def mixed(color: str, ground: str, part: float) -> str:
     """Return a colour blended over a ground with opacity `part`.
 
-    Marks that are drawn through each other's edges would show seams.
+    With opacity instead, seams would show where the edges of marks overlap.
     """
     channels = [(int(color[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(part * a + (1 - part) * b):02x}" for a, b in channels)
@@ -400,14 +400,14 @@ def text_on(color: str) -> str:
 
 
 def sentences(*parts: str) -> str:
-    """Join what is said below the title."""
+    """Join the sentences below the title, without empty ones."""
     return " · ".join(part for part in parts if part)
 
 
 def unmatched(
     frame: pd.DataFrame, kinds: Iterable[str] = ("compute", "communication", "memory")
 ) -> str:
-    """Say which kinds of events matched none, which ranks are not there, and what else is noted."""
+    """Return a note on kinds without matching events and on missing ranks, and the frame's note."""
     matched = frame.attrs.get("matched", {})
     none = [key for key, found in matched.items() if found == 0 and key in kinds]
     said = [f"no {' and no '.join(key.replace('_', ' ') for key in none)} events matched"]
@@ -428,7 +428,7 @@ def new_figure(
     tools: Sequence[Any] = (),
     toolbar: bool = False,
 ) -> Any:
-    """Return a figure with its words above, and nothing in it."""
+    """Return an empty figure with a title and a subtitle."""
     sizing = {"width": int(width)} if width else {"sizing_mode": "stretch_width", "min_width": 240}
     figure = plotting.figure(
         height=None,
@@ -480,7 +480,7 @@ def _small(text: str, theme: Theme, size: str = "11px", **style: Any) -> Any:
 
 
 def plain_axis(axis: Any, theme: Theme) -> None:
-    """Draw an axis as labels alone."""
+    """Draw only the labels of an axis."""
     axis.update(
         axis_line_color=None,
         major_tick_line_color=None,
@@ -501,7 +501,7 @@ def add_tooltip(
     heading: str,
     rows: Sequence[tuple[str, str]],
 ) -> None:
-    """Show what is under the pointer.
+    """Add a tooltip for the mark under the pointer.
 
     Values come from the source as text: Bokeh escapes them, so names of events are never markup.
     """
@@ -561,11 +561,11 @@ def to_html(
     ----------
     chart : bokeh model
     path : str or PathLike
-        What is there is replaced.
+        An existing file is replaced.
     title : str, optional
-        Of the page.
+        Title of the page.
     theme : {"light", "dark"} or Theme, default "light"
-        For the ground around the chart.
+        Theme of the background around the chart.
 
     Returns
     -------
@@ -582,8 +582,8 @@ def to_html(
     return Path(write_text(path, page.replace("</head>", f"{ground}</head>", 1)))
 
 
-# Only the browser knows how much time a pixel is, and it changes with width and zoom. A browser
-# that draws each segment by itself would blend neighbours, or widen what is too short to be seen.
+# Only the browser knows the time per pixel, which changes with width and zoom. If it drew each
+# segment separately, it would blend neighbours, or widen segments that are too short to be seen.
 _PIXELS = r"""
 // Bokeh draws half a pixel off the grid, which leaves one whole pixel less, and two halves.
 const inner = fig.inner_width ?? 0;
@@ -647,8 +647,8 @@ pixels.data = drawn;
 def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
-    Row 0 has for each pixel the cause that takes most of its time, and none where nothing takes
-    more; the others have all of one cause's segments, none narrower than a pixel.
+    Row 0 has for each pixel the cause that takes most of its time, unless no segment takes more.
+    Each other row has all segments of one cause, none narrower than a pixel.
     """
     columns: dict[str, list[Any]] = {
         name: [] for name in ("left", "right", "row", "bound_by", "thin")
