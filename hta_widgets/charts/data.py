@@ -59,7 +59,7 @@ def late_ranks(frame: pd.DataFrame, late: Iterable[int] | None = None) -> list[i
 
 
 def fact_ranks(frame: pd.DataFrame) -> list[int]:
-    """Return the ranks that the headline names without blame, which charts mark in ink, not red."""
+    """Return the ranks that the headline states as facts, which charts mark in ink, not red."""
     return [int(rank) for rank in frame.attrs.get("fact_ranks", ())]
 
 

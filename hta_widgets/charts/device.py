@@ -27,7 +27,7 @@ from hta_widgets.trace.names import short_name
 
 @defines("breakdown")
 def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw what each rank's device does, as shares of its span.
+    """Draw the activity of each rank's device, as shares of its span.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
 
 @defines("kernel_types", "kernel_type", "sum_ns")
 def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw how much busy time goes to each kind, and to kinds that run at once."""
+    """Draw the busy time of each kind, and of kinds that run at the same time."""
     if "rank" not in frame:
         return frame
     sums = frame.groupby("kernel_type", sort=False, observed=True)["sum_ns"].sum()
@@ -58,7 +58,7 @@ def kernel_type_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
 
 @defines("overlap")
 def comm_comp_overlap(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw each rank's communication, split into hidden behind compute and exposed."""
+    """Draw each rank's communication, hidden by compute and exposed."""
     return frame
 
 

@@ -647,8 +647,8 @@ pixels.data = drawn;
 def keep_dominant(figure: Any, segments: Any, causes: Mapping[int, str]) -> Any:
     """Return a source of whole pixels to draw instead of segments, kept up to date while zooming.
 
-    Row 0 has for each pixel the cause that takes most of its time, unless no segment takes more.
-    Each other row has all segments of one cause, none narrower than a pixel.
+    Row 0 has for each pixel the cause that takes most of its time, and none if no segment covers
+    most of the pixel. Each other row has all segments of one cause, none narrower than a pixel.
     """
     columns: dict[str, list[Any]] = {
         name: [] for name in ("left", "right", "row", "bound_by", "thin")

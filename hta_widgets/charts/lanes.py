@@ -1,4 +1,4 @@
-"""Charts over time: one lane a row, below each other, lined up with the timeline."""
+"""Charts over time: one lane per row, aligned with the timeline."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-#: Maximum number of changes that are drawn one by one; of more, the minimum and maximum per slice
-#: of time are drawn, for as many slices in all lanes together.
+#: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
+#: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
 MOST_POINTS = 20_000
 
-#: `axis_time` for axes whose ticks change while one zooms; `tick` and `ticks` are Bokeh's.
+#: `axis_time` in JavaScript, for ticks that change with the zoom; Bokeh sets `tick` and `ticks`.
 _AXIS_JS = """
 const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : Math.max(Math.abs(tick), 1);
 const [unit, scale] = step >= 1e9 ? ["s", 1e9] : step >= 1e5 ? ["ms", 1e6] : ["\u00b5s", 1e3];
@@ -41,7 +41,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Lane:
-    """A name at the left and a number at the right."""
+    """The name of a lane on the left, and its number on the right."""
 
     name: str
     number: str = ""
@@ -49,10 +49,10 @@ class Lane:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """One lane's values: each of `time_ns` on, `value` holds until the next.
+    """The values of one lane: `value` holds from `time_ns` to `until_ns`.
 
-    Where changes were put together, `value` is the least and `most` the most from `time_ns` to
-    `until_ns`; else both are the same.
+    If changes were combined, `value` is the minimum and `most` the maximum in this time. Otherwise
+    both are equal, and `exact` is true.
     """
 
     time_ns: Floats
@@ -63,7 +63,7 @@ class Steps:
 
 
 def time_axis(figure: Any) -> None:
-    """Label the axis below with times that carry their unit."""
+    """Label the time axis with times and their units."""
     axis = figure.xaxis[0]
     axis.ticker = models.AdaptiveTicker(
         base=10, mantissas=[1, 2, 5], min_interval=1, desired_num_ticks=4, num_minor_ticks=0
@@ -86,10 +86,10 @@ def lanes_figure(
     heads: tuple[str, str] = ("", ""),
     dimensions: str = "width",
 ) -> tuple[Any, Callable[..., None]]:
-    """Return a figure of empty lanes from the top down, and what to call when it has its marks.
+    """Return a figure of empty lanes, and a function to call after its marks have been added.
 
-    Lane k lies from k − 0.5 to k + 0.5, its lower edge being the greater. The callable takes the
-    chart's legend, or None, and, where lanes have other labels, these.
+    Lane k covers y from k − 0.5 to k + 0.5, and y increases downwards. The function takes the
+    chart's legend or None and, optionally, other labels of the lanes.
     """
     rows = len(lanes)
     headed = bool(heads[0] or heads[1])
@@ -147,7 +147,7 @@ def lanes_figure(
 
 
 def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
-    """Return a series as steps; with more than `most` of them, as least and most of slices."""
+    """Return a series as steps; with more than `most` steps, as minimum and maximum of slices."""
     times = np.asarray(time_ns, dtype=float)
     values = np.asarray(value, dtype=float)
     until = np.append(times[1:], max(end_ns, times[-1] if len(times) else end_ns))
@@ -155,12 +155,12 @@ def steps_of(time_ns: Any, value: Any, end_ns: float, most: int) -> Steps:
         return Steps(times, until, values, values, exact=True)
     edges = np.linspace(times[0], until[-1], most + 1)
     first = np.searchsorted(times, edges[:-1], side="left")
-    # The value that holds when a slice begins belongs to it, too, unless it changes right there.
+    # The value at the start of a slice belongs to it as well, unless it changes at that instant.
     carried = np.maximum(np.searchsorted(times, edges[:-1], side="right") - 1, 0)
     last = np.append(first[1:], len(times))
     least, highest = values[carried].copy(), values[carried].copy()
     filled = np.flatnonzero(last > first)
-    # Slices without a change hold none of the indices: those between are whole again.
+    # Slices without a change are left out: `reduceat` cannot reduce an empty range.
     least[filled] = np.minimum(least[filled], np.minimum.reduceat(values, first[filled]))
     highest[filled] = np.maximum(highest[filled], np.maximum.reduceat(values, first[filled]))
     return Steps(edges[:-1], edges[1:], least, highest, exact=False)
@@ -181,7 +181,7 @@ def step_lanes(
     tooltip: Tooltip,
     pitch: float = 40,
 ) -> Any:
-    """Return a figure of step series, one lane each, every lane scaled to its own peak."""
+    """Return a figure with one lane per step series, each scaled to its own peak."""
     share_of = max(256, MOST_POINTS // max(1, len(series)))
     total = sum(len(times) for _, _, times, _ in series)
     budget = max(total, 1) if total <= MOST_POINTS else share_of
@@ -237,7 +237,7 @@ def step_lanes(
     )
     pale = mixed(color, theme.bg, 0.25)
     for drawing in drawings:
-        # Areas, for bars side by side would show seams.
+        # Areas, because adjacent bars would show seams.
         shape = models.ColumnDataSource(drawing)
         figure.varea_step(
             x="x", y1="base", y2="low", source=shape, step_mode="after", fill_color=pale

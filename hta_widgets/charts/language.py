@@ -35,7 +35,7 @@ def queue_length(mean: float) -> str:
     return text.value(float(text.fixed(mean, digits)))
 
 
-#: Nouns of holes, which stand behind a number: ``{steps:step}`` is "1 step" or "2 steps".
+#: Nouns as formats of holes: ``{steps:step}`` becomes "1 step" or "2 steps".
 NOUNS = (
     *("iteration", "key", "other", "rank", "routine", "step"),
     *("faster tensor", "other GPU", "root GPU"),
@@ -78,7 +78,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def codes(columns: list[Any]) -> np.ndarray:
-    """Return the number of each item's combination of values, in the order they first occur."""
+    """Return the number of each item's combination of values; numbers count first occurrences."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 
@@ -112,12 +112,12 @@ _KINDS = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY": 
 
 
 def _kinds(label: str) -> str:
-    """``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
+    """Return ``compute + communication`` for ``COMPUTATION overlapping COMMUNICATION``."""
     names = label.split(" overlapping ")
     return " + ".join(_KINDS.get(name.strip().upper(), "other") for name in names)
 
 
-#: Functions of values; `max` and `min` of several values are cell by cell.
+#: Functions of values. `max` and `min` of several arguments work element by element.
 CELLS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "ceil": np.ceil,
@@ -141,7 +141,7 @@ CELLS: dict[str, Callable[..., Any]] = {
         [text.size_range(int(a), int(b)) for a, b in zip(low, high, strict=True)], object
     ),
 }
-#: Functions of columns: of all, of each group (`by`, `each`), and of those that count (`where`).
+#: Functions that reduce a column: all rows, each group (`by`, `each`), or some rows (`where`).
 COLUMNS = ("sum", "mean", "median", "max", "min", "any", "all", "count", "distinct", "first",
            "lists", "pick", "is_most")  # fmt: skip
 _NAMES: dict[str, Any] = {"count": "size", "distinct": "nunique", "lists": list}

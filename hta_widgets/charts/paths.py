@@ -33,10 +33,10 @@ def critical_path(frame: pd.DataFrame) -> dict[str, Any]:
     Returns
     -------
     bokeh.plotting.figure
-        The path, and below a lane for each cause; its source has the frame's rows. Above 20 000
-        segments, neighbours of one cause are joined, and the subtitle reports that.
-        In the path each pixel shows what takes most of it, also after zooming; in a cause's lane
-        shorter segments are one pixel wide.
+        The path, and below it one lane per cause; its source has the frame's rows. Above 20 000
+        segments, neighbours with the same cause are joined, and the subtitle reports that. Each
+        pixel of the path shows the cause that takes most of its time, also after zooming. In the
+        lane of a cause, segments are at least one pixel wide.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def _segments(
     theme: Theme,
     **said: Any,
 ) -> Any:
-    """Draw the path in the first lane, and the segments of each cause in one of its own."""
+    """Draw the path in the first lane, and the segments of each cause in a lane of their own."""
     whole = float(causes.sum()) or 1.0
     lanes = [Lane(cause_words(str(name)), _part(part, whole)) for name, part in causes.items()]
     figure, finish = lanes_figure(
@@ -116,14 +116,14 @@ def _segments(
         height=0.72,
         source=pixels,
         line_color=None,
-        # Pixels are not segments: selected segments are drawn over them.
+        # The rows of this source are pixels; selected segments are drawn over them.
         nonselection_fill_alpha=1,
     )
     for name in map(str, causes.index):
         style = cause_style(name, theme)
         bars(view=_only("bound_by", name), fill_color=style["fill"], **_hatch(style, 1))
         if style["hatch"] or style["line"] != style["fill"]:
-            # Too narrow for a hatch, pale causes would not be seen.
+            # Pale bars that are too narrow for a hatch would be invisible.
             bars(view=_only("thin", name), fill_color=style["line"])
     marks = [
         figure.hbar(
@@ -146,7 +146,7 @@ def _segments(
 
 
 def _only(column: str, cause: str) -> Any:
-    """One mark a cause: hatches that differ from bar to bar take seconds to draw."""
+    """Return a view of one cause's bars: a mark with several hatches takes seconds to draw."""
     return models.CDSView(filter=models.GroupFilter(column_name=column, group=cause))
 
 
@@ -176,7 +176,7 @@ def _key(cause: str, theme: Theme, said: str = "") -> Bars:
 
 
 def _joined(data: pd.DataFrame, near: float) -> Iterator[pd.DataFrame]:
-    """Put segments of a cause together that lie closer than `near`."""
+    """Join segments of a cause that are at most `near` ns apart."""
     for cause, part in data.groupby("bound_by", sort=False):
         gap = part["start_ns"].to_numpy()[1:] - part["end_ns"].to_numpy()[:-1]
         group = np.r_[0, np.cumsum(gap > near)]
@@ -213,12 +213,12 @@ _WORDS = {
 
 
 def cause_words(bound: str) -> str:
-    """Return what bounds a segment, in words."""
+    """Return the name of a cause for users."""
     return _WORDS.get(bound, bound.replace("_", " "))
 
 
 def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
-    """Return how a cause is drawn: work solid, waits hatched."""
+    """Return the style of a cause: solid for work, hatched for waits."""
     solid = {
         "cpu_bound": "cpu",
         "cpu_outside_operators": "cpu",
@@ -244,14 +244,14 @@ _FEW_LINES = 100
 
 @chart("Critical path across ranks", "rank", "start_ns", "dur_ns", "name", "bound_by")
 def job_critical_path(frame: pd.DataFrame) -> dict[str, Any]:
-    """Draw which rank decides how long a step takes, moment by moment, and what bounds it.
+    """Draw the rank that determines the length of a step at each moment, and what bounds it.
 
     Returns
     -------
     bokeh.plotting.figure
-        A lane a rank that the path is on, and thin lines where it changes ranks; its source has
+        One lane per rank on the path, and thin lines where the path changes ranks; its source has
         the frame's rows. Ranks beyond the 24 with most of the path share a lane. Above 20 000
-        segments neighbours of one rank and cause are joined, and the subtitle reports that.
+        segments, neighbours with the same rank and cause are joined, and the subtitle reports that.
     """
     data = frame.reset_index(drop=True)
     data["bound_by"] = data["bound_by"].astype(str)
@@ -348,7 +348,7 @@ def _rank_lanes(
                 source=source,
                 view=_only("bound_by", cause),
                 fill_color=style["fill"],
-                # An outline would make the shortest segments wider than they are.
+                # An outline would widen very short segments.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
                 **_hatch(style, 0.3),
@@ -370,7 +370,7 @@ def _jumps(data: pd.DataFrame) -> dict[str, Any]:
     rows = data["row"].to_numpy(float)
     moved = at[rows[at] != rows[at - 1]]
     if len(moved) > _MOST_SEGMENTS:
-        # Closer together they are one surface anyway.
+        # More lines than this merge into one area anyway.
         moved = moved[:: -(-len(moved) // _MOST_SEGMENTS)]
     return {
         "x": data["start_ns"].to_numpy(float)[moved],
@@ -380,7 +380,7 @@ def _jumps(data: pd.DataFrame) -> dict[str, Any]:
 
 
 def _joined_path(data: pd.DataFrame) -> pd.DataFrame:
-    """Put neighbours of one rank and cause together."""
+    """Join neighbours with the same rank and cause."""
     changed = (data["rank"] != data["rank"].shift()) | (
         data["bound_by"] != data["bound_by"].shift()
     )
@@ -411,12 +411,12 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     takes=draws("job_path_summary", of="job_critical_path"),
 )
 def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each rank's share of the job's critical path, by what bounds it.
+    """Draw each rank's share of the job's critical path, by cause.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a rank, the most first, stacked by cause; its source has the frame's rows. Ranks
+        One bar per rank, longest first, stacked by cause; its source has the frame's rows. Ranks
         beyond the first 24 share a bar.
 
     Examples
@@ -439,7 +439,7 @@ def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
         data = pd.concat([data[~rest], others], ignore_index=True)
     causes = data.groupby("bound_by")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     place = {str(name): number for number, name in enumerate(causes.index)}
-    # The same cause at the same place in each bar.
+    # Causes have the same order in each bar.
     data = data.assign(order=data["bound_by"].map(place)).sort_values(["row", "order"])
     data = data.reset_index(drop=True)
     data["to"] = data.groupby("row")["dur_ns"].cumsum()

@@ -39,9 +39,9 @@ from hta_widgets.facts import facts
 from hta_widgets.text import UNKNOWN, count, duration, plural, share, size
 
 _MOST_COLUMNS = 8
-#: Order of colours, such that neighbours differ.
+#: Order of colours in which neighbours are easy to distinguish.
 _APART = (0, 5, 4, 3, 1, 6)
-#: Maximum number of groups that all have a row; of more, those with most time of each column have.
+#: Maximum number of groups that all have a row; of more, only those with most time per column.
 _MOST_ROWS = 40
 _IN_CELLS = (
     "in a cell the group's number and the rank's position in it; times are of a rank and"
@@ -55,19 +55,20 @@ _MEANS = "times and bytes are means of a group's ranks, waits included"
     *("group", "rank", "ranks", "position", "size", "kind", "guessed", "time_ns", "bytes"),
 )
 def parallel_groups(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw which group of each kind a rank is in, and what it spends there.
+    """Draw the group of each kind that a rank belongs to, and the rank's time in it.
 
     Returns
     -------
     bokeh.plotting.figure
-        One row per rank and one column per kind, two if a rank is in two groups of it. Cells of one
-        colour are one group; in them stand the group's number, from 0 in the order of ranks, and
-        the rank's position. A question mark is on guessed kinds. At the right, what a rank spends
-        in each. Its source has the frame's rows. With more than 64 ranks a row is a group and
-        ranks go from left to right; above 40 groups the less used ones of a kind share a row.
+        One row per rank and one column per kind, or two if a rank is in two groups of a kind. Cells
+        of one colour are one group; they contain the group's number, from 0 in the order of ranks,
+        and the rank's position. Guessed kinds have a question mark. Columns on the right show the
+        rank's time in each group. Its source has the frame's rows. With more than 64 ranks, each
+        row is a group, and ranks go from left to right; above 40 groups, groups of a kind with less
+        time share a row.
     """
     data = placed(frame)
-    # Missing knowledge is not a guess.
+    # An unknown kind is not a guess.
     data["guessed"] = data["guessed"].to_numpy(bool) & (data["kind"] != "unknown").to_numpy()
     data["fill"], data["line"] = _tints(data["number"], theme)
     data["name"] = [
@@ -174,7 +175,8 @@ def _of_groups(data: pd.DataFrame) -> dict[str, Any]:
         "data": cells,
         "names": [str(one["name"]) for one in rows],
         "marks": [
-            # One rank is hardly a pixel: no tints, and outlines where they cover no neighbour.
+            # Cells may be one pixel wide: full colours, and outlines only if a group has its own
+            # row.
             Bars("left", "right", "@line", only=("alone", "no")),
             Bars("left", "right", "@line", line="@line", only=("alone", "yes")),
         ],
@@ -211,7 +213,7 @@ def _tooltip(heading: str) -> Tooltip:
 
 
 def _heads(cells: pd.DataFrame, kept: Sequence[int]) -> list[str]:
-    """Return the columns' kinds, numbered if one has several."""
+    """Return the kind of each column, numbered if a kind has several columns."""
     first = cells.drop_duplicates("column").set_index("column")
     guessed = cells.groupby("column")["guessed"].any()
     met: dict[str, int] = {}
@@ -232,7 +234,7 @@ def _tints(numbers: pd.Series, theme: Theme) -> tuple[list[str], list[str]]:
 
 
 def _shown(groups: pd.DataFrame) -> pd.Series:
-    """Return which groups have a row: the same number of each column, those with most time."""
+    """Return which groups have a row: an equal number per column, those with most time."""
     columns = groups["column"].nunique()
     if len(groups) <= _MOST_ROWS:
         return pd.Series(True, index=groups.index)
@@ -244,7 +246,7 @@ def _shown(groups: pd.DataFrame) -> pd.Series:
 
 
 def _runs(data: pd.DataFrame) -> pd.DataFrame:
-    """Return adjacent ranks of a group as one bar, with their times and bytes as means."""
+    """Join adjacent ranks of a group into one bar with the mean of their times and bytes."""
     data = data.sort_values(["row", "left"], kind="stable").reset_index(drop=True)
     code, left = data["code"].to_numpy(), data["left"].to_numpy()
     begins = np.append(True, (np.diff(code) != 0) | (np.diff(left) != 1))
@@ -292,7 +294,7 @@ _MOST_CLUSTERS = 60
 #: Maximum length of a list of ranks, in characters; narrow charts would truncate longer ones.
 _LETTERS = 18
 
-# The difference is cut to the available width; the tooltip has all of it.
+# Cuts the text of a difference to the available width; the tooltip has the whole text.
 _CUT = r"""
 if (!fig.inner_width) return;
 const pen = document.createElement("canvas").getContext("2d");
@@ -319,9 +321,9 @@ def rank_clusters(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     Returns
     -------
     bokeh.plotting.figure
-        Outliers on top, then the largest first. Bars are means of a cluster's ranks, per step;
-        below them stands what differs from the most typical ranks. Its source has a row a
-        cluster with the frame's columns.
+        Outliers come first, then clusters by size. Bars show means over a cluster's ranks, per
+        step; texts below them state how outliers differ from the most typical ranks. Its source has
+        one row per cluster with the frame's columns.
     """
     data = _clusters(frame)
     shown, said = len(data), ""
@@ -491,7 +493,7 @@ def _with_reasons(
     width: int | None,
     **content: Any,
 ) -> Any:
-    """Return rows with a ground behind outliers, and texts below the bars."""
+    """Return a chart of rows with a background behind outliers, and texts below the bars."""
     figure = rows_chart(**content, theme=theme, width=width)
     for low, high in grounds:
         figure.add_layout(
@@ -536,15 +538,15 @@ _HEATMAP = definition("heatmap")
 
 @chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns", folds=True)
 def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
-    """Draw what each rank's device does over time.
+    """Draw the activity of each rank's device over time.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a rank and a cell a bin, above them the mean of ranks, at the right each rank's
-        total. The picture's source has columns ``share`` and ``value_ns``, each one array of rows
-        and bins; another has a row a rank or cluster, with ``rank``, the
-        first of a cluster, ``ranks`` (text) and ``total_ns``.
+        One row per rank and one cell per bin, with the mean of the ranks above them and each rank's
+        total on the right. The image's source has columns ``share`` and ``value_ns``, each one
+        array of rows and bins. Another source has one row per rank or cluster, with ``rank`` (the
+        first of a cluster), ``ranks`` (text) and ``total_ns``.
 
     Examples
     --------
@@ -690,12 +692,12 @@ def _image(
     *("rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
 )
 def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each process group's communication, split into hidden behind compute and exposed.
+    """Draw each process group's communication, hidden by compute and exposed.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar a group; its source has the frame's times as means of the ranks in the group.
+        One bar per group; its source has the frame's times as means over the ranks of the group.
     """
     keys = [key for key in ("group", "description", "collective") if key in frame]
     require(frame, "communication_by_group", *(keys or ["group"]))
@@ -707,12 +709,12 @@ def communication_by_group(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
     *("stream", "rank", "communication_ns", "overlapped_ns", "exposed_ns", "count"),
 )
 def communication_by_stream(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each stream's communication, split into hidden behind compute and exposed.
+    """Draw each stream's communication, hidden by compute and exposed.
 
     Returns
     -------
     bokeh.plotting.figure
-        As of `communication_by_group`, one bar a stream.
+        One bar per stream; its source is as in `communication_by_group`.
     """
     return _by(frame, ["stream"], "stream", theme)
 

@@ -26,8 +26,8 @@ from hta_widgets.text import axis_time
 class Bars:
     """Bars from one column of the source to another; colours may be columns, as ``@column``.
 
-    `only` is a column and its value, for bars of some rows. Hatches are drawn fast
-    where all bars of a mark have the same.
+    `only` is a column and a value: only rows with this value have a bar. Hatches are fast if all
+    bars of a mark have the same one.
     """
 
     left: str | float
@@ -86,18 +86,18 @@ class Tooltip:
 
 
 def field_of(value: Any) -> Any:
-    """Return the column that ``@column`` names; all else is a value."""
+    """Return the name of the column for ``@column``, and any other value unchanged."""
     return value[1:] if isinstance(value, str) and value.startswith("@") else value
 
 
 def fill_of(mark: Bars, theme: Theme) -> Any:
-    """Return the fill of bars, with the ground that shines through."""
+    """Return the fill of bars, blended with the background by their opacity."""
     fill = field_of(mark.fill)
     return fill if mark.alpha == 1 else mixed(fill, theme.bg, mark.alpha)
 
 
 def plain_columns(data: pd.DataFrame | Mapping[str, Any]) -> dict[str, Any]:
-    """Return columns that Bokeh takes: categories as texts, integers that fit into a float."""
+    """Return columns in types that Bokeh accepts: numbers as arrays, all else as text."""
     plain = {}
     for name, values in data.items():
         if isinstance(values, pd.Series):
@@ -118,7 +118,7 @@ def draw_mark(
 ) -> Any:
     """Add a mark to a figure; rows of a `profile` have no space between them."""
     if isinstance(mark, Whiskers):
-        # A halo parts the line from bars of its own darkness.
+        # A halo separates the line from bars of similar darkness.
         figure.segment(
             y0="row",
             y1="row",
@@ -181,7 +181,7 @@ def draw_mark(
     )
 
 
-#: Up to this many rows each has its name; more are drawn as a profile.
+#: Maximum number of rows that each have a name; more are drawn as a profile.
 NAMED_ROWS = 64
 
 
@@ -208,7 +208,7 @@ def time_ticks(end_ns: float, most: int = 3, start_ns: float = 0.0) -> list[tupl
 def extremes(
     names: Sequence[str], values: Any, words: Callable[[float], str], *, least: int = 16
 ) -> str:
-    """Return a sentence about the rows with least and most, if there are more than `least`."""
+    """Return text on the rows with the minimum and maximum, if there are more than `least` rows."""
     numbers = np.asarray(values, dtype=float)
     if len(numbers) <= least or not np.isfinite(numbers).any():
         return ""
@@ -223,7 +223,7 @@ def _pitch(rows: int) -> float:
         return 20.0
     if rows <= NAMED_ROWS:
         return 14.0
-    # Whole pixels: no seams between bars, and none of them covers its neighbour.
+    # Whole pixels, so that bars have no seams and do not overlap.
     return max(1.0, 640 // rows) if rows <= 2048 else 0.5
 
 
@@ -252,9 +252,9 @@ def rows_chart(
     profile = rows > NAMED_ROWS
     pitch = _pitch(rows) if profile or pitch is None else pitch
     headed = bool(head or any(column.head for column in columns)) and not profile
-    # Names of profiles, which have no row for heads, reach above the first row.
+    # Profiles have no row of heads, but their names extend above the first row.
     above = min(pitch, 20.0) if headed else 8 if profile else 0
-    # Bokeh draws half a pixel off the grid, for crisp lines; areas that touch would show seams.
+    # Bokeh draws half a pixel off the grid for crisp lines, which gives seams between areas.
     crisp = 0.5 / pitch if profile else 0.0
     top = crisp - 0.5 - above / pitch
     selector = models.BoxSelectTool(dimensions="height", overlay=brush(theme))
@@ -308,7 +308,7 @@ def rows_chart(
 
 
 def brush(theme: Theme) -> Any:
-    """Return the box that a drag draws; it is there only while one drags."""
+    """Return the box of a drag, which is visible only during the drag."""
     return models.BoxAnnotation(
         level="overlay",
         visible=False,
@@ -350,7 +350,7 @@ def _scale(
 
 
 def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> Any:
-    """Write numbers into bars; which of them fit is decided later."""
+    """Write numbers into bars; `keep_fitting` hides those that do not fit."""
     labelled = [mark for mark in marks if isinstance(mark, Bars) and mark.text]
     if not labelled or profile:
         return None
@@ -391,7 +391,7 @@ def _texts(figure: Any, marks: Sequence[Any], source: Any, *, profile: bool) -> 
 
 
 def _shown_rows(rows: int, pitch: float, *, profile: bool) -> list[int]:
-    """Return the rows whose names have room, 14 pixels each; of profiles round ones."""
+    """Return the rows whose names are shown: all rows, or every n-th one of a profile."""
     if not profile:
         return list(range(rows))
     step = next(s for s in (2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 20)

@@ -41,19 +41,19 @@ from hta_widgets.trace.names import short_name
 
 @chart("Launched and not yet started", "rank", "stream", "time_ns", "queue_length")
 def queue_length(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
-    """Draw how much work waits on each stream, over time.
+    """Draw the number of launched events that wait on each stream over time.
 
     Parameters
     ----------
     top : int, default 12
-        How many streams, those with the longest queues.
+        Number of streams, those with the longest queues.
 
     Returns
     -------
     bokeh.plotting.figure
-        One lane a stream. Its source has the frame's columns and ``until_ns``, the next change.
-        Above 20 000 changes it holds the least and most (``queue_length``, ``most``) of slices of
-        time instead, and the subtitle reports that.
+        One lane per stream. Its source has the frame's columns and ``until_ns``, the next change.
+        Above 20 000 changes, it has the minimum (``queue_length``) and maximum (``most``) of each
+        slice of time instead, and the subtitle reports that.
     """
     lanes, rest = _series(frame, "stream", "queue_length", top, value)
     blocked = int(frame["queue_length"].max()) >= 1024
@@ -75,12 +75,12 @@ def memory_bandwidth(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
     Parameters
     ----------
     top : int, default 12
-        How many lanes, one a rank and kind of copy, those with the highest peaks.
+        Number of lanes; there is one per rank and kind of copy, those with the highest peaks.
 
     Returns
     -------
     bokeh.plotting.figure
-        As of `queue_length`.
+        As for `queue_length`.
     """
     lanes, rest = _series(frame, "copy_kind", "gb_per_s", top, rate)
     return {
@@ -96,11 +96,12 @@ def memory_bandwidth(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dic
 def _series(
     frame: pd.DataFrame, key: str, measure: str, top: int, words: Any
 ) -> tuple[dict[str, Any], str]:
-    """Return lanes of the highest peaks, and a sentence about those that have none."""
+    """Return the lanes with the highest peaks, and a sentence on series without a lane."""
     by_stream = key == "stream"
     parts: dict[Any, pd.DataFrame] = dict(list(frame.groupby(["rank", key], observed=True)))
     peaks = {of: float(part[measure].max()) for of, part in parts.items()}
-    # First the highest of each stream or kind of copy, then their second ones, and so on.
+    # First the rank with the highest peak of each stream or kind of copy, then the second, and so
+    # on.
     highest = sorted(parts, key=lambda of: -peaks[of])
     place = {of: sum(one[1] == of[1] for one in highest[:at]) for at, of in enumerate(highest)}
     chosen = sorted(highest, key=lambda of: place[of])[:top]
@@ -146,14 +147,15 @@ def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
     Parameters
     ----------
     frame : DataFrame
-        Of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per category.
+        Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per
+        category.
 
     Returns
     -------
     bokeh.plotting.figure
-        Stacked steps. Its source has the frame's columns, and where each category's area begins
-        and ends. Above 20 000 instants it holds the frame's rows at which all memory is least and
-        most in each slice of time, and the subtitle reports that.
+        Stacked steps. Its source has the frame's columns, and the lower and upper edge of each
+        category's area. Above 20 000 instants, it has only the rows with the minimum and maximum of
+        all memory in each slice of time, and the subtitle reports that.
 
     Examples
     --------
@@ -274,7 +276,7 @@ def _turns(times: Any, total: Any, most: int) -> Any:
 def _pair(
     data: pd.DataFrame, device: tuple[str, str], host: tuple[str, str], theme: Theme
 ) -> list[Bars]:
-    """Return two bars a row, of the device above that of the host; both a column and a name."""
+    """Return two bars per row, the device's above the host's; each argument is column and name."""
     data["upper"], data["lower"] = data["row"] - 0.2, data["row"] + 0.2
     compute, cpu = theme.kind["compute"], theme.kind["cpu"]
     return [
@@ -288,17 +290,17 @@ def _pair(
     *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns", "device_total_ns"),
 )
 def operators(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
-    """Draw the operators with most time of their own, on the device and on the host.
+    """Draw the operators with most self time, on the device and on the host.
 
     Parameters
     ----------
     top : int, default 12
-        How many operators; the others share one row with their number.
+        Number of operators; the others share one row, which states their number.
 
     Returns
     -------
     bokeh.plotting.figure
-        Two bars an operator; its source has the frame's columns, means of ranks.
+        Two bars per operator; its source has the frame's columns as means over ranks.
     """
     measures = ["cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
     ranks = frame["rank"].nunique()
@@ -355,12 +357,12 @@ def user_annotation_breakdown(
     Parameters
     ----------
     top : int, default 12
-        How many annotations; the others share one bar with their number.
+        Number of annotations; the others share one bar, which states their number.
 
     Returns
     -------
     bokeh.plotting.figure
-        One bar an annotation; its source has the frame's columns over all ranks.
+        One bar per annotation; its source has the frame's columns over all ranks.
     """
     by = "annotation" if "annotation" in frame else "name"
     require(frame, "user_annotation_breakdown", by, "sum_ns")
@@ -409,12 +411,12 @@ def frequent_kernel_sequences(
     Parameters
     ----------
     top : int, default 10
-        How many sequences; the others share one row with their number.
+        Number of sequences; the others share one row, which states their number.
 
     Returns
     -------
     bokeh.plotting.figure
-        Two bars a sequence; its source has the frame's columns over all ranks.
+        Two bars per sequence; its source has the frame's columns over all ranks.
 
     Examples
     --------
@@ -468,13 +470,13 @@ def _kernels(pattern: str) -> str:
 
 @defines("steps", of="panel.steps", takes=draws_panel("steps"))
 def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd.DataFrame:
-    """Draw how far each rank's steps, and the phases within them, are from the median rank's.
+    """Draw how much each rank's steps and their phases differ from the median rank's.
 
     Parameters
     ----------
     frame : DataFrame
         One row per phase, step and rank: ``phase, step, rank, start_ns, dur_ns, deviation_share``,
-        the last against the median rank of that step and phase.
+        the last relative to the median rank of that step and phase.
     late : iterable of int, optional
         Ranks to draw in red, such as those that are stragglers; by default those that the
         headline names, which frames of a dashboard have as ``.attrs["late_ranks"]``.
@@ -482,10 +484,11 @@ def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd
     Returns
     -------
     bokeh.plotting.figure
-        A row a phase, in it a line of dots a step, and in that a dot a rank, as far from the
-        median rank in time. Dark are ranks that stand out in a phase and are not `late`: 5 %
-        longer than the median rank, four times the usual deviation, and 2 % of a step; and ranks
-        that the headline states as a fact. On one rank: a dot a step, against the median step.
+        One row per phase. It has a line of dots per step, with one dot per rank at its difference
+        from the median rank. Dots are dark for ranks that the headline states as a fact, and for
+        ranks that stand out in a phase and are not `late`: they take 5 % longer than the median
+        rank, four times the usual deviation, and 2 % of a step. With one rank there is one dot per
+        step, relative to the median step.
 
     Examples
     --------
@@ -518,27 +521,28 @@ def step_times(
     groups: pd.DataFrame | None = None,
     late: Iterable[int] | None = None,
 ) -> dict[str, Any]:
-    """Draw the difference of each rank's steps to the median rank.
+    """Draw the difference of each rank's steps from the median rank's.
 
     Parameters
     ----------
     measure : {"own", "dur"}, default "own"
-        What is compared: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
-        long, so the second hides who is slow.
+        The compared column: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
+        long, so the second hides the slow rank.
     groups : DataFrame, optional
-        Of `hta_widgets.analysis.parallel_groups`: steps have a row for each group of one kind,
-        one group after the other. That is the first kind of tensor, context, expert, pipeline and
-        data of which there are several groups; give the rows of another kind alone for that.
+        Result of `hta_widgets.analysis.parallel_groups`. Steps then have one row for each group of
+        one kind, group by group. The kind is the first of tensor, context, expert, pipeline and
+        data with several groups; to draw another kind, give only its rows.
     late : iterable of int, optional
         Ranks to draw in red, such as those that are stragglers.
 
     Returns
     -------
     bokeh.plotting.figure
-        A row a step, or one for a group's step, and a dot a rank; with more than 64 such rows a
-        group has one. Its source has the frame's rows. Dark is who takes 5 % longer than the
-        median rank and four times the usual (median) deviation of the step. Above 20 000 dots one
-        of each spot is drawn and all outliers, and the subtitle reports that.
+        One row per step, or per group and step, and one dot per rank. With more than 64 rows, each
+        group has one row. Its source has the frame's rows. Dots are dark for ranks that take 5 %
+        longer than the median rank and four times the usual (median) deviation of the step. Above
+        20 000 dots, only one dot per position and all outliers are drawn, and the subtitle reports
+        that.
 
     Raises
     ------
@@ -571,7 +575,7 @@ def step_times(
     said = ""
     data = every
     if len(every) > _MOST_DOTS:
-        # Outliers each have a number of their own, so that none is put together with another.
+        # Each outlier has its own number, so that outliers are never combined.
         apart = np.where(every["is_outlier"], 1 + np.arange(len(every)), 0)
         rows = max(1, min(len(names), _MOST_DOTS // 100))
         kept, _ = thinned(every["apart"], every["row"], apart, columns=100, rows=rows)
@@ -627,13 +631,13 @@ def step_times(
 
 
 def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> list[str]:
-    """Give each group a row a step, or one row where these were too many; return their names."""
+    """Give each group one row per step, or one row if these are too many; return the names."""
     kinds, number = groups_of_ranks(groups, every["rank"])
     if (number < 0).any():
         kinds.append("no group")
         number = np.where(number < 0, len(kinds) - 1, number)
     every["of_group"] = np.array(kinds, dtype=object)[number]
-    # Ranks of the frame need not be in all of the groups.
+    # Some groups may have no rank in the frame.
     present, number = np.unique(number, return_inverse=True)
     kinds = [kinds[each] for each in present]
     if len(kinds) * len(steps) > NAMED_ROWS:
@@ -651,7 +655,7 @@ def _outliers(data: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _furthest(data: pd.DataFrame, steps: int) -> list[str]:
-    """Return for each step who stands out most, and by how much."""
+    """Return for each row the rank that stands out most, and its difference."""
     found = [""] * steps
     late = data[data["is_outlier"]].sort_values("apart", kind="stable")
     late = late.drop_duplicates(["row", "rank"], keep="last")

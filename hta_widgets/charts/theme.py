@@ -17,9 +17,9 @@ FONT: str = facts("tokens")["font"]
 class Theme:
     """The colours of one theme; each is checked for contrast.
 
-    `kind` and `on_kind` are a kind's mark and the text on it; `busy` and `waiting` are ramps from
-    none to all; `delta` runs from faster over the same to slower; `category` distinguishes what is
-    no kind of event, such as uses of memory.
+    `kind` and `on_kind` are a kind's mark and the text on it; `busy` and `waiting` are ramps from 0
+    to 100 %; `delta` is a ramp from faster to slower, with equal in the middle; `category` has
+    colours for other things than kinds of events, such as uses of memory.
     """
 
     name: str
