@@ -22,7 +22,7 @@ from hta_widgets.errors import TraceError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_MOST = (1 << 63) - 1  # what columns hold
+_MOST = (1 << 63) - 1  # the largest value of an int64 column
 #: Numbers of things: from 0, and from 1.
 Count = Annotated[int, range(_MOST)]
 Positive = Annotated[int, range(1, _MOST)]
@@ -31,7 +31,7 @@ Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions by 64 bits without a sign.
 PartitionKey = Annotated[int, range(1 << 64)]
 
-#: Parameters that are checked where events are chosen.
+#: Parameters that are checked elsewhere, mostly where they select events.
 _ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
@@ -50,20 +50,20 @@ _describing = threading.Lock()
 
 
 def converted(value: Any, kind: Any) -> Any:
-    """Return a decoded JSON value as a type; raise `msgspec.ValidationError` if it is none."""
+    """Return a decoded JSON value as a type; raise `msgspec.ValidationError` if it does not fit."""
     _describe(kind)
     return msgspec.convert(value, kind)
 
 
 @cache
 def _describe(kind: Any) -> None:
-    """Let msgspec describe a type: it does so at first use, and crashes if two threads do."""
+    """Let msgspec analyse a type under a lock: its analysis on first use is not thread-safe."""
     with _describing:
         msgspec.json.Decoder(kind)
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; those that it imports for type checkers only are anything."""
+    """The names of a module; names that it imports only for type checkers become `Any`."""
 
     def __missing__(self, _name: str) -> Any:
         return Any
@@ -74,11 +74,11 @@ class _MisfitError(Exception):
 
 
 def checked(function: Function) -> Function:
-    """Raise a `TraceError` for arguments that are not what the parameters' annotations say.
+    """Make a function raise a `TraceError` for arguments that do not match their annotations.
 
-    Whole numbers may be of any type, and a single item may stand for a list of one. Iterables are
-    passed on as tuples. Types that no rule is known for, such as arrays, are not checked. A class
-    gets its public methods checked.
+    Whole numbers may be of any numeric type, and a single item is accepted instead of a list of
+    one. Iterables are passed on as tuples. Types without a rule, such as arrays, are not checked.
+    For a class, ``__init__`` and the public methods are checked.
     """
     if isinstance(function, type):
         for name, one in list(vars(function).items()):
@@ -100,7 +100,7 @@ def checked(function: Function) -> Function:
 
 
 def stack_level() -> int:
-    """Return the level of `warnings.warn` that points to the call of this package."""
+    """Return the stack level for `warnings.warn` at which this package was called."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("hta_widgets"):

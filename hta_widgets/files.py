@@ -152,7 +152,7 @@ _LONGEST_WRITE_S = 86_400
 def new_part(path: Path, *, is_folder: bool = False) -> Iterator[Path]:
     """Create a hidden file or folder next to `path`, locked while this process uses it.
 
-    What killed processes left of writes to `path` is removed.
+    Unfinished writes to `path` by killed processes are removed.
     """
     _clear_old_parts(path)
     handle = None
@@ -186,7 +186,7 @@ def _remove(part: Path) -> None:
 
 
 def _clear_old_parts(path: Path) -> None:
-    """Remove what killed processes left of writes to `path`."""
+    """Remove unfinished writes to `path` by killed processes."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
         with suppress(OSError):
             if time.time() - part.lstat().st_mtime > _LONGEST_WRITE_S:
@@ -214,7 +214,7 @@ def locked(path: Path, *, wait: bool) -> int | None:
     return handle
 
 
-#: Types of file systems whose files are on other machines, or in another program's hands.
+#: Types of file systems whose files are on other machines, or are served by another program.
 _REMOTE = re.compile(
     r"nfs\d?|cifs|smb\w*|9p|afs|ceph|lustre|gpfs|glusterfs|beegfs|panfs|pvfs2|orangefs|wekafs"
     r"|fuse(\..+)?|gfs2|ocfs2|virtiofs|vboxsf|prl_fs|davfs|coda|ncpfs"
@@ -348,7 +348,7 @@ def scratch() -> Path:
     return Path(folder)
 
 
-#: Programs for tables take a cell that begins so for a formula.
+#: Spreadsheet programs read a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -389,10 +389,10 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
             cells: Any = plain.iloc[:, place].map(_harmless)
             plain.isetitem(place, cells)
     packing: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
-    # With this end of line, texts that contain one are quoted, as they are in a page's tables.
+    # With this line ending, texts with line breaks are quoted, as in the tables of a page.
     plain.to_csv(file, index=False, compression=packing, errors="replace", lineterminator="\r\n")
 
 
 def _harmless(value: object) -> object:
-    """Return the value of a cell; an apostrophe marks text that would be taken for a formula."""
+    """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

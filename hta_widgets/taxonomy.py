@@ -25,12 +25,12 @@ __all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - of `__ge
 #: Every kind, in the order of its code.
 KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
-#: Categories of rows that are the device's own work. Without regard to case: files of 2021 write
-#: "Kernel" and "Memcpy", later ones "kernel" and "gpu_memcpy".
+#: Categories of rows that are the device's own work. Case is ignored: files of 2021 have "Kernel"
+#: and "Memcpy", later files "kernel" and "gpu_memcpy".
 _DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
-#: What BytePS workers write since 2019-12; readers set it on older files' events.
+#: Category that BytePS workers write since 2019-12; readers add it to events of older files.
 _BYTEPS: Final = "Comm"
 #: Category of the calls of MPI that communicate.
 MPI_CATEGORY: Final = "mpi"
@@ -46,7 +46,7 @@ _DEVICE_CATEGORY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`kind` is the answer where `category` matches whole and `name` is found; None: any."""
+    """Gives `kind` to events whose whole category and part of whose name match; None: any."""
 
     kind: str
     category: str | None
@@ -104,7 +104,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         ignore_case=False,
         host_only=True,
     ),
-    # Decided by the category alone.
+    # The category alone decides.
     Rule("sync", _SYNCS, None, "waits and event records on a stream"),
     Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
     Rule("memory", _COPIES, None, "copies and fills"),
@@ -141,7 +141,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     ),
     *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
-    # BytePS: a worker's stages, by what they do; a server's requests.
+    # BytePS: stages of workers, by the work that they do, and requests of servers.
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
     Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
@@ -161,7 +161,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     Rule("annotation", _BYTEPS, r"^Comm\.", "a gradient's whole synchronisation"),
     Rule("communication", "byteps-server", r"^(push|pull)-\d+$", "requests of workers"),
     Rule("sync", "waiting", None, "waiting for the root GPU, or for other workers' pushes"),
-    # MPI, as mpitrace's time lines tell it.
+    # MPI calls in mpitrace's time lines.
     Rule(
         "communication", MPI_CATEGORY, None, "all calls whose time mpitrace counts as communication"
     ),
@@ -188,7 +188,7 @@ _versions: dict[tuple[Rule, ...], int] = {(): 0}
 
 
 def version() -> int:
-    """Return the number of the current set of rules; 0 are the built-in ones."""
+    """Return the number of the current set of rules; 0 stands for the built-in rules."""
     return _versions.setdefault(tuple(_added), len(_versions))
 
 
@@ -203,7 +203,8 @@ def add(
 ) -> None:
     """Put a rule before all others.
 
-    Loaded sets follow: kinds are computed again on the next access. Tracks stay as loaded.
+    The rule also applies to loaded sets: kinds are computed again on the next access. Tracks stay
+    as loaded.
 
     Parameters
     ----------
@@ -212,9 +213,9 @@ def add(
     pattern : str
         Regular expression, searched for in the event's name.
     category : str, optional
-        Regular expression that the whole category must match, case ignored. By default the
-        rule holds for device work (kernels and their like), and for every category where `kind`
-        is ``cpu``, ``annotation`` or ``other``.
+        Regular expression that the whole category must match, case ignored. By default the rule
+        holds for device work (kernels, and similar work of other accelerators), and for every
+        category where `kind` is ``cpu``, ``annotation`` or ``other``.
     ignore_case : bool, default False
         Whether the case of the name is ignored.
     note : str, optional
@@ -238,17 +239,17 @@ def add(
 
 
 def reset() -> None:
-    """Take back everything that was added."""
+    """Remove all added rules."""
     _added.clear()
 
 
 def added_rules() -> tuple[Rule, ...]:
-    """Return what was added, for another process."""
+    """Return the added rules, to send them to another process."""
     return tuple(_added)
 
 
 def use_rules(rules: tuple[Rule, ...]) -> None:
-    """Let what was added be what was added in another process."""
+    """Replace the added rules by those of another process."""
     _added[:] = rules
 
 
@@ -266,14 +267,14 @@ def _frame() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # `rules` is a fresh frame each time: writing into it changes nothing, `add` does.
+    # `rules` is a new frame on each access, so writing to it does not change the rules.
     if name == "rules":
         return _frame()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def is_device_category(category: str) -> bool:
-    """Whether rows of this category are the device's, provided that they state a stream."""
+    """Whether rows of this category belong to the device, if they have a stream."""
     return _DEVICE_CATEGORY.fullmatch(category) is not None
 
 

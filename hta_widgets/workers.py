@@ -1,4 +1,4 @@
-"""Process pool and any Executor."""
+"""A pool of worker processes, and calls on any executor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Report = Callable[[Any], object]
 
 
 class WorkerPool(Executor):
-    """Runs picklable functions in separate interpreters; an error in its block ends these."""
+    """Runs picklable functions in separate interpreters; an error in its block kills these."""
 
     def __init__(self, workers: int) -> None:
         self._max_workers = workers
@@ -67,7 +67,7 @@ class WorkerPool(Executor):
     def submit_reporting(
         self, report: Report | None, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """As `submit`; a thread of the pool calls `report` with what ``fn`` gives to `advance`."""
+        """Do as `submit`; a thread of the pool calls `report` with values that ``fn`` reports."""
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
@@ -76,7 +76,7 @@ class WorkerPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
-        """End the workers when they have done what was submitted."""
+        """End the workers after all submitted tasks."""
         self._shut = True
         with contextlib.suppress(queue.Empty):
             while cancel_futures:
@@ -90,13 +90,13 @@ class WorkerPool(Executor):
                 thread.join()
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        """End the workers: when they have done what was submitted, or at once on an error."""
+        """End the workers: after all submitted tasks, or immediately on an error."""
         if kind is not None:
             self.kill()
         self.shutdown()
 
     def kill(self) -> None:
-        """End the workers at once; what they do and what waits for them is dropped."""
+        """Kill the workers; running and waiting tasks are dropped."""
         with self._changing:
             self._killed = True
             for worker in self._workers:
@@ -118,7 +118,7 @@ class WorkerPool(Executor):
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
         for pipe in (worker.stdin, worker.stdout):
-            with contextlib.suppress(OSError):  # it may have died with something unsent
+            with contextlib.suppress(OSError):  # it may have died before all data was sent
                 if pipe is not None:
                     pipe.close()
         worker.wait()
@@ -157,7 +157,7 @@ class WorkerPool(Executor):
 
 
 def serve() -> None:
-    """Answer tasks from standard input until it ends; what tasks print goes to standard error."""
+    """Run tasks from standard input until it ends; output of tasks goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = sys.stdin.buffer
@@ -221,7 +221,7 @@ class Closed(Exception):  # noqa: N818 - not an error: what was to run there can
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A function, its arguments, and what of this process decides its result."""
+    """A function, its arguments, and the settings of this process that affect its result."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -237,8 +237,8 @@ class _Call:
         return str(getattr(function, "__name__", "call")).strip("_")
 
     def __dask_tokenize__(self) -> str:
-        # Dask would look into all arguments, and give out the result of an equal call if it still
-        # has it; but files change.
+        # Otherwise Dask would hash all arguments, and could return the result of an earlier equal
+        # call, although files may have changed.
         return uuid.uuid4().hex
 
     def __call__(self) -> Any:
@@ -269,7 +269,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Futu
     except BrokenExecutor as cause:
         raise _lost(cause) from cause
     except Exception as cause:
-        # Libraries and their versions have no type in common for this, and few words.
+        # Libraries raise different types of errors, so their texts are compared.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise Closed(type(cause).__name__) from None
         raise
@@ -313,7 +313,7 @@ def _lost(cause: BaseException) -> TraceError:
 
 
 def workers_of(executor: Executor) -> int:
-    """Return the number of calls that an executor runs at a time; 1 if unknown."""
+    """Return the number of calls that an executor runs at a time; a guess if unknown."""
     most = getattr(executor, "_max_workers", None)
     if isinstance(most, int):
         return max(most, 1)
@@ -324,7 +324,7 @@ def workers_of(executor: Executor) -> int:
 
 
 def require_executor(executor: object) -> None:
-    """Raise a `TraceError` unless this takes calls."""
+    """Raise a `TraceError` if this is not an executor."""
     if not callable(getattr(executor, "submit", None)):
         raise TraceError(
             f"{executor!r} is not an executor",
@@ -333,7 +333,7 @@ def require_executor(executor: object) -> None:
 
 
 def is_elsewhere(executor: Executor) -> bool:
-    """Whether calls run in other processes, as far as one can tell beforehand."""
+    """Whether calls run in other processes, as far as the type of the executor shows."""
     return not isinstance(executor, ThreadPoolExecutor)
 
 
@@ -351,7 +351,7 @@ _TOKEN = uuid.uuid4().hex
 
 
 class _Rules:
-    """One table of event class rules per process; calls with other rules wait for running calls."""
+    """The rules of kinds, one set per process; calls with other rules wait for running calls."""
 
     def __init__(self) -> None:
         self._free = threading.Condition()

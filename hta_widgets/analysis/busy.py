@@ -338,7 +338,7 @@ def communication_by_group(
 
 
 def _rows(chosen: Parts, function: Callable[..., list[Any]], *args: Any) -> list[tuple[Any, ...]]:
-    """Return the rows that a function finds on each rank, behind the rank."""
+    """Return the rows that a function returns for each rank, each preceded by the rank."""
     found = zip(chosen.ranks, over_ranks(chosen, function, *args), strict=True)
     return [(rank, *row) for rank, rows in found for row in rows]
 

@@ -37,7 +37,7 @@ _MIN_FOR_DRIFT = 12  # minimum number of collectives for which drift is estimate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClockFit:
-    """Offsets to subtract from each rank's recorded times; arrays go by position in the set."""
+    """Offsets to subtract from each rank's recorded times; arrays are by position in the set."""
 
     offset_ns: Ints
     residual_ns: Ints
@@ -165,7 +165,7 @@ def _lift_ns(traces: Iterable[Trace], offsets: list[int]) -> int:
 
 
 def _usable(match: Matching) -> Bools:
-    """Return the entries to fit: collectives that end together, or all of a group without any."""
+    """Return the entries to fit: collectives that end together, or all if a group has none."""
     together = np.isin(match.taken("operation"), TOGETHER)
     has = marked(match.group[together], len(match.groups))
     usable: Bools = together | (~has[match.group] & (match.taken("early") == 0))
@@ -219,7 +219,7 @@ def _pairs(
 
 
 def _against_hubs(table: Floats) -> tuple[Ints, Ints, Floats, Floats]:
-    """Compare each column with the one sharing rows with most columns, directly or via others."""
+    """Return each column's difference from one with common rows, starting at the fullest column."""
     there = ~np.isnan(table)
     hubs = [int(there.sum(axis=0).argmax())]
     left = [column for column in range(table.shape[1]) if column != hubs[0]]

@@ -40,7 +40,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 Columns = dict[str, Array]
-#: Function of the cell of each gap, the number of cells and the length of each gap to columns.
+#: Function that computes columns from each gap's cell, the number of cells, and the gaps' lengths.
 _Measures = Callable[[Ints, int, Ints], Columns]
 
 #: Categories in the order in which they occur within a gap.
@@ -235,7 +235,7 @@ class _Gaps(NamedTuple):
 
 
 class GapAt(NamedTuple):
-    """One gap: its edges, the event that ends it, the call that launched that, time by category."""
+    """A gap: its edges, the event that ends it, the call that launched it, time by category."""
 
     start: int
     end: int

@@ -66,8 +66,8 @@ def job_critical_path(
     transfer, from the last arrival on, belongs to the rank; from the last arrival the path
     continues backwards on the rank that arrived last.
 
-    Times are on the fitted clock (`TraceSet.with_clock`), which is the only one that orders
-    arrivals, whatever the clock of the set.
+    Times are always on the fitted clock (`TraceSet.with_clock`), because only this clock orders
+    arrivals correctly.
 
     Parameters
     ----------
@@ -75,10 +75,10 @@ def job_critical_path(
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` is everything.
     instance : int or (first, last), default 0
-        Which of the ranges of that name, numbered from 0 by their earliest start on any rank. The
-        same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of one
-        name by their order. The span is from its earliest start on any rank to its latest end, or
-        to the end of the last device work that it launched.
+        Number of the range among those of that name, from 0 by their earliest start on any rank.
+        The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
+        one name by their order. The span is from its earliest start on any rank to its latest end,
+        or to the end of the last device work that it launched.
     window : (start_ns, end_ns), optional
         A span on the fitted clock instead of a range.
 
@@ -95,9 +95,9 @@ def job_critical_path(
         the event of this one), ``unknown``.
 
         ``.attrs``: ``span_ns``; ``clock``; ``residual_ns``, the largest of `clock_offsets`, -1 if
-        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``: if a rank leaves
-        a collective before the last one has come, the clocks contradict each other, and time of
-        the last rank that would be counted twice is left out: its sum over the jumps.
+        unknown; ``jumps``, how often the path changes ranks; ``clock_overlap_ns``: the time that
+        was left out because the clocks contradict each other. If a rank leaves a collective before
+        the last rank arrives, part of the last rank's time would count twice.
 
     Notes
     -----
@@ -250,9 +250,9 @@ def _whole(trace: Trace, shift: int, place: int) -> _JobSpan | None:
 
 
 def _cut(trace: Trace, shift: int, place: int, window: tuple[int, int]) -> _JobSpan | None:
-    """Return a rank's event at the end of a window; `high` is the last end in it."""
-    # It is the device work that started last and still runs then; if the device is idle, the thread
-    # that launched last.
+    """Return a rank's event or thread at the end of a window; `high` is the last end in it."""
+    # This is the device work that started last and still runs then. If the device is idle, it is
+    # the thread that launched last.
     low, high = window[0] - shift, window[1] - shift
     table = trace.table
     device, host = _work(trace)

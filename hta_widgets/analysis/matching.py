@@ -301,7 +301,7 @@ def aligned(
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
 ) -> tuple[int | None, int]:
-    """Return the position of the other sequence in the first, and how many ends agree there."""
+    """Return the position of the other sequence in the first, and the number of ends that agree."""
     first, second = len(content), len(other_content)
     need = max(1, min(first, second) // 2)
     best: tuple[float, int, int] | None = None
@@ -315,7 +315,7 @@ def _best_shift(
         apart = other_end_ns[there] - end_ns[low:high]
         middle = np.median(apart)
         off = np.abs(apart - middle)
-        # The farther apart, the less likely; but clocks may be off by far more than one step.
+        # Large distances are less likely, but weigh little: clocks may be off by more than a step.
         share = (high - low) / min(first, second)
         cost = (float(np.median(off)) + 1_000.0) / share**2 + 0.003 * abs(float(middle))
         if best is None or cost < best[0]:

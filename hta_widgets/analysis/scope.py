@@ -361,7 +361,7 @@ def narrowed(
 
 
 def require_columns(frame: pd.DataFrame, remedy: str, columns: Iterable[str]) -> None:
-    """Raise a `TraceError` where columns are missing, which names them."""
+    """Raise a `TraceError` that names the missing columns, if there are any."""
     missing = [name for name in columns if name not in frame]
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)

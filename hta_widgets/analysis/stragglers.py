@@ -126,16 +126,17 @@ def stragglers(
     """Return how often each rank is last at collectives, the cost, and the cause.
 
     The rank that arrives last at a matched collective (`collectives`) makes the others wait. Some
-    rank always does; a straggler does so more than by chance, and at a cost that matters.
-    The measure is time lost: waits of the others without compute, as a share of
-    their time, per step. A rank is a consistent straggler if it costs them 5 % on average over
-    many steps, nearly as much in the median step, and twice what the typical rank does. With few
-    steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks · steps²), and half
-    as much again for two ranks, each compared with the other alone. A rank is an occasional
-    straggler if it stalls them for a quarter of a step's time in some steps. Lateness that a rank
-    inherits by waiting in another group, such as for its neighbour in tensor parallelism, is not
-    counted against it. A rank is never a straggler if a file is missing from one of its groups,
-    because the late rank may be the missing one, or if it has fewer than four collectives.
+    rank is always last. A straggler is last more often than by chance, and costs the others a
+    relevant share of their time. The measure is time lost: waits of the others without compute, as
+    a share of their time, per step. A rank is a consistent straggler if it costs them 5 % on
+    average over many steps, nearly as much in the median step, and twice what the typical rank
+    does. With few steps and ranks the limit is higher, 5 % times 1 + 1 / steps + 12 / (ranks ·
+    steps²), and half as much again for two ranks, each compared with the other alone. A rank is an
+    occasional straggler if it stalls them for a quarter of a step's time in some steps. Lateness
+    that a rank inherits by waiting in another group, such as for its neighbour in tensor
+    parallelism, is not counted against it. A rank is never a straggler if a file is missing from
+    one of its groups, because the late rank may be the missing one, or if it has fewer than four
+    collectives.
 
     The cause is the part of the time between the previous collective of the group and the arrival
     that took longer than on the other ranks (median): kernels, which are slower or more; waiting in

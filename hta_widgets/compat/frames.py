@@ -42,7 +42,7 @@ _LAUNCHES = (
 
 
 def compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
-    """Return a regular expression; raise a `TraceError` for a text that is none."""
+    """Return a compiled regular expression; raise a `TraceError` if it is invalid."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError, TypeError) as cause:

@@ -67,22 +67,24 @@ def write_demo(
     straggler : int or None, default 5
         The slow rank; the last rank if there are fewer, no rank if None.
     factor : float, default 1.25
-        How many times longer the straggler's host and kernels take.
+        Factor by which the straggler's host and kernels are slower.
     skew_us : float, default 200
         Largest error of a clock; rank 0's clock is right.
     tensor_ranks : int, optional
         Neighbours that split sequences among them and gather them again in every layer, in process
-        groups of their own. Default 2 where `ranks` is even and at least 4, else 1, for none.
+        groups of their own. Default: 2 if `ranks` is even and at least 4, else 1, which means no
+        such groups.
     strided : bool, default False
-        Reduce gradients among the ranks of the same place in their tensor group, not among all.
+        Reduce gradients among the ranks with the same position in their tensor groups, not among
+        all.
     missing : sequence of int
         Ranks that take part but write no file.
     uneven_us : float, default 0
         Recording begins up to this much after the job, differently on each rank; earlier events
         are not in the file.
     events_per_step : int, optional
-        Roughly how many records a rank writes in a step; decides the number of layers. The default
-        is 12 layers, about 5 000 records.
+        Approximate number of records per rank and step; determines the number of layers. The
+        default is 12 layers, about 5 000 records.
     changes : iterable of str, optional
         Differences from the usual job, to be found by comparing the two:
         ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;

@@ -88,7 +88,7 @@ def write_mpi_job(
     slow_rank : int or None, default 3
         The rank that computes longer; the last rank if there are fewer, no rank if None.
     factor : float, default 2.5
-        How many times longer.
+        Factor by which this rank computes longer.
     hosts : int, default 2
         Number of hosts that the ranks are spread over, in order.
     seed : int
@@ -110,11 +110,11 @@ def write_mpi_job(
     Returns
     -------
     dict
-        The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s``
-        of each rank, ``zero_ns`` (how much later than rank 0's its clock starts), ``calls`` and
-        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of
-        the calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank;
-        ``files`` and ``truth_path``.
+        The truth, as in the file: ``slow_rank``, ``hosts`` by rank, ``comm_s`` and ``elapsed_s`` of
+        each rank, ``zero_ns`` (how much later its clock starts than rank 0's), ``calls`` and
+        ``events`` in numbers, ``negotiation`` with the shares of calls and bytes, ``waits`` of the
+        calls in which all wait for all: ``wait_ns``, ``imposed_ns``, ``last`` by rank; ``files``
+        and ``truth_path``.
     """
     if hosts > ranks or not 0 < factor < 1e6:
         raise TraceError(

@@ -163,7 +163,7 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
     """Return the p-values of the device and host times of each path, testing pairs of calls."""
     # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
-    # one draw, its mean. Other calls of each rank are draws of their own.
+    # one sample, its mean. All other calls are separate samples.
     matches = match(diff)
     paths: list[Ints] = []
     draws: list[Ints] = []
@@ -379,7 +379,7 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # If callees of a Python function have partners, another way to the same calls is not a change.
+    # A function whose callees have partners is only another way to the same calls, not a change.
     has_partner = tree.forest.sums((one.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)

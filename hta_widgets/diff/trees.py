@@ -589,9 +589,9 @@ class TreeMatcher:
             self._join_below(np.array(pairs, dtype=np.int64))
 
     def _touching(self, side: int) -> Ints:
-        """Return pairs of calls, first the other side's; only the second has a parent."""
-        # That parent has a partner, and the call of the other side is within the partner's times,
-        # or exceeds them by no more than rounding does.
+        """Return pairs of unmatched calls: one of the other side, one below a matched operator."""
+        # The other side's call is within the times of the operator's partner, or exceeds them by no
+        # more than the rounding of times.
         tree, other = self.trees[side], self.trees[1 - side]
         partner = self.partner[side]
         inner = np.flatnonzero((partner < 0) & (tree.parent >= 0))
@@ -625,7 +625,7 @@ class TreeMatcher:
 
     def _frames(self) -> None:
         """Pair callees of Python functions without a partner as if their callers called them."""
-        # Another version of a library may have one more function between two that both sides have.
+        # Versions of a library may differ by a Python function between a caller and its callees.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):

@@ -69,7 +69,7 @@ class Members:
     clip: bool = False
     #: removes private data from records
     scrub: Scrub | None = None
-    #: the part of the job that the file states to hold; None for all of it
+    #: the part of the job that is stated in the file; None for all of it
     part: ExportPart | None = None
 
     @property

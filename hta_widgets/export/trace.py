@@ -173,7 +173,7 @@ def export_trace(
     if not isinstance(selection, Selection):
         selection = Selection() if selection is None else traces.select(selection)
     elif selection.traces is not None and len(traces) > 1:
-        # Its window is on the clock of the set that it was made on, such as that of a view.
+        # The window is on the clock of the selection's own set, which a view may have fitted.
         traces = traces.with_clock(selection.traces.clock)
     if counters is True:
         traces = with_counters(traces, ranks=selection.ranks)
@@ -483,7 +483,7 @@ class _MergedRank:
 
 
 def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> None:
-    """Write ranks as one file, their times counted from `base_ns` (docs/merged-format.md)."""
+    """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     scopes: list[Iterator[bytes]] = []
     for position, one in enumerate(ranks):

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def serve(paths: Sequence[str], view: str = "dashboard") -> None:
-    """Answer the page at the other end of standard input and output, until its input ends."""
+    """Serve the page at the other end of standard input and output until the input ends."""
     source, target = _own_pipes()
     downloads = Downloads()
     settings.export_dir = downloads.written
@@ -43,7 +43,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
         return None if kept is None else (kept[1].name, str(kept[1]))
 
     def send(frame: bytes) -> None:
-        # When the other end is closed, so is the input, which ends the host.
+        # If the other end is closed, the input is closed as well, which ends the host.
         with contextlib.suppress(OSError):
             target.write(_HEAD.pack(len(frame)))
             target.write(frame)
@@ -57,7 +57,7 @@ def serve(paths: Sequence[str], view: str = "dashboard") -> None:
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Take input and output from all else: what libraries and children print goes to errors."""
+    """Reserve standard input and output; what libraries and children print goes to errors."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

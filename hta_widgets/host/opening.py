@@ -24,7 +24,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
     """Read traces, and return the widget of a view; `report` takes the fields of `progress`."""
     if view not in VIEWS:
         raise TraceError(f"unknown view {view!r}", remedy=f"Use {', '.join(VIEWS)}.")
-    # Importing takes a second or two: after the page has come, not before.
+    # Imported here because it takes a second or two, during which the page is already shown.
     from hta_widgets.readers.load import load  # noqa: PLC0415
     from hta_widgets.widgets.dashboard import Dashboard  # noqa: PLC0415
     from hta_widgets.widgets.trace_diff import TraceDiff  # noqa: PLC0415
@@ -50,7 +50,7 @@ def open_view(view: str, sources: Sequence[Any], report: Callable[..., None]) ->
 
 
 def models_of(widget: Any) -> Sequence[Any]:
-    """Return all models of a view, itself last."""
+    """Return all models of a view, the view's own last."""
     if hasattr(widget, "sides"):
         return [*(part for side in widget.sides for part in (side, side.state)), widget]
     return [widget.state, widget]
@@ -70,7 +70,7 @@ def failure_of(error: Exception) -> dict[str, Any]:
 
 
 class Downloads:
-    """Each file is handed out once, under a name that cannot be guessed."""
+    """Files that pages wrote; each is served once, under a name that cannot be guessed."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=scratch()))

@@ -1,7 +1,7 @@
 """The main thread of a host, the frames of its wire, and the comms of widgets on it.
 
-The thread does what pages ask, one thing after another, as a kernel does. While it reads a trace
-for one page, it answers what others ask of views that are open.
+The thread handles the requests of pages one after another, as a kernel does. While it reads a trace
+for one page, it handles requests of other pages about open views.
 
 A frame is one JSON object and any number of buffers, little-endian: ``u32 n``, ``u32 length[n]``
 and the parts. Each part begins at a multiple of 8, so that a page reads typed arrays in place. Part
@@ -33,12 +33,12 @@ from hta_widgets.export.page_format import version_text
 from hta_widgets.host.opening import failure_of, models_of, open_view
 
 MOST_PARTS = 1024
-#: Of a frame from a page; a host's own may be larger.
+#: Maximum size of a frame from a page; frames from a host may be larger.
 MOST_BYTES = 64 << 20
 
 
 class WireError(Exception):
-    """Bytes are not a frame; the connection cannot be used any more."""
+    """The received bytes are not a frame; the connection cannot be used any more."""
 
 
 def pack(message: dict[str, Any], buffers: Sequence[Any] = ()) -> bytes:
@@ -102,7 +102,7 @@ class Hub:
         self._attaching: str | None = None
 
     def install(self) -> None:
-        """Open comms of widgets here from now on."""
+        """Make widgets open their comms here from now on."""
         comm.create_comm = lambda *args, **options: WireComm(self, *args, **options)
 
     def join(self, page: str, send: Send, hello: dict[str, Any]) -> None:
@@ -153,7 +153,7 @@ class Hub:
         return key
 
     def publish(self, one: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
-        """Send what a widget publishes to the pages that it is for."""
+        """Send a message of a widget to the pages that need it."""
         if kind == "comm_open":
             # Layouts and other models that no page here draws are left out.
             if data["state"].get("_model_module") == "anywidget":
@@ -169,7 +169,7 @@ class Hub:
             if method == "custom":
                 data = self._with_download(data)
             to = self.current if method == "custom" else None
-            # The page that made a change knows of it.
+            # The page that made the change already has it.
             but = self.current if method == "echo_update" else None
             self.send({"type": kind, "comm": one.comm_id, "data": data}, buffers, to=to, but=but)
 
@@ -195,7 +195,7 @@ class Hub:
 
 
 class WireComm(BaseComm):
-    """A comm as ipywidgets expects it: Jupyter's messages, in frames."""
+    """A comm for ipywidgets that sends Jupyter's messages as frames."""
 
     def __init__(self, hub: Hub, *args: Any, **options: Any) -> None:
         self._hub = hub
@@ -236,7 +236,7 @@ _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Cancelled(KeyboardInterrupt):
-    """No page wants the load that runs any more."""
+    """No page waits for the running load any more."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class _Load:
 
 
 class Session:
-    """Owns the widgets. `put`, `join`, `leave` and `stop` are for any thread."""
+    """Owns the widgets. Any thread may call `put`, `join`, `leave`, `stop` and `end`."""
 
     def __init__(
         self, sources: Sources, hello: dict[str, Any] | None = None, *, offer: Offer | None = None
@@ -274,7 +274,7 @@ class Session:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
-        #: in order of use, the last used one at the end
+        #: from least to most recently used
         self._widgets: dict[_Request, Any] = {}
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
@@ -308,16 +308,16 @@ class Session:
             self._tasks.put((self._handle, (page, message, buffers)))
 
     def stop(self) -> None:
-        """End `run` when it is done with what was put before."""
+        """End `run` after it has handled all earlier messages."""
         self._tasks.put(None)
 
     def end(self) -> None:
-        """End `run` at once, also during a load."""
+        """End `run` immediately, also during a load."""
         _interrupt_main(signal.SIGTERM)
-        self.stop()  # if a signal does not end waiting
+        self.stop()  # in case the signal does not interrupt `run` while it waits
 
     def _waits(self, page: str, message: dict[str, Any]) -> bool:
-        """Whether a page asks for what is being loaded; it waits for that, too."""
+        """Return whether a page requests the running load; if so, make the page wait for it."""
         with self._lock:
             load = self._load
             if load is None or load.is_cancelled or load.request != _Request.of(message):
@@ -338,7 +338,7 @@ class Session:
     # --- in the main thread -----------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what comes, until `stop`, or a KeyboardInterrupt by Ctrl+C or SIGTERM."""
+        """Handle messages until `stop`, or until a KeyboardInterrupt by Ctrl+C or SIGTERM."""
         self.hub.install()
         handlers = {
             _CANCEL: self._interrupted,
@@ -381,7 +381,7 @@ class Session:
             raise Cancelled
 
     def _end(self, *_signal: object) -> None:
-        # Answering a request goes on after a KeyboardInterrupt, as in a notebook.
+        # A KeyboardInterrupt may end only the current request, as in a notebook, not the loop.
         self._is_ending = True
         raise KeyboardInterrupt
 
@@ -474,7 +474,7 @@ def _is_open(message: dict[str, Any]) -> bool:
 
 
 def _interrupt_main(number: signal.Signals) -> None:
-    """Let the main thread handle a signal, whatever it waits for."""
+    """Make the main thread handle a signal, even while it waits."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:

@@ -50,9 +50,9 @@ class _File:
 class Entry:
     """A job or a file that can be opened."""
 
-    #: name of it to pages, below the folder
+    #: its name on pages, relative to the folder
     path: str
-    #: what `hta_widgets.load` takes
+    #: argument for `hta_widgets.load`
     source: Any
     files: int
     bytes: int
@@ -62,7 +62,7 @@ class Entry:
     parts: list[Entry] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what pages show."""
+        """Return the fields that pages show."""
         return {
             "path": self.path,
             "files": self.files,
@@ -133,7 +133,7 @@ class Folder:
 
 
 def _has_events(path: str) -> bool:
-    """Whether JSON, which `sniff` takes for a trace whatever it holds, begins like one."""
+    """Whether a JSON file begins like a trace; `sniff` accepts any JSON."""
     with open_stream(path) as stream:
         return _EVENTS.search(stream.read(_HEAD_BYTES)) is not None
 
@@ -169,7 +169,7 @@ def _job_of(path: Path, root: Path) -> Path:
 
 
 def _pattern(file: _File) -> str:
-    """Return a file's name without numbers, which ranks of a job have in common."""
+    """Return a file's name without its numbers; it is the same for all ranks of a job."""
     return re.sub(r"\d+", "#", file.path.name)
 
 
@@ -194,7 +194,7 @@ def _size(file: _File) -> int:
 
 
 class Offered:
-    """The files that pages may open: of the command line, and of its folder."""
+    """The files that pages may open: those on the command line, or those in its folder."""
 
     def __init__(self, paths: list[str], compare: str | None) -> None:
         self.paths, self.compare = paths, compare
@@ -225,7 +225,7 @@ class Offered:
 
     @property
     def title(self) -> str:
-        """Names of what is shown."""
+        """The names of the paths on the command line."""
         return ", ".join(Path(path).resolve().name or path for path in self.named)
 
 
@@ -244,7 +244,7 @@ def require_there(path: str) -> None:
 #: `ssh -L` changes it.
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
-    # Views write style attributes; all else comes from here.
+    # Views write style attributes; everything else is loaded from this host.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
         "font-src data:; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -308,7 +308,7 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The address that lets a browser in."""
+        """The address with the token, which gives a browser access."""
         return f"http://127.0.0.1:{self.port}/?token={self.token}"
 
     def end(self) -> None:
@@ -393,14 +393,14 @@ class Site:
         server.stop()
         for page in list(self.pages.values()):
             page.close(_GOING_AWAY, "The host was ended.")
-        await asyncio.sleep(0.1)  # let the last messages out
+        await asyncio.sleep(0.1)  # so that the last messages are sent
 
 
 class _Checked(RequestHandler):
     """Refuses other names of this machine, and requests without the token."""
 
     def initialize(self, site: Site) -> None:
-        """Take what requests share."""
+        """Store the state that requests share."""
         self.site = site
 
     def set_default_headers(self) -> None:
@@ -416,13 +416,13 @@ class _Checked(RequestHandler):
             raise HTTPError(403, reason="Open the address that hta-widgets printed")
 
     def write_error(self, status_code: int, **_details: Any) -> None:
-        """Say what is wrong, without a trace of the stack."""
+        """Send the reason without a stack trace."""
         self.set_header("Content-Type", "text/plain; charset=utf-8")
         self.finish(f"{status_code}: {self._reason}.\n")
 
 
 class Missing(_Checked):
-    """Any other address."""
+    """Handles all other addresses."""
 
     def prepare(self) -> None:
         """Check the client before answering that a file does not exist."""
@@ -431,10 +431,10 @@ class Missing(_Checked):
 
 
 class Page(_Checked):
-    """The page, and the entrance that swaps the token for a cookie."""
+    """The page, and the redirect that exchanges the token for a cookie."""
 
     def prepare(self) -> None:
-        """Let in who has the token."""
+        """Accept requests that have the token."""
         is_entrance = self.site.is_token(self.get_query_argument("token", ""))
         if not (is_entrance and _HOST.fullmatch(self.request.host)):
             super().prepare()
@@ -504,7 +504,7 @@ class Socket(_Checked, WebSocketHandler):
             raise HTTPError(403, reason="Not the page of this host")
 
     def check_origin(self, origin: str) -> bool:
-        """Whether the page came from the same name and port."""
+        """Whether the page was loaded from the host name and port of this request."""
         parts = urlsplit(origin)
         return parts.scheme == "http" and parts.netloc == self.request.host
 
@@ -514,7 +514,7 @@ class Socket(_Checked, WebSocketHandler):
         self.site.join(self)
 
     def on_message(self, message: str | bytes) -> None:
-        """Hand a frame to the session; end this connection if it is none."""
+        """Hand a frame to the session; close the connection if the message is not a frame."""
         try:
             frame = message if isinstance(message, bytes) else b""
             self.site.session.put(self.name, *unpack(frame))
@@ -527,7 +527,7 @@ class Socket(_Checked, WebSocketHandler):
 
 
 def listen(port: int) -> socket.socket:
-    """Bind to loopback only; port 0 takes a free one."""
+    """Bind to loopback only; port 0 means any free port."""
     remedy = "Give another --port, or leave it out."
     if not 0 <= port <= _LAST_PORT:
         raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)
@@ -541,7 +541,7 @@ def listen(port: int) -> socket.socket:
 
 
 def redirect_file(url: str) -> Path:
-    """Return a file that leads to an address; processes of others see its name, not the token."""
+    """Return a file that redirects to an address, so that process lists do not show the token."""
     path = scratch() / "open.html"
     path.touch(mode=0o600)
     path.write_text(

@@ -66,7 +66,7 @@ def rows_of_change(pairs: pd.DataFrame, change: pd.Series) -> Rows:
 
 def _of_texts(column: pd.Series, holds: Callable[[str], bool]) -> Bools:
     """Return which rows have a category for which `holds` is true."""
-    # The last entry is for missing values, -1.
+    # The last entry is for code -1, missing values.
     flags = np.array([*map(holds, column.cat.categories), False], dtype=np.bool_)
     found: Bools = flags[column.cat.codes.to_numpy()]
     return found
@@ -83,7 +83,7 @@ class EventClasses:
     ) -> None:
         self.of_pairs = of_pairs
         self._rank_pairs = rank_pairs
-        # The last entry is for events without a pair, -1.
+        # The last entry is for index -1, events without a pair.
         codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
@@ -136,9 +136,9 @@ _MOST_NAMES = 2000
 _MOST_NODES = 6000
 _MOST_ROWS = 300
 # Events of both sides.
-_FEW_EVENTS = 250_000  # up to here the page requests all answers together
-_MOST_EVENTS = 1_000_000  # from here on no answers are prepared, which could delay the next cell
-_PAUSE_S = 0.002  # between two prepared answers, for requests of the page
+_FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
+_MOST_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
+_PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:
@@ -178,7 +178,7 @@ def _time_in(start: Ints, end: Ints, edges: Ints) -> Ints:
 
 
 def _before(marks: Ints, edges: Ints) -> Ints:
-    """Return the sum of the distances from all marks before each edge to it."""
+    """Return for each edge the sum of its distances from all marks before it."""
     marks = np.sort(marks)
     at = marks.searchsorted(edges)
     sums = np.concatenate([[0], np.cumsum(marks)])
@@ -345,7 +345,7 @@ class DiffAnswers:
 
     @property
     def is_small(self) -> bool:
-        """Whether all answers together are fast."""
+        """Whether all answers together are computed quickly."""
         return self.events <= _FEW_EVENTS
 
     @cached_property

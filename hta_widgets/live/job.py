@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # later requests for other work, after which work is cancelled
+_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
 _NAME = "hta-background"
 
 
@@ -193,7 +193,7 @@ MOST_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-_MOST_ANSWERS = 16  # that are kept or computed at a time
+_MOST_ANSWERS = 16  # maximum number that is kept or computed at a time
 NO_WAITS = "there is no communication between ranks on their devices"
 
 
@@ -210,7 +210,7 @@ def _matched(traces: TraceSet) -> Work[None]:
 
 
 def _clock_facts(traces: TraceSet) -> ClockFacts | None:
-    """Return the words for the drawn clock; None if collectives compare no clocks."""
+    """Return facts on the drawn clock; None if collectives do not connect two ranks."""
     fit = clock_fit(traces)
     known = fit.collectives >= MIN_COLLECTIVES
     if known.sum() < 2:
@@ -255,7 +255,7 @@ class PanelEngine:
         function = getattr(analysis, panel.analysis)
         chosen = self._of(panel.id, selection)
         if panel.id in ADDED:
-            # Their frames are the job's, or the window's; not all of these take a selection.
+            # Frames of added panels are of the job or a window; not all analyses take a selection.
             chosen = Selection(start_ns=chosen.start_ns, end_ns=chosen.end_ns)
         options = {} if panel.id in ADDED and chosen == Selection() else {"selection": chosen}
         found: pd.DataFrame = function(self.traces, **options)

@@ -209,7 +209,7 @@ TOP = 200
 TOP_DURATIONS = 12
 MOST_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
 _COMMUNICATION = KINDS.index("communication")
-_LEAST_RANKS = 3  # among which one can be an outlier
+_LEAST_RANKS = 3  # minimum number of ranks for an outlier
 STEP = "step"
 LEAST_PCT = 1  # of the steps' time; shorter phases are left out
 
@@ -233,7 +233,7 @@ def _values(column: pd.Series[Any]) -> list[Any]:
     if kind == "f":
         return [value if math.isfinite(value) else None for value in column.tolist()]
     if isinstance(column.dtype, pd.CategoricalDtype):
-        # The last entry is for missing values, -1.
+        # The last entry is for code -1, missing values.
         categories = [*map(str, column.cat.categories), None]
         return [categories[code] for code in column.cat.codes.tolist()]
     return [None if value is None or value is pd.NA else value for value in column.tolist()]

@@ -314,7 +314,7 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
-    """Drop the files whose first bytes state a rank that is not wanted."""
+    """Drop files whose first bytes state a rank that was not requested."""
     peeks = [format_named(file.format).peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files
@@ -488,7 +488,7 @@ def _assembled(
 
 
 def _with_lengths(problems: Problems, traces: list[Trace], cut: Collection[str | None]) -> Problems:
-    """Add to the problems of cut files how much was read, by what whole files hold."""
+    """Add the number of events read to problems of cut files, relative to whole files."""
     if not cut:
         return problems
     events: Counter[str | None] = Counter()

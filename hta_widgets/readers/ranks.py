@@ -31,7 +31,7 @@ class Notes:
         return (kind, reason) in self._counts
 
     def count(self, kind: ProblemKind) -> int:
-        """Return how many there are of a kind."""
+        """Return the number of notes of a kind."""
         return sum(count for (known, _), count in self._counts.items() if known == kind)
 
     def into(self, problems: Problems, file: str) -> None:

@@ -87,7 +87,7 @@ CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
 
 
 class _StoredPool(Pool):
-    """A pool whose codes are indexed only when strings are added."""
+    """A pool that indexes its codes only when they are first needed."""
 
     __slots__ = ()
 
@@ -320,7 +320,7 @@ _TRACK = ("pid", "tid", "role", "label", "process", "stream", "sort", "nested", 
 
 
 def _json(value: Any) -> Texts:
-    # Not msgspec's: halves of surrogate pairs and integers of any size have to come back.
+    # json, not msgspec: it keeps halves of surrogate pairs and integers of any size.
     texts = Texts()
     try:
         texts.add(json.dumps(value, default=_plain).encode())

@@ -82,10 +82,10 @@ class LaunchedBy(TypedDict):
 
 
 class LaunchedKernels(TypedDict):
-    """Device events that a host event's calls launched, those below it too.
+    """Device events that calls launched during a host event, on its thread.
 
-    start. `ids` is None if there are more than a selection may contain.
-    start. `ids` is None for more than a selection may name.
+    `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
+    start of its event. `ids` is None if there are more than a selection may contain.
     """
 
     count: int
@@ -257,9 +257,10 @@ class Stats(TypedDict):
 class ClockFacts(TypedDict):
     """The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
 
-    `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
-    `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
-    of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+    `apart_ns` is the largest difference between the recorded clocks of two ranks that collectives
+    connect. `residual_ns` is the largest residual of a rank on the fitted clock: the distance of
+    its ends of collectives from the others'. `is_off` states whether recorded clocks disagree
+    clearly more than that.
     """
 
     is_fitted: bool

@@ -297,7 +297,7 @@ def _gathered(
     consume: bool,
 ) -> tuple[dict[str, Any], RankColumns, tuple[Rows, ...]]:
     """Gather the events in `rows`, and the metadata records and other `groups` of rows."""
-    # The events' columns are those of the event table, and pid and tid.
+    # Events have the columns of the event table, and pid and tid.
     kept = np.concatenate((*groups, np.flatnonzero(columns.phase == ord("M"))))
     kept.sort()
     wide = len(columns.categories) > np.iinfo(np.int16).max

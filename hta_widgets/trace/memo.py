@@ -163,7 +163,8 @@ def memoized(function: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concaten
 
 #: Maximum bytes of results of stored ranks; `keep_at_most` changes it.
 _most_bytes = 512 << 20
-#: The limit for pages, which read the same ranks repeatedly: 10 million events.
+#: The limit while pages are open, which read the same ranks repeatedly; enough for about 10 million
+#: events.
 _PAGE_BYTES = 2 << 30
 #: Estimated bytes per event: mapped columns (70), and the results of a dozen analyses.
 _BYTES_PER_EVENT = 200

@@ -222,7 +222,7 @@ def _kernel(text: str) -> str:
     body = _ANONYMOUS.sub("", re.sub(r"^(?:static )?(?:__global__ )?void ", "", text))
     head = _QUALIFIED.match(body)
     if not head or body[head.end() : head.end() + 1] not in {"<", "("}:
-        # Not a function's signature, unless a return type precedes it.
+        # Without arguments it is a function only if a return type was removed above.
         return _tidy(head[0].rpartition("::")[2]) if head and body != text else ""
     if body == text and "<" not in body and "::" not in head[0] and not body.endswith(")"):
         return ""

@@ -74,12 +74,12 @@ class Problem:
 
     @property
     def is_harmless(self) -> bool:
-        """Whether all events are there; a flow without an end only loses its arrow."""
+        """Whether all events were read; a flow without an end only loses its arrow."""
         return self.kind in COMPLETE or (self.kind == "unpaired" and self.detail.startswith("flow"))
 
     @property
     def is_note(self) -> bool:
-        """Whether nothing is to be doubted, as it is of a rank that may be there twice."""
+        """Whether it is harmless and leaves no doubt, unlike a rank that may be a copy."""
         return self.is_harmless and PERHAPS_A_COPY not in self.detail
 
 

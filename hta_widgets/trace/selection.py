@@ -241,7 +241,7 @@ def chosen_events(
     """Return the selection of the events that meet all conditions; see `TraceSet.select`."""
     if isinstance(query, Selection):
         if query.traces is not None:
-            # Its window is on the clock of its set, such as that of a view.
+            # The window is on the clock of the selection's own set, which a view may have fitted.
             traces = traces.with_clock(query.traces.clock)
         given = (start_ns, end_ns, ranks, tracks, None, ids)
         fields = zip(_FIELDS, given, strict=True)

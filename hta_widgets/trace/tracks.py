@@ -35,7 +35,7 @@ class Settled:
 
 
 def settle(begin: Ints, end: Ints, stop: Ints, unit: int) -> Settled:
-    """Nest the events whose order is ambiguous with a stack."""
+    """Return the nesting of events whose order is ambiguous; it is found with a stack."""
     outlasted = _outlasted(end, stop)
     ends = np.sort(end[outlasted])
     # Events that contain the end of an outlasted event.
@@ -68,7 +68,7 @@ def _last_until(rows: Ints, ends: Ints, until: Ints) -> Ints:
 
 
 def _outlasted(end: Ints, stop: Ints) -> Bools:
-    """Return whether any event of each one's subtree ends after it, by a doubling range maximum."""
+    """Return whether an event in the subtree of each event ends after it."""
     found = np.zeros(len(end), dtype=bool)
     rows = np.flatnonzero(stop - np.arange(len(end)) > 1)
     if not len(rows):
@@ -226,7 +226,7 @@ def _depth(stop: Ints) -> Ints:
 
 
 def _parents(depth: Ints) -> Ints:
-    """Return the enclosing event: the one before a first child, which its siblings share."""
+    """Return each event's parent: a first child follows it, and the other children share it."""
     count = len(depth)
     parent = np.full(count, -1, dtype=np.int64)
     deepest = int(depth.max())

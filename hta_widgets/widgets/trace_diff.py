@@ -155,7 +155,7 @@ class PairHistory:
         return self._step(self._past, self._future, "undo")
 
     def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
+        """Redo one undone step; False if there is none."""
         return self._step(self._future, self._past, "redo")
 
     def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
@@ -179,7 +179,7 @@ class PairHistory:
             self._group.append(place)
         elif past < 0 < future:
             self._move(place, self._past, self._future)
-        # A change clears what was undone; with one entry there it looks like a redo.
+        # A change clears the undone entries; if there was only one, a redo looks the same.
         elif future < 0 < past and new["future"]:
             self._move(place, self._future, self._past)
         # A full history does not grow; its last entry changes.
@@ -187,7 +187,7 @@ class PairHistory:
             self._changed(place, new.get("together"))
 
     def _changed(self, place: int, together: str | None) -> None:
-        """Record a change; a change of both sides by the page arrives one by one."""
+        """Record a change; if the page changes both sides, their changes arrive one by one."""
         if together and together == self._together and place not in self._past[-1]:
             self._past[-1] = (*self._past[-1], place)
         else:
@@ -370,7 +370,7 @@ class TraceDiff(anywidget.AnyWidget):
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """The changes as sentences, most important first; empty without any."""
+        """The changes as sentences, most important first; empty if there are none."""
         return diff.findings(self.comparison)
 
     def _known_frame(self, name: str) -> str:

@@ -203,7 +203,7 @@ class Selected(t.Instance):  # type: ignore[type-arg] # older traitlets take non
 
 
 def on_set(selection: Selection, traces: TraceSet) -> Selection:
-    """Return a selection of a set's own; of another clock the window stays on the lowest rank."""
+    """Bind a selection to a set; if its clock differs, the window stays on the lowest rank."""
     given = selection.traces
     lift_ns = 0 if given is None or given.clock == traces.clock else traces.lift_ns - given.lift_ns
     start, end = (
@@ -283,7 +283,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """The drawn parts that do not depend on the window."""
+        """The data of the drawing that does not depend on the window."""
         found: dict[str, Any] = self._scene
         return found
 
@@ -293,8 +293,8 @@ class LinkedView(anywidget.AnyWidget):
         return int(start_ns), max(int(end_ns), 1)
 
     def _switch(self, _change: object) -> None:
-        """Draw on the other clock; windows stay where they are on the rank that does not move."""
-        # First, as each change below mirrors the whole state into this view.
+        """Draw on the other clock; windows stay where they are on the lowest rank."""
+        # Set first, because each change below mirrors the whole state into this view.
         is_first = self.state.clock != self.clock
         self.state.clock = self.clock
         name = _CLOCKS[self.clock]
@@ -316,12 +316,12 @@ class LinkedView(anywidget.AnyWidget):
                     self.view = self._whole
 
     def _redraw(self) -> None:
-        """Replace what was derived of the traces; they are on another clock."""
+        """Compute the scene again after the traces have changed."""
         self._scene = self.engine.scene()
 
     @property
     def whole(self) -> tuple[int, int]:
-        """From the first start to the last end, ns since the origin."""
+        """The range from the first start to the last end, ns since the origin."""
         return self._whole
 
     def answer(self, request: Mapping[str, Any]) -> Answer:
@@ -523,14 +523,14 @@ def drawn_traces(source: Any, viewer: str = "Timeline", clock: Clock | None = No
 
 
 def on_clock(clock: Clock | None, *sets: TraceSet) -> tuple[TraceSet, ...]:
-    """Return all sets on a clock; "auto": fitted if recorded ones disagree clearly more."""
+    """Return all sets on a clock; "auto": the fitted one if recorded clocks disagree clearly."""
     if clock is None:
         return sets
     if clock == "auto":
         if not any(len(traces) > 1 and clock_fit(traces).is_needed for traces in sets):
             return sets
         clock = "fitted"
-    # Two selections of one set stay selections of one.
+    # A set that is given twice stays one object.
     moved = {id(traces): traces.with_clock(_CLOCKS[clock]) for traces in sets}
     return tuple(moved[id(traces)] for traces in sets)
 

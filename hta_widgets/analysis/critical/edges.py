@@ -111,8 +111,8 @@ def add_device_work(
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start."""
-    # HTA counts the launches of its list that were called less those that have started, stream by
-    # stream over the whole rank; a queue of unknown length is not empty.
+    # As in HTA, the length is the number of called launches of its list less those that have
+    # started, per stream over the whole rank. A queue of unknown length is not empty.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]
@@ -125,7 +125,7 @@ def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     stream = np.tile(table.stream[device], 2)
     order = np.lexsort((-step, time, stream))
     running = np.cumsum(step[order])
-    # Launches and starts of each stream add up to zero.
+    # Each stream has as many launches as starts, so the sum of the streams before is zero.
     length = np.empty(2 * count, dtype=np.int64)
     length[order] = running
     empty = np.zeros(len(trace) + 1, dtype=bool)

@@ -532,7 +532,7 @@ class Sides(Painter):
             self._pair(left, baseline, width, *numbers)
 
     def _pair(self, x: float, y: float, width: float, exposed: str, rest: str, idle: str) -> None:
-        """Write the exposed share left, the rest right; if too narrow, only named numbers."""
+        """Write the exposed share on the left, the other on the right; shortened if too narrow."""
         bare, both = exposed.partition(" ")[2], f"{rest} {idle}"
         forms = [(bare, both), (bare, idle)] if self._is_named else [(exposed, "")]
         for left, right in ((exposed, both), *forms):

@@ -241,7 +241,7 @@ def build_server(
 
 
 def first_in_first_out(group: Ints, opens: Bools) -> tuple[Rows, Rows, Rows]:
-    """Pair each end with the first open begin of its group: begins, ends, unpaired records."""
+    """Pair each end with its group's first open begin; return begins, ends, unpaired records."""
     balance = pd.Series(np.where(opens, 1, -1)).groupby(group).cumsum()
     lowest = balance.clip(upper=0).groupby(group).cummin()
     # An end without a begin lowers the balance below its previous minimum in the group.
@@ -329,9 +329,9 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    The records keep their names. Added are the step, counted from 0 in the file; on GPUs other
-    than the root, the wait of a partition for the root to return it from the servers; and the
-    number of partitions at the servers over time.
+    The records keep their names. The step, counted from 0 in the file, is added. On GPUs other than
+    the root, the waits of partitions for the root are added, which returns them from the servers.
+    Counters with the number of partitions in long stages are added.
     """
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:

@@ -41,7 +41,7 @@ class SliceIndex:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     first_records: list[int] = field(default_factory=list)
-    #: of slices that the strict decoder refuses: start and end of each entry, by slice
+    #: by slice that the strict decoder rejects: start and end of each entry
     spans: dict[int, Ints] = field(default_factory=dict)
 
     def add(self, start: int, end: int, first_record: int, spans: Ints | None = None) -> None:
