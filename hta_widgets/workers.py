@@ -261,7 +261,7 @@ class _Call:
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Run ``function(*args)`` there, by the rules of `hta_widgets.taxonomy` that hold here."""
+    """Run ``function(*args)`` on an executor, by this process's rules of `taxonomy`."""
     here = release("hta_widgets"), _this_process(), str(cache_folder()), taxonomy.added_rules()
     call = _Call(function, args, *here)
     try:

@@ -360,7 +360,7 @@ class Session:
             traceback.print_exc(file=sys.stderr)
 
     def _answer_others(self, load: _Load) -> None:
-        """Do what came during a load, except further loads and what their pages ask after them."""
+        """Handle messages received during a load, except new loads and what follows them."""
         load.is_exposed = False
         later: list[_Task | None] = []
         held: set[str] = set()

@@ -497,7 +497,7 @@ class Socket(_Checked, WebSocketHandler):
     """The wire of one page."""
 
     def prepare(self) -> None:
-        """Refuse what is not a page of this host: cookies come with the sockets of any page."""
+        """Refuse pages of other sites: browsers send cookies with the sockets of any page."""
         super().prepare()
         # tornado calls `check_origin` only if there is an Origin.
         if not self.check_origin(self.request.headers.get("Origin", "")):

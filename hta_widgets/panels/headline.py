@@ -31,12 +31,12 @@ from hta_widgets.trace.traceset import TraceSet
 LEAST_SHARE = 0.02
 LEAST_OVER = 0.02  # minimum excess over the median rank for a slow phase
 LEAST_OVER_SHARE = 0.1  # minimum excess over the median step for a slow step
-LEAST_RANKS = 3  # for a median rank; between two ranks half of it is the slow one's own
+LEAST_RANKS = 3  # minimum number of ranks for comparing one with the median
 LEAST_OF_WORK = 1 / 3  # minimum share of all device work for naming a kernel
 DWARFED = 0.1  # a finding with less than this share of another one's time comes after it
 MOST_SENTENCES = 2
 LEAST_AROUND = 0.1  # minimum share of the run for reporting the time around device work
-LITTLE_WORK = 0.01  # minimum share of the run that spans of device work have in a run about devices
+LITTLE_WORK = 0.01  # of the run; spans of device work with a smaller share are hardly any work
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}

@@ -300,10 +300,10 @@ export type LaunchedBy = {
 };
 
 /**
- * Device events that a host event's calls launched, those below it too.
+ * Device events that calls launched during a host event, on its thread.
  *
- * start. `ids` is null if there are more than a selection may contain.
- * start. `ids` is null for more than a selection may name.
+ * `dur` is the sum of their durations, and `delay` the median time from the start of a call to the
+ * start of its event. `ids` is null if there are more than a selection may contain.
  */
 export type LaunchedKernels = {
   count: number;
@@ -472,9 +472,10 @@ export type Stats = {
 /**
  * The clock that is drawn, and how well ranks' clocks agree; see `analysis.clock_offsets`.
  *
- * `apart_ns` is by how much recorded clocks differ at most, of ranks that collectives connect;
- * `residual_ns` how far the ends of a rank's collectives are from the others' on the fitted clock,
- * of the rank with most. `is_off`: recorded clocks disagree clearly more than that.
+ * `apart_ns` is the largest difference between the recorded clocks of two ranks that collectives
+ * connect. `residual_ns` is the largest residual of a rank on the fitted clock: the distance of
+ * its ends of collectives from the others'. `is_off` states whether recorded clocks disagree
+ * clearly more than that.
  */
 export type ClockFacts = {
   is_fitted: boolean;
