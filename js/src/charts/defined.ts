@@ -78,7 +78,7 @@ export function causeWords(name: string): string {
 
 /** Content of a frame by its definition, or the reason that there is nothing to show. */
 export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): RowsContent | string {
-  // Words and scale are of all ranks, be they folded or not.
+  // Texts and scale cover all ranks, folded or not.
   const whole = scopeOf(look, frame);
   if (!whole.has("row")) return noteOf(frame) || noteFor("nothing");
   if (look.empty !== undefined && evaluate(look.empty.when, whole)) {
@@ -153,7 +153,7 @@ export function contentOf(look: Definition, frame: PanelFrame, theme: Theme): Ro
   };
 }
 
-/** The line from the least to the most of ranks that are drawn together. */
+/** The line from the minimum to the maximum of folded ranks. */
 const SPREAD: MarkLook = { line: ["fold_low", "fold_high"], ink: "ink" };
 
 /** The first item of each row. */
@@ -207,7 +207,7 @@ function shown<T extends string | readonly unknown[] | When>(
   });
 }
 
-/** Tooltips, filled one by one. */
+/** Return a function that fills the tooltip of a row on request. */
 export function tipsOf(
   tip: Tooltip,
   scope: Scope,
@@ -227,7 +227,7 @@ export function tipsOf(
 
 const NONE: Groups = new Map();
 
-/** Does a row stand for a rank? Otherwise ranks have marks in it. */
+/** Whether each row is a rank; otherwise ranks are marks within rows. */
 const rowsAreRanks = ({ rows }: Definition): boolean =>
   rows.rank !== undefined && rows.selects === "ranks";
 
@@ -241,7 +241,7 @@ export function foldedScope(look: Definition, frame: PanelFrame, whole: Scope): 
   return scope;
 }
 
-/** The values that texts and marks may name. */
+/** The values that the texts and marks of a definition may refer to. */
 export function scopeOf(look: Definition, frame: PanelFrame, groups: Groups = NONE): Scope {
   const scope: Scope = new Map<string, Value>([
     ["nan", NaN],
@@ -301,7 +301,7 @@ function inkOf(token: string, theme: Theme): string {
   return found[kind as keyof Theme["kind"]] ?? found.other;
 }
 
-/** Style of the bars of an ink. */
+/** Style of bars by its name in the definitions. */
 function styleOf(name: string, theme: Theme): Style {
   const ink = INKS[name]!;
   const [plain, ground] = [inkOf(ink.fill, theme), theme.bg];
@@ -511,7 +511,7 @@ function endsOf(
 ): NonNullable<RowsContent["ends"]> {
   const ends = numbersOf(evaluate(at, scope));
   const high = scope.get("fold_high") as Float64Array | undefined;
-  // After the line of ranks that are drawn together.
+  // After the line of folded ranks.
   return texts.map((text, row) => ({ row, at: Math.max(ends[row]!, high?.[row] || 0), text }));
 }
 

@@ -17,14 +17,14 @@ import {
   taken,
 } from "./language";
 
-/** The rule of a definition for similar ranks: columns without one have their mean, texts the first. */
+/** How similar ranks are combined: by default, numbers by their mean and texts by the first one. */
 export interface Fold {
-  /** Columns besides the rank that keep items apart. */
+  /** Columns whose different values are not combined. */
   each?: readonly string[];
   by?: Readonly<Record<string, "min" | "max" | "sum" | "same">>;
-  /** Items that are drawn on their own for all that. */
+  /** Condition of items that are never combined. */
   keep?: string;
-  /** The measure whose least and most are drawn, its format, and its place on the scale. */
+  /** The measure whose minimum and maximum are drawn, its format, and its place on the scale. */
   spread: { name: string; of: string; as: string; at?: string };
 }
 
@@ -57,19 +57,19 @@ export function rowName(ranks: readonly number[]): string {
 /** Addition to a subtitle if ranks share rows. */
 export const TOGETHER = "similar ranks together: mean";
 
-/** The same, of charts that draw the spread. */
+/** `TOGETHER` with the meaning of the line, for charts that draw the spread. */
 export function foldedWords({ spread }: Fold): string {
   return `${TOGETHER}, line: least to most ${spread.name}`;
 }
 
-/** Set what definitions may name of each item: `who` it is of, and its `members`. */
+/** Set `members` and `who` of each item: its ranks, and their name. */
 export function setMembers(scope: Scope, members: readonly (readonly number[])[]): void {
   scope.set("members", members as number[][]).set("who", members.map(rowName));
 }
 
 /**
- * Fold the items of a scope: `groups` become one each, for every value of `apart`. Where rows are
- * ranks, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and `spread_text`.
+ * Fold the items of a scope into one item per group of ranks and value of `apart`. Without `apart`,
+ * single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and `spread_text`.
  */
 export function foldItems(
   scope: Scope,
@@ -139,7 +139,7 @@ export function foldItems(
   );
 }
 
-/** Lines of a tooltip on what an item is of; none for a single rank. */
+/** Lines of a tooltip that describe the ranks of an item; none for a single rank. */
 export function foldedLines(
   scope: Scope,
   fold: Fold,

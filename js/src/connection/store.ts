@@ -276,7 +276,7 @@ export class Shared {
     this.saveTimer = 0;
     const { view } = this.state;
     this.sent = [...this.sent, JSON.stringify(view)].slice(-MOST_ECHOES);
-    // An echo that was ignored is in the model.
+    // An ignored echo may have changed the model's value: set it again.
     this.model?.set("view", view);
     this.model?.save_changes();
   }

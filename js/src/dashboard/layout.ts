@@ -3,7 +3,7 @@
 import { panelKind } from "../facts/panels";
 import { h } from "../ui/dom";
 
-/** A list of panels, or a row of them each. */
+/** A list of panels, or a list of rows of panels. */
 export type Choice = readonly string[] | readonly (readonly string[])[];
 
 interface Column {
@@ -19,16 +19,16 @@ interface Band {
 interface Layout {
   name: "one" | "pairs" | "wide" | "full";
   bands: Band[];
-  /** The status line stands below this band. */
+  /** Index of the band above the status line. */
   statusAfter: number;
 }
 
-/** Below, panels stand in one column. */
+/** Below this width, panels are in one column. px. */
 const PAIRS_FROM = 900;
-/** From here on the timeline stands in the middle. */
+/** From this width on, the timeline is in the middle column. px. */
 const WIDE_FROM = 1640;
 const LEFT_PX = 396;
-/** From here on the full window has columns that scroll on their own. */
+/** From this width on, the full window has columns that scroll separately. px. */
 const FULL_FROM = 1100;
 const MIDDLE_PX = 1000;
 const RIGHT_PX = [348, 460] as const;
@@ -101,7 +101,7 @@ const BELOW = [
   ["idle", "queue"],
 ];
 
-/** Panels that need more room than their neighbours. */
+/** Relative widths of panels that need more room than their neighbours. */
 const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };
 
 function isRows(choice: Choice): choice is readonly (readonly string[])[] {
@@ -170,7 +170,7 @@ function wide(width: number, columns: readonly string[][]): Band {
   const middle = columns[1]?.length ?? 0;
   return {
     columns: columns.flatMap((panels, at) =>
-      // Without a timeline the others share the room.
+      // Without a timeline, the other columns share the width.
       panels.length === 0 ? [] : [{ width: middle === 0 ? fr(1) : (widths[at] ?? fr(1)), panels }],
     ),
   };
@@ -200,7 +200,7 @@ export function withPanel(choice: Choice, id: string, on: boolean): Choice {
   return on ? [...ids, id] : ids;
 }
 
-// The board on which the panels lie: bands of columns, parted by rules.
+// The grid of panels: bands of columns, separated by lines.
 
 export class Board {
   readonly el = h("div", { class: "hta-board" });
@@ -234,7 +234,7 @@ export class Board {
     return own === undefined ? null : height - own.reduce((sum, one) => sum + heightOf(one), 0);
   }
 
-  /** Put every panel in its place at this width; false if all of them are there already. */
+  /** Arrange the panels for this width; false if nothing has changed. */
   arrange(width: number, choice: Choice, full: boolean): boolean {
     if (width <= 0) return false;
     const layout = layoutOf(width, choice, full);

@@ -27,7 +27,7 @@ import type { Numbers } from "./tables";
 
 export interface PanelState {
   frame: PanelFrame | null;
-  /** The frame is of an earlier selection; the new one is on its way. */
+  /** The frame is of an earlier selection; the new one has been requested. */
   isStale: boolean;
   error: Error | null;
 }
@@ -35,7 +35,7 @@ export interface PanelState {
 const NOTHING: PanelState = { frame: null, isStale: false, error: null };
 
 interface Entry {
-  /** The requested numbers, and the shown ones. */
+  /** Selections of the requested and of the shown numbers, as JSON. */
   key: string;
   shownKey: string;
   readonly state: Signal<PanelState>;
@@ -75,7 +75,7 @@ export class PanelData {
     state.value = { ...next, isStale: next.error === null && shownKey !== key };
   }
 
-  /** These panels are in sight, and this is what they should be of. */
+  /** Set the visible panels, and the selection that they show. */
   want(panels: readonly string[], selection: SelectionJson): void {
     this.wanted = { selection, panels };
     for (const id of panels) {
@@ -90,7 +90,7 @@ export class PanelData {
     this.ask();
   }
 
-  /** Ask again for what has failed. */
+  /** Repeat failed requests. */
   retry(): void {
     for (const [id, { state }] of this.entries) {
       if (state.peek().error !== null) this.set(id, { error: null });
@@ -115,7 +115,7 @@ export class PanelData {
     const { round } = this;
     const keys = open.map((id) => keyOf(id, selection));
     this.source
-      // The rest is requested next, for the selection at that time.
+      // Remaining panels are requested next, for the selection at that time.
       .ask("panels", { panels: open, selection, within_ms: WITHIN_MS }, this.aborter.signal)
       .then(
         ({ reply }) => {
@@ -141,7 +141,7 @@ export class PanelData {
       });
   }
 
-  /** Numbers of a selection that is no longer wanted are still newer than those shown. */
+  /** Show numbers, even of an outdated selection: they are newer than the shown ones. */
   private put(id: string, key: string, numbers: PanelFrame): void {
     this.entry(id).shownKey = key;
     const { tracks, query, ids } = JSON.parse(key) as SelectionJson;
@@ -164,7 +164,7 @@ function keyOf(id: string, selection: SelectionJson): string {
   return JSON.stringify(withoutOwn(id, selection));
 }
 
-// The heatmap below the timeline: the same window, one measure, chosen next to its title.
+// The heatmap: the window of the timeline, and one measure, which is chosen next to the title.
 
 interface HeatmapWays {
   source: Source;
@@ -175,7 +175,7 @@ interface HeatmapWays {
   /** Its width; 0 if it is hidden. */
   width(): number;
   metric(): string;
-  /** Do the files hold work of devices? */
+  /** Whether the files contain device work. */
   hasDevices(): boolean;
 }
 
@@ -188,7 +188,7 @@ export class HeatmapData {
 
   constructor(private readonly ways: HeatmapWays) {}
 
-  /** After another scene. */
+  /** Discard all numbers after a change of the scene. */
   forget(): void {
     this.round += 1;
     this.wantedKey = this.shownKey = "";
@@ -202,7 +202,7 @@ export class HeatmapData {
     this.refresh();
   }
 
-  /** Ask for the window in view, unless its numbers are here. */
+  /** Request the numbers of the window in view, unless they are loaded or requested. */
   refresh(): void {
     const { ways } = this;
     const width = ways.width();
@@ -233,7 +233,7 @@ export class HeatmapData {
           const values = new Float64Array(buffer ?? new ArrayBuffer(0));
           this.shownKey = key;
           const frame = heatmapFrame(reply, values, request.metric);
-          // Rows of nothing say less than the sentence why.
+          // Instead of rows of zeros, show the reason that there are none.
           const isVain = !hasDevices() && values.every((value) => value === 0);
           this.set({ frame: isVain ? { ...frame, rows: 0 } : frame, error: null });
         },
@@ -262,7 +262,7 @@ export class HeatmapData {
 
 interface PaneLook {
   id: string;
-  /** The panel's own element, which lies on the board. */
+  /** The panel's own element in the grid. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
   chosen: ReadonlySignal<Chosen>;
@@ -270,7 +270,7 @@ interface PaneLook {
   headline: ReadonlySignal<HeadlineFacts | null>;
   folding: ReadonlySignal<FoldingNow>;
   scene: ReadonlySignal<Scene>;
-  /** Shows the numbers. */
+  /** Draws the numbers. */
   draw(numbers: Numbers): VNode;
   retry(): void;
   menu(): MenuItem[];
@@ -284,7 +284,7 @@ export function Pane(look: PaneLook) {
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
-    // Room is kept only until there is something to show.
+    // The expected height is reserved only until there is something to show.
     if (frame !== null || error !== null) el.style.minHeight = "";
   });
   const said =

@@ -47,9 +47,9 @@ interface PaneParts {
   /** The measure of the heatmap; "" for the default. */
   metric: ReadonlySignal<string>;
   setMetric(metric: string): void;
-  /** Request panels out of sight as well: no kernel has to compute them. */
+  /** Whether to request invisible panels as well, because no kernel has to compute them. */
   followsAll: boolean;
-  /** Panels that draw what they have themselves. */
+  /** Panels that draw content of their own instead of a frame. */
   own: Readonly<Record<string, () => VNode>>;
 }
 
@@ -68,10 +68,10 @@ export class Panes {
   private readonly heatmap: HeatmapData;
   private readonly sight: Sight;
   private readonly metric: ReadonlySignal<string>;
-  /** Once nothing changes, panels out of sight follow: a page is printed whole. */
+  /** Updates invisible panels when nothing changes any more, since printing shows all of them. */
   private readonly followLater: () => void;
   private follows = false;
-  /** Rows that tables show beyond the first, since their columns have room. */
+  /** Number of additional rows per table that fill the height of its column. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   private refreshing = false;
 
@@ -144,7 +144,7 @@ export class Panes {
     if (!same(spare, this.spareRows.peek())) this.spareRows.value = spare;
   }
 
-  /** Numbers of a panel, as they are known. */
+  /** The numbers of a panel that are loaded; null if there are none yet. */
   frame(id: string): PanelFrame | null {
     return this.data.state(id).value.frame;
   }
@@ -155,14 +155,14 @@ export class Panes {
     return isStale ? null : frame;
   }
 
-  /** Its name in tables. */
+  /** The short form of a name in tables. */
   shortName(name: string): string {
     const { name: names = [], short = [] } = this.frame("kernels")?.columns ?? {};
     const found = short[names.indexOf(name)];
     return typeof found === "string" ? found : name;
   }
 
-  /** Ask for what the panels in sight lack, once for all that changes together. */
+  /** Request missing numbers of visible panels; calls at the same time cause one request. */
   refresh(): void {
     const { signal: ended, choosing } = this.parts;
     if (this.refreshing || ended.aborted) return;
@@ -187,13 +187,13 @@ export class Panes {
     this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
   }
 
-  /** Ask again for what has failed. */
+  /** Repeat failed requests. */
   retry(): void {
     this.data.retry();
     this.heatmap.retry();
   }
 
-  /** After another scene. */
+  /** Discard all numbers after a change of the scene. */
   forget(): void {
     this.data.forget();
     this.heatmap.forget();
@@ -225,7 +225,7 @@ export class Panes {
   }
 }
 
-/** Message sizes, and what they are shaded by. */
+/** The chart of message sizes, with a choice of the measure that shades its cells. */
 function Sizes({ slot, frame, chosen }: Parameters<typeof ChartPlace>[0]) {
   const measure = useSignal<string>("calls");
   const { value } = measure;
@@ -275,7 +275,7 @@ export function Problems({ scene }: { scene: Scene }) {
   );
 }
 
-/** The first part of what happened names it; how often, the rest and where come below. */
+/** Title of a problem, from the first part of its detail; count, ranks and the rest as text. */
 function said({ kind, count, detail, ranks }: ProblemLine): { title: string; text: string } {
   const [first = "", ...rest] = detail.split(/; |(?<=[.:]) /);
   const name =
@@ -307,7 +307,7 @@ export function Headline({
   chooseRank,
 }: {
   facts: HeadlineFacts | null;
-  /** The scope, if panels have another one; "" otherwise. */
+  /** Text on the headline's scope if panels have another scope; "" otherwise. */
   scope: string;
   chooseRank(rank: number, add: boolean): void;
 }) {
@@ -344,11 +344,11 @@ export function Headline({
 
 // Estimated heights of panels, so that a page does not jump when their charts come.
 
-/** Padding of a panel, its title, what it means in two lines, its legend and its scale. */
+/** Height around the rows: padding, title, two lines of explanation, legend and scale. */
 const AROUND_PX = 122;
 const BY_RANK = new Set(["breakdown", "overlap", "idle", "queue"]);
 
-/** So many rows are left of similar ranks. */
+/** Estimated number of rows after folding similar ranks. */
 const FOLDED_ROWS = 4;
 
 /** Height of a panel with one row per rank; null if unknown in advance. */

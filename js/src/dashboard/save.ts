@@ -7,7 +7,7 @@ import type { MenuItem } from "../ui/menu";
 import { csvOf } from "../ui/table";
 import type { SaveLook } from "./toolbar";
 
-/** A panel as far as it can be taken away. */
+/** The parts of a panel that can be exported. */
 interface Exportable {
   id: string;
   title: string;
@@ -16,7 +16,7 @@ interface Exportable {
 }
 
 interface ExportWays {
-  /** Title of the job: files are named by it. */
+  /** Title of the job, used in names of files. */
   title: string;
   source: Source;
   signal: AbortSignal;
@@ -28,12 +28,12 @@ interface ExportWays {
 
 const PARQUET = "application/vnd.apache.parquet";
 
-/** A name that every disk takes. */
+/** Return a file name that is valid on every system. */
 function fileName(...parts: string[]): string {
   return parts.join("-").replace(/[\p{Cc}\\/:*?"<>|]+/gu, "-");
 }
 
-/** Files of one panel, and its table as text. */
+/** Menu items that export the chart and the table of one panel. */
 function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
   const { id, chart, frame } = one;
   const name = (suffix: string): string => fileName(ways.title, `${id}.${suffix}`);
@@ -50,7 +50,7 @@ function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
     { text: "Copy as CSV", press: () => ways.copy(csvOf(frame), "the table") },
     { text: "Save as CSV", press: () => download(name("csv"), csv()) },
   );
-  // Pages of their own cannot write it.
+  // Pages without a kernel cannot write Parquet.
   if (ways.source.status !== "none") {
     const press = (): void => save(ways, name("parquet"), parquet(ways, id));
     items.push({ text: "Save as Parquet", press });
@@ -58,7 +58,7 @@ function panelExports(one: Exportable, ways: ExportWays): MenuItem[] {
   return items;
 }
 
-/** Everything that can be taken away, by panel. */
+/** All exports of a dashboard, by panel. */
 function allExports(shown: readonly Exportable[], ways: ExportWays): MenuItem[] {
   const svg = async (): Promise<Blob> =>
     new Blob([await ways.timelineSvg()], { type: "image/svg+xml" });
@@ -79,7 +79,7 @@ function allExports(shown: readonly Exportable[], ways: ExportWays): MenuItem[] 
   ];
 }
 
-/** The table that is saved as CSV, as the kernel writes it. */
+/** The table of a panel as Parquet, written by the kernel. */
 async function parquet({ source, signal }: ExportWays, panel: string): Promise<Blob> {
   const { buffer } = await source.ask("table", { panel, format: "parquet" }, signal);
   if (buffer === null) throw new Error("The kernel sent no table.");
@@ -117,7 +117,7 @@ export class TakeAway {
     );
   }
 
-  /** The sheet to save all this as a page. */
+  /** The form that saves the dashboard as a page. */
   saveForm(): SaveLook {
     const { source, signal, title } = this.ways.exports();
     return {

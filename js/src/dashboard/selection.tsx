@@ -146,7 +146,7 @@ function sumWords(sums: PanelFrame, { ranks }: Scene): string {
 interface ChoosingWays {
   /** Window of the timeline. */
   view(): Span;
-  /** Gestures of the timeline that are still settling come first. */
+  /** Record unfinished gestures of the timeline first. */
   settle(): void;
   say(text: string): void;
 }
@@ -194,7 +194,7 @@ export class Choosing {
     this.shared.attach(state);
   }
 
-  /** A panel asks for something to be selected. */
+  /** Apply a selection that a panel requests. */
   brush(id: string, brush: Brush): void {
     const next = brushed(this.selection.value, brush, this.scene.value.ranks.length);
     this.select(next, brush.ranks === undefined ? this.ranksFrom : id);
@@ -204,7 +204,7 @@ export class Choosing {
     this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
   }
 
-  /** `from`: the panel that chose its ranks; `more` changes in the same entry of the history. */
+  /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
   select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
     const patch = selection === null ? { selected_event: null } : {};
@@ -241,7 +241,7 @@ interface Phrase {
   full: string;
 }
 
-/** Runs of ranks, names: more are counted instead. */
+/** Maximum numbers of listed runs of ranks and of names; of more, the number is shown. */
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
 const LONGEST = 40;
@@ -261,7 +261,7 @@ export function phrasesOf(
 ): Phrase[] {
   if (selection === null) return [];
   const { start_ns: start, end_ns: end, ranks, ids } = selection;
-  // Tracks of one rank alone come as pairs.
+  // A track of only one rank is a pair of rank and track.
   const tracks = selection.tracks as readonly (string | [number, string])[] | null;
   const { names, kinds, rest } = readClauses(selection.query);
   const out: Phrase[] = [];
@@ -287,7 +287,7 @@ export function phrasesOf(
   return out;
 }
 
-/** As many digits as the window's length needs. */
+/** Times of a window, with as many digits as its length needs. */
 function windowWords(start: number | null, end: number | null): string {
   if (start === null) return end === null ? "" : `before ${instant(end)}`;
   if (end === null) return `from ${instant(start)} on`;
@@ -299,7 +299,7 @@ function instant(time: number): string {
   return times([time], String(Math.abs(time)).length - 3);
 }
 
-/** In one unit; `lastDigit` is the power of ten that they are rounded to. */
+/** Times in one unit; `lastDigit` is the power of ten to which they are rounded. */
 function times(all: readonly number[], lastDigit: number): string {
   const most = Math.max(...all.map(Math.abs));
   const [power, unit] = UNITS.find(([one]) => most >= 10 ** one || one === 0) ?? [0, "ns"];

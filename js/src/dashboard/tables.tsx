@@ -33,20 +33,20 @@ interface TableLook {
   /** The noun for rows, if not names. */
   rows?: string;
   title: string;
-  /** `ranks`: the chosen ranks, which the numbers are of; null for all. */
+  /** `ranks`: the chosen ranks, to which the numbers are limited; null for all. */
   about(frame: PanelFrame, ranks: readonly number[] | null): string;
   columns(frame: PanelFrame): readonly ColumnLook[];
-  /** Below the last row: the number of all names, and the sum of the rest. */
+  /** Text below the last row: the number of all names, and the sum of the others. */
   foot?(frame: PanelFrame, shown: number): string;
 }
 
-/** The columns of a panel. */
+/** The frame of a panel, and the selection to mark in it. */
 export interface Numbers {
   frame: PanelFrame;
   chosen: Chosen;
 }
 
-/** Autograd's own prefix is as long as a column is wide, and names nothing. */
+/** Autograd's prefix, which would fill the column without identifying the operator. */
 const EVALUATES = /^autograd::engine::evaluate_function: /;
 
 /** A table of names: a click chooses the name, with Ctrl in addition to others. */
@@ -59,7 +59,7 @@ export function NameTable({
 }: Numbers & { look: TableLook; brush(names: string[] | null): void; room: number }) {
   const filter = useSignal("");
   const rows = useMemo(() => rowsOf(frame), [frame]);
-  // Names of the other table are chosen: nothing of this one is left out by that.
+  // Rows are faint only if a row of this table is chosen: chosen names may be of another table.
   const isOn = (row: Row): boolean => chosen.names?.includes(String(row("name"))) ?? false;
   return (
     <div class="hta-name-table">
@@ -86,7 +86,7 @@ export function NameTable({
   );
 }
 
-/** Rows with short names that differ. */
+/** Rows with distinct short names. */
 function rowsOf({ columns }: PanelFrame): Row[] {
   const names = (columns.name ?? []).map(String);
   const short = (columns.short ?? names).map((one) => String(one).replace(EVALUATES, "evaluate "));
@@ -96,10 +96,10 @@ function rowsOf({ columns }: PanelFrame): Row[] {
 
 /** A rank stands out if its mean differs by more than this. */
 const ODD_FROM = 0.05;
-/** Means of fewer calls a rank are of other shapes, or cut by the window: no ground to blame. */
+/** With fewer calls per rank, means may differ by shapes or by the window's edges. */
 const TELLING_CALLS = 5;
 
-/** Is there anything but zeros? */
+/** Whether a column has values other than zero. */
 function isAny({ columns }: PanelFrame, by: string): boolean {
   return columns[by]?.some((value) => value !== null && value !== 0) ?? false;
 }
@@ -120,7 +120,7 @@ function NameCell({ row, kind, on }: { row: Row; kind: Kind | null; on: boolean 
 
 const nothing = <span class="hta-note">–</span>;
 
-/** A bar of how long something took. */
+/** A column of bars that show durations. */
 const timed = (
   by: string,
   title: string,
@@ -165,7 +165,7 @@ const duration = (by: string, title: string, hint: string, from?: number): Colum
 const count = (from?: number): ColumnLook =>
   number("count", "count", "How often it ran, on all ranks", counted, from);
 
-/** The rank that stands out in all rows with one; null if rows differ in it. */
+/** The rank that stands out, if it is the same in all rows; else null. */
 function oddRank(frame: PanelFrame): number | null {
   const { odd_rank: ranks = [], odd_ratio: ratios = [] } = frame.columns;
   const found = new Set(
@@ -195,7 +195,7 @@ function OddCell({ row, frame }: { row: Row; frame: PanelFrame }) {
   );
 }
 
-/** The rank of the last column; its head if the rank differs by row. */
+/** The column of the rank that stands out, if there is one. */
 function oddColumn(frame: PanelFrame): ColumnLook[] {
   if (!isAny(frame, "odd_ratio")) return [];
   const rank = oddRank(frame);
@@ -286,7 +286,7 @@ const OPERATORS: TableLook = {
   },
 };
 
-/** Words for the ranks of the numbers; "" if the job has one. */
+/** Text on the ranks that the numbers cover; "" if the job has one rank. */
 function ofRanks(before: string, frame: PanelFrame, ranks: readonly number[] | null): string {
   if (frame.attrs.job_ranks === 1) return "";
   if (ranks === null) return `${before}all ranks together`;
@@ -303,13 +303,13 @@ function oddWords(frame: PanelFrame): string {
 
 // The tables of BytePS's requests and of MPI's routines, message sizes and hosts.
 
-/** Profiles print milliseconds: what takes none of them prints as 0. */
+/** Profiles print whole milliseconds, so 0 means less than one. */
 function seconds(value: Value): string {
   if (value === 0) return "<1\u202fms";
   return formatDuration(typeof value === "number" ? value * 1e9 : null);
 }
 
-/** A number behind a bar. */
+/** A column of numbers with bars. */
 const barred = (
   by: string,
   title: string,
@@ -326,7 +326,7 @@ const barred = (
 });
 
 const sized = (value: Value): string => formatBytes(numberOf(value));
-/** Small shares to four digits: that of bytes is what one looks for. */
+/** Format a share; small ones get one digit, because small shares of bytes matter here. */
 const shared = (value: Value): string => {
   const part = numberOf(value);
   if (part === null || part <= 0 || part >= 0.01) return formatShare(part);
@@ -509,7 +509,7 @@ const HOSTS: TableLook = {
   ],
 };
 
-/** Looks of the tables, by panel. */
+/** Columns and texts of the tables, by panel. */
 export const TABLES: Readonly<Record<string, TableLook>> = {
   kernels: KERNELS,
   operators: OPERATORS,
@@ -521,7 +521,7 @@ export const TABLES: Readonly<Record<string, TableLook>> = {
 
 /** The selection of clicked rows. */
 export function brushOf(id: string, frame: PanelFrame, names: string[] | null): Brush {
-  // Rows of these stand for files, not for names of events.
+  // Rows of these tables are files, not names of events.
   const areRanks = id === "byteps_requests" || id === "mpi_hosts";
   return areRanks ? { ranks: ranksOf(frame, names) } : { names };
 }

@@ -15,7 +15,7 @@ interface DashToolbarLook {
   scene: Scene;
   format: string;
   choosing: Choosing;
-  /** Panels that are shown, and those that there is anything for; null for all. */
+  /** The shown panels, and those with data; null for all. */
   shown: ReadonlySignal<readonly string[]>;
   offered: readonly string[] | null;
   full: FullWindow;
@@ -134,7 +134,7 @@ export function DashToolbar(look: DashToolbarLook) {
   );
 }
 
-// Asks for a file's name and lets the kernel write it.
+// The form for a file's name; the kernel writes the file.
 
 export interface SaveLook {
   source: Source;

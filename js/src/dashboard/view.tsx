@@ -38,11 +38,11 @@ interface DashOptions {
   model: Model;
   signal: AbortSignal;
   makeChart: MakeChart;
-  /** A kernel, and what the page fetches so that it can do without it; null in saved pages. */
+  /** A kernel, and the offline data fetched from it; null in saved pages. */
   live: LiveSource | null;
 }
 
-/** While the view moves, figures of what is in view follow at this pace. */
+/** Interval of updates of figures while the view moves. */
 const VIEW_MS = 160;
 const FIT_MS = 120;
 const MOST_OFFERS = 4;
@@ -70,7 +70,7 @@ export class DashApp {
   private readonly options: DashOptions;
 
   constructor(host: HTMLElement, given: DashOptions) {
-    // The timeline watches over what it asks itself.
+    // The timeline gets the given source, because it observes its own requests.
     const options = { ...given, source: new ObservedSource(given.source) };
     this.options = options;
     const { signal: ended, scene, source } = options;
@@ -147,10 +147,10 @@ export class DashApp {
       isCalm: () => this.choosing.selection.value === null,
     });
     this.timeline.onFolding((now) => {
-      // While the same ranks share rows, no chart is drawn again.
+      // Charts are drawn again only if other ranks share rows.
       if (!same(now, this.folding.peek())) this.folding.value = now;
     });
-    // A timeline that is not shown asks for nothing of its own.
+    // A hidden timeline sends no requests, so start its folding here.
     options.source.onReply((op) => {
       if (op === "panels" && !this.shown.peek().includes("timeline"))
         this.timeline.prepareFolding();
@@ -162,7 +162,7 @@ export class DashApp {
     });
     this.listen();
     this.react();
-    // First the timeline and the numbers.
+    // After the first requests of the timeline and the panels.
     requestAnimationFrame(() => this.askLater());
   }
 
@@ -173,7 +173,7 @@ export class DashApp {
   }
 
   setScene(scene: Scene): void {
-    // The page held the data of the job as it was.
+    // The fetched data is of the earlier job.
     if (this.fetches) this.options.live?.offline.start();
     this.timeline.setScene(scene);
     this.scene.value = scene;
@@ -181,7 +181,7 @@ export class DashApp {
     requestAnimationFrame(() => this.askLater());
   }
 
-  /** Put toolbar and headline above the board, and below it which panels are left out. */
+  /** Draw toolbar and headline above the panels, and the list of omitted panels below them. */
   private drawFrame(): void {
     const { root, traits, choosing, takeAway, options } = this;
     const above = h("div", { class: "hta-dash-above" });
@@ -307,7 +307,7 @@ export class DashApp {
     listenToDashKeys(root, ended, keys, options.live === null);
   }
 
-  /** Effects of signals on what components do not draw. */
+  /** Update everything that components do not draw when signals change. */
   private react(): void {
     const { traits, choosing, panes, options } = this;
     const { signal: ended } = options;
@@ -385,17 +385,17 @@ export class DashApp {
 
   // --- what comes later ----------------------------------------------------------------------------
 
-  /** Request what the kernel makes only once the dashboard is visible. */
+  /** Send the requests that can wait until the dashboard is visible. */
   private askLater(): void {
     const { source, signal: ended } = this.options;
     if (ended.aborted) return;
-    // It comes as a trait: every view of the model has it then.
+    // The headline arrives as a trait, so every view of the model gets it.
     if (this.traits.headline.value === null)
       source.ask("headline", {}, ended).catch(() => undefined);
     this.fetchOffline();
   }
 
-  /** Data for a page without a kernel, sent once all is drawn. */
+  /** Fetch the offline data after everything has been drawn. */
   private fetchOffline(): void {
     const { live, signal: ended } = this.options;
     if (live === null || this.fetches || ended.aborted) return;
@@ -418,7 +418,7 @@ export class DashApp {
     if (!this.options.signal.aborted) this.timeline.flash([words]);
   }
 
-  /** Say in the widget what went wrong. */
+  /** Show an error in the widget. */
   fail(title: string, error: unknown): void {
     this.timeline.fail(title, error);
   }
@@ -428,18 +428,18 @@ export class DashApp {
 
 const LEAST_PX = 220;
 const MOST_PX = 560;
-/** Rows grow no more than this. */
+/** Maximum factor by which rows grow. */
 const STRETCH = 1.35;
-/** A room that is free anyhow is of use up to this height: a rank opens into its tracks there. */
+/** Free space is used up to this height: opened ranks need it for their tracks. */
 const ROOMY_PX = 440;
 
 interface FitWays {
   timeline: TimelineApp;
   board: Board;
   panes: Panes;
-  /** As the user of Python wants it; null for what fits. */
+  /** The height set in Python; null for a height that fits. */
   given(): number | null;
-  /** While something is selected, rows come and go: what is looked at should stay in its place. */
+  /** Whether nothing is selected. Selections change the rows, and the layout should stay. */
   isCalm(): boolean;
 }
 
@@ -448,7 +448,7 @@ class TimelineFit {
 
   constructor(private readonly ways: FitWays) {}
 
-  /** As given; else what its ranks need and the neighbouring columns leave; then tables. */
+  /** Set the height: as given, or by the ranks and the neighbouring columns; then fill tables. */
   fit(anew = false): void {
     const { timeline, board, given, isCalm } = this.ways;
     if (!anew && this.fitted && !isCalm()) return;
@@ -485,7 +485,7 @@ interface DashKeys {
   full: FullWindow;
 }
 
-/** `isAlone`: the page is the dashboard's, so that keys are its own before anything has the focus. */
+/** `isAlone`: the page has only the dashboard, which handles keys even without the focus. */
 function listenToDashKeys(
   root: HTMLElement,
   signal: AbortSignal,
@@ -546,7 +546,7 @@ function listenToDashKeys(
 interface About {
   panels?: string[];
   format?: string;
-  /** Panels that would stay empty, by what the files lack. */
+  /** Panels that would be empty, by the kind of data that the files lack. */
   left_out?: Record<string, string[]>;
 }
 
@@ -558,7 +558,7 @@ class Traits {
   /** Metric of the heatmap. */
   readonly metric;
   readonly headline;
-  /** The panels that are to be shown. */
+  /** The panels to show. */
   readonly choice;
 
   constructor(
@@ -600,7 +600,7 @@ class Traits {
     return this.about.left_out ?? {};
   }
 
-  /** Remember what the user chose. */
+  /** Store a choice of the user in the model. */
   keep(name: string, value: unknown): void {
     if (same(this.model.get(name), value)) return;
     this.model.set(name, value);

@@ -105,7 +105,7 @@ class ViewPage {
 
   // --- what is shown ------------------------------------------------------------------------------
 
-  /** Show the view of the address, which reloads and the browser's Back keep. */
+  /** Show the view in the address, which reloading and the browser's Back button use. */
   private follow(): void {
     const before = this.request;
     this.request = fromHash(location.hash) ?? this.hello?.request ?? null;
@@ -147,7 +147,7 @@ class ViewPage {
   private async show(model: string): Promise<void> {
     if (this.host === null || this.request === null) return;
     const shown = await this.host.model(model);
-    // After a broken connection it is the same model.
+    // After a broken connection, the model is still the same.
     if (shown === this.shown) return;
     this.leave();
     const name = this.request.paths.map(baseName).join(", ");

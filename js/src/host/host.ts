@@ -1,12 +1,12 @@
 /**
- * Runs widgets outside Jupyter: models, references and views, with the messages of Jupyter's
- * widgets (comm_open, comm_msg, comm_close), whatever carries them.
+ * Runs widgets outside Jupyter: models, references and views. It uses the messages of Jupyter's
+ * widgets (comm_open, comm_msg, comm_close) over any transport.
  */
 
 import { type Manager, RemoteModel, stateOf } from "./models";
 import type { Bytes, Message } from "./wire";
 
-/** Carries messages to Python, and finds what `_esm` and `_css` of a model name. */
+/** Sends messages to Python, and loads the texts that `_esm` and `_css` of a model name. */
 export interface Transport {
   post(message: Message, buffers: readonly Bytes[]): void;
   load(name: string): Promise<{ default: unknown }>;
@@ -51,7 +51,7 @@ export class WidgetHost {
   private readonly manager: Manager;
   private readonly host: Record<string, unknown>;
 
-  /** `words` name what answers, see `HostWords`; models are waited for up to `patienceMs`. */
+  /** `words` name the program that replies, see `HostWords`; `patienceMs`: max wait for a model. */
   constructor(
     private readonly transport: Transport,
     words: Record<string, string> | null = null,
@@ -69,7 +69,7 @@ export class WidgetHost {
     };
   }
 
-  /** Take a message; true if it was one of a model. */
+  /** Handle a message; true if it is for a model. */
   receive({ type, comm, data }: Message, buffers: readonly DataView[] = []): boolean {
     if (!type.startsWith("comm_")) return false;
     const id = String(comm);
@@ -79,7 +79,7 @@ export class WidgetHost {
       this.models.delete(id);
       this.running.delete(id);
     } else if (model !== undefined) {
-      // Also of a comm_open, after a broken connection: the state may have moved on.
+      // Also for a comm_open after a broken connection, because the state may have changed.
       model.receive(data as Record<string, unknown>, buffers);
     } else if (type === "comm_open") {
       const state = stateOf(data as Record<string, unknown>, buffers);
@@ -111,14 +111,14 @@ export class WidgetHost {
     });
   }
 
-  /** Show a view of a model until the signal. Rejects if its module fails. */
+  /** Show a view of a model until the signal aborts. Rejects if its module fails. */
   async show(ref: string, el: HTMLElement, signal = this.ended.signal): Promise<void> {
     const { model, widget } = await this.start(ref);
     await this.dress(model.get("_css"));
     await widget.render?.({ model, el, signal, host: this.host, experimental });
   }
 
-  /** Python is gone: views stay, and answer from what the page holds. */
+  /** Handle the end of Python: views stay, and use the data in the page. */
   end(): void {
     if (this.manager.kernel.status === "dead") return;
     this.manager.kernel.status = "dead";
@@ -153,7 +153,7 @@ export class WidgetHost {
     return { model, widget, exports };
   }
 
-  /** Add styles as a constructed sheet, which policies of pages allow; each of them once. */
+  /** Add styles once, as a constructed sheet, because policies of pages allow these. */
   private async dress(name: unknown): Promise<void> {
     if (typeof name !== "string" || name === "" || this.styles.has(name)) return;
     this.styles.add(name);
@@ -176,7 +176,7 @@ export function fitToWindow(
 ): void {
   let own: number | null = null;
   const fit = (): void => {
-    // Its lower edge was dragged: that height stays.
+    // The user dragged the lower edge: keep that height.
     if (own !== null && timeline.get("height") !== own) return;
     // Rows that need less than requested are drawn lower.
     const drawn = view.querySelector<HTMLElement>(".hta-stage-frame")?.offsetHeight;

@@ -1,4 +1,4 @@
-/** A widget's model outside Jupyter: what anywidget's modules expect of one. */
+/** A widget's model outside Jupyter, with the interface that anywidget's modules expect. */
 
 import { getOrMake } from "../protocol/maps";
 
@@ -11,12 +11,12 @@ export interface Manager {
   words?: Record<string, string> | null;
 }
 
-/** Sends data of Jupyter's widget messages to Python; throws if nothing is there. */
+/** Sends data of Jupyter's widget messages to Python; throws if Python has ended. */
 type Post = (data: State, buffers: readonly ArrayBuffer[]) => void;
 
 export class RemoteModel {
   private readonly listeners = new Map<string, Set<Listener>>();
-  /** Set here and not yet sent. */
+  /** Keys of values that were set here and not sent yet. */
   private readonly changed = new Set<string>();
 
   constructor(
@@ -47,7 +47,7 @@ export class RemoteModel {
     try {
       this.post({ method: "update", state, buffer_paths: [] }, []);
     } catch {
-      // Without Python the page goes on by itself.
+      // Without Python, the page continues with its own state.
     }
   }
 
@@ -70,13 +70,13 @@ export class RemoteModel {
       try {
         listener(...values);
       } catch (error) {
-        // One listener's failure must not keep the news from the others.
+        // An error of one listener must not prevent calls of the others.
         reportError(error);
       }
     }
   }
 
-  /** Take a message of Python. What was set here and is not yet sent is newer. */
+  /** Handle a message of Python. Values that were set here and not sent yet are newer, and stay. */
   receive(data: State, buffers: readonly DataView[]): void {
     if (data.method === "custom") this.emit("msg:custom", data.content, buffers);
     else {
@@ -107,7 +107,7 @@ export function stateOf(data: State, buffers: readonly DataView[]): State {
   return state;
 }
 
-/** Equal JSON, value by value. */
+/** Whether two JSON values are equal. */
 export function same(a: unknown, b: unknown): boolean {
   if (a === b) return true;
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;

@@ -1,13 +1,13 @@
-/** The WebSocket of a page to its host: it comes back after a sleep or a broken tunnel. */
+/** The WebSocket of a page to its host; it reconnects after a sleep or a broken tunnel. */
 
 import { type Bytes, type Message, pack, unpack } from "./wire";
 
-/** A host that does not answer for so long is gone. */
+/** After this time without a connection, the host counts as ended. */
 const GRACE_MS = 10_000;
 const DIAL_EVERY_MS = 500;
-/** The host ends in good order. */
+/** Close code of a host that ends regularly. */
 const GOING_AWAY = 1001;
-/** Sending these again could write a file twice. */
+/** Operations that are not repeated, because they could write a file twice. */
 const WRITES = new Set(["export", "export_pair", "export_table", "save_html"]);
 
 interface Content {
@@ -42,7 +42,7 @@ export class HostSocket {
     if (rpc !== undefined) this.open.set(rpc, { message, buffers });
     const frame = pack(message, buffers);
     if (this.live) this.socket?.send(frame);
-    // Requests are sent again by themselves.
+    // Requests are in `open`, and are sent after reconnecting.
     else if (rpc === undefined) this.waiting.push(frame);
   }
 
@@ -86,7 +86,7 @@ function contentOf({ data }: Message): Content {
   return (data as { content?: Content } | undefined)?.content ?? {};
 }
 
-/** The reply to a request that may have been done or not. */
+/** The reply to a request whose outcome is unknown. */
 function refusal({ comm }: Message, rpc: string): Message {
   const error = { message: "The connection broke while this was written. Write it again." };
   const content = { rpc, ok: false, error };

@@ -129,7 +129,7 @@ export class StartPage {
     );
   }
 
-  /** At most two are ticked: a third one takes the place of the first. */
+  /** Tick an entry; at most two are ticked, so a third one replaces the first. */
   private tick(path: string, on: boolean): void {
     const at = this.ticked.indexOf(path);
     if (at >= 0) this.ticked.splice(at, 1);

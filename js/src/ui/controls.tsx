@@ -75,7 +75,7 @@ export function UndoRedo(ways: { canUndo: boolean; canRedo: boolean; undo(): voi
 
 /** Letters kept at the end of a cut name, where names of kernels differ. */
 const END = 12;
-/** Words that tell equal labels apart, kept whole. */
+/** The suffix that distinguishes equal labels; it is never cut. */
 const TOLD_APART = / \([^()]{1,30}\)$/u;
 
 /** A name that is cut before its end if it is too long. */

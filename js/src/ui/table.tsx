@@ -261,7 +261,7 @@ export function csvOf(frame: PanelFrame): string {
 }
 
 function quoted(value: Value): string {
-  // Programs for tables take such a cell for a formula; an apostrophe marks text.
+  // Spreadsheet programs read such a cell as a formula; an apostrophe marks it as text.
   const isFormula = typeof value === "string" && /^[=+\-@\t\r]/.test(value);
   const text = isFormula ? `'${value}` : String(value);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
