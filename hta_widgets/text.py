@@ -59,7 +59,7 @@ def _significant(number: float, digits: int) -> str:
 
 
 def duration(ns: Number) -> str:
-    """``1.21 ms``, ``148 ms``, ``415 ns``: three significant digits."""
+    """Format a duration with three significant digits: ``1.21 ms``, ``148 ms``, ``415 ns``."""
     if ns is None or not _known(ns):
         return UNKNOWN
     absolute = abs(float(ns))
@@ -73,7 +73,7 @@ def duration(ns: Number) -> str:
 
 
 def duration_delta(ns: Number) -> str:
-    """``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
+    """Format a difference of durations: ``+24.8 ms``, ``−3.00 µs``, ``±0 ns``."""
     if ns is None or not _known(ns):
         return UNKNOWN
     if ns == 0:
@@ -82,7 +82,7 @@ def duration_delta(ns: Number) -> str:
 
 
 def point(ns: float) -> str:
-    """``451.975 ms``, from a second on ``3.451 975 s``: a point in time with its microseconds."""
+    """Format a point in time to the microsecond: ``451.975 ms``, or ``3.451 975 s``."""
     absolute, sign = abs(ns), MINUS if ns < 0 else ""
     if absolute < 1e9:
         return f"{sign}{fixed(absolute / 1e6, 3)}{THIN}ms"
@@ -91,7 +91,7 @@ def point(ns: float) -> str:
 
 
 def axis_time(ns: float, step: float, most: float = 0) -> str:
-    """Label of an axis tick: the unit and the decimals that the step between ticks needs.
+    """Format the label of an axis tick, with the unit and decimals that the step requires.
 
     `most`: the axis' largest time, for ``95.15 ms`` instead of ``95 150 µs``.
     """
@@ -104,7 +104,7 @@ def axis_time(ns: float, step: float, most: float = 0) -> str:
 
 
 def share(part: Number) -> str:
-    """``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; nothing known is ``–``, never ``0``."""
+    """Format a share: ``66 %``, ``2.8 %``, ``<1 %``, ``>99 %``; unknown is ``–``, never ``0``."""
     if part is None or not _known(part):
         return UNKNOWN
     if part <= 0:
@@ -117,7 +117,7 @@ def share(part: Number) -> str:
 
 
 def share_delta(part: Number) -> str:
-    """``+60 %``, ``−2.8 %``, ``±0 %``."""
+    """Format a relative difference: ``+60 %``, ``−2.8 %``, ``±0 %``."""
     if part is None or not _known(part):
         return UNKNOWN
     absolute = abs(part)
@@ -128,14 +128,14 @@ def share_delta(part: Number) -> str:
 
 
 def count(number: Number) -> str:
-    """``215 456``."""
+    """Format a number in groups of digits: ``215 456``."""
     if number is None or not _known(number):
         return UNKNOWN
     return (MINUS if number < 0 else "") + _group(fixed(abs(float(number)), 0))
 
 
 def size(number: Number) -> str:
-    """Bytes, decimal: ``26.6 MB``."""
+    """Format a number of bytes in decimal units: ``26.6 MB``."""
     if number is None or not _known(number):
         return UNKNOWN
     amount, unit = abs(float(number)), 0
@@ -147,7 +147,7 @@ def size(number: Number) -> str:
 
 
 def size_range(low: int, high: int) -> str:
-    """``5–8 B``; ``no size`` for calls without one."""
+    """Format a range of bytes: ``5–8 B``; ``no size`` if `high` is negative."""
     if high < 0:
         return "no size"
     one, other = binary_size(low), binary_size(high)
@@ -158,7 +158,7 @@ def size_range(low: int, high: int) -> str:
 
 
 def binary_size(high: int) -> str:
-    """Return a power of two as people write it: ``64 KiB``."""
+    """Format a number of bytes in binary units: ``64 KiB``."""
     if high < 0:
         return "none"
     for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -168,7 +168,7 @@ def binary_size(high: int) -> str:
 
 
 def rate(gb_per_s: Number) -> str:
-    """Gigabytes a second, decimal: ``22.0 GB/s``."""
+    """Format a rate in decimal units: ``22.0 GB/s``."""
     if gb_per_s is None or not _known(gb_per_s):
         return UNKNOWN
     return f"{size(gb_per_s * 1e9)}/s"

@@ -213,7 +213,7 @@ def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header]:
 
 
 def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list[Header]]:
-    """Return the ranks' communication, on devices or in host calls, its steps, and the headers."""
+    """Return each rank's communication (of devices or host calls), its steps, and its header."""
     found = list(over_ranks(traces, _comm_of_rank))
     events, steps = [one[0] for one in found], [one[1] for one in found]
     members = list(traces.values())

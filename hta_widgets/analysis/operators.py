@@ -479,7 +479,7 @@ def _delays_of(part: Part, prefix: str) -> tuple[dict[str, Any], int, int]:
 def _by_frequency(
     part: Part, operators: Ints, work: Rows, sizes: Ints, write: Callable[[str, list[str]], Text]
 ) -> tuple[list[Text], Ints]:
-    """Group operators by name and by the names of the work behind them, `sizes` events each."""
+    """Group operators by their name and the names of their work; `sizes` are numbers of events."""
     # The texts of the groups come first, most frequent first and then by text.
     names, name = part.table.names, part.table.name
     codes = np.ascontiguousarray(name[work], dtype=np.int32).tobytes()

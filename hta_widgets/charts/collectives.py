@@ -173,7 +173,7 @@ def _dots(
     beside = max(end - start, 1_000.0) * 0.01
     tools = [models.BoxSelectTool(dimensions="both", overlay=brush(theme)), models.TapTool()]
     if "modifiers" in models.WheelZoomTool.properties():
-        # As in the timeline; the plain wheel scrolls the page.
+        # Only with Ctrl, as in the timeline: without it, the wheel scrolls the page.
         tools.append(models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True}))
     figure = new_figure(
         title,

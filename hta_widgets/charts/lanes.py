@@ -96,7 +96,7 @@ def lanes_figure(
     select = models.BoxSelectTool(dimensions=dimensions, overlay=brush(theme))
     tools = [select, models.TapTool()]
     if "modifiers" in models.WheelZoomTool.properties():
-        # As in the timeline; the plain wheel scrolls the page.
+        # Only with Ctrl, as in the timeline: without it, the wheel scrolls the page.
         zoom = models.WheelZoomTool(dimensions="width", modifiers={"ctrl": True})
         tools.append(zoom)
     figure = new_figure(

@@ -637,7 +637,7 @@ def _by_group(every: pd.DataFrame, groups: pd.DataFrame, steps: list[str]) -> li
         kinds.append("no group")
         number = np.where(number < 0, len(kinds) - 1, number)
     every["of_group"] = np.array(kinds, dtype=object)[number]
-    # Some groups may have no rank in the frame.
+    # Groups without a rank in the frame get no row.
     present, number = np.unique(number, return_inverse=True)
     kinds = [kinds[each] for each in present]
     if len(kinds) * len(steps) > NAMED_ROWS:

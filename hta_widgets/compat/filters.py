@@ -87,7 +87,7 @@ class IterationFilter(_NumberFilter):
 
 @dataclass(eq=False)
 class IterationIndexFilter(_NumberFilter):
-    """Events of steps, by their positions among the frame's steps."""
+    """Events of the steps at some positions among the frame's steps."""
 
     iteration_index: _Numbers
     _column = "iteration"

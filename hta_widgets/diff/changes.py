@@ -508,10 +508,10 @@ def _step_ns(diff: Comparison) -> float:
 
 
 def shifted_kinds(diff: Comparison) -> set[str]:
-    """Return the kinds of time whose share of the steps differs by more than noise.
+    """Return the kinds of time whose share of the step time changed significantly.
 
-    The difference exceeds 5 % of the step and is significant by the tests of `changes` over the
-    steps, at 1 % divided by the number of kinds; with one step on a side it exceeds 20 %.
+    The change exceeds 5 % of the step, and the tests of `changes` over the steps find it
+    significant at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

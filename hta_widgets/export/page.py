@@ -182,7 +182,7 @@ def embed(
 ) -> Content:
     """Return the part of a job that fits into `limit_bytes`.
 
-    Without `saved_at` it is for an open notebook, which has the state itself.
+    Without `saved_at`, it is for an open notebook, which has its own state.
     """
     made = _Plan(engine, scene, state, limit_bytes).carry_out()
     origin_ns = engine.traces.origin_ns

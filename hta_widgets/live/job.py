@@ -279,7 +279,7 @@ class PanelEngine:
         return self._frame_by(due, panel, selection, None) is not None
 
     def _frame(self, panel: str, selection: Selection | None, top: int | None) -> pd.DataFrame:
-        """Return the frame of a panel, shared: do not change it."""
+        """Return the frame of a panel, which is shared and must not be changed."""
         key, make = self._work(panel, selection, top)
         return self._kept.of(key, make)
 

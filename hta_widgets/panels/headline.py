@@ -310,12 +310,12 @@ def _devices(times: RunTimes) -> str:
 
 
 def _span(times: RunTimes) -> str:
-    """Return the words for the whole of shares."""
+    """Return text for the time of which shares are given."""
     return f"each rank's {_device(times)} span" if len(times.ranks) > 1 else "its span"
 
 
 def _over(over: float, whose: str) -> str:
-    """Return how much more than `whose` something takes: as a share, or as a factor from 2 on."""
+    """Describe an excess over `whose` time: as a share, or from 100 % on as a factor."""
     return f"{1 + over:.1f} times {whose}" if over >= 1 else f"{share(over)} over {whose}"
 
 

@@ -240,7 +240,7 @@ def comm_columns(trace: Trace) -> dict[str, Column]:
     if PARAM_COMMS in table.names.values:
         communicates |= table.name == table.names.values.index(PARAM_COMMS)
     rows = np.flatnonzero(communicates)
-    # Events of two records merge the args of both; these are read from the records.
+    # Events of two records are left out: they have the args of both, which the records provide.
     if len(table.end_record):
         rows = rows[~np.isin(rows, np.fromiter(table.end_record, np.int64))]
     records, first = np.unique(table.record[rows], return_index=True)

@@ -385,7 +385,7 @@ def _naming(columns: RankColumns) -> Naming:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the waits of a GPU's partitions for the root."""
+    """Return the times in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     at = np.flatnonzero(copies & (parts.queue_ns > 0))

@@ -1,8 +1,8 @@
-/** Effects that follow signals outside of components: canvases, sizes, texts of other parts. */
+/** Effects of signals outside of components: on canvases, sizes and texts of other parts. */
 
 import { effect, untracked } from "@preact/signals";
 
-/** Call `act` now, and whenever `of` has changed: a signal, or what reads signals. */
+/** Call `act` now, and whenever `of` changes: a signal, or a function that reads signals. */
 export function react<T>(
   of: { readonly value: T } | (() => T),
   act: (now: T) => void,
