@@ -242,7 +242,7 @@ class Output(io.BufferedWriter):
         self._listed = False
 
     def write_list(self, records: Iterable[bytes]) -> None:
-        """Write entries of a list; a second call goes on with it."""
+        """Write entries of a list; a second call continues the list."""
         for record in records:
             self.write(b",\n" + record if self._listed else record)
             self._listed = True

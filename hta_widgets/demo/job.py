@@ -51,10 +51,10 @@ def write_demo(
 ) -> dict[str, Any]:
     """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
 
-    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
-    and waits for the device to read the loss. Gradients are reduced bucket by bucket during the
-    backward pass. A collective ends on all its members at once, a transfer time after the last
-    arrival. The same arguments give the same bytes.
+    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer, and
+    waits for the device to read the loss. Gradients are reduced bucket by bucket during the
+    backward pass. A collective ends on all its members at the same time, one transfer time after
+    the last arrival. The same arguments give the same bytes.
 
     Parameters
     ----------

@@ -307,8 +307,8 @@ def _spreads(group: Ints, value: Ints) -> Floats:
 class Shares:
     """Device work of one rank, and the time that each piece adds to its kind.
 
-    If several pieces of a kind run at once, the time belongs to the one that started first, so that
-    the times of all pieces add up to `moments`.
+    If several pieces of a kind run at the same time, the time belongs to the one that started
+    first, so that the times of all pieces add up to `moments`.
     """
 
     rows: Rows

@@ -150,7 +150,7 @@ def _entries(root: Path, files: list[_File]) -> list[Entry]:
         if len(members) == 1 or is_loose:
             entries += parts
             continue
-        # Loading a folder reads what is below it, too.
+        # Loading a folder also reads its subfolders.
         is_alone = not any(folder in other.parents for other in groups)
         job = _entry(root, folder, members)
         job.source = str(folder) if is_alone else [str(file.path) for file in members]

@@ -289,7 +289,7 @@ class DiffAnswers:
         self._lines: dict[str, diff.Alignment] = {}
         self._pairs: dict[int, DiffAnswers] = {}
 
-    # --- what is there at once --------------------------------------------------------------------
+    # --- facts that need no frame -----------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
         """Return the facts that the page shows before any frame."""

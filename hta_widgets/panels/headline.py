@@ -433,7 +433,7 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
 
 def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     frame = analysis.kernel_breakdown(traces)
-    # Kernels of several streams run at once: their times add up to more than the device is busy.
+    # Kernels of several streams overlap, so the sum of their times may exceed the busy time.
     work = max(int(frame["sum_ns"].sum()), times.busy_ns)
     frame = frame[frame["kind"] != "communication"]
     if not len(frame):

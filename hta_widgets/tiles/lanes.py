@@ -481,7 +481,7 @@ class RankIndex:
         end = self.rank.range_ns[1] - self.rank.shift_ns
         return index_counter(table.time_ns[first:last], table.value[first:last], end)
 
-    # --- what is open at an instant ---------------------------------------------------------------
+    # --- events that run at an instant ------------------------------------------------------------
 
     def open_at(self, time_ns: int) -> Positions:
         """Return the rows of events that began before an instant and still run then."""

@@ -494,7 +494,7 @@ class TraceDiff(anywidget.AnyWidget):
         return self._history.undo()
 
     def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
+        """Redo one undone step; False if there is none."""
         return self._history.redo()
 
     @checked

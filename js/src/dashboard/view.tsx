@@ -383,7 +383,7 @@ export class DashApp {
     this.charts.setTheme(theme);
   }
 
-  // --- what comes later ----------------------------------------------------------------------------
+  // --- later requests ------------------------------------------------------------------------------
 
   /** Send the requests that can wait until the dashboard is visible. */
   private askLater(): void {
@@ -404,7 +404,7 @@ export class DashApp {
     live.offline.start();
   }
 
-  // --- what can be taken away ----------------------------------------------------------------------
+  // --- exports and messages ------------------------------------------------------------------------
 
   private paneMenu(id: string): MenuItem[] {
     return [

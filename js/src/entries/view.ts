@@ -103,7 +103,7 @@ class ViewPage {
     this.follow();
   }
 
-  // --- what is shown ------------------------------------------------------------------------------
+  // --- the shown view -----------------------------------------------------------------------------
 
   /** Show the view in the address, which reloading and the browser's Back button use. */
   private follow(): void {

@@ -309,7 +309,7 @@ export function flowLabel(flow: Pick<Flow, "kind" | "direction">): string {
 
 export type Column = "name" | "count" | "sum" | "mean" | "min" | "max";
 
-/** Work before what is around it, as steps are around operators; the longest first. */
+/** Inner events before the events around them, such as steps; the longest first. */
 export const BY_WORK = "work";
 
 export interface Order {

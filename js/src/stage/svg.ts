@@ -209,7 +209,7 @@ export function recorded(
   if (ruler === null) throw new Error("This browser gives no 2D canvas.");
   const sheet = new Sheet();
   sheet.add(`<g font-family="${FONT_FAMILY.replace(/"/g, "'")}" font-size="11">`);
-  // It has what a `Pen` uses.
+  // It has the members that a `Pen` uses.
   paint(new SvgContext(sheet, ruler) as unknown as CanvasRenderingContext2D, sheet);
   sheet.add("</g>");
   return sheet.svg(width, height, title);
