@@ -31,7 +31,7 @@ Size = Annotated[int, range(1, 1 << 16)]
 #: BytePS numbers partitions by 64 bits without a sign.
 PartitionKey = Annotated[int, range(1 << 64)]
 
-#: Parameters that are checked where events are chosen.
+#: Parameters that are checked elsewhere, mostly where they select events.
 _ELSEWHERE = {"selection", "window", "start_ns", "end_ns", "tracks", "ids", "executor"}
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
@@ -76,9 +76,9 @@ class _MisfitError(Exception):
 def checked(function: Function) -> Function:
     """Raise a `TraceError` for arguments that do not fit the parameters' annotations.
 
-    Whole numbers may be of any type, and a single item may stand for a list of one. Iterables are
-    passed on as tuples. Types that no rule is known for, such as arrays, are not checked. A class
-    gets its public methods checked.
+    Whole numbers may be of any numeric type, and a single item is accepted instead of a list of
+    one. Iterables are passed on as tuples. Types without a rule, such as arrays, are not checked.
+    For a class, ``__init__`` and the public methods are checked.
     """
     if isinstance(function, type):
         for name, one in list(vars(function).items()):
@@ -100,7 +100,7 @@ def checked(function: Function) -> Function:
 
 
 def stack_level() -> int:
-    """Return the level of `warnings.warn` that points to the call of this package."""
+    """Return the stack level for `warnings.warn` at which this package was called."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("hta_widgets"):

@@ -1,4 +1,4 @@
-"""The one exception that users of the package have to know."""
+"""Exceptions of the package, all of them of the class `TraceError`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class TraceError(ValueError):
     Parameters
     ----------
     message : str
-        What is wrong, as one sentence without the file's name.
+        Description of the error, as one sentence without the file's name.
     path : path-like, optional
         The file or directory that the error is about.
     place : str, optional
-        Where in the file, for example ``"byte 1 048 576"`` or ``"line 12"``.
+        Position in the file, for example ``"byte 1 048 576"`` or ``"line 12"``.
     remedy : str, optional
-        What to do next, as one sentence.
+        Advice for the user, as one sentence.
 
     Examples
     --------

@@ -394,5 +394,5 @@ def _write_table(frame: pd.DataFrame, file: IO[bytes], suffix: str) -> None:
 
 
 def _harmless(value: object) -> object:
-    """Return the value of a cell; an apostrophe marks text that would be taken for a formula."""
+    """Return the value of a cell; text that would be read as a formula gets an apostrophe."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -25,8 +25,8 @@ __all__ = ["KINDS", "add", "kind_of", "reset", "rules"]  # noqa: F822 - of `__ge
 #: Every kind, in the order of its code.
 KINDS: Final[tuple[str, ...]] = tuple(facts("kinds"))
 
-#: Categories of rows that are the device's own work. Without regard to case: files of 2021 write
-#: "Kernel" and "Memcpy", later ones "kernel" and "gpu_memcpy".
+#: Categories of rows that are the device's own work. Case is ignored: files of 2021 have "Kernel"
+#: and "Memcpy", later files "kernel" and "gpu_memcpy".
 _DEVICE_WORK: Final = r"(concurrent_)?kernel|mtia_ccp_events|hpu_op"
 _COPIES: Final = r"(gpu_)?(memcpy|memset)"
 _SYNCS: Final = r"(cuda|hip|gpu|xpu|mtia)_(sync|event)"
@@ -104,7 +104,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
         ignore_case=False,
         host_only=True,
     ),
-    # Decided by the category alone.
+    # The category alone decides.
     Rule("sync", _SYNCS, None, "waits and event records on a stream"),
     Rule("annotation", _ANNOTATIONS, None, "ranges that the program names"),
     Rule("memory", _COPIES, None, "copies and fills"),
@@ -141,7 +141,7 @@ _BUILT_IN: Final[tuple[Rule, ...]] = (
     ),
     *(Rule("communication", _DEVICE_WORK, *rule) for rule in _COMMUNICATION.items()),
     Rule("compute", _DEVICE_WORK, None, "all other device work"),
-    # BytePS: a worker's stages, by what they do; a server's requests.
+    # BytePS: stages of workers, by the work that they do, and requests of servers.
     Rule("sync", _BYTEPS, r"\.COORDINATE_\w+$", "a GPU hands its turn to the root GPU"),
     Rule("memory", _BYTEPS, r"\.(COPY(D2H|H2D)|CPU_COPY_\w+)$", "between device and host"),
     Rule("cpu", _BYTEPS, r"\.(PCIE_REDUCE|(DE)?COMPRESS)$", "sums and codecs on the host"),
@@ -266,7 +266,7 @@ def _frame() -> pd.DataFrame:
 
 
 def __getattr__(name: str) -> Any:
-    # `rules` is a fresh frame each time: writing into it changes nothing, `add` does.
+    # `rules` is a new frame on each access, so writing to it does not change the rules.
     if name == "rules":
         return _frame()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -118,7 +118,7 @@ class WorkerPool(Executor):
 
     def _end(self, worker: subprocess.Popen[bytes]) -> None:
         for pipe in (worker.stdin, worker.stdout):
-            with contextlib.suppress(OSError):  # it may have died with something unsent
+            with contextlib.suppress(OSError):  # it may have died before all data was sent
                 if pipe is not None:
                     pipe.close()
         worker.wait()
@@ -157,7 +157,7 @@ class WorkerPool(Executor):
 
 
 def serve() -> None:
-    """Answer tasks from standard input until it ends; what tasks print goes to standard error."""
+    """Run tasks from standard input until it ends; output of tasks goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     tasks = sys.stdin.buffer

@@ -160,7 +160,7 @@ class CommEvents:
     source: Ints  # ranks of a send and its receive, -1 for collectives
     target: Ints
     early: Ints  # 1 if a rank may leave before the last one arrives
-    #: code in `dtypes` of events whose size is unknown because of their type, else -1
+    #: code in `dtypes` if the size is unknown because of the type of elements, else -1
     unsized: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dtypes: list[str] = field(default_factory=list)
 

@@ -75,10 +75,10 @@ def job_critical_path(
     annotation : str, default "ProfilerStep"
         Part of the name of a range on the host; ``""`` analyses the whole job.
     instance : int or (first, last), default 0
-        Which of the ranges of that name, numbered from 0 by their earliest start on any rank. The
-        same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of one
-        name by their order. The span is from its earliest start on any rank to its latest end, or
-        to the end of the last device work that it launched.
+        Number of the range among those of that name, from 0 by their earliest start on any rank.
+        The same range on different ranks is identified by its name (``ProfilerStep#4``), ranges of
+        one name by their order. The span is from its earliest start on any rank to its latest end,
+        or to the end of the last device work that it launched.
     window : (start_ns, end_ns), optional
         A span on the fitted clock instead of a range.
 

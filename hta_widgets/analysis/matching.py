@@ -213,7 +213,7 @@ def _comm_of_rank(trace: Trace) -> tuple[CommEvents, Ints, Header]:
 
 
 def _communication(traces: TraceSet) -> tuple[list[CommEvents], list[Ints], list[Header]]:
-    """Return the ranks' communication, on devices or in host calls, its steps, and the headers."""
+    """Return each rank's communication (of devices or host calls), its steps, and its header."""
     found = list(over_ranks(traces, _comm_of_rank))
     events, steps = [one[0] for one in found], [one[1] for one in found]
     members = list(traces.values())
@@ -302,7 +302,7 @@ def aligned(
 def _best_shift(
     content: Ints, end_ns: Ints, other_content: Ints, other_end_ns: Ints
 ) -> tuple[int | None, int]:
-    """Return the position of the other sequence in the first, and how many ends agree there."""
+    """Return the position of the other sequence in the first, and the number of ends that agree."""
     first, second = len(content), len(other_content)
     need = max(1, min(first, second) // 2)
     best: tuple[float, int, int] | None = None

@@ -722,7 +722,7 @@ def stragglers_by_step(
     *,
     measure: Literal["lost_share", "imposed_wait"] = "lost_share",
 ) -> dict[str, Any]:
-    """Draw what each rank costs the others in each step.
+    """Draw the cost of each rank to the others in each step.
 
     Parameters
     ----------

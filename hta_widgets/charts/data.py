@@ -376,7 +376,7 @@ def placed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups_of_ranks(frame: pd.DataFrame, ranks: Any) -> tuple[list[str], Any]:
-    """Return names of the groups of one kind, and for each of `ranks` the number of its group.
+    """Return the names of the groups of one kind, and the number of each rank's group.
 
     The kind is the first in `KIND_ORDER` with several groups, else the first of the frame. The
     number of a rank without a group is -1.

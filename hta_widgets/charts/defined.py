@@ -242,7 +242,7 @@ def folded_scope(look: Definition, frame: pd.DataFrame, whole: Scope, groups: Gr
 
 
 def _folded_frame(scope: Scope, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the folded items: the frame's columns that the definition names, and ``ranks``."""
+    """Return the folded items as a frame: the columns that the definition names, and ``ranks``."""
     items = len(scope["who"])
     columns = {name: scope[name] for name in frame if name in scope}
     found = pd.DataFrame({**columns, "ranks": scope["who"]}, index=range(items))

@@ -27,7 +27,7 @@ from hta_widgets.trace.names import short_name
 
 @defines("breakdown")
 def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
-    """Draw what each rank's device does, as shares of its span.
+    """Draw the activity of each rank's device, as shares of its span.
 
     Parameters
     ----------

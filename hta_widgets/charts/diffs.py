@@ -27,7 +27,7 @@ from hta_widgets.text import (
 )
 from hta_widgets.trace.names import short_name
 
-_SAME = 0.02  # of before: less is drawn grey
+_SAME = 0.02  # of before; smaller differences are grey
 _COLOURS = "green: less, magenta: more"
 _TIMES = "{before_ns:duration} → {after_ns:duration}"
 
@@ -403,7 +403,7 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     Parameters
     ----------
     frame : DataFrame
-        Of `hta_widgets.diff.waterfall`, or of ``tables(diff)["mpi_times"]``.
+        Result of `hta_widgets.diff.waterfall`, or ``tables(diff)["mpi_times"]``.
     top : int, default 15
         Number of parts; the others are drawn as one, so that the bars still add up.
 
@@ -468,7 +468,7 @@ def diff_waterfall(frame: pd.DataFrame, theme: Theme, *, top: int = 15) -> dict[
     of="diff.steps",
 )
 def diff_steps(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw how long each pair of steps takes before and after, and how much the steps spread.
+    """Draw the lengths of each pair of steps before and after, and the spread of the steps.
 
     Returns
     -------

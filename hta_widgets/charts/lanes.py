@@ -22,8 +22,8 @@ from hta_widgets.charts.rows import Tooltip, brush
 from hta_widgets.charts.theme import Theme
 from hta_widgets.text import count
 
-#: Maximum number of changes that are drawn one by one; of more, the minimum and maximum per slice
-#: of time are drawn, for as many slices in all lanes together.
+#: Maximum number of changes that are drawn one by one. With more, each lane is divided into slices
+#: of time, this many in all lanes together, and each slice is drawn as its minimum and maximum.
 MOST_POINTS = 20_000
 
 #: `axis_time` in JavaScript, for axes whose ticks change with the zoom. Bokeh sets `tick`, `ticks`.
@@ -181,7 +181,7 @@ def step_lanes(
     tooltip: Tooltip,
     pitch: float = 40,
 ) -> Any:
-    """Return a figure of step series, one lane each, every lane scaled to its own peak."""
+    """Return a figure with one lane per step series, each scaled to its own peak."""
     share_of = max(256, MOST_POINTS // max(1, len(series)))
     total = sum(len(times) for _, _, times, _ in series)
     budget = max(total, 1) if total <= MOST_POINTS else share_of

@@ -78,7 +78,7 @@ def column(values: pd.Series) -> np.ndarray:
 
 
 def codes(columns: list[Any]) -> np.ndarray:
-    """Return the number of each item's combination of values, in the order they first occur."""
+    """Return the number of each item's combination of values; numbers count first occurrences."""
     frame = pd.DataFrame(dict(enumerate(columns)))
     return frame.groupby(list(frame), sort=False, dropna=False).ngroup().to_numpy()
 

@@ -213,12 +213,12 @@ _WORDS = {
 
 
 def cause_words(bound: str) -> str:
-    """Return what bounds a segment, in words."""
+    """Return the name of a cause for users."""
     return _WORDS.get(bound, bound.replace("_", " "))
 
 
 def cause_style(bound: str, colors: Theme) -> dict[str, Any]:
-    """Return how a cause is drawn: work solid, waits hatched."""
+    """Return the style of a cause: solid for work, hatched for waits."""
     solid = {
         "cpu_bound": "cpu",
         "cpu_outside_operators": "cpu",
@@ -348,7 +348,7 @@ def _rank_lanes(
                 source=source,
                 view=_only("bound_by", cause),
                 fill_color=style["fill"],
-                # An outline would make the shortest segments wider than they are.
+                # An outline would widen very short segments.
                 line_color=None,
                 nonselection_fill_alpha=0.3,
                 **_hatch(style, 0.3),
@@ -411,7 +411,7 @@ def _finding(by_rank: pd.Series, total: pd.Series, whole: float) -> str:
     takes=draws("job_path_summary", of="job_critical_path"),
 )
 def job_path_summary(frame: pd.DataFrame, theme: Theme) -> dict[str, Any]:
-    """Draw each rank's share of the job's critical path, by what bounds it.
+    """Draw each rank's share of the job's critical path, by cause.
 
     Returns
     -------

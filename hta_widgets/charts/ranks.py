@@ -538,7 +538,7 @@ _HEATMAP = definition("heatmap")
 
 @chart(_HEATMAP["title"], "rank", "bin", "start_ns", "end_ns", "value_ns", folds=True)
 def rank_time_heatmap(frame: pd.DataFrame) -> dict[str, Any] | str:
-    """Draw what each rank's device does over time.
+    """Draw the activity of each rank's device over time.
 
     Returns
     -------

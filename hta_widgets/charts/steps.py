@@ -146,7 +146,8 @@ def memory_timeline(frame: pd.DataFrame) -> dict[str, Any] | str:
     Parameters
     ----------
     frame : DataFrame
-        Of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per category.
+        Result of `hta_widgets.analysis.memory_timeline`: ``time_ns`` and a column of bytes per
+        category.
 
     Returns
     -------
@@ -288,7 +289,7 @@ def _pair(
     *("rank", "name", "count", "cpu_self_ns", "device_self_ns", "cpu_total_ns", "device_total_ns"),
 )
 def operators(frame: pd.DataFrame, theme: Theme, *, top: int = 12) -> dict[str, Any]:
-    """Draw the operators with most time of their own, on the device and on the host.
+    """Draw the operators with most self time, on the device and on the host.
 
     Parameters
     ----------
@@ -468,13 +469,13 @@ def _kernels(pattern: str) -> str:
 
 @defines("steps", of="panel.steps", takes=draws_panel("steps"))
 def step_phases(frame: pd.DataFrame, *, late: Iterable[int] | None = None) -> pd.DataFrame:
-    """Draw how far each rank's steps, and the phases within them, are from the median rank's.
+    """Draw how much each rank's steps and their phases differ from the median rank's.
 
     Parameters
     ----------
     frame : DataFrame
         One row per phase, step and rank: ``phase, step, rank, start_ns, dur_ns, deviation_share``,
-        the last against the median rank of that step and phase.
+        the last relative to the median rank of that step and phase.
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers. Default: the ranks that the headline names, from
         ``.attrs["late_ranks"]`` of frames of a dashboard.

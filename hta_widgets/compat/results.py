@@ -1,4 +1,4 @@
-"""HTA's results and figures from tables of ours, its rules for names and for stragglers."""
+"""Convert our tables to HTA's results and figures; HTA's rules for names and stragglers."""
 
 from __future__ import annotations
 

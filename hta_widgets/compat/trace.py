@@ -375,7 +375,7 @@ def kept_of(t: TraceSet) -> TraceSet:
 
 
 def owner_of(symbol_table: TraceSymbolTable) -> Trace | None:
-    """Return the trace of a symbol table, unless it is gone."""
+    """Return the trace of a symbol table; None if it no longer exists."""
     owner = _OWNERS.get(symbol_table)
     return None if owner is None else owner()
 

@@ -87,8 +87,8 @@ def write_byteps_job(
     -------
     dict
         The truth, as in the file, and its ``truth_path``. Times are in µs. ``nodes`` is ps-lite's
-        id of each worker, ``clock_us`` the errors of the clocks of workers and servers,
-        ``keys`` each partition, ``stages`` per GPU (``"w0g1"``) and stage ``count, sum_us,
+        id of each worker, ``clock_us`` the errors of the clocks of workers and servers, ``keys``
+        the key of each partition, ``stages`` per GPU (``"w0g1"``) and stage ``count, sum_us,
         queue_us``, ``total_us`` per GPU, ``requests`` per server, ``lag_us`` and ``last`` per node
         over all (key, iteration), and ``pull_waits_us`` per node.
     """

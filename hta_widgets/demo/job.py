@@ -51,10 +51,10 @@ def write_demo(
 ) -> dict[str, Any]:
     """Write one Kineto file per rank of a data-parallel training job, and the truth about it.
 
-    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer,
-    and waits for the device to read the loss. Gradients are reduced bucket by bucket during the
-    backward pass. A collective ends on all its members at once, a transfer time after the last
-    arrival. The same arguments give the same bytes.
+    A small transformer trains: every rank loads a batch, runs forward, backward and optimizer, and
+    waits for the device to read the loss. Gradients are reduced bucket by bucket during the
+    backward pass. A collective ends on all its members at the same time, one transfer time after
+    the last arrival. The same arguments give the same bytes.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def write_demo(
     straggler : int or None, default 5
         The slow rank; the last rank if there are fewer, no rank if None.
     factor : float, default 1.25
-        How many times longer the straggler's host and kernels take.
+        Factor by which the straggler's host and kernels are slower.
     skew_us : float, default 200
         Largest error of a clock; rank 0's clock is right.
     tensor_ranks : int, optional
@@ -81,8 +81,8 @@ def write_demo(
         Recording begins up to this much after the job, differently on each rank; earlier events
         are not in the file.
     events_per_step : int, optional
-        Roughly how many records a rank writes in a step; decides the number of layers. The default
-        is 12 layers, about 5 000 records.
+        Approximate number of records per rank and step; determines the number of layers. The
+        default is 12 layers, about 5 000 records.
     changes : iterable of str, optional
         Differences from the usual job, to be found by comparing the two:
         ``"slow_operator"``: ``aten::gelu`` takes twice as long, on host and device;

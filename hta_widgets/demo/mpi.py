@@ -88,7 +88,7 @@ def write_mpi_job(
     slow_rank : int or None, default 3
         The rank that computes longer; the last rank if there are fewer, no rank if None.
     factor : float, default 2.5
-        How many times longer.
+        Factor by which this rank computes longer.
     hosts : int, default 2
         Number of hosts that the ranks are spread over, in order.
     seed : int

@@ -339,7 +339,7 @@ class Program:
 
     @contextmanager
     def annotation(self, name: str, *streams: int) -> Iterator[int]:
-        """Open a user annotation; `streams` get its device side."""
+        """Open a user annotation around the block; `streams` get its device annotations."""
         seen = len(self.device)
         with self.op(name, category="user_annotation", before=600, after=500) as index:
             yield index
@@ -502,7 +502,7 @@ class Model:
 
     @property
     def activation_bytes(self) -> int:
-        """Size of one activation of the model's width."""
+        """Size in bytes of one activation with the width of the model."""
         return self.rows * self.width * 2
 
     @property

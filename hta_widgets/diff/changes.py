@@ -163,7 +163,7 @@ def _of_tree(side: RunSide, tree: RankTree, *, split: bool) -> NodeTimes:
 def _chance_by_call(diff: Comparison, chosen: list[Bools]) -> tuple[Floats, Floats]:
     """Return the p-values of the device and host times of each path, testing pairs of calls."""
     # Ranks that communicate wait for each other, so the n-th call of a path on all ranks counts as
-    # one draw, its mean. Other calls of each rank are draws of their own.
+    # one sample, its mean. All other calls are separate samples.
     matches = match(diff)
     paths: list[Ints] = []
     draws: list[Ints] = []
@@ -380,7 +380,7 @@ def _outermost(one: Matched, side: int, steps: int) -> Iterator[tuple[str, str, 
     inside = tree.slot < steps
     above = np.where(tree.parent >= 0, status[tree.parent], -1) if len(tree) else status
     code, word = ((_REMOVED, "removed"), (_ADDED, "added"))[side]
-    # If callees of a Python function have partners, another way to the same calls is not a change.
+    # A function whose callees have partners is only another way to the same calls, not a change.
     has_partner = tree.forest.sums((one.partner[side] >= 0).astype(np.int64)) > 0
     operators = inside & (tree.kind == OPERATOR) & ~(tree.frame & has_partner)
     work = inside & (tree.kind == WORK) & (above != code)
@@ -509,10 +509,10 @@ def _step_ns(diff: Comparison) -> float:
 
 
 def shifted_kinds(diff: Comparison) -> set[str]:
-    """Return the kinds of time whose share of the steps differs by more than noise.
+    """Return the kinds of time whose share of the step time changed significantly.
 
-    The difference exceeds 5 % of the step and is significant by the tests of `changes` over the
-    steps, at 1 % divided by the number of kinds; with one step on a side it exceeds 20 %.
+    The change exceeds 5 % of the step, and the tests of `changes` over the steps find it
+    significant at 1 % divided by the number of kinds. With one step on a side, it must exceed 20 %.
     """
     times = [kind_times(diff, side).astype(np.float64) for side in diff.sides]
     there = np.flatnonzero(times[0].any(axis=0) | times[1].any(axis=0))

@@ -31,7 +31,7 @@ from hta_widgets.trace.memo import memoized
 from hta_widgets.trace.names import short_name
 
 _LOST = 0.5  # minimum relative change of lost time; less may be chance near the limit
-_WAITS = 0.25  # minimum share of the largest change of a wait for which a rank is named
+_WAITS = 0.25  # minimum change of a wait for naming its rank, as a share of the largest change
 # Shares of a step.
 _SMALL = 0.01  # smaller differences are not reported
 _LARGE = 0.05  # smaller differences occur between runs of one program

@@ -145,7 +145,7 @@ _SAME, _CHANGED = STATUSES.index("same"), STATUSES.index("changed")
 _RELATIVE = 0.05  # of the longer duration; smaller differences are not changes
 _ENOUGH = 4  # minimum calls of a path on one rank for estimating its spread
 _SPREADS = 3 * 1.4826  # median deviations: three standard deviations of a normal distribution
-_SHORT_NS = 30_000  # longer gaps between launched kernels are more than a switch of kernels
+_SHORT_NS = 30_000  # maximum gap that the switch between two launched kernels explains
 _KNOWN = 0.99  # minimum matched share of exposed communication for separating waits
 _WORK = ("compute", "communication", "memory")
 
@@ -307,8 +307,8 @@ def _spreads(group: Ints, value: Ints) -> Floats:
 class Shares:
     """Device work of one rank, and the time that each piece adds to its kind.
 
-    If several pieces of a kind run at once, the time belongs to the one that started first, so that
-    the times of all pieces add up to `moments`.
+    If several pieces of a kind run at the same time, the time belongs to the one that started
+    first, so that the times of all pieces add up to `moments`.
     """
 
     rows: Rows

@@ -625,7 +625,7 @@ class TreeMatcher:
 
     def _frames(self) -> None:
         """Pair callees of Python functions without a partner as if their callers called them."""
-        # Another version of a library may have one more function between two that both sides have.
+        # Versions of a library may differ by a Python function between a caller and its callees.
         for _ in range(_ROUNDS):
             alone = [tree.frame & (self.partner[k] < 0) for k, tree in enumerate(self.trees)]
             if not any(one.any() for one in alone):

@@ -168,8 +168,8 @@ def waterfall(diff: Comparison, by: Level = "kind", *, step: int | None = None) 
           the waits; for BytePS also the queue before a stage (``stage_queue``, ``root_wait``), the
           signal to other GPUs (``coordination``) and the return to the framework (``tail``)
         - ``"operator"``, ``"kernel"``: work by the innermost operator that launched it, or by its
-          own name; if several pieces of a kind run at once, time belongs to the first of them. For
-          BytePS by stage, with the queues before it; for MPI by routine
+          own name; if several pieces of a kind run at the same time, the time belongs to the first
+          of them. For BytePS by stage, with the queues before it; for MPI by routine
     step : int, optional
         Position of one pair of steps; by default all pairs.
 

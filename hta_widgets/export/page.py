@@ -407,8 +407,8 @@ _CODE = ("diff.js", "state.js", "diff.css")
 _FRAME_BYTES = 12_000
 #: The dimensions that divide the kinds of the waterfall.
 LEVELS = ("kind", "cause", "operator", "kernel")
-#: Maximum shares of frames of single steps, and of single pairs of ranks, in the bytes that are
-#: left after code, whole frames and pairs.
+#: Maximum shares of the frames of single steps and of single pairs of ranks. They are shares of the
+#: bytes that remain after the code, the frames of the whole comparison and the pairs of events.
 _STEPS_SHARE = 0.25
 _PAIRS_SHARE = 0.15
 #: Frames of more steps or pairs would take too long to compute.

@@ -483,7 +483,7 @@ class _MergedRank:
 
 
 def _write_merged(out: Output, ranks: Sequence[_MergedRank], base_ns: int) -> None:
-    """Write ranks as one file, their times counted from `base_ns` (docs/merged-format.md)."""
+    """Write ranks as one file with times relative to `base_ns` (docs/merged-format.md)."""
     head: dict[str, Any] = {"merged": 1, "ranks": []}
     scopes: list[Iterator[bytes]] = []
     for position, one in enumerate(ranks):

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def serve(paths: Sequence[str], view: str = "dashboard") -> None:
-    """Answer the page at the other end of standard input and output, until its input ends."""
+    """Serve the page at the other end of standard input and output until the input ends."""
     source, target = _own_pipes()
     downloads = Downloads()
     settings.export_dir = downloads.written

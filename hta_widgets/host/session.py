@@ -153,7 +153,7 @@ class Hub:
         return key
 
     def publish(self, one: WireComm, kind: str, data: dict[str, Any], buffers: Any) -> None:
-        """Send what a widget publishes to the pages that it is for."""
+        """Send a message of a widget to the pages that need it."""
         if kind == "comm_open":
             # Layouts and other models that no page here draws are left out.
             if data["state"].get("_model_module") == "anywidget":
@@ -195,7 +195,7 @@ class Hub:
 
 
 class WireComm(BaseComm):
-    """A comm as ipywidgets expects it: Jupyter's messages, in frames."""
+    """A comm for ipywidgets that sends Jupyter's messages as frames."""
 
     def __init__(self, hub: Hub, *args: Any, **options: Any) -> None:
         self._hub = hub
@@ -274,7 +274,7 @@ class Session:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._load: _Load | None = None
-        #: in order of use, the last used one at the end
+        #: from least to most recently used
         self._widgets: dict[_Request, Any] = {}
         self._shown: dict[str, _Request] = {}
         self._is_ending = False
@@ -314,7 +314,7 @@ class Session:
     def end(self) -> None:
         """End `run` immediately, also during a load."""
         _interrupt_main(signal.SIGTERM)
-        self.stop()  # if a signal does not end waiting
+        self.stop()  # in case the signal does not interrupt `run` while it waits
 
     def _waits(self, page: str, message: dict[str, Any]) -> bool:
         """Return whether the running load is what a page opens; if so, let the page wait for it."""
@@ -474,7 +474,7 @@ def _is_open(message: dict[str, Any]) -> bool:
 
 
 def _interrupt_main(number: signal.Signals) -> None:
-    """Let the main thread handle a signal, whatever it waits for."""
+    """Make the main thread handle a signal, even while it waits."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, number)
     else:

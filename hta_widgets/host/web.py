@@ -52,7 +52,7 @@ class Entry:
 
     #: its name for pages: the path below the folder
     path: str
-    #: what `hta_widgets.load` takes
+    #: argument for `hta_widgets.load`
     source: Any
     files: int
     bytes: int
@@ -62,7 +62,7 @@ class Entry:
     parts: list[Entry] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what pages show."""
+        """Return the fields that pages show."""
         return {
             "path": self.path,
             "files": self.files,
@@ -169,7 +169,7 @@ def _job_of(path: Path, root: Path) -> Path:
 
 
 def _pattern(file: _File) -> str:
-    """Return a file's name without numbers, which ranks of a job have in common."""
+    """Return a file's name without its numbers; it is the same for all ranks of a job."""
     return re.sub(r"\d+", "#", file.path.name)
 
 
@@ -225,7 +225,7 @@ class Offered:
 
     @property
     def title(self) -> str:
-        """Names of what is shown."""
+        """The names of the paths on the command line."""
         return ", ".join(Path(path).resolve().name or path for path in self.named)
 
 
@@ -393,14 +393,14 @@ class Site:
         server.stop()
         for page in list(self.pages.values()):
             page.close(_GOING_AWAY, "The host was ended.")
-        await asyncio.sleep(0.1)  # let the last messages out
+        await asyncio.sleep(0.1)  # so that the last messages are sent
 
 
 class _Checked(RequestHandler):
     """Refuses requests whose host is not a loopback name, and those without the token."""
 
     def initialize(self, site: Site) -> None:
-        """Take what requests share."""
+        """Store the state that requests share."""
         self.site = site
 
     def set_default_headers(self) -> None:
@@ -422,7 +422,7 @@ class _Checked(RequestHandler):
 
 
 class Missing(_Checked):
-    """Any other address."""
+    """Handles all other addresses."""
 
     def prepare(self) -> None:
         """Check the client before answering that a file does not exist."""
@@ -431,7 +431,7 @@ class Missing(_Checked):
 
 
 class Page(_Checked):
-    """The page, and the entrance that swaps the token for a cookie."""
+    """The page, and the redirect that exchanges the token for a cookie."""
 
     def prepare(self) -> None:
         """Check the client, unless the address has the token."""
@@ -527,7 +527,7 @@ class Socket(_Checked, WebSocketHandler):
 
 
 def listen(port: int) -> socket.socket:
-    """Bind to loopback only; port 0 takes a free one."""
+    """Bind to loopback only; port 0 means any free port."""
     remedy = "Give another --port, or leave it out."
     if not 0 <= port <= _LAST_PORT:
         raise TraceError(f"port {port} cannot be used (0 to {_LAST_PORT})", remedy=remedy)

@@ -83,7 +83,7 @@ class EventClasses:
     ) -> None:
         self.of_pairs = of_pairs
         self._rank_pairs = rank_pairs
-        # The last entry is for events without a pair, -1.
+        # The last entry is for index -1, events without a pair.
         codes = np.append(of_pairs, np.uint8(CLASSES.index("not_compared")))
         self._by_rank = [{rank: codes[pair] for rank, pair in side.items()} for side in rows]
 
@@ -136,9 +136,9 @@ _MOST_NAMES = 2000
 _MOST_NODES = 6000
 _MOST_ROWS = 300
 # Events of both sides.
-_FEW_EVENTS = 250_000  # up to here the page requests all answers together
-_MOST_EVENTS = 1_000_000  # from here on no answers are prepared, which could delay the next cell
-_PAUSE_S = 0.002  # between two prepared answers, for requests of the page
+_FEW_EVENTS = 250_000  # maximum for requesting all answers in one request
+_MOST_EVENTS = 1_000_000  # maximum for preparing answers; more could delay the next cell
+_PAUSE_S = 0.002  # pause between two prepared answers, in which requests of the page are handled
 
 
 def class_overview(both: Comparison, classes: EventClasses) -> pd.DataFrame:

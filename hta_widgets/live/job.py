@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 #: Reply to a request whose answer is not ready.
 PENDING: Mapping[str, Any] = {"pending": True}
-_SUPERSEDED_AFTER = 32  # later requests for other work, after which work is cancelled
+_SUPERSEDED_AFTER = 32  # number of later requests for other work after which work is cancelled
 _NAME = "hta-background"
 
 
@@ -193,7 +193,7 @@ MOST_FRAMES = 100
 # Memory for indexed lanes: enough for each event once, within limits.
 BYTES_PER_EVENT = 24
 LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
-_MOST_ANSWERS = 16  # that are kept or computed at a time
+_MOST_ANSWERS = 16  # maximum number that is kept or computed at a time
 NO_WAITS = "there is no communication between ranks on their devices"
 
 

@@ -209,7 +209,7 @@ TOP = 200
 TOP_DURATIONS = 12
 MOST_ROWS = 100_000  # of a table that is sent to the page; Python answers for larger ones
 _COMMUNICATION = KINDS.index("communication")
-_LEAST_RANKS = 3  # among which one can be an outlier
+_LEAST_RANKS = 3  # minimum number of ranks for an outlier
 STEP = "step"
 LEAST_PCT = 1  # of the steps' time; shorter phases are left out
 

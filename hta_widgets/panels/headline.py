@@ -35,8 +35,8 @@ LEAST_RANKS = 3  # for a median rank; of two ranks, the slow one is half of the 
 LEAST_OF_WORK = 1 / 3  # of all device work, for a kernel
 DWARFED = 0.1  # of another finding's time; a finding with less comes after it
 MOST_SENTENCES = 2
-LEAST_AROUND = 0.1  # of the run, for the time before and after device work
-LITTLE_WORK = 0.01  # of the run; with less device work, the run is not about devices
+LEAST_AROUND = 0.1  # minimum share of the run for reporting the time around device work
+LITTLE_WORK = 0.01  # of the run; spans of device work with a smaller share are hardly any work
 _NO_GPU = {"mtia_ccp_events", "hpu_op"}  # categories of device work of other accelerators
 _COMMUNICATION = KINDS.index("communication")
 _PHASES = {"forward": "forward pass", "backward": "backward pass", "optimizer": "optimizer step"}
@@ -55,7 +55,7 @@ class Finding:
     """
 
     kind: str
-    share: float  # of the run over all ranks, 0..1
+    share: float  # of the run, over all ranks, 0..1
     parts: list[Piece]
     label: str  # of the button
     selection: Selection
@@ -433,7 +433,7 @@ def _idle(traces: TraceSet, times: RunTimes) -> Finding | None:
 
 def _kernel(traces: TraceSet, times: RunTimes) -> Finding | None:
     frame = analysis.kernel_breakdown(traces)
-    # Kernels of several streams run at once: their times add up to more than the device is busy.
+    # Kernels of several streams overlap, so the sum of their times may exceed the busy time.
     work = max(int(frame["sum_ns"].sum()), times.busy_ns)
     frame = frame[frame["kind"] != "communication"]
     if not len(frame):

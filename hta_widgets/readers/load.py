@@ -315,7 +315,7 @@ def _wanted(ranks: int | Iterable[int] | None) -> set[int] | None:
 
 
 def _prefiltered(files: list[Found], wanted: set[int] | None) -> list[Found]:
-    """Drop the files whose first bytes state a rank that is not wanted."""
+    """Drop files whose first bytes state a rank that was not requested."""
     peeks = [format_named(file.format).peek_rank for file in files]
     if wanted is None or len(files) == 1 or not all(peeks):
         return files

@@ -228,7 +228,7 @@ def check(rank: StoredRank, name: str, values: Column) -> None:
         _same(name, len(values), rank.sizes[table])
     if len(values):
         limit = rank.size(rule.limit) if isinstance(rule.limit, str) else rule.limit
-        # Record numbers of a trace without records have no limits.
+        # If the trace has no records, record numbers have no limits.
         low, high = (None, None) if limit == -1 else (rule.low, limit)
         if (low is not None and values.min() < low) or (high is not None and values.max() >= high):
             raise Damaged(f"was changed: its column {name} has values beyond {low} … {high}")

@@ -87,7 +87,7 @@ CODED = {"instants": ("pid", "tid", "scope"), "asyncs": ("async_id", "pid")}
 
 
 class _StoredPool(Pool):
-    """A pool whose codes are indexed only when strings are added."""
+    """A pool that indexes its codes only when they are first needed."""
 
     __slots__ = ()
 

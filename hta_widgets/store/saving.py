@@ -84,7 +84,7 @@ def _put_in_place(part: Path, path: Path, written: list[str]) -> None:
             part.rename(path)
         except OSError:
             if not path.exists():
-                raise  # else another process saved there meanwhile
+                raise  # otherwise another process has saved a store there in the meantime
         else:
             _flush(path.parent)
             return

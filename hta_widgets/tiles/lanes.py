@@ -86,7 +86,7 @@ class Lane:
     kind: int
     #: None for a lane of one kind.
     kinds: Kinds | None
-    #: Rows in the rank's table of the events with a length; None for lanes that send no slices.
+    #: Rows in the rank's table of events with a length; None for lanes without slices.
     rows: EventRows | None
     #: Longest duration of each block of 64 of `rows`.
     longest: Ints

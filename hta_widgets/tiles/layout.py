@@ -71,7 +71,7 @@ class LaneRef:
 
     role: LaneRole
     sources: tuple[int, ...] = ()
-    depth: int = 0  # of events, or the layer of asyncs
+    depth: int = 0  # depth of the events, or layer of the asyncs
     spilled: bool = False  # whether its events overlap others without nesting
     annotations: bool = False  # whether a ``cpu`` lane has annotations as well
 

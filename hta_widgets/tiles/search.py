@@ -70,7 +70,7 @@ class View:
         first, last = self.lanes.searchsorted((rank.lane0, rank.lane0 + rank.lanes))
         if first == last:
             return None
-        # The last entry stays -1: it is for rows without a lane, whose lane is -1.
+        # The last entry stays -1, because index -1 stands for rows without a lane.
         position = np.full(rank.lanes + 1, -1, np.intp)
         position[self.lanes[first:last] - rank.lane0] = np.arange(first, last)
         return position

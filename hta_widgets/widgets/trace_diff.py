@@ -155,7 +155,7 @@ class PairHistory:
         return self._step(self._past, self._future, "undo")
 
     def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
+        """Redo one undone step; False if there is none."""
         return self._step(self._future, self._past, "redo")
 
     def _step(self, source: list[tuple[int, ...]], target: list[tuple[int, ...]], way: str) -> bool:
@@ -494,7 +494,7 @@ class TraceDiff(anywidget.AnyWidget):
         return self._history.undo()
 
     def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
+        """Redo one undone step; False if there is none."""
         return self._history.redo()
 
     @checked

@@ -108,7 +108,7 @@ class State(anywidget.AnyWidget):
         return self._step("past", "future")
 
     def redo(self) -> bool:
-        """Take back one undo; False if there is none."""
+        """Redo one undone change; False if there is none."""
         return self._step("future", "past")
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
@@ -283,7 +283,7 @@ class LinkedView(anywidget.AnyWidget):
 
     @property
     def scene(self) -> dict[str, Any]:
-        """The drawn parts that do not depend on the window."""
+        """The data of the drawing that does not depend on the window."""
         found: dict[str, Any] = self._scene
         return found
 
@@ -405,7 +405,7 @@ class LinkedView(anywidget.AnyWidget):
         return save_html(target, self.engine, self._scene, state, max_mb=max_mb, dashboard=part)
 
     def _dashboard_part(self) -> Mapping[str, Any] | None:
-        """Return what a saved page shows besides the timeline."""
+        """Return the content of a saved page in addition to the timeline."""
         return None
 
     def undo(self) -> bool:
@@ -413,7 +413,7 @@ class LinkedView(anywidget.AnyWidget):
         return bool(self.state.undo())
 
     def redo(self) -> bool:
-        """Take back one `undo`; False if there is none."""
+        """Redo one undone change; False if there is none."""
         return bool(self.state.redo())
 
     @checked

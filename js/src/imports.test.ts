@@ -3,7 +3,7 @@ import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 
-/** Rooms that a room may import besides itself; it may also import what these import. */
+/** By folder, the folders that it may import; imports of these are allowed as well. */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   facts: ["protocol"],

@@ -52,8 +52,9 @@ _CODE = {bound: code for code, bound in enumerate(BOUNDS)}
 def longest_path(count: int, edges: Edges, *, first: bool = False) -> Ints:
     """Return the edges of the path of the greatest total weight, in order.
 
-    Of equal paths it takes the edge from the latest node, and ends at the latest node, or with
-    `first` at the first, as in HTA. Edges are sorted by target and lead to higher nodes.
+    Among equally long paths, the edge from the latest node is taken. The path ends at the latest
+    node or, with `first`, at the first one, as in HTA. Edges are sorted by target and lead to
+    higher nodes.
     """
     if not len(edges):
         return np.empty(0, dtype=np.int64)

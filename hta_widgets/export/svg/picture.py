@@ -308,7 +308,7 @@ class Figures:
 
     @classmethod
     def of(cls, stats: Mapping[str, Any], lateness: Mapping[str, Any] | None) -> Figures:
-        """Return the figures of two replies."""
+        """Return the figures in the replies to ``stats`` and ``lateness``."""
         return cls(
             _by_rank(stats),
             None if lateness is None else _by_rank(lateness),

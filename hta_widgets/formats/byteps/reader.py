@@ -329,9 +329,9 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    The records keep their names. Added are the step, counted from 0 in the file; on GPUs other
-    than the root, the wait of a partition for the root to return it from the servers; and the
-    number of partitions at the servers over time.
+    The records keep their names. The step, counted from 0 in the file, is added. On GPUs other than
+    the root, the waits of partitions for the root are added, which returns them from the servers.
+    Counters with the number of partitions in long stages are added.
     """
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:
@@ -385,7 +385,7 @@ def _naming(columns: RankColumns) -> Naming:
 
 
 def _root_waits(trace: Trace, rows: WorkerRows) -> AsyncTable:
-    """Return the waits of a GPU's partitions for the root."""
+    """Return the times in which a GPU's partitions wait for the root GPU."""
     table, parts = trace.table, rows.parts
     copies = (parts.stage == rows.stages.index("COPYH2D")) & parts.complete & ~parts.first
     at = np.flatnonzero(copies & (parts.queue_ns > 0))

@@ -457,7 +457,7 @@ def is_profile(start: Start) -> bool:
 
 
 def _job_of(path: str) -> str:
-    """Return the job in a profile's name; a file of another form of name is a job of its own."""
+    """Return the job in a profile's name; a file with another form of name is a separate job."""
     name = Path(path).name.removesuffix(".gz")
     if match := _NAME.fullmatch(name):
         return match["job"]

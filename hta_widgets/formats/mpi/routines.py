@@ -556,7 +556,7 @@ def _means(ranks: list[MpiRank], *, by_size: bool) -> dict[_Key, tuple[float, ..
         sums[key] += (calls, size, time_s)
 
     for rank in ranks:
-        # Averages are printed to a tenth of a byte: the sum over bins has a smaller error.
+        # Averages are printed to a tenth of a byte, so the sum over bins is more exact.
         binned = {one.routine: _sums(rank.sizes, one.routine)[1] for one in rank.sizes}
         for row in rank.routines:
             if not by_size or row.routine not in binned:

@@ -197,7 +197,7 @@ def _looks_valid(records: Array) -> Bools:
     with np.errstate(invalid="ignore"):
         timed = np.isfinite(begin) & np.isfinite(end) & (begin >= 0) & (end >= begin)
         timed &= end < _LONGEST_S
-        # Doubles made of bytes in the wrong order are tiny more often than they are large.
+        # Doubles with bytes in the wrong order are usually tiny.
         timed &= ((begin == 0) | (begin > 1e-12)) & ((end == 0) | (end > 1e-12))
     routine, rank = records["routine"], records["rank"]
     known = (routine >= 0) & (routine < len(ROUTINES)) & (rank >= 0) & (rank < _MOST_RANKS)

@@ -77,7 +77,7 @@ export interface RowsContent {
   xEnd: number;
   ticks: readonly (readonly [at: number, text: string])[];
   zeroLine?: boolean;
-  /** Lines between rows. */
+  /** Whether lines separate the rows. */
   ruled?: boolean;
   head: string;
   columns: readonly SideColumn[];

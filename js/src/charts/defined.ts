@@ -207,7 +207,7 @@ function shown<T extends string | readonly unknown[] | When>(
   });
 }
 
-/** Tooltips, filled one by one. */
+/** Return a function that fills the tooltip of a row on request. */
 export function tipsOf(
   tip: Tooltip,
   scope: Scope,
@@ -241,7 +241,7 @@ export function foldedScope(look: Definition, frame: PanelFrame, whole: Scope): 
   return scope;
 }
 
-/** The values that texts and marks may name. */
+/** The values that the texts and marks of a definition may refer to. */
 export function scopeOf(look: Definition, frame: PanelFrame, groups: Groups = NONE): Scope {
   const scope: Scope = new Map<string, Value>([
     ["nan", NaN],
@@ -301,7 +301,7 @@ function inkOf(token: string, theme: Theme): string {
   return found[kind as keyof Theme["kind"]] ?? found.other;
 }
 
-/** Style of the bars of an ink. */
+/** Style of bars by its name in the definitions. */
 function styleOf(name: string, theme: Theme): Style {
   const ink = INKS[name]!;
   const [plain, ground] = [inkOf(ink.fill, theme), theme.bg];

@@ -156,7 +156,7 @@ export interface Ink {
   hatch?: string;
   hatch_ink?: string;
   alpha?: number;
-  /** Whether its line has a colour of its own. */
+  /** Whether bars have an outline in the colour of their fill. */
   outlined?: boolean;
   on?: string;
 }

@@ -1,4 +1,4 @@
-/** Similar ranks share a row: the cases are worked by hand, and Python has the same ones. */
+/** Similar ranks share a row: hand-computed cases, which Python's tests share. */
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/folding.json";

@@ -68,8 +68,8 @@ export function setMembers(scope: Scope, members: readonly (readonly number[])[]
 }
 
 /**
- * Fold the items of a scope: `groups` become one each, for every value of `apart`. Where rows are
- * ranks, single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and `spread_text`.
+ * Fold the items of a scope into one item per group of ranks and value of `apart`. Without `apart`,
+ * single ranks come first. Adds `members`, `who`, `fold_low`, `fold_high` and `spread_text`.
  */
 export function foldItems(
   scope: Scope,

@@ -2,14 +2,14 @@ import { beforeAll, expect, test, vi } from "vitest";
 import { THEMES } from "../ui/theme";
 import { heatmapContent, heatmapFrame, planHeatmap } from "./grid";
 
-// Widths are guessed then.
+// Without a canvas, widths of texts are estimated.
 beforeAll(() => {
   vi.spyOn(HTMLCanvasElement.prototype, "getContext").mockReturnValue(null);
 });
 
 test.each([8, 64, 1024])("of %i ranks no total is written across a bar", (count) => {
   const ranks = Array.from({ length: count }, (_, rank) => rank);
-  // Each waits all the time, but one for which they wait.
+  // All ranks wait all the time, except rank 5, for which they wait.
   const values = Float64Array.from(ranks.flatMap((rank) => [rank === 5 ? 1 : 1000, 1000]));
   const reply = { ranks, start: 0, end: 2000, bins: 2 };
   const content = heatmapContent(heatmapFrame(reply, values, "waiting"));

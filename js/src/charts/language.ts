@@ -412,7 +412,7 @@ function run(node: Expression, scope: Scope): Value {
     }
     case "if": {
       const test = run(node.test, scope);
-      // One value decides what is evaluated, as in Python.
+      // A single condition decides which branch is evaluated, as in Python.
       if (!isRows(test)) return run(test ? node.yes : node.no, scope);
       return chosen(test, run(node.yes, scope), run(node.no, scope));
     }

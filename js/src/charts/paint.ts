@@ -154,7 +154,7 @@ export class Words {
     this.lines.push([x0, y0, x1, y1, color]);
   }
 
-  /** A plate below a text that would else be hard to read. */
+  /** A plate below a text that would otherwise be hard to read. */
   plate(left: number, top: number, right: number, bottom: number, color: string): void {
     this.plates.push([[left, top, right, bottom], color]);
   }

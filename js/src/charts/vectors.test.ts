@@ -32,7 +32,7 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-/** Equal; numbers except for their last digits. */
+/** Expect equal values; numbers may differ in their last digits. */
 function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string): void {
   const all = Array.from(found);
   expect(all.length, what).toBe(wanted.length);

@@ -112,7 +112,7 @@ describe("classes of events", () => {
     const at = partsAt(parts, looks, THEMES.light);
     expect(at(250).map(([, share]) => share)).toEqual([0.25, 0.75]);
     expect(at(400).map(([, share]) => share)).toEqual([0, 1]);
-    // Nothing was busy there, and outside nothing is known.
+    // The device was idle at 120; 99 is outside of the window.
     expect(at(120).map(([, share]) => share)).toEqual([0, 0]);
     expect(at(99)).toEqual([]);
     const [[slower], [same]] = at(250) as [[number, number], [number, number]];

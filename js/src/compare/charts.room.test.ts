@@ -8,7 +8,7 @@ test("a table takes as many rows as make it as high as its neighbour", () => {
   expect(rowsFor(table.height, table)).toBe(10);
   expect(rowsFor(table.height + 60, table)).toBe(12);
   expect(rowsFor(table.height - 1, table)).toBe(9);
-  // The same wherever it starts: no back and forth.
+  // The result does not depend on the initial number of rows, so it cannot oscillate.
   expect(rowsFor(400, { ...table, height: 90 + 3 * 25, shown: 3 })).toBe(rowsFor(400, table));
   expect(rowsFor(400, { height: 90, shown: 0, row: 0 })).toBe(0);
 });

@@ -1,4 +1,4 @@
-/** A click that chooses goes back and forth with the history: what is marked, and the sums below. */
+/** Undo and redo of a click that chooses: the marked events, and the sums below. */
 
 import { expect, test, vi } from "vitest";
 import { frame, slots } from "../../test/two_runs";

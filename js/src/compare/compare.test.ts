@@ -1,4 +1,4 @@
-/** Two runs side by side: where things lie, what adds up, and names that mean harm. */
+/** Two runs side by side: positions, sums, and malicious names. */
 
 import { h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";

@@ -8,7 +8,7 @@ import { Frames } from "./frames";
 const one: Frame = { rows: 1, columns: { name: ["a"] }, attrs: {} };
 const two: Frame = { rows: 2, columns: { name: ["a", "b"] }, attrs: {} };
 
-/** Answers with what it holds, and records requests. */
+/** A source that replies with given frames and records the requests. */
 class Held implements Source {
   readonly status = "live";
   readonly asked: string[] = [];
@@ -49,7 +49,7 @@ test("a frame that the answer lacks is requested by itself, and has the reason",
   expect(await frames.get("names")).toEqual(two);
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toEqual(["frames steps names icicle", "frame names", "frame icicle"]);
-  // And may be there the next time.
+  // The request is repeated, because the frame may be available by then.
   await expect(frames.get("icicle")).rejects.toThrow("no icicle");
   expect(source.asked).toHaveLength(4);
 });

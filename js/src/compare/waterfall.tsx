@@ -125,7 +125,7 @@ export class Waterfall extends Part<{ kinds: Frame; what: string }> {
     this.set(first, this.level.value);
   }
 
-  /** The spread of the steps, and whether their difference exceeds it. */
+  /** Set the text on the spread of the steps, and whether their difference exceeds it. */
   setSpread(words: string): void {
     this.spread.value = words;
   }

@@ -53,7 +53,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Ask for the sake of asking. */
+/** Send a request and ignore the reply. */
 function ask(op: string): void {
   source.ask(op as "tiles", {} as never).catch(() => undefined);
 }

@@ -54,7 +54,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   expect(view.text(".hta-sel-chip")).toBe("rank 1");
   view.source.release();
   await expect.poll(() => view.text(".hta-sel-words")).toContain("2 130 events");
-  // Panels that come into sight only then ask later; none asks twice.
+  // Panels that become visible only then send their request later; none sends it twice.
   expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
   const asked = view.source.asked
     .filter(({ op }) => op === "panels")
@@ -96,7 +96,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
   expect(selection(view)).toMatchObject({ ranks: [1], query: `name in ['${NN}']` });
   key(view.root, "Escape");
   expect(selection(view)).toBeNull();
-  // An undo of the clearing too.
+  // The clearing can be undone as well.
   view.find("[aria-label=Undo]").click();
   expect(selection(view)).toMatchObject({ ranks: [1] });
 });
@@ -343,7 +343,7 @@ test("letters typed on a button do not reach the notebook", async () => {
   const button = view.find(".hta-sel-code button");
   for (const name of ["d", "Enter", "Escape"]) key(button, name);
   document.removeEventListener("keydown", hear);
-  // Escape with nothing to clear goes on its way.
+  // Escape propagates if there is nothing to clear.
   expect(leaked).toEqual(["Escape"]);
 });
 

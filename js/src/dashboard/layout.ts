@@ -101,7 +101,7 @@ const BELOW = [
   ["idle", "queue"],
 ];
 
-/** Panels that need more room than their neighbours. */
+/** Relative widths of panels that need more room than their neighbours. */
 const SHARE: Record<string, number> = { timeline: 2, heatmap: 2, kernels: 1.35, operators: 1.35 };
 
 function isRows(choice: Choice): choice is readonly (readonly string[])[] {
@@ -234,7 +234,7 @@ export class Board {
     return own === undefined ? null : height - own.reduce((sum, one) => sum + heightOf(one), 0);
   }
 
-  /** Put every panel in its place at this width; false if all of them are there already. */
+  /** Arrange the panels for this width; false if nothing has changed. */
   arrange(width: number, choice: Choice, full: boolean): boolean {
     if (width <= 0) return false;
     const layout = layoutOf(width, choice, full);

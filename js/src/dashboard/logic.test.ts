@@ -1,4 +1,4 @@
-/** The parts of a dashboard that draw nothing: places, choices, questions, files. */
+/** The parts of a dashboard without drawing: layout, choices, requests, files. */
 
 import { describe, expect, test } from "vitest";
 import { PANELS, withoutOwn } from "../facts/panels";
@@ -9,7 +9,7 @@ import { PanelData } from "./pane";
 import { csvOf } from "../ui/table";
 
 const EVERY = PANELS.map(({ id }) => id);
-/** Those of a job with devices. */
+/** The panels of a job with devices. */
 const ALL = EVERY.filter((id) => !/^(byteps|mpi)_/.test(id));
 const scene = { range: [0, 1000], ranks: [] } as unknown as Scene;
 const only = (part: Partial<SelectionJson>): SelectionJson => ({ ...EVERYTHING, ...part });

@@ -141,7 +141,7 @@ export class PanelData {
       });
   }
 
-  /** Numbers of a selection that is no longer wanted are still newer than those shown. */
+  /** Show numbers, even of an outdated selection: they are newer than the shown ones. */
   private put(id: string, key: string, numbers: PanelFrame): void {
     this.entry(id).shownKey = key;
     const { tracks, query, ids } = JSON.parse(key) as SelectionJson;
@@ -164,7 +164,7 @@ function keyOf(id: string, selection: SelectionJson): string {
   return JSON.stringify(withoutOwn(id, selection));
 }
 
-// The heatmap below the timeline: the same window, one measure, chosen next to its title.
+// The heatmap: the window of the timeline, and one measure, which is chosen next to the title.
 
 interface HeatmapWays {
   source: Source;
@@ -270,7 +270,7 @@ interface PaneLook {
   headline: ReadonlySignal<HeadlineFacts | null>;
   folding: ReadonlySignal<FoldingNow>;
   scene: ReadonlySignal<Scene>;
-  /** Shows the numbers. */
+  /** Draws the numbers. */
   draw(numbers: Numbers): VNode;
   retry(): void;
   menu(): MenuItem[];

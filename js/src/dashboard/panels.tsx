@@ -307,7 +307,7 @@ export function Headline({
   chooseRank,
 }: {
   facts: HeadlineFacts | null;
-  /** The scope, if panels have another one; "" otherwise. */
+  /** Text on the headline's scope if panels have another scope; "" otherwise. */
   scope: string;
   chooseRank(rank: number, add: boolean): void;
 }) {

@@ -204,7 +204,7 @@ export class Choosing {
     this.brush("headline", { ranks: picked(this.chosen.value.ranks, rank, add) });
   }
 
-  /** `from`: the panel that chose its ranks; `more` changes in the same entry of the history. */
+  /** `from`: the panel that chose the ranks; `more`: changes in the same entry of the history. */
   select(selection: SelectionJson | null, from = "", more: Partial<SharedState> = {}): void {
     const ranks_from = (selection?.ranks ?? null) === null ? "" : from;
     const patch = selection === null ? { selected_event: null } : {};

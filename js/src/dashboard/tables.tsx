@@ -40,7 +40,7 @@ interface TableLook {
   foot?(frame: PanelFrame, shown: number): string;
 }
 
-/** The columns of a panel. */
+/** The frame of a panel, and the selection to mark in it. */
 export interface Numbers {
   frame: PanelFrame;
   chosen: Chosen;

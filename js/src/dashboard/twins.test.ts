@@ -6,7 +6,7 @@ import { type Clauses, readClauses, writeClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 import { phrasesOf } from "./selection";
 
-/** By hand: lone surrogates in it are more than a bundler takes. */
+/** Read the file here: bundlers reject the lone surrogates in it. */
 function vectors(name: string): unknown {
   return JSON.parse(readFileSync(`tests/vectors/${name}.json`, "utf8"));
 }

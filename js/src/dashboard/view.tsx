@@ -147,7 +147,7 @@ export class DashApp {
       isCalm: () => this.choosing.selection.value === null,
     });
     this.timeline.onFolding((now) => {
-      // While the same ranks share rows, no chart is drawn again.
+      // Charts are drawn again only if other ranks share rows.
       if (!same(now, this.folding.peek())) this.folding.value = now;
     });
     // A hidden timeline sends no requests, so prepare folding after the panels have their numbers.

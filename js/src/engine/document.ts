@@ -89,7 +89,7 @@ export interface OverviewHeader extends RankHeader {
   first: number;
   cells: number;
   lanes_kept: OverviewLane[];
-  /** Events, asyncs and instants of each type, to be counted by a search. */
+  /** Number of events, asyncs and instants of each type, for counts of search hits. */
   counts: number[];
   has_device: boolean;
   /** First start and last end of device work. */

@@ -78,7 +78,7 @@ interface Paths {
   /** Name and choice of the last operator. */
   name: number[];
   chosen: boolean[];
-  /** Whether it is chosen, and no chosen operator above has its name. */
+  /** Whether the last operator is chosen, and no chosen operator above has its name. */
   outermost: boolean[];
 }
 

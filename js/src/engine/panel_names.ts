@@ -13,7 +13,7 @@ import { BUSY, COMMUNICATION, type Part } from "./panel_rank";
 /** Min number of ranks for which outliers are reported. */
 const LEAST_RANKS = 3;
 
-/** One kernel, and its figures on the ranks that ran it, in their order. */
+/** One kernel: its totals, and its figures on each rank that ran it, in order of ranks. */
 interface Kernel {
   name: number;
   kind: number;

@@ -468,7 +468,7 @@ export class Args {
     private readonly lengths: Readonly<Record<TableName, number>>,
   ) {}
 
-  /** Reason that arguments are missing; null if they are there, or if the file has none. */
+  /** Reason that arguments are missing; null if they are in the page, or if the file has none. */
   get missing(): string | null {
     const { state, reason } = this.header.args;
     if (state === "left out") {

@@ -49,7 +49,7 @@ class RankHits {
     });
   }
 
-  /** All matches in the order of stepping. */
+  /** All matches, in the order in which users step through them. */
   get ordered(): Ordered {
     if (this.inOrder !== null) return this.inOrder;
     const parts = TABLES.map((name) => this.rows(name));

@@ -1,4 +1,4 @@
-/** A saved page: unpacks what it holds, and shows the timeline or dashboard without a kernel. */
+/** A saved page: unpacks its data, and shows the timeline or dashboard without a kernel. */
 
 import { type Blocks, canGunzip, readBlock } from "../engine/columns";
 import type { PageDocument } from "../engine/document";

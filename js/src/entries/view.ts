@@ -103,7 +103,7 @@ class ViewPage {
     this.follow();
   }
 
-  // --- what is shown ------------------------------------------------------------------------------
+  // --- the shown view -----------------------------------------------------------------------------
 
   /** Show the view that the address names, so that reloads and the browser's Back work. */
   private follow(): void {

@@ -1,6 +1,6 @@
 /**
- * Regular expressions in RE2's syntax, matched in linear time, as the kernel does: a pattern of a
- * user must not freeze the page, which JavaScript's own expressions can.
+ * Regular expressions in RE2's syntax, matched in linear time, as the kernel does: patterns of
+ * users must not freeze the page, as JavaScript's own expressions could.
  *
  * A pattern becomes a graph of nodes; all nodes that a text can have reached are followed at the
  * same time. Sets of nodes and transitions between them are cached. Single characters are tested

@@ -101,7 +101,7 @@ function arrivalsOf(requests: readonly Request[]): Arrival[] {
 const node = (number: number): string =>
   number < 8 ? `node ${number}` : `node ${number} (ps rank ${Math.floor((number - 8) / 2)})`;
 
-/** Lag of each worker in each iteration: by the servers, else by the workers' pulls. */
+/** Lag of each worker in each iteration, from the servers' data or else the workers' pulls. */
 export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame {
   const names = [
     "job",

@@ -43,11 +43,11 @@ class LoadCard {
     this.text.textContent = of > 0 ? `${word} ${formatBytes(done)} of ${formatBytes(of)}` : word;
     if (of > 0) Object.assign(this.bar, { max: of, value: done });
     else this.bar.removeAttribute("value");
-    // Replaced buttons would lose a click that has begun.
+    // Replacing the button would lose a click in progress.
     if (this.bar.parentNode !== this.el) fill(this.el, this.text, this.bar, this.cancel);
   }
 
-  /** `more` are buttons before the one that tries again. */
+  /** Show a failure; `more` are buttons in front of the retry button. */
   failed(
     { message, path, place, remedy, cancelled }: Message,
     more: readonly HTMLElement[] = [],
@@ -115,7 +115,7 @@ export class ViewPlace {
     }
   }
 
-  /** Report that the host ended, by the text `ended`, and that the view goes on. */
+  /** Show the text `ended` after the host has ended; the view remains usable. */
   goOn(ended: string): void {
     fill(
       this.bar,

@@ -13,7 +13,7 @@ function modelOf(state: Record<string, unknown>): { model: RemoteModel; sent: un
   return { model: new RemoteModel(state, (data) => sent.push(data), idle), sent };
 }
 
-/** A host over made-up modules, the models of `states`, and what is posted. */
+/** A host with synthetic modules and the models of `states`, and the messages that it sends. */
 function hostOf(
   modules: Record<string, unknown>,
   states: Record<string, Record<string, unknown>> = {},

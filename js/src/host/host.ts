@@ -1,12 +1,12 @@
 /**
- * Runs widgets outside Jupyter: models, references and views, with the messages of Jupyter's
- * widgets (comm_open, comm_msg, comm_close), whatever carries them.
+ * Runs widgets outside Jupyter: models, references and views. It uses the messages of Jupyter's
+ * widgets (comm_open, comm_msg, comm_close) over any transport.
  */
 
 import { type Manager, RemoteModel, stateOf } from "./models";
 import type { Bytes, Message } from "./wire";
 
-/** Carries messages to Python, and finds what `_esm` and `_css` of a model name. */
+/** Sends messages to Python, and loads the texts that `_esm` and `_css` of a model name. */
 export interface Transport {
   post(message: Message, buffers: readonly Bytes[]): void;
   load(name: string): Promise<{ default: unknown }>;

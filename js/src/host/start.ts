@@ -170,7 +170,7 @@ const UNITS: readonly [string, number][] = [
 ];
 const MOST_DAYS = 7;
 
-/** `3 minutes ago`; the date of what is older than a week. */
+/** `3 minutes ago`; for older times than a week, the date. */
 export function agoText(then: number, now: number): string {
   const age = now - then;
   if (age > MOST_DAYS * 86_400_000) return new Date(then).toISOString().slice(0, 10);

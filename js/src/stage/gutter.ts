@@ -289,7 +289,7 @@ function drawHit(pen: Pen, theme: Theme, x: number, middle: number): number {
  */
 function nameBaseline({ top, height }: Band, rowHeight: number): number {
   const beside = top + (height < 8 ? 3 : height / 2) + BASELINE;
-  // A bar at the very bottom is lower than letters: keep its name above the next row.
+  // A bar at the bottom is lower than its name: keep the name above the next row.
   return Math.min(beside, rowHeight - 3);
 }
 

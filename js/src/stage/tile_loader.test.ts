@@ -9,7 +9,7 @@ import { IDLE_MS, RETRY_MS, TileLoader } from "./tile_loader";
 import { type Sight, type TilePart, TileStore } from "./tile_store";
 
 const scene = recordedScene();
-/** Answers at once, whatever the clock of the tests says. */
+/** A source that replies immediately, independent of the fake timers. */
 const tiles = {
   ask: (_op: string, request: Requests["tiles"]) => answerTiles(recordedJob, request),
 } as Source;

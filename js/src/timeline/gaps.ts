@@ -46,7 +46,7 @@ export class Gaps {
     return true;
   }
 
-  /** Show a window of one rank as a gap if it is one, whatever selected it. */
+  /** Show a window of one rank as a gap if it is one, however it was selected. */
   private follow(window: SelectionJson | null): void {
     this.asked.abort();
     this.asked = new AbortController();

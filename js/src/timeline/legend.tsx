@@ -77,7 +77,7 @@ export class Legend {
 
   constructor(readonly ctx: Context) {}
 
-  /** Set the shares of what is shown; null while they are not known. */
+  /** Set the shares of the kinds in view; null while they are unknown. */
   setStats(stats: Stats | null, of = ""): void {
     this.shares.value = stats === null ? UNKNOWN : { kinds: stats.kinds, of };
   }

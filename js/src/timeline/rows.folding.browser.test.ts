@@ -54,7 +54,7 @@ test("the badge unfolds the ranks of a row, and folds them again", async () => {
   await expect.poll(() => rows(view)).toEqual(["rank 0, like ranks unfolded", "rank 1", "rank 2"]);
   click(16, 116);
   await expect.poll(() => rows(view)).toHaveLength(2);
-  // Beside the badge, the row opens its tracks as ever.
+  // A click next to the badge opens the row's tracks.
   click(60, 116);
   await expect.poll(() => rows(view).length).toBeGreaterThan(2);
 });

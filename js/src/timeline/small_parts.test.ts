@@ -1,4 +1,4 @@
-/** The pieces around the stage that need no page. */
+/** Parts around the stage that can be tested without a page. */
 
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { recordedScene } from "../../test/recorded";

@@ -1,4 +1,4 @@
-/** Effects that follow signals outside of components: canvases, sizes, texts of other parts. */
+/** Effects of signals outside of components: on canvases, sizes and texts of other parts. */
 
 import { effect, untracked } from "@preact/signals";
 
