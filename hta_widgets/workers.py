@@ -27,7 +27,7 @@ from hta_widgets.files import cache_folder, caching_in, release
 
 _LENGTH = struct.Struct("<Q")
 #: Program of a worker. It keeps the working directory off the path, since a `json.py` in it would
-#: replace Python's, and puts the package right behind Python's own modules.
+#: replace Python's, and puts the package right after Python's own modules.
 _MAIN = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends workers
@@ -261,7 +261,7 @@ class _Call:
 
 
 def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Run ``function(*args)`` by `executor`, with the taxonomy rules of this process."""
+    """Submit ``function(*args)`` to `executor`, with the taxonomy rules of this process."""
     here = release("hta_widgets"), _this_process(), str(cache_folder()), taxonomy.added_rules()
     call = _Call(function, args, *here)
     try:
@@ -269,7 +269,7 @@ def submit(executor: Executor, function: Callable[..., Any], *args: Any) -> Futu
     except BrokenExecutor as cause:
         raise _lost(cause) from cause
     except Exception as cause:
-        # Libraries have no common exception for this, so the exception's text is searched.
+        # Libraries raise no common exception when an executor is closed, so the text is searched.
         if _CLOSED.search(f"{type(cause).__name__}: {cause}"):
             raise Closed(type(cause).__name__) from None
         raise

@@ -583,7 +583,7 @@ def joined(arrays: Sequence[Array], dtype: Any = np.int64) -> Array:
     return np.concatenate(arrays).astype(dtype, copy=False)
 
 
-#: Dtypes of columns by the letter behind their names.
+#: Dtypes of columns by the letter after their names.
 _DTYPES: dict[str, Any] = {
     "": np.int64,
     "i": np.int32,

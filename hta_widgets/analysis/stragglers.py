@@ -428,7 +428,11 @@ def imposed_waits(traces: TraceSet, chosen: Selection, clock: Clock | None) -> I
 
 
 def _steps(match: Matching, times: Arrivals) -> tuple[Ints, bool]:
-    """Return each entry's step, the same within a collective, and whether it is from the files."""
+    """Return each entry's step, and whether the files state steps.
+
+    All entries of a collective have the same step. If the files state none, steps are estimated
+    from the order of the collectives.
+    """
     step = match.spread(np.maximum, steps_of(match))
     if not len(match) or (step >= 0).any():
         return step, True

@@ -24,7 +24,7 @@ Parameters
 ----------
 """
 _FRAME = """frame : DataFrame{or_traces}
-    Of `hta_widgets.{of}`.
+    Result of `hta_widgets.{of}`.
 """
 _SHARED = """width : int, optional
     In CSS px. Default: the width of the output area.
@@ -32,8 +32,8 @@ theme : {"light", "dark"} or Theme, default "light"
 title : str, optional
 """
 _FOLDS = """clusters : DataFrame, optional
-    Of `hta_widgets.analysis.rank_clusters`: the ranks of a cluster are drawn together, as their
-    mean, with a line from the least to the most of them. By default each rank is drawn.
+    Result of `hta_widgets.analysis.rank_clusters`: the ranks of a cluster are drawn together, as
+    their mean, with a line from the least to the most of them. By default each rank is drawn.
 """
 _CLUSTERS = inspect.Parameter(
     "clusters",

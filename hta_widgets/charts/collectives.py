@@ -91,7 +91,7 @@ def arrivals(
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.collectives`, on a clock that the ranks share. Otherwise the
+        Result of `hta_widgets.analysis.collectives`, on a clock that the ranks share. Otherwise the
         spread is that of the clocks.
     late : iterable of int, optional
         Ranks to draw in red, such as those that `hta_widgets.analysis.stragglers` names. By default
@@ -539,7 +539,10 @@ def _per_rank(figure: Any, grid: _Grid, theme: Theme) -> None:
 
 
 def _names(grid: _Grid, pitch: int) -> tuple[list[tuple[float, str]], dict[float, str]]:
-    """Return the names that have room, with all late ranks, and the totals of the named rows."""
+    """Return the row labels that fit, and the totals of the labelled rows.
+
+    Marked ranks always have a label.
+    """
     rows = len(grid.ranks)
     step = next(s for s in (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096) if s * pitch >= 14)
     marked = np.searchsorted(grid.ranks, grid.marked).tolist()

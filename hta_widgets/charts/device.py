@@ -32,9 +32,9 @@ def temporal_breakdown(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.temporal_breakdown`. If it has a column ``exposed_wait_ns`` (the
-        part of ``exposed_communication_ns`` that is spent waiting for the last rank),
-        communication is split into transfer and, hatched, waits.
+        Result of `hta_widgets.analysis.temporal_breakdown`, or traces to analyse. If the result has
+        a column ``exposed_wait_ns`` (the part of ``exposed_communication_ns`` that is spent waiting
+        for the last rank), communication is split into transfer and, hatched, waits.
 
     Returns
     -------

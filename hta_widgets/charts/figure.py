@@ -38,7 +38,7 @@ plotting: Any = _Later("bokeh.plotting")
 resources: Any = _Later("bokeh.resources")
 
 
-#: By script of BokehJS, the cell whose output includes it, and the id of that execution. Other
+#: For each script of BokehJS, the cell whose output includes it and the id of its execution. Other
 #: outputs wait for this script and do not include it, since it is large.
 _brought_by: dict[str, tuple[str | None, str | None]] = {}
 

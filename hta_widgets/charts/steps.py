@@ -528,9 +528,9 @@ def step_times(
         Column to compare: ``own_ns`` or ``dur_ns``. Ranks that wait for each other take equally
         long, so ``dur_ns`` does not show which one is slow.
     groups : DataFrame, optional
-        Of `hta_widgets.analysis.parallel_groups`: each step has a row for each group of one kind,
-        one group after the other. The kind is the first of tensor, context, expert, pipeline and
-        data that has several groups. For another kind, give only its rows.
+        Result of `hta_widgets.analysis.parallel_groups`: each step has a row for each group of one
+        kind, one group after the other. The kind is the first of tensor, context, expert, pipeline
+        and data that has several groups. For another kind, give only its rows.
     late : iterable of int, optional
         Ranks to draw in red, such as stragglers.
 

@@ -72,7 +72,7 @@ def parse_ranks(text: str) -> list[int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of command lines."""
+    """Return the command-line parser."""
     whole = argparse.ArgumentParser(
         prog="hta-widgets", description="Look at, cut and make traces of distributed training."
     )

@@ -159,8 +159,8 @@ class TraceType(StrEnum):
 class ParserConfig:
     """Selects the args that become columns of a `Trace`'s frames, `ARGS_DEFAULT` by default.
 
-    `parse_all_args` selects every arg in `AVAILABLE_ARGS`. `settings` are attributes that are
-    ignored.
+    `parse_all_args` selects every arg in `AVAILABLE_ARGS`. `settings` become attributes; only
+    `selected_arg_keys` has an effect, on the columns.
 
     Examples
     --------

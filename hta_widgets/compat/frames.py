@@ -506,7 +506,7 @@ is_computer_kernel = is_compute_kernel
 
 
 def get_memory_kernel_type(name: str) -> str:
-    """Return the kind of a copy, such as ``Memcpy HtoD`` or ``Memset``."""
+    """Return the kind of a copy or fill, such as ``Memcpy HtoD`` or ``Memset``."""
     if name.startswith("Memset"):
         return "Memset"
     return name[: len("Memcpy DtoH")] if name.startswith("Memcpy") else "Memcpy Unknown"

@@ -41,8 +41,9 @@ _NAMES = (
     "name, sum (us)=sum_ns, max (us)=max_ns, min (us)=min_ns, stddev=std_ns:us,"
     " mean (us)=mean_ns:us"
 )
-#: HTA's columns by analysis, each with the name of ours if it differs. Columns in ns become µs. A
-#: colon precedes the number of digits to round to, or the type.
+#: HTA's columns by analysis, each as ``name=100*ours:form``. `ours` is our column, left out if it
+#: has the same name; the factor ``100*`` and `form` are optional. Columns in ns are converted to µs.
+#: `form` is a number of decimals, a dtype, or ``us``, which divides by 1000 instead of `in_us`.
 COLUMNS = {
     "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
     " non_compute_time(us)=non_compute_ns, kernel_time(us)=span_ns, idle_time_pctg=idle_pct:2,"

@@ -310,7 +310,7 @@ class Trace(TraceSet):
         return str(known.get("device_type", "UNKNOWN"))
 
     def get_trace_start_unixtime_ns(self, rank: int) -> int:
-        """Return the epoch time of time 0 in ns."""
+        """Return the Unix time, in ns, of the trace's time 0."""
         if rank not in self:
             raise self._no_rank(rank)
         if self.origin_ns is None:
@@ -337,7 +337,10 @@ class Trace(TraceSet):
     def convert_time_series_to_events(
         self, series: pd.DataFrame, counter_name: str, counter_col: str
     ) -> list[dict[str, Any]]:
-        """Return a series (``pid, ts``, optionally ``name, id``) as counter events of the file."""
+        """Return a time series as counter events, with the times of the first rank's file.
+
+        `series` has the columns ``pid, ts`` and optionally ``name, id``.
+        """
         if not {"pid", "ts", counter_col} <= set(series.columns):
             return []
         events = pd.DataFrame({"pid": series["pid"], "ts": series["ts"] + self.min_ts})

@@ -400,7 +400,10 @@ def _either(a: Intervals, b: Intervals) -> Intervals:
 
 
 def _within(start: Ints, end: Ints, windows: Ints) -> tuple[Rows, Rows, Ints, Ints]:
-    """Cut disjoint pieces by windows, which may overlap; return piece, window, start and end."""
+    """Intersect disjoint pieces with windows, which may overlap.
+
+    Returns the piece, the window, the start and the end of each intersection.
+    """
     first = np.searchsorted(end, windows[:, 0], side="right")
     count = np.maximum(np.searchsorted(start, windows[:, 1], side="left") - first, 0)
     piece = ranges(first, count)

@@ -679,7 +679,7 @@ class TreeMatcher:
 
     def _match_moved(self) -> None:
         """Pair operators left over on both sides of a step."""
-        # First by equal subtrees, then by name if both sides have the same number of them.
+        # Pair by equal subtrees first, then by names that occur equally often on both sides.
         for by_content in (True, False):
             keys = []
             for k, tree in enumerate(self.trees):

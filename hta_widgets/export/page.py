@@ -60,7 +60,7 @@ _TIMELINE = ("timeline.js", "state.js", "timeline.css")
 _DASHBOARD = ("dashboard.js", "state.js", "dashboard.css")
 #: Bytes in addition to code and events: the page's text, names of a small job, tags of blocks.
 _WORDS_BYTES = 4000
-#: Bytes of one reply: larger messages would delay those behind them.
+#: Bytes of one reply: larger messages would delay the following ones.
 CHUNK_BYTES = 4_000_000
 _MOST_MB = 25
 #: Blocks are measured as base64: four characters hold three bytes.

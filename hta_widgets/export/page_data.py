@@ -468,7 +468,7 @@ def _entries(writer: ColumnWriter, job: Job, frame: pd.DataFrame, names: Names) 
     writer.ints("dur", column("dur_ns"))
     writer.ints("wait", column("wait_ns"))
     writer.ints("transfer_added", column("transfer_ns") - column("dur_ns") + column("wait_ns"))
-    # Arrivals are on the clock by which collectives were matched; it differs by a constant.
+    # Arrivals are on a common clock, which differs from the rank's by a constant.
     writer.ints("clock", column("arrival_ns") - column("start_ns"), delta=True)
     writer.ints("late", column("late_ns"))
     writer.ints("imposed", column("imposed_ns"))

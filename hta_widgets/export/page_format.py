@@ -193,7 +193,7 @@ class Content:
     blocks: list[Block]
     sizes: list[tuple[str, int]]
     words: str
-    #: name of the document's size in the footer; empty: not listed
+    #: label of the document's size in the footer; if empty, the size is not listed
     document_word: str = ""
 
 

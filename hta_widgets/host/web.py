@@ -279,7 +279,7 @@ _LAST_PORT = 65_535
 
 
 class Site:
-    """State of all requests: the session, its clients, the folder and the idle time."""
+    """A running web server: the session, its connected pages, the folder and the idle timeout."""
 
     def __init__(
         self,

@@ -460,7 +460,7 @@ class DiffAnswers:
 
     @cached_property
     def overview(self) -> pd.DataFrame:
-        """The device work of each class in equal parts of both sides."""
+        """The device time of each event class in `BINS` equal intervals of each side."""
         return class_overview(self.both, self.pair_table.classes)
 
     def classes_of(self, side: int, rank: int) -> Codes | None:

@@ -68,7 +68,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(path: str) -> list[tuple[int, int, str]]:
-    """Return a key that sorts ``rank-10`` behind ``rank-9``."""
+    """Return a key that sorts ``rank-10`` after ``rank-9``."""
     return [
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(path)
     ]

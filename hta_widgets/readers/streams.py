@@ -395,7 +395,7 @@ class Window:
         return self.text[self.at :]
 
     def replace_rest(self, text: bytes, at: int) -> None:
-        """Replace the unread bytes by `text`, which begins like them, and continue at `at`."""
+        """Replace the unread bytes by `text`, which starts with them; continue at `at` in it."""
         self._text_offset, self.text, self.at = self.offset, text, at
 
     def more(self, size: int = 0) -> bytes:

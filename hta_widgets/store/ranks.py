@@ -408,7 +408,7 @@ class StoredTrace(Trace):
 
     @property
     def export_part(self) -> ExportPart | None:
-        """The part of a job that the file exports; None if it is not an export."""
+        """The part of the job that the file holds; None if the file is not an export."""
         stated: tuple[ExportPart | None, int] | None = self.__dict__.get("_stated")
         return super().export_part if stated is None else stated[0]
 

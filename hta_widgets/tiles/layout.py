@@ -278,7 +278,10 @@ def distinct(labels: Sequence[str]) -> list[str]:
 
 
 def counter_label(name: str, series: str) -> str:
-    """Return the label of a counter, without the series "value" or one like the counter's name."""
+    """Return a counter's name and its series.
+
+    The series is left out if it is "value", repeats the name, or is in `_UNITS`.
+    """
     known = {name, name.partition("[")[0], *_UNITS}
     if not series or series in known or series.lower() == "value":
         return name

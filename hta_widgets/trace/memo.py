@@ -52,7 +52,7 @@ class LRU(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """Return a value and count it as used, or None."""
+        """Return the value of `key` and mark it as most recently used; None if there is none."""
         with self._lock:
             if key not in self._kept:
                 return None
@@ -234,7 +234,7 @@ class _Kept:
             self.shrink()
 
     def shrink(self) -> None:
-        """Release ranks until the others fit."""
+        """Release the least recently used ranks until the others are within the limit."""
         released = []
         with self._lock:
             self._at_most = sum(self._bytes.values())

@@ -35,7 +35,7 @@ SHARED = (
     "view", "selection", "selected_event", "search", "color", "pinned", "ranks_from", "scope",
 )  # fmt: skip
 _PLAIN = ("clock", "selected_event", "search", "color", "pinned", "scope")
-#: Names of clocks in views, and of `TraceSet.with_clock`.
+#: Name of each clock in views, and its name in `TraceSet.with_clock`.
 _CLOCKS: Mapping[str, ClockName] = {"recorded": "host", "fitted": "fitted"}
 _TIMES = ("start_ns", "end_ns")
 _HISTORY = ("past", "future")

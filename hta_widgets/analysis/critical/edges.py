@@ -111,8 +111,9 @@ def add_device_work(
 
 def _had_empty_queue(trace: Trace, rows: Rows) -> Bools:
     """Return whether each device row was alone in its queue from its call to its start."""
-    # Queue lengths are those of HTA: calls in `_COUNTED` so far, less their work that has started,
-    # by stream and over the whole rank. A queue of unknown length is not empty.
+    # As in HTA, a stream's queue length is the number of calls in `_COUNTED` so far, less the work
+    # of these calls that has started. All events of the rank count, not only those in the analysed
+    # range. Work without a counted call has an unknown length, which is not taken as 0.
     table = trace.table
     device = np.flatnonzero(table.stream >= 0)
     call = trace.launch_of[device]

@@ -214,7 +214,7 @@ def path_of(
     data_load_events: Iterable[str] | None = None,
     rules: Rules = EXACT,
 ) -> CriticalPath | None:
-    """Return the graph and path of one rank, None if the rank has no such range."""
+    """Return the graph and critical path of one rank; None if it has no range of that name."""
     if data_load_events is not None:
         texts = [data_load_events] if isinstance(data_load_events, str) else data_load_events
         rules = replace(rules, data_loading=tuple(texts))

@@ -86,7 +86,7 @@ Anchor = Literal["start", "end", "middle"]
 #: Forms of the marks of a lane.
 Form = Literal["solid", "pale", "bar", "counter"]
 
-#: Characters that XML 1.0 does not allow: most control characters, and lone surrogates.
+#: Characters that XML 1.0 does not allow: most control characters, surrogates, U+FFFE and U+FFFF.
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -329,9 +329,10 @@ def build_worker(
 ) -> Trace:
     """Build the trace of one GPU of a worker.
 
-    The records keep their names. The step, counted from 0 in the file, is added. On GPUs other than
-    the root, the waits of partitions for the root are added, which returns them from the servers.
-    Counters with the number of partitions in long stages are added.
+    Event names are those of the file. Steps are numbered from 0 within the file. On a GPU that is
+    not the root, partitions wait for the root GPU to fetch them from the servers; these waits are
+    added as asyncs. Counters are added for the number of partitions in a stage: PUSH and PULL on
+    the root, this wait on other GPUs.
     """
     blank = [code for code, text in enumerate(columns.categories.values) if not text]
     if blank:

@@ -172,7 +172,7 @@ def _add_queues(rows: StageRows, totals: TotalRows) -> None:
 
 
 def _sort_stages(names: list[str], rows: StageRows) -> list[str]:
-    """Put stages that are not BytePS's own behind those that they follow; renumber the rows."""
+    """Put stages that are not BytePS's own after those that they follow; renumber the rows."""
     place = np.arange(len(names), dtype=np.float64)
     for code in range(len(STAGES), len(names)):
         at = np.flatnonzero((rows.stage == code) & ~rows.first)

@@ -16,7 +16,7 @@ def byteps_arrivals(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
+        Result of `hta_widgets.analysis.byteps_arrivals`, by the servers' clocks; or of
         `hta_widgets.analysis.byteps_pulls`: then a lag is the difference between the longest PULL
         and the worker's, which needs no common clock.
 

@@ -337,7 +337,7 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
         - ``rank, worker, local_rank`` (int64)
         - ``stage`` (category): in the order of the pipeline; stages that BytePS itself does not
-          have are placed behind those that they follow
+          have are placed after those that they follow
         - ``count, sum_ns, union_ns`` (int64): in ``union_ns`` at least one partition was in the
           stage, so the mean number at a time is ``sum_ns / union_ns``
         - ``mean_ns`` (float64), ``max_ns`` (int64)
@@ -391,7 +391,7 @@ def byteps_stages(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
 
 
 def _merged(order: list[str], more: list[str]) -> list[str]:
-    """Put stages that are not in the order yet behind the one that they follow."""
+    """Put stages that are not in the order yet after the one that they follow."""
     merged = list(order)
     before = ""
     for name in more:

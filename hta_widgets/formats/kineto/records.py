@@ -227,7 +227,7 @@ class _OwnIds(Pool):
 
 
 def as_text(texts: Mapping[str, bytes]) -> dict[str, str]:
-    """Return bytes as text of as many characters, which JSON can hold."""
+    """Decode bytes as Latin-1, one character per byte, so that JSON can hold them."""
     return {key: bytes(text).decode("latin-1") for key, text in texts.items()}
 
 

@@ -61,7 +61,7 @@ class Reading:
     entries: int = 0
     #: position of the next unread byte
     end: int = 0
-    #: "more": records follow; "closed": `end` is behind the bracket; "starved": the text ended
+    #: "more": records follow; "closed": `end` is past the bracket; "starved": the text ended
     outcome: Literal["more", "closed", "starved"] = "more"
 
 
@@ -76,7 +76,7 @@ class TopLevel(NamedTuple):
 def read_records(
     text: bytes, at: int, stop: int, notes: Notes, base: int, *, last: bool
 ) -> Reading:
-    """Read records from `at` until one ends at or behind `stop`."""
+    """Read records from `at` until one ends at or after `stop`."""
     return _Walk(text, notes, base, last).read(at, stop)
 
 

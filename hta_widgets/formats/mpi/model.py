@@ -101,7 +101,7 @@ _DTYPES: dict[type, Any] = {int: np.int64, float: np.float64, str: object}
 class CallRow(NamedTuple):
     """A routine's calls, all or in one bin of message sizes.
 
-    `avg_bytes` is NaN in call stacks, which print none.
+    `avg_bytes` is NaN in call stacks, for which files have no sizes.
     """
 
     routine: str

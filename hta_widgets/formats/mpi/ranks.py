@@ -168,9 +168,9 @@ def mpi_hosts(traces: TraceSet, **scope: Unpack[Scope]) -> pd.DataFrame:
     return result(columns, matched=matched, note=notes)
 
 
-#: Minimum ratio of the time outside MPI of a rank that stands out to the mean of all ranks.
+#: A rank stands out only if its time outside MPI is more than this multiple of the ranks' mean,
 _UNEVEN = 1.2
-#: Maximum time in MPI of such a rank, in standard deviations from the mean.
+#: and its time in MPI is below this many standard deviations from the mean.
 _FAR = -1.0
 _MAD = 1.4826  # standard deviation over median distance from the median, if normal
 

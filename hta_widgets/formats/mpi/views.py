@@ -35,7 +35,7 @@ def mpi_message_sizes(
     measure : {"calls", "time", "bytes"}, default "calls"
         Look at all three: small messages are most of the calls and few of the bytes.
     routines : DataFrame, optional
-        Of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
+        Result of `hta_widgets.analysis.mpi_routines`; adds routines whose messages have no size.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def mpi_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame, TraceSet, Trace or Selection
-        Of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
+        Result of `hta_widgets.analysis.mpi_ranks`, or a dashboard's panel of that name.
 
     Returns
     -------

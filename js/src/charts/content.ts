@@ -44,7 +44,7 @@ export interface SideColumn {
   strong?: ReadonlySet<number>;
 }
 
-/** Marks of all items, from one column of the data to another. */
+/** Marks of one kind, one per item; `left` and `right` are the columns of the positions of their ends. */
 export interface Mark {
   shape: "bar" | "line" | "dot";
   left: string | number;

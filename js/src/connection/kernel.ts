@@ -20,7 +20,7 @@ export interface MessageModel {
  */
 const ENDINGS = ["comm_live_update", "comm:close"] as const;
 
-/** A kernel that has not answered for this long is running a cell. */
+/** Time without an answer after which a kernel counts as busy. */
 export const BUSY_AFTER_MS = 700;
 /** Interval of checks whether a busy kernel was shut down. */
 const LOOK_EVERY_MS = 1000;

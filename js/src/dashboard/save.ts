@@ -16,7 +16,7 @@ interface Exportable {
 }
 
 interface ExportWays {
-  /** Title of the job, with which the names of files begin. */
+  /** Title of the job; names of files begin with it. */
   title: string;
   source: Source;
   signal: AbortSignal;

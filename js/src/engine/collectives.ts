@@ -444,7 +444,7 @@ interface Arrivals {
   id: Int32Array;
   /** Time from its own arrival to the last one's. */
   wait: Float64Array;
-  /** Shift from a start to the clock on which collectives were matched. */
+  /** Shift from a start to the clock on which arrivals are compared. */
   clock: Float64Array;
   /** Name code of each collective as recorded on this rank. */
   named: Int32Array;

@@ -203,7 +203,7 @@ function next(hits: Hits, from: Place, forward: boolean): number {
 
 const counted = new WeakMap<Rank, Float64Array>();
 
-/** Events, asyncs and instants of each type. */
+/** Number of events, asyncs and instants of each type. */
 function typeCounts(rank: Rank): Float64Array {
   return getOrMake(counted, rank, () => {
     const counts = new Float64Array(rank.header.types.length);

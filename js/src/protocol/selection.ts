@@ -280,7 +280,7 @@ function pythonRepr(text: string): string {
   return `${quote}${out}${quote}`;
 }
 
-// The selection by dimension, and its change by a brush.
+// A selection by dimension, and how a brush changes it.
 
 const NONE_CHOSEN: Chosen = { ranks: null, names: null, kinds: null, window: null };
 

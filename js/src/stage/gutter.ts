@@ -91,7 +91,7 @@ function signed(reason: string): string {
     .replace(/(\d[\d.]*\s?%) (?:shorter|less)/, "\u2212$1");
 }
 
-/** The first reason for which a rank is not folded with others; null for none. */
+/** The first reason why a rank is not folded with others, long and short; null if there is none. */
 export function reasonOf(why: string): Fact["texts"] | null {
   const [reason = ""] = why.split(";");
   if (reason === "") return null;

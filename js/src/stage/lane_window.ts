@@ -359,7 +359,7 @@ export function takeOut(
 
 // Remainder of a lane's cells, drawn as columns next to the rectangles of its longer events.
 
-/** By cell of the window; valid until the next call. */
+/** Busy share and number of events by cell of the window; the next `residual` reuses the arrays. */
 interface Residual {
   readonly share: Float32Array;
   readonly counts: Int32Array;

@@ -32,7 +32,7 @@ const RECT_PX = 2;
 
 const HATCH_PITCH = 5;
 
-/** Overlays above or below the events of a communication lane. */
+/** Overlays drawn over or under the events of a communication lane. */
 interface OverWindows {
   wait: LaneWindow | null;
   late: LaneWindow | null;

@@ -38,7 +38,7 @@ export function AccessGrid({ ctx, shown }: { ctx: Context; shown: ReadonlySignal
           {index === at && cell}
         </div>
       ))}
-      {/* Keys still act on an event whose row is folded away. */}
+      {/* Keys act on the selected event even if its row is folded away or not listed. */}
       {selected !== null && (at < 0 || at >= ROWS_SPOKEN) && <div role="row">{cell}</div>}
     </div>
   );

@@ -87,7 +87,7 @@ const SILENT: Words = [];
 export class StatusLine {
   /** Text for work in the background. */
   readonly aside = signal("");
-  /** Number of ranks that are shown after a selection in a linked panel, and of all ranks. */
+  /** Number of ranks shown, and of all; they differ if a linked panel selects ranks. */
   readonly ranks = signal<readonly [shown: number, all: number]>([0, 0]);
   /** Null while it is not known whether recorded clocks disagree. */
   readonly clocks = signal<ClockFacts | null>(null);
@@ -227,7 +227,7 @@ function RanksShown({ line: { ranks, ways } }: { line: StatusLine }) {
   );
 }
 
-/** The drawn clock, if recorded clocks disagree. */
+/** Names the clock of the drawn times and switches it. */
 function ClockBadge({ line }: { line: StatusLine }) {
   const clocks = line.clocks.value;
   if (clocks === null || !(clocks.is_off || clocks.is_fitted)) return null;

@@ -1,4 +1,4 @@
-/** Toolbar of a timeline and its filter of tracks. */
+/** The toolbar of a timeline, with the filter for tracks. */
 
 import { type ReadonlySignal, useComputed } from "@preact/signals";
 import { Button, CutName, UndoRedo } from "../ui/controls";
