@@ -42,7 +42,7 @@ _NAMES = (
     " mean (us)=mean_ns:us"
 )
 #: HTA's columns by analysis, each as ``name=100*ours:form``. `ours` is our column, left out if it
-#: has the same name; the factor ``100*`` and `form` are optional. Columns in ns are converted to µs.
+#: has the same name; the factor ``100*`` and `form` are optional. Columns in ns become µs.
 #: `form` is a number of decimals, a dtype, or ``us``, which divides by 1000 instead of `in_us`.
 COLUMNS = {
     "temporal_breakdown": "rank, idle_time(us)=idle_ns, compute_time(us)=compute_ns,"
