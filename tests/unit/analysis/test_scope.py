@@ -24,34 +24,14 @@ from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 RANKS = 6
 
 ANALYSES = [
-    "temporal_breakdown",
-    "kernel_type_breakdown",
-    "comm_comp_overlap",
-    "kernel_breakdown",
-    "idle_time_breakdown",
-    "device_idle_breakdown",
-    "device_idle_gaps",
-    "communication_by_stream",
-    "communication_by_group",
-    "user_annotation_breakdown",
-    "kernels_by_annotation",
-    "launch_stats",
-    "operators",
-    "operator_launch_delays",
-    "phase_times",
-    "memory_bandwidth",
-    "memory_bandwidth_summary",
-    "queue_length_summary",
-    "rank_time_heatmap",
-    "step_times",
-    "exposed_waits",
-    "collectives",
-    "stragglers",
-    "stragglers_by_step",
-    "rank_clusters",
-    "parallel_groups",
-    "clock_offsets",
-]
+    "temporal_breakdown", "kernel_type_breakdown", "comm_comp_overlap", "kernel_breakdown",
+    "idle_time_breakdown", "device_idle_breakdown", "device_idle_gaps", "communication_by_stream",
+    "communication_by_group", "user_annotation_breakdown", "kernels_by_annotation", "launch_stats",
+    "operators", "operator_launch_delays", "phase_times", "memory_bandwidth",
+    "memory_bandwidth_summary", "queue_length_summary", "rank_time_heatmap", "step_times",
+    "exposed_waits", "collectives", "stragglers", "stragglers_by_step", "rank_clusters",
+    "parallel_groups", "clock_offsets",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +85,9 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
 
 
-def test_what_fits_stays(stored, keep):
+def test_what_fits_stays(stored, in_memory, keep):
+    analysis.temporal_breakdown(in_memory)
+    assert all(trace.memo for trace in in_memory.values()), "not read from a store"
     keep(1 << 30)
     analysis.temporal_breakdown(stored)
     kept = {rank: trace.memo for rank, trace in stored.items()}
@@ -128,11 +110,6 @@ def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
     # The one that was used last stays.
     analysis.temporal_breakdown(stored, ranks=[5])
     assert [rank for rank, trace in stored.items() if trace.memo] == [5]
-
-
-def test_ranks_in_memory_stay_as_they_are(in_memory, keep):
-    analysis.temporal_breakdown(in_memory)
-    assert all(trace.memo for trace in in_memory.values())
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -272,29 +249,13 @@ def traces(tmp_path_factory):
     return hw.load(write_job(tmp_path_factory.mktemp("job"), 1), cache=False, progress=False)
 
 
-def test_a_rank_that_is_not_there_is_refused(traces):
-    with pytest.raises(hw.TraceError, match="no rank 9"):
-        parts(traces, ranks=[0, 9])
-
-
-def test_one_rank_is_no_set(traces):
-    with pytest.raises(hw.TraceError, match=r"a TraceSet, not <Trace rank 0.*ranks="):
-        analysis.temporal_breakdown(traces[0])
-
-
 def test_a_window_narrows_a_selection(traces):
     chosen = narrowed(traces, traces.select(start_ns=100, end_ns=500), (200, 900), [1])
     assert (chosen.start_ns, chosen.end_ns, chosen.ranks) == (200, 500, (1,))
-
-
-def test_a_window_may_be_text(traces):
+    # A window may be text.
     chosen = narrowed(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
-    with pytest.raises(hw.TraceError, match="ends"):
-        analysis.job_critical_path(traces, window=("9us", "1us"))
-
-
-def test_windows_that_do_not_meet_hold_nothing(traces):
+    # Windows that do not meet hold nothing.
     found = parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in found] == [0, 0]
 
@@ -316,11 +277,15 @@ def test_a_text_is_a_query(traces):
         ({"ranks": "01"}, "'01' names no ranks"),
         ({"window": (5,)}, "not a window"),
         ({"window": (500, 100)}, "before it starts"),
+        ({"window": ("9us", "1us")}, "ends"),
+        ({"ranks": [0, 9]}, "no rank 9"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(traces, arguments, words):
     with pytest.raises(hw.TraceError, match=words):
         analysis.temporal_breakdown(**{"traces": traces, **arguments})
+    with pytest.raises(hw.TraceError, match=r"a TraceSet, not <Trace rank 0.*ranks="):
+        analysis.temporal_breakdown(traces[0])
 
 
 def test_what_hides_communication_need_not_be_selected(traces):
