@@ -122,28 +122,19 @@ def test_every_rank_is_like_its_representative(seed):
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def of_demo(folder, **options):
-    truth = write_demo(folder, steps=3, events_per_step=1500, **options)
-    return rank_clusters(hw.load(folder, cache=False, progress=False)), truth
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_demo_straggler_is_the_outlier(tmp_path, seed):
-    frame, truth = of_demo(tmp_path / "job", ranks=8, seed=seed)
-    assert frame.attrs["outliers"] == [truth["straggler"]]
-    assert frame.attrs["clusters"] == 2
-    why = frame.set_index("rank")["why"]
-    assert why[truth["straggler"]].startswith("computes 2")
-    assert set(why.drop(truth["straggler"])) == {""}
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("ranks", [4, 8])
-def test_healthy_ranks_are_alike(tmp_path, seed, ranks):
-    frame, _ = of_demo(tmp_path / "job", ranks=ranks, seed=seed, straggler=None)
-    assert frame.attrs["outliers"] == []
-    assert frame.attrs["clusters"] == 1
+@pytest.mark.parametrize("options", [{}, {"straggler": None}])
+def test_a_straggler_is_the_outlier_and_healthy_ranks_are_alike(tmp_path, seed, ranks, options):
+    shape = {"ranks": ranks, "steps": 3, "events_per_step": 1500}
+    truth = write_demo(tmp_path / "job", seed=seed, **shape, **options)
+    frame = rank_clusters(hw.load(tmp_path / "job", cache=False, progress=False))
+    slow = [] if options else [truth["straggler"]]
+    assert (frame.attrs["outliers"], frame.attrs["clusters"]) == (slow, 1 + len(slow))
     assert frame["steps"].tolist() == [3] * ranks
+    why = frame.set_index("rank")["why"]
+    assert [text[:10] for text in why[slow]] == ["computes 2"] * len(slow)
+    assert set(why.drop(slow)) == {""}
 
 
 def test_ranks_are_compared_over_the_steps_that_all_have(tmp_path):

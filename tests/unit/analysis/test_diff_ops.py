@@ -132,10 +132,7 @@ def test_totals_run_over_the_ranks_given(load, after):
     both = load("both", [event("a", 0, 1), event("b", 2, 1)], [event("a", 0, 5)])
     assert rows(diff_ops(both, both))["a"] == (2, 2, 6_000, 6_000, "same")
     frame = diff_ops(both, both, before_ranks=0, after_ranks=[1])
-    assert rows(frame) == {
-        "a": (1, 1, 1_000, 5_000, "same"),
-        "b": (1, 0, 1_000, 0, "removed"),
-    }
+    assert rows(frame) == {"a": (1, 1, 1_000, 5_000, "same"), "b": (1, 0, 1_000, 0, "removed")}
     assert diff_ops(both, both, ranks=[1]).equals(diff_ops(both[1], both[1]))
     for options, words in (
         ({"after_ranks": 4}, "no rank 4"),

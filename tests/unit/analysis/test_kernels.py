@@ -139,12 +139,3 @@ def test_calls_of_the_driver_count_where_that_makes_the_numbers_equal(tmp_path):
     assert frame["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu", ""]
     assert frame.attrs["matched"] == {"kernels": 3, "launches": 2}
     assert "3 kernels but 2 launches" in frame.attrs["note"]
-
-
-def test_traces_without_counters_give_an_empty_frame_with_a_reason(tmp_path):
-    full = cupti_counters(load(tmp_path, [*OPERATORS, counted("x", 1000), counted("y", 1010)]))
-    frame = cupti_counters(load(tmp_path, OPERATORS))
-    assert frame.empty
-    assert "profiler_metrics" in frame.attrs["note"]
-    assert frame.attrs["matched"] == {"kernels": 0, "launches": 0}
-    assert (frame.dtypes == full.dtypes).all()

@@ -101,7 +101,6 @@ def test_nothing_is_an_empty_frame_with_a_reason(write):
     for empty in ([], [[], []]):
         frame = memory_timeline(write(empty))
         assert frame.empty
-        assert (frame.dtypes == "int64").all()
         assert "no events" in frame.attrs["note"]
     frame = memory_timeline(write(EVENTS[:2]))
     assert used(frame) == {0: {"Parameter": 1000, "Unknown": 50}}
@@ -202,15 +201,10 @@ def test_events_in_a_window_keep_the_sum_since_the_beginning(job):
     assert memory_events(job)["rank"].tolist() == [0] * 5 + [1] * 2
 
 
-def test_traces_without_memory_events_give_an_empty_frame_with_a_reason(job, tmp_path):
-    for records in ([operator("a", 0, 1)], [memory(1, 2)]):
-        frame = memory_events(load(tmp_path, records))
-        assert len(frame) == len(records) * (records[0]["ph"] == "i")
-    nothing = memory_events(job, window=(10**12, 10**13))
-    assert nothing.empty
-    assert "profile_memory=True" in nothing.attrs["note"]
-    types = nothing.dtypes.astype(str).to_dict()
-    assert types == memory_events(job).dtypes.astype(str).to_dict()
+@pytest.mark.parametrize("records", [[operator("a", 0, 1)], [memory(1, 2)]])
+def test_traces_may_hold_memory_events_alone_or_none(tmp_path, records):
+    frame = memory_events(load(tmp_path, records))
+    assert len(frame) == (records[0]["ph"] == "i")
 
 
 # --- PyTorch's own files --------------------------------------------------------------------------

@@ -223,16 +223,13 @@ def test_two_jobs_are_not_matched_with_each_other(tmp_path):
 
 
 def test_the_made_up_straggler_is_found_in_both_inputs(tmp_path):
-    folder = tmp_path / "job"
-    truth = write_mpi_job(folder, ranks=6, steps=8, slow_rank=4, hosts=2, files="default")
-    texts = load([path for path in folder.iterdir() if path.suffix != ".trc"])
-    lines = load(folder / "90001.trc")
+    truth = write_mpi_job(tmp_path, ranks=6, steps=8, slow_rank=4, hosts=2, files="default")
+    texts = load([path for path in tmp_path.iterdir() if path.suffix != ".trc"])
+    lines = load(tmp_path / "90001.trc")
     for traces in (texts, lines):
         (row,) = mpi_imbalance(traces).itertuples()
         assert (row.straggler_rank, row.is_straggler, row.ranks) == (4, True, 6)
     assert mpi_ranks(texts).host.tolist() == truth["hosts"]
-    seconds = mpi_ranks(lines).comm_s
-    assert seconds.tolist() == pytest.approx(truth["comm_s"], abs=1e-6)
     blamed = stragglers(lines).set_index("rank")
     assert blamed.index[blamed.is_straggler].tolist() == [4]
     assert blamed.cause[4] == "host work"

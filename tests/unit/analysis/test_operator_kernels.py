@@ -125,10 +125,7 @@ TWICE = [
 
 def test_patterns_by_frequency(tmp_path):
     frame = frequent_kernel_sequences(load(tmp_path, TWICE), "layer")
-    assert found(frame) == [
-        ["layer|a|b|c", 2, 60, 200],
-        ["layer|a|c|b|b", 1, 40, 100],
-    ]
+    assert found(frame) == [["layer|a|b|c", 2, 60, 200], ["layer|a|c|b|b", 1, 40, 100]]
     assert frame.attrs["matched"] == {"operators": 4, "occurrences": 3, "kernels": 10}
     shorter = frequent_kernel_sequences(load(tmp_path, TWICE), "layer", min_pattern_len=1)
     assert shorter["pattern"].tolist() == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]

@@ -74,29 +74,6 @@ def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_pat
     assert frame.annotation.tolist() == ["Region", "Region", ""]
 
 
-def test_calls_and_python_functions_part_no_operators(tmp_path):
-    events = [
-        op("outer", 100, 200), event("python_function", "f", 110, 190, pid=10, tid=1),
-        op("inner", 120, 150), call(160, 180, 1), kernel(500, 507, launch=1),
-    ]  # fmt: skip
-    # The call's time is the operator's own.
-    assert rows_of(operators(load(tmp_path, events))) == {
-        "outer": (1, 100, 70, 7, 7),
-        "inner": (1, 30, 30, 0, 0),
-    }
-
-
-def test_recursion_counts_once(tmp_path):
-    events = [
-        op("conv", 100, 200), op("pad", 110, 190), op("conv", 120, 180), call(130, 140, 1),
-        kernel(500, 540, launch=1), op("conv", 300, 310),
-    ]  # fmt: skip
-    assert rows_of(operators(load(tmp_path, events))) == {
-        "conv": (3, 100 + 10, (100 - 80) + 60 + 10, 40, 40),
-        "pad": (1, 80, 20, 40, 0),
-    }
-
-
 def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
     events = [
         op("loss.backward", 100, 400),
@@ -133,19 +110,11 @@ def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
     assert frame["device_self_ns"].sum() == 50
 
 
-def test_one_launch_of_many_kernels(tmp_path):
-    events = [op("graph", 100, 200), call(110, 120, 5, name="cudaGraphLaunch")]
-    events += [kernel(300, 310, launch=5), kernel(310, 330, launch=5)]
-    # Names of categories have no case.
-    events.append(op("mm", 10, 20, cat="Operator"))
-    found = rows_of(operators(load(tmp_path, events)))
-    assert found == {"graph": (1, 100, 100, 30, 30), "mm": (1, 10, 10, 0, 0)}
-
-
 def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
     ranges = [op("ProfilerStep#1", 50, 1000), op("forward", 90, 300, cat="user_annotation")]
-    traces = load(tmp_path, [*ranges, *LINEAR])
-    assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t"}
+    # Names of categories have no case.
+    traces = load(tmp_path, [*ranges, *LINEAR, op("mm", 10, 20, cat="Operator")])
+    assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t", "mm"}
     found = rows_of(operators(traces, annotations=True))
     assert found["forward"] == (1, 210, 110, 50, 0)
     assert found["ProfilerStep#1"] == (1, 950, 740, 50, 0)
@@ -160,10 +129,7 @@ def test_the_window_cuts_times_and_keeps_what_still_runs(tmp_path):
         "aten::t": (1, 5, 5, 0, 0),
     }
     later = operators(traces, window=(330, 345))
-    assert rows_of(later) == {
-        "aten::linear": (0, 0, 0, 15, 0),
-        "aten::addmm": (0, 0, 0, 15, 15),
-    }
+    assert rows_of(later) == {"aten::linear": (0, 0, 0, 15, 0), "aten::addmm": (0, 0, 0, 15, 15)}
     assert later.attrs["device_ns"] == 15
     assert operators(traces, window=(330, 330)).empty
 

@@ -89,19 +89,11 @@ def test_collectives_without_all_ranks_are_set_aside(tmp_path):
     assert frame["wait_ns"].tolist() == [0]
 
 
-@pytest.mark.parametrize("events", [[], [kernel(5, 9)], [event("cpu_op", "aten::add", 1, 2)]])
-def test_no_steps_are_told_in_words(tmp_path, job, events):
-    frame = step_times(load(tmp_path, events))
-    assert frame.empty
-    assert "ProfilerStep" in frame.attrs["note"]
-    assert frame.dtypes.to_dict() == step_times(job).dtypes.to_dict()
-    assert step_times(job, ranks=[]).attrs["note"] == "no ranks are selected"
-
-
-def test_ranks_without_steps_are_named(tmp_path):
+def test_ranks_without_steps_are_named(tmp_path, job):
     frame = step_times(load(tmp_path, [step(1, 10, 20)], [kernel(1, 5)]))
     assert frame["rank"].tolist() == [0]
     assert frame.attrs["note"] == "no ProfilerStep on ranks 1"
+    assert step_times(job, ranks=[]).attrs["note"] == "no ranks are selected"
 
 
 def test_a_selection_without_steps_is_told_from_a_trace_without(job):
@@ -159,9 +151,6 @@ def test_what_occurs_in_one_step_of_three_is_no_phase(tmp_path):
     found = analysis.phase_times(load(tmp_path, events))
     assert not len(found)
     assert "record_function" in found.attrs["note"]
-    found = analysis.phase_times(load(tmp_path, [mark("forward", 1, 2)]))
-    assert not len(found)
-    assert "no ProfilerStep" in found.attrs["note"]
     traces = load(tmp_path, steps())
     assert "holds no phase" in analysis.phase_times(traces, window=(5, 6)).attrs["note"]
     assert analysis.phase_times(traces, ranks=[]).attrs["note"] == "no ranks are selected"

@@ -128,7 +128,7 @@ def test_every_name_is_a_column_an_earlier_name_or_a_function(name):
             for inner, each in value.items():
                 check(each, inner)
         elif isinstance(value, list) and key not in {
-            *("needs", "uses", "group", "unmatched", "cells"),
+            *("needs", "uses", "group", "unmatched", "cells")
         }:
             for each in value:
                 check(each, "lines" if key in {"lines", "of"} and isinstance(each, str) else key)

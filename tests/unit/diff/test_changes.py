@@ -124,14 +124,8 @@ def test_two_runs_of_one_job_differ_in_nothing(jobs, seeds):
     assert counts["changed"] < 0.03 * counts["same"]
 
 
-def test_the_reverse_of_changes_and_their_sentences(changed):
+def test_findings_are_sentences_with_numbers(changed):
     before, after, _ = changed
-    assert changes_of(hd.compare(after, before)) == {
-        ("faster", "aten::gelu"),
-        ("replaced", "aten::native_layer_norm_backward"),
-        ("moved", "c10d::allreduce_"),
-        ("removed", "aten::contiguous"),
-    }
     texts = {
         one.kind: one.text.replace("\u202f", " ") for one in hd.findings(hd.compare(before, after))
     }

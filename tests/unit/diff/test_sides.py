@@ -59,6 +59,7 @@ def test_representatives_pair_by_size_of_their_clusters(jobs):
 def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     four, two = job(tmp_path, 0, 1, 2, 3), job(tmp_path, 0, 1)
     diff = hd.compare(four, two)
+    assert diff.by_rank_means
     assert diff.rank_pairs == [(0, 0), (1, 1)]
     assert diff.before.ranks == [0, 1, 2, 3]
     assert [one.text for one in diff.cautions] == ["4 ranks against 2: times are means over ranks"]

@@ -90,15 +90,6 @@ def test_all_that_is_derived_holds_and_turns_round_with_the_sides(sides):
     assert isinstance(hd.findings(there), list)
 
 
-def test_of_other_sizes_means_are_told_as_such(jobs):
-    diff = hd.compare(*WAYS["other sizes"](jobs(0)[0], jobs))
-    assert diff.by_rank_means
-    assert diff.rank_pairs == [(0, 0), (1, 1)]
-    texts = [caution.text for caution in diff.cautions]
-    assert "4 ranks against 2: times are means over ranks" in texts
-    assert "world size 4 → 2" in texts
-
-
 def test_one_step_a_side_is_said_to_tell_little(jobs):
     before, after = jobs(0)[0], jobs(1, ("extra_copy",))[0]
     found = hd.findings(hd.compare(before.select("step == 2"), after.select("step == 2")))
