@@ -7,6 +7,12 @@ import hta_widgets as hw
 from hta_widgets.analysis import critical_path, critical_path_summary, path_selection
 from tests.support.small import NCCL, call, copy, event, kernel, load
 
+#: Causes of segments.
+OUTSIDE, CPU, SYNC = "cpu_outside_operators", "cpu_bound", "sync_overhead"
+LAUNCH, NEXT = "gpu_kernel_launch_overhead", "gpu_kernel_kernel_overhead"
+COMPUTE, MEMORY, COMM = "gpu_compute_bound", "gpu_memory_bound", "gpu_communication_bound"
+STEP = "ProfilerStep#1"
+
 
 def op(start, end, name="aten::op", *, tid=1, **args):
     return event("cpu_op", name, start, end, pid=10, tid=tid, **args)
@@ -41,26 +47,24 @@ def by_cause(frame):
     return frame.groupby(frame["bound_by"].astype(str))["dur_ns"].sum().to_dict()
 
 
-def test_a_thread_s_time_is_that_of_its_innermost_operators(tmp_path):
+def test_a_thread_s_time_is_its_innermost_operators_and_a_kernel_s_its_launch(tmp_path):
     found = path(tmp_path, step(50, 400), op(100, 200, "A"), op(120, 150, "B"), op(250, 300, "C"))
     assert rows(found) == [
-        (50, 50, "ProfilerStep#1", "cpu_outside_operators"),
-        (100, 20, "A", "cpu_bound"),
-        (120, 30, "B", "cpu_bound"),
-        (150, 50, "A", "cpu_bound"),
-        (200, 50, "ProfilerStep#1", "cpu_outside_operators"),
-        (250, 50, "C", "cpu_bound"),
-        (300, 100, "ProfilerStep#1", "cpu_outside_operators"),
+        (50, 50, STEP, OUTSIDE),
+        (100, 20, "A", CPU),
+        (120, 30, "B", CPU),
+        (150, 50, "A", CPU),
+        (200, 50, STEP, OUTSIDE),
+        (250, 50, "C", CPU),
+        (300, 100, STEP, OUTSIDE),
     ]
     assert found.attrs["length_ns"] == 150
-
-
-def test_a_kernel_on_an_idle_stream_is_bound_by_its_launch(tmp_path):
+    # A kernel on an idle stream is bound by its launch.
     found = path(tmp_path, step(50, 150), call(100, 110, 1), kernel(130, 230, launch=1))
     assert rows(found) == [
-        (50, 50, "ProfilerStep#1", "cpu_outside_operators"),
-        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
-        (130, 100, "gemm", "gpu_compute_bound"),
+        (50, 50, STEP, OUTSIDE),
+        (100, 30, "gemm", LAUNCH),
+        (130, 100, "gemm", COMPUTE),
     ]
 
 
@@ -70,10 +74,10 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
         kernel(130, 230, launch=1), kernel(235, 300, launch=2, name=NCCL),
     )  # fmt: skip
     assert rows(found)[1:] == [
-        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
-        (130, 100, "gemm", "gpu_compute_bound"),
-        (230, 5, "gemm", "gpu_kernel_kernel_overhead"),
-        (235, 65, NCCL, "gpu_communication_bound"),
+        (100, 30, "gemm", LAUNCH),
+        (130, 100, "gemm", COMPUTE),
+        (230, 5, "gemm", NEXT),
+        (235, 65, NCCL, COMM),
     ]
     assert found["stream"].tolist() == [-1, 7, 7, 7, 7]
     # Unless the call took until the stream was idle, as the first launch of a module does.
@@ -82,9 +86,9 @@ def test_kernels_launched_ahead_are_bound_by_those_before_them(tmp_path):
         kernel(130, 230, launch=1), kernel(410, 500, launch=2, name="relu"),
     )  # fmt: skip
     assert rows(found)[1:] == [
-        (100, 10, "cudaLaunchKernel", "cpu_bound"),
-        (110, 300, "relu", "gpu_kernel_launch_overhead"),
-        (410, 90, "relu", "gpu_compute_bound"),
+        (100, 10, "cudaLaunchKernel", CPU),
+        (110, 300, "relu", LAUNCH),
+        (410, 90, "relu", COMPUTE),
     ]
 
 
@@ -110,12 +114,12 @@ def test_a_call_that_waits_hands_the_path_to_what_it_waits_for(tmp_path, name, r
         kernel(130, 250, launch=1), op(270, 300, "after"), *([row] if row else []),
     )  # fmt: skip
     assert rows(found)[1:] == [
-        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
-        (130, 120, "gemm", "gpu_compute_bound"),
-        (250, 10, name, "sync_overhead"),
-        (260, 10, "ProfilerStep#1", "cpu_outside_operators"),
-        (270, 30, "after", "cpu_bound"),
-        (300, 20, "ProfilerStep#1", "cpu_outside_operators"),
+        (100, 30, "gemm", LAUNCH),
+        (130, 120, "gemm", COMPUTE),
+        (250, 10, name, SYNC),
+        (260, 10, STEP, OUTSIDE),
+        (270, 30, "after", CPU),
+        (300, 20, STEP, OUTSIDE),
     ]
     matched = found.attrs["matched"]
     assert (matched["recorded_waits"], matched["inferred_waits"]) == ((1, 0) if row else (0, 1))
@@ -125,13 +129,9 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
     found = path(
         tmp_path, step(90, 210), call(100, 200, 1, name="cudaMemcpyAsync"), copy(300, 310, launch=1)
     )
-    assert by_cause(found) == {
-        "cpu_outside_operators": 10,
-        "gpu_kernel_launch_overhead": 200,
-        "gpu_memory_bound": 10,
-    }
+    assert by_cause(found) == {OUTSIDE: 10, LAUNCH: 200, MEMORY: 10}
     alone = path(tmp_path, step(90, 210), call(100, 200, name="cudaMemcpyAsync"))
-    assert by_cause(alone) == {"cpu_outside_operators": 20, "cpu_bound": 100}
+    assert by_cause(alone) == {OUTSIDE: 20, CPU: 100}
     # This one waits for nothing that ends by the way; the next returns when its copy is done.
     found = path(
         tmp_path, step(90, 420), call(100, 110, 1), kernel(130, 250, launch=1),
@@ -139,13 +139,7 @@ def test_a_copy_that_did_not_wait_is_work_of_the_host(tmp_path):
         call(310, 400, 3, name="cudaMemcpyAsync"), copy(350, 390, launch=3, stream=8),
     )  # fmt: skip
     assert found.attrs["matched"]["inferred_waits"] == 1
-    assert by_cause(found) == {
-        "cpu_outside_operators": 130,
-        "cpu_bound": 110,
-        "gpu_kernel_launch_overhead": 40,
-        "gpu_memory_bound": 40,
-        "sync_overhead": 10,
-    }
+    assert by_cause(found) == {OUTSIDE: 130, CPU: 110, LAUNCH: 40, MEMORY: 40, SYNC: 10}
 
 
 def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
@@ -160,10 +154,10 @@ def test_a_kernel_waits_for_the_event_that_its_stream_waits_for(tmp_path):
         kernel(510, 600, launch=4, stream=9, name="second"),
     )  # fmt: skip
     assert rows(found)[1:] == [
-        (100, 30, "gemm", "gpu_kernel_launch_overhead"),
-        (130, 370, "gemm", "gpu_compute_bound"),
-        (500, 10, "second", "sync_overhead"),
-        (510, 90, "second", "gpu_compute_bound"),
+        (100, 30, "gemm", LAUNCH),
+        (130, 370, "gemm", COMPUTE),
+        (500, 10, "second", SYNC),
+        (510, 90, "second", COMPUTE),
     ]
     assert found.attrs["matched"]["waits_of_kernels"] == 1
 
@@ -179,25 +173,23 @@ def waiting_for_another_stream(*, asked=True, late=0):
     ]  # fmt: skip
 
 
-def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path):
-    found = path(tmp_path, *waiting_for_another_stream())
-    assert by_cause(found) == {
-        "cpu_outside_operators": 10,
-        "cpu_bound": 10,
-        "gpu_kernel_launch_overhead": 190,
-        "gpu_communication_bound": 29_700,
-        "sync_overhead": 1_000,
-        "gpu_compute_bound": 9_000,
-        "outside_path": 10_000,
-    }
-    assert found.attrs["matched"]["waits_of_kernels"] == 1
+HELD_BACK = {OUTSIDE: 10, CPU: 10, LAUNCH: 190, COMM: 29_700, SYNC: 1_000, COMPUTE: 9_000}
+HELD_BACK["outside_path"] = 10_000
 
 
-@pytest.mark.parametrize("options", [{"asked": False}, {"late": 10_000}])
-def test_without_a_call_or_long_after_nothing_is_inferred(tmp_path, options):
+@pytest.mark.parametrize(
+    ("options", "waits", "causes"),
+    [
+        ({}, 1, HELD_BACK),
+        # Without a call, or long after, nothing is inferred.
+        ({"asked": False}, 0, {NEXT: 30_000}),
+        ({"late": 10_000}, 0, {NEXT: 40_000}),
+    ],
+)
+def test_a_kernel_that_was_held_back_waited_for_the_other_stream(tmp_path, options, waits, causes):
     found = path(tmp_path, *waiting_for_another_stream(**options))
-    assert found.attrs["matched"]["waits_of_kernels"] == 0
-    assert by_cause(found)["gpu_kernel_kernel_overhead"] == 30_000 + options.get("late", 0)
+    assert found.attrs["matched"]["waits_of_kernels"] == waits
+    assert by_cause(found) | causes == by_cause(found)
 
 
 def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
@@ -208,7 +200,7 @@ def test_a_call_waits_for_an_event_of_another_stream(tmp_path):
         sync("Event Sync", 131, 515, 3, wait_on_stream=7, wait_on_cuda_event_record_corr_id=2),
         op(530, 690, "after"),
     )  # fmt: skip
-    assert ("sync_overhead", 20) in by_cause(found).items()
+    assert (SYNC, 20) in by_cause(found).items()
     assert rows(found)[-2][2] == "after"
 
 
@@ -219,14 +211,9 @@ def test_every_kernel_of_a_graph_launch_and_stream_0_take_part(tmp_path):
         call(100, 120, 1, name="hipGraphLaunch"),
         *(kernel(200 + 100 * k, 290 + 100 * k, launch=1, stream=0, name=f"k{k}") for k in range(3)),
     )
-    names = [row[2] for row in rows(found) if row[3] == "gpu_compute_bound"]
+    names = [row[2] for row in rows(found) if row[3] == COMPUTE]
     assert names == ["k0", "k1", "k2"]
-    assert by_cause(found) == {
-        "cpu_outside_operators": 10,
-        "gpu_kernel_launch_overhead": 100,
-        "gpu_compute_bound": 270,
-        "gpu_kernel_kernel_overhead": 20,
-    }
+    assert by_cause(found) == {OUTSIDE: 10, LAUNCH: 100, COMPUTE: 270, NEXT: 20}
 
 
 def test_a_kernel_behind_earlier_steps_waits_in_its_queue(tmp_path):
@@ -235,9 +222,9 @@ def test_a_kernel_behind_earlier_steps_waits_in_its_queue(tmp_path):
         step(90, 130, 2), call(100, 110, 2), kernel(510, 600, launch=2, name="second"), instance=1,
     )  # fmt: skip
     assert rows(found) == [
-        (90, 10, "ProfilerStep#2", "cpu_outside_operators"),
+        (90, 10, "ProfilerStep#2", OUTSIDE),
         (100, 410, "second", "gpu_queue_wait"),
-        (510, 90, "second", "gpu_compute_bound"),
+        (510, 90, "second", COMPUTE),
     ]
 
 
@@ -249,7 +236,7 @@ def test_the_backward_thread_goes_on_where_the_forward_thread_waits(tmp_path):
         op(250, 400, "autograd::engine::evaluate_function: AddmmBackward0", tid=2),
         op(450, 650, "optimizer"),
     )
-    assert by_cause(found) == {"cpu_bound": 450, "cpu_outside_operators": 160}
+    assert by_cause(found) == {CPU: 450, OUTSIDE: 160}
     assert found["tid"].tolist()[1:-1] == ["1", "", "2", "", "1"]
     assert found.attrs["matched"]["hand_overs"] == 2
 
@@ -257,11 +244,7 @@ def test_the_backward_thread_goes_on_where_the_forward_thread_waits(tmp_path):
 def test_loading_data_is_named(tmp_path):
     loader = op(100, 200, "enumerate(DataLoader)#_Iter.__next__")
     events = [step(90, 320), loader, op(120, 180, "aten::stack"), op(210, 300, "my_loader")]
-    assert by_cause(path(tmp_path, *events)) == {
-        "data_loading": 100,
-        "cpu_bound": 90,
-        "cpu_outside_operators": 40,
-    }
+    assert by_cause(path(tmp_path, *events)) == {"data_loading": 100, CPU: 90, OUTSIDE: 40}
     own = path(tmp_path, *events, data_load_events=["^my_"])
     assert by_cause(own)["data_loading"] == 90
 
@@ -280,7 +263,7 @@ def test_a_range_ends_where_the_next_begins(tmp_path):
         step(200, 300, 2), op(200, 290, "next"),
     )  # fmt: skip
     assert found.attrs["span_ns"] == (100, 200)
-    assert found["name"].astype(str).tolist() == ["ProfilerStep#1", "mine", "ProfilerStep#1"]
+    assert found["name"].astype(str).tolist() == [STEP, "mine", STEP]
 
 
 def test_a_rank_without_events_has_no_path(tmp_path):
@@ -313,7 +296,7 @@ def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
     assert "ProfilerStep" in found.attrs["note"]
     assert isinstance(critical_path_summary(found), pd.DataFrame)
     full = path(tmp_path, step(100, 200))
-    assert rows(full) == [(100, 100, "ProfilerStep#1", "cpu_outside_operators")]
+    assert rows(full) == [(100, 100, STEP, OUTSIDE)]
     assert full.attrs["note"], "nothing is in the range"
     numbers = ["rank", "start_ns", "dur_ns", "id", "stream"]
     assert found[numbers].dtypes.equals(full[numbers].dtypes)
@@ -322,9 +305,9 @@ def test_without_the_range_there_is_an_empty_table_and_a_reason(tmp_path):
 
 def test_what_has_no_operators_or_no_launches_is_on_the_path(tmp_path):
     gloo = event("user_annotation", "gloo:all_reduce", 120, 180, pid=10, tid=2)
-    assert by_cause(path(tmp_path, step(100, 200), gloo))["cpu_bound"] == 60
+    assert by_cause(path(tmp_path, step(100, 200), gloo))[CPU] == 60
     device = path(tmp_path, kernel(100, 200), kernel(210, 300), annotation="")
-    assert by_cause(device)["gpu_compute_bound"] == 190
+    assert by_cause(device)[COMPUTE] == 190
 
 
 def test_the_path_adds_up_and_is_a_selection(tmp_path):
@@ -332,12 +315,12 @@ def test_the_path_adds_up_and_is_a_selection(tmp_path):
     traces = load(tmp_path, events)
     found = critical_path(traces, 0)
     names = traces[0].events.loc[[i for _, i in path_selection(found, traces).ids], "name"]
-    assert sorted(names) == ["ProfilerStep#1", "cudaLaunchKernel", "gemm"]
+    assert sorted(names) == [STEP, "cudaLaunchKernel", "gemm"]
     summary = critical_path_summary(found)
     assert summary["share"].sum() == pytest.approx(1)
     summary["bound_by"] = summary["bound_by"].astype(str)
     assert summary[["bound_by", "dur_ns", "count"]].to_numpy().tolist() == [
-        ["gpu_compute_bound", 100, 1],
-        ["cpu_outside_operators", 50, 1],
-        ["gpu_kernel_launch_overhead", 30, 1],
+        [COMPUTE, 100, 1],
+        [OUTSIDE, 50, 1],
+        [LAUNCH, 30, 1],
     ]
