@@ -42,27 +42,8 @@ def test_rates_of_what_runs_at_once_add_up(job):
     assert frame.attrs["matched"] == {"memory": 7}
     assert frame.attrs["unknown"] == {"Memcpy HtoD": 1}
     assert frame.attrs["computed"] == 1
-
-
-def test_a_window_cuts_copies_and_keeps_their_rates(job):
-    assert series(memory_bandwidth(job, window=(160, 305))) == [
-        (160, pytest.approx(0.3)), (200, 0.2), (300, 0.7), (305, 0.0),
-    ]  # fmt: skip
-    assert series(memory_bandwidth(job, selection=job.select("stream == 8"))) == [
-        (150, 0.2), (300, 0.0),
-    ]  # fmt: skip
-
-
-def test_nothing_is_left_where_nothing_runs(tmp_path):
-    rates = np.random.default_rng(7).uniform(1e-6, 1e3, 400)
-    copies = [rated(10 * n, 10 * n + 35, rate, stream=n % 4) for n, rate in enumerate(rates)]
-    pauses = [rated(20_000 + 10 * n, 20_000 + 10 * n + 5, rate) for n, rate in enumerate(rates)]
-    frame = memory_bandwidth(load(tmp_path, copies + pauses))
-    after = series(frame)
-    assert dict(after)[10 * 399 + 35] == 0
-    assert [value for time, value in after if time >= 20_000] == [
-        value for rate in rates.tolist() for value in (rate, 0.0)
-    ]
+    selected = memory_bandwidth(job, selection=job.select("stream == 8"))
+    assert series(selected) == [(150, 0.2), (300, 0.0)]
 
 
 def test_statistics_by_change_and_by_time(job):

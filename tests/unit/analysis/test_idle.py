@@ -58,19 +58,13 @@ def test_each_gap_goes_to_one_category(streams):
     assert share[20, "kernel_wait"] == 1
 
 
-def test_thresholds_streams_and_windows(streams):
+def test_thresholds_and_streams(streams):
     frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=30_001, streams=[7])
     assert cells(frame, "idle_ns")[7, "kernel_wait"] == 29_999 + 100 + 1 + 30_000
     frame = idle_time_breakdown(streams, consecutive_kernel_delay_ns=1, streams=[7])
     assert (7, "kernel_wait") not in cells(frame, "idle_ns")
     assert set(idle_interval_stats(streams, streams=[20, 7])["stream"]) == {7, 20}
     assert idle_time_breakdown(streams, streams=[99]).empty
-    frame = idle_time_breakdown(streams, window=(850, 40_000), streams=[7])
-    assert cells(frame, "idle_ns") == {
-        (7, "host_wait"): 1100, (7, "kernel_wait"): 29_999, (7, "other"): 7800,
-    }  # fmt: skip
-    inside = idle_time_breakdown(streams, window=(40_000, 41_000))
-    assert cells(inside, "idle_ns") == {(7, "other"): 1000}
 
 
 def test_a_stream_that_never_idles_has_no_shares_and_statistics(tmp_path):

@@ -99,13 +99,9 @@ def test_outliers_by_kernel(job, tmp_path):
 
 #: Two kernels whose calls lie before the file's start, and one without a launch later on.
 PRELAUNCHED = [
-    kernel(0, 200),
-    kernel(200, 300),
-    kernel(250, 350, stream=9),
-    call(10, 20, 1),
-    kernel(400, 900, launch=1),
-    kernel(950, 1050),
-]
+    kernel(0, 200), kernel(200, 300), kernel(250, 350, stream=9),
+    call(10, 20, 1), kernel(400, 900, launch=1), kernel(950, 1050),
+]  # fmt: skip
 SAYS = (
     "3 of the device events, 40 % of their time, were launched before recording began;"
     ' the query "prelaunched == False" leaves them out'
@@ -163,17 +159,8 @@ def test_one_row_per_stream_and_instant_of_change(queues):
         "compute": 6, "communication": 0, "memory": 1, "launched": 6,
     }  # fmt: skip
     assert (frame.attrs["unlaunched"], frame.attrs["early"]) == (1, 1)
-
-
-def test_a_window_begins_with_what_waits(queues):
-    # Neither the first copy nor its call is in the window: it waits through all of it.
-    assert lengths(queue_length(queues, window=(170, 180))) == [(0, 170, 0), (7, 170, 1)]
-    assert lengths(queue_length(queues, window=(125, 321)))[1:] == [
-        (7, 125, 2), (7, 130, 1), (7, 200, 0), (7, 300, 2), (7, 320, 1),
-    ]  # fmt: skip
-    assert lengths(queue_length(queues, selection=queues.select("kind == 'memory'"))) == [
-        (7, 120, 1), (7, 200, 0),
-    ]  # fmt: skip
+    selected = queue_length(queues, selection=queues.select("kind == 'memory'"))
+    assert lengths(selected) == [(7, 120, 1), (7, 200, 0)]
     assert queue_length(queues, window=(50, 50)).empty
 
 
@@ -206,7 +193,6 @@ def test_statistics_by_change_and_by_time(queues):
     assert np.isnan(frame.loc[9, "time_weighted_mean"]), "no time passes between its changes"
     inside = queue_length_summary(queues, window=(125, 250)).set_index("stream").loc[7]
     assert (inside["count"], inside["span_ns"]) == (2, 125)
-    assert inside["time_weighted_mean"] == pytest.approx((2 * 5 + 70) / 125)
 
 
 def test_blocked_time_counts_launches_of_a_full_queue(queues):
@@ -215,8 +201,6 @@ def test_blocked_time_counts_launches_of_a_full_queue(queues):
     assert frame.set_index("stream")["duration_ns"].to_dict() == {0: 0, 7: 100 + 20, 9: 0}
     assert frame["trace_ns"].tolist() == [600] * 3, "first start 0, last start 600"
     assert frame["share"].tolist() == [0, pytest.approx(0.2), 0]
-    two = time_blocked_on_full_queue(queues, max_queue_length=2).set_index("stream")
-    assert two["duration_ns"].to_dict() == {0: 0, 7: 10, 9: 0}
     cut = time_blocked_on_full_queue(queues, max_queue_length=1, window=(110, 310))
     assert cut.set_index("stream").loc[7][["duration_ns", "trace_ns"]].tolist() == [90 + 10, 200]
 

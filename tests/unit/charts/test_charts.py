@@ -393,17 +393,6 @@ def test_other_kernels_reach_from_the_least_to_the_most_sum_of_a_rank():
     assert data.loc["most", ["least_ns", "most_ns"]].tolist() == [1000, 1000]
 
 
-def test_other_ranges_reach_from_the_least_to_the_most_sum_of_a_rank():
-    rows = [(0, "a", 900), (0, "b", 20), (0, "c", 30), (1, "a", 900), (1, "b", 60)]
-    frame = pd.DataFrame(rows, columns=["rank", "name", "sum_ns"])
-    figure = charts.user_annotation_breakdown(frame, top=1)
-    data = data_of(figure, "name", "least_ns", "most_ns").set_index("name")
-    assert data.loc["2 other annotations", ["least_ns", "most_ns"]].tolist() == [50, 60]
-    both = charts.user_annotation_breakdown(frame, top=3)
-    data = data_of(both, "name", "least_ns", "most_ns").set_index("name")
-    assert data.loc["c", ["least_ns", "most_ns"]].tolist() == [0, 30], "rank 1 has none"
-
-
 def _labels(figure) -> list[str]:
     texts = figure.yaxis[0].major_label_overrides
     return [texts[row].replace("\u202f", " ") for row in sorted(texts) if row >= 0]
@@ -426,10 +415,6 @@ def test_rows_of_one_short_name_are_told_apart():
     changed = frames.diff()[:3].assign(name=[*ADDS, "aten::add"], kind=["compute"] * 2 + ["op"])
     labels = ["add (float)", "add (Half)", "aten::add"]
     assert _labels(charts.diff_ops(changed, width=1200)) == labels
-    same = changed.assign(name="add", kind=["compute", "compute", "op"])
-    labels = ["add (compute)", "add (compute) (2)", "add (op)"]
-    assert _labels(charts.diff_ops(same, width=1200)) == labels
-
     patterns = frames.sequences().assign(pattern=[f"aten::add|{each}" for each in ADDS])
     sequences = charts.frequent_kernel_sequences(patterns, width=1200)
     assert _labels(sequences) == ["add (float)", "add (Half)"]
@@ -472,13 +457,10 @@ def test_names_that_differ_only_where_they_are_cut_are_numbered():
     assert max(map(len, labels)) * 6.4 <= 0.36 * 400
 
 
-def test_an_unknown_theme_is_named():
+def test_themes_and_mixed_colours():
     with pytest.raises(TraceError, match="theme= takes 'light', 'dark' or a Theme, not 'sepia'"):
         charts.operators(pd.DataFrame(), theme="sepia")
     assert theme_of(DARK) is DARK
-
-
-def test_mixed_colours():
     assert mixed("#000000", "#ffffff", 0.25) == "#bfbfbf"
     assert mixed("#1f77c0", "#ffffff", 1.0) == "#1f77c0"
 
