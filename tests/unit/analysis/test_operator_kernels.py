@@ -111,95 +111,68 @@ def layer(start, names, *, tid=1, name="layer", number=0):
     return events
 
 
-def found(frame):
+def found(traces, name="layer", **options):
+    frame = frequent_kernel_sequences(traces, name, **options)
     return frame[["pattern", "count", "kernel_ns", "operator_ns"]].to_numpy().tolist()
 
 
+def patterns(traces, name="layer", **options):
+    return [row[0] for row in found(traces, name, min_pattern_len=1, **options)]
+
+
 TWICE = [
-    *layer(100, ["a", "b", "c"]),
-    *layer(300, ["a", "b", "c"]),
-    *layer(500, ["a", "c", "b", "b"]),
-    *layer(700, ["a"]),
+    *(*layer(100, "abc"), *layer(300, "abc")),
+    *(*layer(500, "acbb"), *layer(700, "a")),
 ]
 
 
 def test_patterns_by_frequency(tmp_path):
-    frame = frequent_kernel_sequences(load(tmp_path, TWICE), "layer")
-    assert found(frame) == [["layer|a|b|c", 2, 60, 200], ["layer|a|c|b|b", 1, 40, 100]]
+    traces = load(tmp_path, TWICE)
+    frame = frequent_kernel_sequences(traces, "layer")
     assert frame.attrs["matched"] == {"operators": 4, "occurrences": 3, "kernels": 10}
-    shorter = frequent_kernel_sequences(load(tmp_path, TWICE), "layer", min_pattern_len=1)
-    assert shorter["pattern"].tolist() == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]
-    first = frequent_kernel_sequences(load(tmp_path, TWICE), "layer", top_k=1)
-    assert found(first) == found(shorter)[:1]
+    assert found(traces) == [["layer|a|b|c", 2, 60, 200], ["layer|a|c|b|b", 1, 40, 100]]
+    assert found(traces, top_k=1) == found(traces)[:1]
+    assert patterns(traces) == ["layer|a|b|c", "layer|a", "layer|a|c|b|b"]
+    # The first lasts 50 ns of the window, and its kernels at 1110 …, 5 ns; the others' come later.
+    cut = found(traces, window=(150, 1115))
+    assert cut == [["layer|a|b|c", 2, 5, 150], ["layer|a|c|b|b", 1, 0, 100]]
+    two = load(tmp_path, TWICE, TWICE[:7])
+    assert frequent_kernel_sequences(two, "layer")["rank"].tolist() == [0, 0, 1]
+    assert found(two, ranks=[1]) == [["layer|a|b|c", 1, 30, 100]]
 
 
 def test_only_the_least_deep_or_every_outermost(tmp_path):
-    events = [*layer(100, ["a"]), op("model", 290, 450), *layer(300, ["b"])]
-    traces = load(tmp_path, events)
-    names = {"min_pattern_len": 1}
-    assert frequent_kernel_sequences(traces, "layer", **names)["pattern"].tolist() == ["layer|a"]
-    every = frequent_kernel_sequences(traces, "layer", every_depth=True, **names)
-    assert every["pattern"].tolist() == ["layer|a", "layer|b"]
-
-
-def test_an_operator_within_one_of_its_name_is_part_of_it(tmp_path):
-    events = [op("layer", 90, 600), *layer(100, ["a"]), *layer(300, ["b"])]
+    traces = load(tmp_path, [*layer(100, "a"), op("model", 290, 450), *layer(300, "b")])
+    assert patterns(traces) == ["layer|a"]
+    assert patterns(traces, every_depth=True) == ["layer|a", "layer|b"]
+    # An operator within one of its name is part of it.
+    traces = load(tmp_path, [op("layer", 90, 600), *layer(100, "a"), *layer(300, "b")])
     for every_depth in (False, True):
-        frame = frequent_kernel_sequences(
-            load(tmp_path, events), "layer", min_pattern_len=1, every_depth=every_depth
-        )
-        assert found(frame) == [["layer|a|b", 1, 20, 510]]
+        whole = found(traces, min_pattern_len=1, every_depth=every_depth)
+        assert whole == [["layer|a|b", 1, 20, 510]]
 
 
 def test_order_is_by_start_on_all_streams_with_copies_and_waits(tmp_path):
     events = [
-        op("layer", 100, 200),
-        call(110, 115, 1),
-        call(120, 125, 2),
-        call(130, 135, 3),
-        kernel(500, 510, name="late", launch=1),
-        copy(300, 310, stream=0, correlation=2),
+        op("layer", 100, 200), call(110, 115, 1), call(120, 125, 2), call(130, 135, 3),
+        kernel(500, 510, name="late", launch=1), copy(300, 310, stream=0, correlation=2),
         event("cuda_sync", "Stream Wait Event", 400, 404, pid=0, tid=9, stream=9, correlation=3),
-    ]
-    frame = frequent_kernel_sequences(load(tmp_path, events), "layer")
-    assert found(frame) == [["layer|Memcpy HtoD|Stream Wait Event|late", 1, 24, 100]]
+    ]  # fmt: skip
+    expected = [["layer|Memcpy HtoD|Stream Wait Event|late", 1, 24, 100]]
+    assert found(load(tmp_path, events)) == expected
 
 
 @pytest.mark.parametrize("above", ["## backward ##", "ProfilerStep#7"])
 def test_the_autograd_thread_lies_below_the_main_one(tmp_path, above):
-    events = [
-        op("ProfilerStep#7", 50, 900, cat="user_annotation"),
-        op("autograd::engine", 300, 500, tid=2),
-        *layer(310, ["b"], tid=2),
-        *layer(100, ["a"]),
-    ]
+    events = [op("ProfilerStep#7", 50, 900, cat="user_annotation"), *layer(100, "a")]
+    events += [op("autograd::engine", 300, 500, tid=2), *layer(310, "b", tid=2)]
     if above.startswith("##"):
         events.append(op(above, 280, 600, cat="user_annotation"))
     traces = load(tmp_path, events)
-    frame = frequent_kernel_sequences(traces, above, min_pattern_len=1)
     kernels = "b" if above.startswith("##") else "a|b"
-    assert frame["pattern"].tolist() == [f"{above}|{kernels}"]
+    assert patterns(traces, above) == [f"{above}|{kernels}"]
     # On its own thread the one of the backward pass would be no deeper than the other.
-    assert frequent_kernel_sequences(traces, "layer", min_pattern_len=1)["pattern"].tolist() == [
-        "layer|a"
-    ]
-
-
-def test_windows_and_ranks(tmp_path):
-    traces = load(tmp_path, TWICE, TWICE[:7])
-    frame = frequent_kernel_sequences(traces, "layer")
-    assert frame["rank"].tolist() == [0, 0, 1]
-    assert found(frequent_kernel_sequences(traces, "layer", ranks=[1])) == [
-        ["layer|a|b|c", 1, 30, 100]
-    ]
-    cut = frequent_kernel_sequences(traces, "layer", window=(150, 1115), ranks=[0])
-    # The first lasts 50 ns of the window, and its kernels at 1110 …, 5 ns; the others' come later.
-    assert cut[["pattern", "count"]].to_numpy().tolist() == [
-        ["layer|a|b|c", 2],
-        ["layer|a|c|b|b", 1],
-    ]
-    assert cut["kernel_ns"].tolist() == [5, 0]
-    assert cut["operator_ns"].tolist() == [150, 100]
+    assert patterns(traces) == ["layer|a"]
 
 
 def test_nothing_found(tmp_path):
@@ -239,17 +212,14 @@ def test_occurrences_are_marked_and_the_rest_stays(tmp_path):
         del entry["args"]["Patterns"]
     assert written == before
     again = hw.load(report.path, cache=False, progress=False)
-    assert found(frequent_kernel_sequences(again, "layer")) == found(
-        frequent_kernel_sequences(traces, "layer")
-    )
+    assert found(again) == found(traces)
 
 
 def test_the_rest_can_be_compressed(tmp_path):
     profiler = event("Trace", "PyTorch Profiler (0)", 0, 10_000, pid="Spans", **{"Op count": 0})
     traces = load(tmp_path, [profiler, *TWICE])
-    report = export_patterns(
-        traces, "layer", tmp_path, min_pattern_len=4, compress_other_kernels=True
-    )
+    options = {"min_pattern_len": 4, "compress_other_kernels": True}
+    report = export_patterns(traces, "layer", tmp_path, **options)
     written = records(report.path)
     legend = next(entry for entry in written if entry["cat"] == "Trace")["args"]
     others = [e for e in written if "Patterns" not in e["args"] and e["cat"] != "Trace"]

@@ -64,6 +64,11 @@ def columns_read(trace):
     return sorted(stored._values)
 
 
+def assert_same(found, expected):
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.attrs == expected.attrs
+
+
 @pytest.mark.parametrize("name", ANALYSES)
 def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch):
     held = []
@@ -77,9 +82,7 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     function = getattr(analysis, name)
     window = in_memory.end_ns // 4, in_memory.end_ns // 2
     for options in ({}, {"ranks": [1, 4]}, {"window": window}):
-        expected, found = function(in_memory, **options), function(stored, **options)
-        pd.testing.assert_frame_equal(found, expected)
-        assert found.attrs == expected.attrs
+        assert_same(function(stored, **options), function(in_memory, **options))
     # If one walk is within another, the ranks of both.
     assert max(held) <= 2
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
@@ -122,9 +125,7 @@ def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, k
             executor.shutdown()
         for name in ("temporal_breakdown", "step_times", "stragglers", "rank_clusters"):
             function = getattr(analysis, name)
-            found, expected = function(traces), function(in_memory)
-            pd.testing.assert_frame_equal(found, expected)
-            assert found.attrs == expected.attrs
+            assert_same(function(traces), function(in_memory))
         each = [(10 * rank,) for rank in traces.ranks]
         assert list(over_ranks(traces, _rank_and, "x", each=each)) == [
             (rank, "x", 10 * rank) for rank in traces.ranks
@@ -161,15 +162,12 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
 
 
 def test_args_of_communication_come_back_as_they_are(tmp_path, keep):
-    ranks = [
-        [
-            collective(0, 100, seq=1, dtype="Half", **{"Process Group Description": "dp"}),
-            collective(200, 300, seq=2, name="_allgather_base", elements=7, **{"Src Rank": None}),
-            small.nccl(400, 500),
-        ]
-        for _ in range(2)
+    rank = [
+        collective(0, 100, seq=1, dtype="Half", **{"Process Group Description": "dp"}),
+        collective(200, 300, seq=2, name="_allgather_base", elements=7, **{"Src Rank": None}),
+        small.nccl(400, 500),
     ]
-    loaded = small.load(tmp_path, *ranks)
+    loaded = small.load(tmp_path, rank, rank)
     again = hw.load(loaded.save(tmp_path / "a.store"), progress=False)
     twice = hw.load(again.save(tmp_path / "b.store"), progress=False)
     for traces in (again, twice):
@@ -184,9 +182,8 @@ def test_clocks_share_what_does_not_depend_on_them(stored):
     analysis.stragglers(stored)
     moved = stored.with_clock("fitted")
     assert matching(moved).collective is matching(stored).collective
-    frame = analysis.collectives(moved)
     times = analysis.collectives(stored, clock="fitted")
-    pd.testing.assert_frame_equal(frame, times)
+    pd.testing.assert_frame_equal(analysis.collectives(moved), times)
     # A part is another set, in which other ranks are missing.
     assert moved.subset(ranks=[0, 1]).memo == {}
 
@@ -203,16 +200,12 @@ def test_rules_that_were_added_hold_after_a_rank_was_let_go(stored, in_memory):
     taxonomy.add("memory", "gemm")
     try:
         for _ in range(2):
-            found = analysis.temporal_breakdown(stored)
-            expected = analysis.temporal_breakdown(in_memory)
-            pd.testing.assert_frame_equal(found, expected)
+            assert_same(analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory))
         sent = pickle.loads(pickle.dumps(stored[0]))
         assert (sent.table.kind == in_memory[0].table.kind).all()
     finally:
         taxonomy.reset()
-    pd.testing.assert_frame_equal(
-        analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory)
-    )
+    assert_same(analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory))
 
 
 def test_metadata_come_back(stored, in_memory):
