@@ -47,7 +47,7 @@ def by_cause(frame):
     return frame.groupby(frame["bound_by"].astype(str))["dur_ns"].sum().to_dict()
 
 
-def test_a_thread_s_time_is_its_innermost_operators_and_a_kernel_s_its_launch(tmp_path):
+def test_threads_and_a_kernel_on_an_idle_stream(tmp_path):
     found = path(tmp_path, step(50, 400), op(100, 200, "A"), op(120, 150, "B"), op(250, 300, "C"))
     assert rows(found) == [
         (50, 50, STEP, OUTSIDE),

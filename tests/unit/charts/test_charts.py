@@ -507,11 +507,11 @@ LONG = ["x" * 60, "y" * 60, "z" * 60]
          ["add (operator)", "add (x)", "add (compute)"]),
         (["a"] * 3, ["a", "f<int>", "f<long>"], ["operator", "compute", "compute"],
          ["a (operator)", "a (compute, int)", "a (compute, long)"]),
-        # Of one kind the first word that differs does; a longer name says what it has more.
+        # Within a kind the first word that differs does; of a longer name, what it has more.
         (["add"] * 3, [ADD.format("float", 1), ADD.format("c10::Half", 1), ADD.format("float", 2)],
          ["compute"] * 3, ["add (float, 1)", "add (Half)", "add (float, 2)"]),
         (["a", "a"], ["f", "f<int>"], None, ["a", "a (int)"]),
-        # What no short word tells apart is numbered.
+        # Labels without a short word that differs are numbered.
         (["a"] * 3, LONG, None, ["a", "a (2)", "a (3)"]),
         (["a", "a (2)", "a"], ["?", "b", "!"], None, ["a", "a (2)", "a (3)"]),
         (["same"] * 2, ["same"] * 2, None, ["same", "same (2)"]),

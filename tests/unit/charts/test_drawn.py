@@ -88,7 +88,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
         "fill": [DELTA[5], DELTA[3], DELTA[6], DELTA[3]],
     }, of=["ink"]),
     case("diff_icicle", {}, words=["2 tiles of deeper levels not drawn"], depth=1),
-    # Waiting for the root is no queue.
+    # Waiting for the root does not count as queue.
     case("byteps_stages", {"right_0": [25, np.nan, 5], "right_1": [np.nan, 2_500, np.nan]}),
     case("byteps_gradients", {
         "tensor": ["byteps.a", "byteps.a", "<b>", "<b>"],

@@ -304,7 +304,7 @@ def test_other_kinds_of_groups():
     # Two groups of one kind have two columns.
     heads = charts.parallel_groups(frame.assign(kind=kind.replace("all", "data"))).xaxis[0]
     assert list(heads.major_label_overrides.values()) == ["tensor", "data ?", "data 2"]
-    # What is unknown is no guess.
+    # Unknown kinds are not marked as guesses.
     figure = charts.parallel_groups(frame.assign(kind=kind.replace("data", "unknown")))
     assert "unknown" in figure.xaxis[0].major_label_overrides.values()
     assert "?" not in words_of(figure)
