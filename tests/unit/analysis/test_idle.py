@@ -176,21 +176,6 @@ def test_thresholds_of_device_gaps_and_the_longest_of_them(device):
     assert ("kernel_wait" in idle, idle["blocked"]) == (False, 40_500)
 
 
-def test_a_window_within_a_gap_is_idle_for_what_the_whole_gap_is(device):
-    # The gap from 2000 to 10,000: its call begins at 5000.
-    window = (4000, 5500)
-    row = temporal_breakdown(device, window=window).iloc[0]
-    assert (row["span_ns"], row["idle_ns"], row["idle_pct"]) == (1500, 1500, 100.0)
-    assert causes(device, window=window) == {
-        "host_operator": 300, "host_python": 500, "host_nothing": 200, "launch_call": 500,
-    }  # fmt: skip
-    gap = device_idle_gaps(device, window=window).iloc[0]
-    assert (gap["start_ns"], gap["dur_ns"], gap["next_name"]) == (4000, 1500, "gemm")
-    # A part of a long gap is not short.
-    assert causes(device, window=(30_000, 30_100)) == {"blocked": 100}
-    assert temporal_breakdown(device, window=(62_200, 70_000)).empty
-
-
 def test_causes_need_no_selected_launches(device):
     # 20,000 to 62,000, launched at 61,400; a call of 130 from 60,000 on launches other work.
     assert causes(device, selection=device.select("stream == 8")) == {
