@@ -541,6 +541,8 @@ def test_the_demo_job(tmp_path):
 
 
 def test_kernels_that_name_no_group_leave_it_open(tmp_path):
-    frame = parallel_groups(load(tmp_path, [nccl(10, 20)], [nccl(11, 20)]))
+    traces = load(tmp_path, [nccl(10, 20)], [nccl(11, 20)])
+    frame = parallel_groups(traces)
     assert kinds(frame) == {"stream 20": ("unknown", True)}
     assert frame[["ranks", "position"]].to_numpy().tolist() == [["", -1]] * 2
+    assert parallel_groups(traces, ranks=[]).attrs["note"] == "no ranks are selected"
