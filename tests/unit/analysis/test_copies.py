@@ -42,6 +42,7 @@ def test_rates_of_what_runs_at_once_add_up(job):
     assert frame.attrs["matched"] == {"memory": 7}
     assert frame.attrs["unknown"] == {"Memcpy HtoD": 1}
     assert frame.attrs["computed"] == 1
+    assert frame["copy_kind"].dtype == "category"
     selected = memory_bandwidth(job, selection=job.select("stream == 8"))
     assert series(selected) == [(150, 0.2), (300, 0.0)]
 
