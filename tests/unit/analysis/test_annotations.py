@@ -42,24 +42,15 @@ def test_statistics_of_ranges(tmp_path):
     host = user_annotation_breakdown(traces, use_device=False)
     assert host[["name", "sum_ns"]].to_numpy().tolist() == [["forward", 60], ["z", 5]]
     assert host.attrs["matched"] == {"device_annotations": 3, "host_annotations": 2}
-    assert list(host.columns) == [
-        "rank", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns",
-    ]  # fmt: skip
-
-
-def test_ranges_are_cut_and_members_counted(tmp_path):
-    frame = user_annotation_breakdown(load(tmp_path, DEVICE), window=(150, 320))
-    assert frame[["name", "count", "sum_ns"]].to_numpy().tolist() == [
-        ["forward", 2, 50 + 20],
-        ["step", 1, 170],
-    ]
+    cut = user_annotation_breakdown(traces, window=(150, 320))
+    columns = ["name", "count", "sum_ns"]
+    assert cut[columns].to_numpy().tolist() == [["forward", 2, 50 + 20], ["step", 1, 170]]
 
 
 def test_no_ranges(tmp_path):
     frame = user_annotation_breakdown(load(tmp_path, [on_host("forward", 10, 20)], [kernel(1, 2)]))
     assert frame.empty
     assert frame.attrs["note"] == "no ranges on the device; use_device=False has some"
-    assert frame["sum_ns"].dtype == "int64"
     nothing = user_annotation_breakdown(load(tmp_path, []), use_device=False)
     assert nothing.attrs["note"] == "no ranges on the host"
 
@@ -68,18 +59,18 @@ def test_the_shortest_range_on_the_stream(tmp_path):
     frame = kernels_by_annotation(load(tmp_path, DEVICE))
     found = dict(zip(frame["name"], frame["annotation"], strict=True))
     assert found == {"a": "forward", "b": "forward", "c": "step", "d": "forward", "e": "", "f": ""}
-    assert list(frame.columns) == [
-        "rank", "id", "start_ns", "dur_ns", "name", "stream", "annotation",
-    ]  # fmt: skip
     assert frame.attrs["source"] == {0: "device"}
     assert frame.attrs["matched"] == {"device_events": 6, "annotations": 3, "annotated": 4}
+    cut = kernels_by_annotation(load(tmp_path, DEVICE), window=(205, 255))
+    assert cut[["name", "start_ns", "dur_ns", "annotation"]].to_numpy().tolist() == [
+        ["b", 205, 5, "forward"],
+        ["c", 250, 5, "step"],
+    ]
 
 
 def test_added_up_by_range_and_name(tmp_path):
-    frame = kernels_by_annotation(
-        load(tmp_path, [*DEVICE, kernel(130, 180, name="a")]), by_name=True
-    )
-    assert frame.to_numpy().tolist() == [
+    traces = load(tmp_path, [*DEVICE, kernel(130, 180, name="a")])
+    assert kernels_by_annotation(traces, by_name=True).to_numpy().tolist() == [
         [0, "forward", "a", 2, 100],
         [0, "forward", "b", 1, 20],
         [0, "", "e", 1, 20],
@@ -121,45 +112,30 @@ def test_launches_of_the_backward_thread(tmp_path):
         call(110, 120, 1, tid=2),
         kernel(300, 310, launch=1),
     ]
-    assert kernels_by_annotation(load(tmp_path, events))["annotation"].tolist() == [
-        "ProfilerStep#3"
-    ]
-
-
-def test_windows_cut_events_and_keep_their_ranges(tmp_path):
-    frame = kernels_by_annotation(load(tmp_path, DEVICE), window=(205, 255))
-    assert frame[["name", "start_ns", "dur_ns", "annotation"]].to_numpy().tolist() == [
-        ["b", 205, 5, "forward"],
-        ["c", 250, 5, "step"],
-    ]
+    frame = kernels_by_annotation(load(tmp_path, events))
+    assert frame["annotation"].tolist() == ["ProfilerStep#3"]
 
 
 def test_streams_of_two_devices_stay_apart(tmp_path):
-    other = kernel(120, 130, name="g")
-    other["pid"] = 1
+    other = kernel(120, 130, name="g") | {"pid": 1}
     other["args"]["device"] = 1
     frame = kernels_by_annotation(load(tmp_path, [*DEVICE, other]))
     assert frame.loc[frame["name"] == "g", "annotation"].tolist() == [""]
 
 
 def plainly(start, end, low, high):
-    found = []
+    """Try every range; the last of the shortest."""
     for first, last in zip(start, end, strict=True):
-        best = -1
-        for place in range(len(low)):
-            if low[place] < last and first < high[place]:
-                length = high[place] - low[place]
-                if best < 0 or length <= high[best] - low[best]:
-                    best = place
-        found.append(best)
-    return found
+        meet = [place for place in range(len(low)) if low[place] < last and first < high[place]]
+        yield min(meet, key=lambda place: (high[place] - low[place], -place), default=-1)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_shortest_overlapping_against_trying_all(seed):
     random = np.random.default_rng(seed)
     start = np.sort(random.integers(0, 60, random.integers(0, 40)))
     end = start + random.integers(0, 12, len(start))
     low = random.integers(0, 60, random.integers(0, 12))
     high = low + random.integers(0, 40, len(low))
-    assert shortest_overlapping(start, end, low, high).tolist() == plainly(start, end, low, high)
+    found = shortest_overlapping(start, end, low, high).tolist()
+    assert found == list(plainly(start, end, low, high))

@@ -88,20 +88,14 @@ def test_blame_by_hand(load):
 
 
 def test_waits_and_lags_by_hand(load):
-    traces = load(
-        server0=[
-            request("push-9", "B", 0),
-            request("push-9", "E", 5),
-            request("pull-9", "B", 10),
-            request("push-11", "B", 30),
-            request("push-11", "E", 40),
-            request("pull-9", "E", 46),
-            request("pull-11", "B", 50),
-            request("pull-11", "E", 53),
-            request("push-9", "B", 60),
-            request("push-9", "E", 61),
-        ]
-    )
+    spans = [("push-9", 0, 5), ("pull-9", 10, 46), ("push-11", 30, 40), ("pull-11", 50, 53)]
+    spans += [("push-9", 60, 61)]
+    records = [
+        request(name, phase, time)
+        for name, *times in spans
+        for phase, time in zip("BE", times, strict=True)
+    ]
+    traces = load(server0=sorted(records, key=lambda record: record["ts"]))
     requests = analysis.byteps_requests(traces)
     assert requests["key"].dtype == np.uint64
     columns = ["node", "op", "iteration", "dur_ns", "wait_ns", "service_ns"]
@@ -133,9 +127,7 @@ def call(name, traces, **narrowed):
 def test_parts_add_up(name, job):
     """All ranks one by one give the rows of all at once, where rows are of one rank."""
     whole = call(name, job)
-    if "rank" not in whole:
-        return
-    if name == "byteps_pulls":  # among pulls by other workers
+    if "rank" not in whole or name == "byteps_pulls":  # among pulls by other workers
         return
     rows = sum(len(call(name, job, ranks=[rank])) for rank in job.ranks)
     assert rows == len(whole)

@@ -8,7 +8,6 @@ import hta_widgets as hw
 from hta_widgets.analysis import rank_clusters
 from hta_widgets.analysis.clusters import TIMES, RankFeatures, clustered
 from hta_widgets.demo.job import write_demo
-from hta_widgets.errors import TraceError
 
 USUAL = {
     "step_ns": 1000.0,
@@ -20,24 +19,19 @@ USUAL = {
 }
 
 
-def features(*ranks, error=None, lost=None, kernels=None):
+def features(*ranks, error=0, lost=None, kernels=None):
     """Features of ranks, each given by what differs from the usual."""
     times = np.array([[{**USUAL, **rank}.get(name, 0.0) for name in TIMES] for rank in ranks])
     count = len(ranks)
     return RankFeatures(
-        times,
-        np.zeros_like(times) if error is None else np.full_like(times, error),
-        np.zeros(count) if lost is None else np.array(lost),
-        np.ones((count, 1)) if kernels is None else np.array(kernels),
-        ["gemm", "softmax"],
-        np.full(count, 3),
-        True,
-    )
+        times, np.full_like(times, error), np.zeros(count) if lost is None else np.array(lost),
+        np.ones((count, 1)) if kernels is None else np.array(kernels), ["gemm", "softmax"],
+        np.full(count, 3), True,
+    )  # fmt: skip
 
 
 def found(given, *, stage=None, tolerance=0.05, most=16):
-    count = len(given.times_ns)
-    stages = np.zeros(count, dtype=np.int64) if stage is None else np.array(stage)
+    stages = np.zeros(len(given.times_ns), dtype=np.int64) if stage is None else np.array(stage)
     return clustered(given, stages, tolerance, most)
 
 
@@ -85,13 +79,10 @@ def test_stages_are_kept_apart():
     assert clusters.why[5] == "computes 67 % shorter"
 
 
-def test_scatter_from_step_to_step_is_allowed_for():
+def test_scatter_and_what_may_be_waiting_tell_no_ranks_apart():
     given = features({}, {}, {"idle_ns": 190.0}, error=40.0)
     assert not found(given).is_outlier.any()
     assert found(features({}, {}, {"idle_ns": 190.0}, error=10.0)).is_outlier[2]
-
-
-def test_what_may_be_waiting_tells_no_ranks_apart():
     # 200 ns may or may not be waiting, as the other rank's file is missing.
     unknown = {"exposed_wait_ns": 0.0, "unmatched_exposed_ns": 200.0}
     assert found(features({}, {}, unknown)).why == ["", "", ""]
@@ -113,10 +104,8 @@ def test_every_rank_is_like_its_representative(seed):
     rng = np.random.default_rng(seed)
     times = rng.normal(1.0, 0.1, (40, len(TIMES))) * 1000
     times[:, TIMES.index("unmatched_exposed_ns")] = 0
-    given = RankFeatures(
-        times, np.zeros_like(times), rng.random(40) * 0.1, np.ones((40, 1)), ["gemm"],
-        np.ones(40, dtype=np.int64), True,
-    )  # fmt: skip
+    lost, ones = rng.random(40) * 0.1, np.ones((40, 1))
+    given = RankFeatures(times, 0 * times, lost, ones, ["gemm"], np.ones(40, dtype=int), True)
     clusters = found(given, most=40)
     name = {name: times[:, k] for k, name in enumerate(TIMES)}
     transfer = name["exposed_communication_ns"] - name["exposed_wait_ns"]
@@ -134,26 +123,18 @@ def test_every_rank_is_like_its_representative(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_demo_straggler_is_the_outlier(tmp_path, seed):
-    truth = write_demo(tmp_path / "job", ranks=8, steps=3, seed=seed, events_per_step=1500)
-    frame = rank_clusters(hw.load(tmp_path / "job", cache=False, progress=False))
-    assert frame.attrs["outliers"] == [truth["straggler"]]
-    assert frame.attrs["clusters"] == 2
-    why = frame.set_index("rank")["why"]
-    assert why[truth["straggler"]].startswith("computes 2")
-    assert set(why.drop(truth["straggler"])) == {""}
-
-
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("ranks", [4, 8])
-def test_healthy_ranks_are_alike(tmp_path, seed, ranks):
-    write_demo(
-        tmp_path / "job", ranks=ranks, steps=3, seed=seed, straggler=None, events_per_step=1500
-    )
+@pytest.mark.parametrize("options", [{}, {"straggler": None}])
+def test_a_straggler_is_the_outlier_and_healthy_ranks_are_alike(tmp_path, seed, ranks, options):
+    shape = {"ranks": ranks, "steps": 3, "events_per_step": 1500}
+    truth = write_demo(tmp_path / "job", seed=seed, **shape, **options)
     frame = rank_clusters(hw.load(tmp_path / "job", cache=False, progress=False))
-    assert frame.attrs["outliers"] == []
-    assert frame.attrs["clusters"] == 1
+    slow = [] if options else [truth["straggler"]]
+    assert (frame.attrs["outliers"], frame.attrs["clusters"]) == (slow, 1 + len(slow))
     assert frame["steps"].tolist() == [3] * ranks
+    why = frame.set_index("rank")["why"]
+    assert [text[:10] for text in why[slow]] == ["computes 2"] * len(slow)
+    assert set(why.drop(slow)) == {""}
 
 
 def test_ranks_are_compared_over_the_steps_that_all_have(tmp_path):
@@ -184,9 +165,6 @@ def test_one_rank_no_steps_no_device_nothing(tmp_path):
     empty = rank_clusters(load(tmp_path, [kernel(5, 9)]), ranks=[])
     assert empty.empty
     assert empty.dtypes.to_dict() == alone.dtypes.to_dict()
-
-
-@pytest.mark.parametrize("wrong", [{"tolerance": 0}, {"max_clusters": 0}])
-def test_what_makes_no_clusters(tmp_path, wrong):
-    with pytest.raises(TraceError, match="positive"):
-        rank_clusters(load(tmp_path, [kernel(5, 9)]), **wrong)
+    for wrong in ({"tolerance": 0}, {"max_clusters": 0}):
+        with pytest.raises(hw.TraceError, match="positive"):
+            rank_clusters(load(tmp_path, [kernel(5, 9)]), **wrong)

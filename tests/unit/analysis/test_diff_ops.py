@@ -41,15 +41,11 @@ def before(load):
     return load(
         "before",
         [
-            step(1, 0, 50),
-            event("aten::mm", 1, 10),
-            *launched("gemm<float>", 2, 8, correlation=1),
-            step(2, 50, 50),
-            event("aten::mm", 51, 12),
-            *launched("gemm<float>", 52, 9, correlation=2),
+            step(1, 0, 50), event("aten::mm", 1, 10), *launched("gemm<float>", 2, 8, 1),
+            step(2, 50, 50), event("aten::mm", 51, 12), *launched("gemm<float>", 52, 9, 2),
             event("aten::item", 70, 5),
         ],
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -57,13 +53,10 @@ def after(load):
     return load(
         "after",
         [
-            step(1, 0, 60),
-            event("aten::mm", 1, 7.5),
-            *launched("gemm<float>", 2, 6, correlation=1),
-            *launched("gemm<double>", 20, 30, correlation=2),
-            *launched("gemm<float>", 30, 4, correlation=3),
+            step(1, 0, 60), event("aten::mm", 1, 7.5), *launched("gemm<float>", 2, 6, 1),
+            *launched("gemm<double>", 20, 30, 2), *launched("gemm<float>", 30, 4, 3),
         ],
-    )
+    )  # fmt: skip
 
 
 def rows(frame):
@@ -87,15 +80,10 @@ def test_counts_and_times_of_both_sides(before, after):
     assert (frame["diff_count"] == frame["after_count"] - frame["before_count"]).all()
     assert (frame["diff_ns"] == frame["after_ns"] - frame["before_ns"]).all()
     assert frame["diff_ns"].abs().is_monotonic_decreasing
-    assert list(frame.columns) == [
-        "name", "kind", "before_count", "after_count", "before_ns", "after_ns",
-        "diff_count", "diff_ns", "change",
-    ]  # fmt: skip
     assert frame.attrs["matched"] == {"before": 9, "after": 8}
     kinds = dict(zip(frame["name"], frame["kind"].astype(str), strict=True))
-    assert kinds["gemm<double>"] == "compute"
-    assert kinds["aten::mm"] == "cpu"
-    assert kinds["ProfilerStep#1"] == "annotation"
+    expected = {"gemm<double>": "compute", "aten::mm": "cpu", "ProfilerStep#1": "annotation"}
+    assert kinds | expected == kinds
 
 
 def test_stream_0_belongs_to_the_device_and_to_its_step(before, after):
@@ -107,28 +95,20 @@ def test_stream_0_belongs_to_the_device_and_to_its_step(before, after):
     host = diff_ops(before, after, device="cpu", before_steps=[2])
     assert rows(host)["aten::mm"] == (1, 1, 12_000, 7_500, "same")
     assert "gemm<float>" not in rows(host)
+    # Short names bring instances of a template together.
+    frame = diff_ops(before, after, device="gpu", short_names=True)
+    assert rows(frame) == {"gemm": (2, 3, 17_000, 40_000, "changed")}
 
 
 def test_the_device_s_copies_of_annotations_are_no_work(load):
-    copies = load(
-        "copies",
-        [
-            step(1, 0, 50),
-            event("ProfilerStep#1", 3, 30, "gpu_user_annotation", stream=0),
-            *launched("gemm<float>", 2, 8, correlation=1),
-        ],
-    )
+    copy = event("ProfilerStep#1", 3, 30, "gpu_user_annotation", stream=0)
+    copies = load("copies", [step(1, 0, 50), copy, *launched("gemm<float>", 2, 8, 1)])
     gpu = diff_ops(copies, copies, device="gpu")
     assert rows(gpu) == {"gemm<float>": (1, 1, 8_000, 8_000, "same")}
     host = rows(diff_ops(copies, copies, device="cpu"))
     assert host["ProfilerStep#1"] == (1, 1, 50_000, 50_000, "same")
     both = rows(diff_ops(copies, copies))
     assert both["ProfilerStep#1"] == (2, 2, 80_000, 80_000, "same")
-
-
-def test_short_names_bring_instances_of_a_template_together(before, after):
-    frame = diff_ops(before, after, device="gpu", short_names=True)
-    assert rows(frame) == {"gemm": (2, 3, 17_000, 40_000, "changed")}
 
 
 def test_a_side_may_be_a_rank_or_a_selection(before, after):
@@ -142,42 +122,34 @@ def test_a_side_may_be_a_rank_or_a_selection(before, after):
     assert narrowed.equals(frame)
     one_rank = diff_ops(before[0], after[0], window=(5_000, 55_000), device="gpu")
     assert rows(one_rank)["gemm<float>"] == (2, 2, 8_000, 8_000, "same")
-    with pytest.raises(hw.TraceError, match="belongs to no traces"):
-        diff_ops(hw.Selection(), after)
-    with pytest.raises(
-        hw.TraceError, match="before= takes a TraceSet, a Trace or a Selection, not 'runs/a'"
-    ):
-        diff_ops("runs/a", after)
+    traces = "before= takes a TraceSet, a Trace or a Selection, not 'runs/a'"
+    for wrong, words in ((hw.Selection(), "belongs to no traces"), ("runs/a", traces)):
+        with pytest.raises(hw.TraceError, match=words):
+            diff_ops(wrong, after)
 
 
 def test_totals_run_over_the_ranks_given(load, after):
     both = load("both", [event("a", 0, 1), event("b", 2, 1)], [event("a", 0, 5)])
     assert rows(diff_ops(both, both))["a"] == (2, 2, 6_000, 6_000, "same")
     frame = diff_ops(both, both, before_ranks=0, after_ranks=[1])
-    assert rows(frame) == {
-        "a": (1, 1, 1_000, 5_000, "same"),
-        "b": (1, 0, 1_000, 0, "removed"),
-    }
+    assert rows(frame) == {"a": (1, 1, 1_000, 5_000, "same"), "b": (1, 0, 1_000, 0, "removed")}
     assert diff_ops(both, both, ranks=[1]).equals(diff_ops(both[1], both[1]))
+    for options, words in (
+        ({"after_ranks": 4}, "no rank 4"),
+        ({"ranks": 4}, "no rank 4"),
+        ({"after_steps": 3}, r"no step 3\. The steps are 1\."),
+        ({"before_steps": 3}, "No event lies in a ProfilerStep"),
+        ({"device": "tpu"}, "device= takes 'all', 'cpu' or 'gpu', not 'tpu'"),
+    ):
+        with pytest.raises(hw.TraceError, match=words):
+            diff_ops(both, after, **options)
     with pytest.raises(hw.TraceError, match="no rank 1"):
         diff_ops(both[0], both, ranks=1)
-    with pytest.raises(hw.TraceError, match="no rank 4"):
-        diff_ops(both, both, after_ranks=4)
-    with pytest.raises(hw.TraceError, match=r"no rank 4"):
-        diff_ops(both, both, ranks=4)
-    with pytest.raises(hw.TraceError, match=r"no step 3\. The steps are 1\."):
-        diff_ops(both, after, after_steps=3)
-    with pytest.raises(hw.TraceError, match="No event lies in a ProfilerStep"):
-        diff_ops(both, after, before_steps=3)
-    with pytest.raises(hw.TraceError, match="device= takes 'all', 'cpu' or 'gpu', not 'tpu'"):
-        diff_ops(both, after, device="tpu")
 
 
 def test_a_name_of_several_kinds_takes_the_kind_with_most_time(load):
-    traces = load(
-        "twice",
-        [event("## fwd ##", 0, 9), event("## fwd ##", 20, 10, "user_annotation")],
-    )
+    twice = [event("## fwd ##", 0, 9), event("## fwd ##", 20, 10, "user_annotation")]
+    traces = load("twice", twice)
     frame = diff_ops(traces, traces)
     assert rows(frame) == {"## fwd ##": (2, 2, 19_000, 19_000, "same")}
     assert list(frame["kind"]) == ["annotation"]
@@ -202,12 +174,12 @@ def test_a_trace_differs_in_nothing_from_itself(path):
         assert (frame[["diff_count", "diff_ns"]] == 0).all(axis=None)
         table = traces.events()
         on_device = table["stream"] >= 0
-        events = {
+        count = {
             "all": len(table),
             "gpu": (on_device & (table["kind"] != "annotation")).sum(),
             "cpu": (~on_device).sum(),
         }
-        assert frame["before_count"].sum() == events[device]
+        assert frame["before_count"].sum() == count[device]
 
 
 @pytest.mark.parametrize(("ranks", "steps"), [(None, None), ([0, 3], None), ([1, 2], [1, 2])])

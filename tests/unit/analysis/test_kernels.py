@@ -1,12 +1,9 @@
 """Statistics and hardware counters of kernels, by hand."""
 
-import json
-
 import numpy as np
 import pytest
-from support.small import NCCL, copy, kernel, load, nccl
+from support.small import NCCL, copy, event, kernel, load, nccl
 
-import hta_widgets as hw
 from hta_widgets.analysis import kernel_breakdown, kernel_duration_by_rank
 from hta_widgets.analysis.kernels import cupti_counters
 
@@ -31,9 +28,6 @@ def test_counts_and_durations_by_rank_and_name(job):
         [1, "compute", "relu", 1, 1, 1.0, 1, 1],
     ]
     assert frame["std_ns"].tolist() == pytest.approx([0, 10, 0, 0, 0, 0])
-    assert list(frame.columns) == [
-        "rank", "kind", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns",
-    ]  # fmt: skip
     assert frame.attrs["matched"] == {"compute": 5, "communication": 2, "memory": 1}
 
 
@@ -43,15 +37,13 @@ def test_deviation_is_exact_where_durations_are_long(tmp_path):
     assert frame["std_ns"].tolist() == pytest.approx([np.sqrt(2)])
 
 
-def test_copies_can_be_left_out(job):
+def test_copies_can_be_left_out_and_durations_clipped(job):
     frame = kernel_breakdown(job, include_memory=False)
     assert set(frame["kind"]) == {"compute", "communication"}
     assert frame.attrs["matched"] == {"compute": 5, "communication": 2}
     assert "Memcpy HtoD" not in set(kernel_duration_by_rank(job, include_memory=False)["name"])
-
-
-def test_durations_are_clipped_and_members_counted(job):
     frame = kernel_breakdown(job, window=(5, 40), ranks=[0]).set_index("name")
+    # Members are counted.
     assert frame.loc["gemm", ["count", "sum_ns", "min_ns"]].tolist() == [3, 5 + 20 + 10, 5]
     assert frame.loc[NCCL, "sum_ns"] == 35
 
@@ -77,8 +69,8 @@ def test_durations_by_rank_put_the_dearest_kernels_first(job):
 
 
 def host_event(name, ts, dur, category="cpu_op", tid=1, **args):
-    record = {"ph": "X", "cat": category, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur}
-    return record | {"args": args}
+    """An event of a host thread, times in microseconds."""
+    return event(category, name, 1000 * ts, 1000 * (ts + dur), pid=7, tid=tid, **args)
 
 
 def launch(ts, name="cudaLaunchKernel", category="cuda_runtime", tid=1):
@@ -87,16 +79,6 @@ def launch(ts, name="cudaLaunchKernel", category="cuda_runtime", tid=1):
 
 def counted(name, ts, **counters):
     return host_event(name, ts, 10, "cuda_profiler_range", tid=0, **counters)
-
-
-@pytest.fixture
-def load_records(tmp_path):
-    def write(records, name="trace.json"):
-        path = tmp_path / name
-        path.write_text(json.dumps({"traceEvents": records}))
-        return hw.load(path, cache=False, progress=False)
-
-    return write
 
 
 OPERATORS = [
@@ -110,21 +92,15 @@ OPERATORS = [
 ]
 
 
-def test_kernels_and_launches_are_paired_by_position(load_records):
-    traces = load_records(
-        [
-            *OPERATORS,
-            counted("relu", 1010, **{"a.sum": 3, "b.avg": 0.5}),
-            counted("gemm", 1000, **{"a.sum": 7, "unit": "byte"}),
-        ]
-    )
+def test_kernels_and_launches_are_paired_by_position(tmp_path):
+    relu = counted("relu", 1010, **{"a.sum": 3, "b.avg": 0.5})
+    gemm = counted("gemm", 1000, **{"a.sum": 7, "unit": "byte"})
+    traces = load(tmp_path, [*OPERATORS, relu, gemm])
     frame = cupti_counters(traces)
     events = traces.events()
     assert list(frame["name"]) == ["gemm", "relu"]
-    assert events.loc[frame["launch_id"], "name"].tolist() == [
-        "cudaLaunchKernel",
-        "cudaLaunchKernelExC",
-    ]
+    names = events.loc[frame["launch_id"], "name"].tolist()
+    assert names == ["cudaLaunchKernel", "cudaLaunchKernelExC"]
     assert frame["op_stack"].tolist() == [["aten::linear", "aten::addmm"], ["aten::relu"]]
     assert frame["top_level_op"].tolist() == ["aten::linear", "aten::relu"]
     assert frame["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu"]
@@ -132,8 +108,7 @@ def test_kernels_and_launches_are_paired_by_position(load_records):
     assert frame["a.sum"].dtype == "int64"
     assert frame["b.avg"].isna().tolist() == [True, False]
     assert frame["b.avg"].dtype == "float64"
-    assert "unit" not in frame.columns
-    assert "flops" not in frame.columns
+    assert {"unit", "flops"}.isdisjoint(frame.columns)
     assert frame["start_ns"].tolist() == [1_000_000, 1_010_000]
     assert frame["dur_ns"].tolist() == [10_000, 10_000]
     later = cupti_counters(traces, window=(1_010_000, 2_000_000))
@@ -141,38 +116,26 @@ def test_kernels_and_launches_are_paired_by_position(load_records):
     assert later["top_level_op"].tolist() == ["aten::relu"]
 
 
-def test_flops_count_a_fused_multiply_add_twice(load_records):
+def test_flops_count_a_fused_multiply_add_twice(tmp_path):
     sass = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
     counters = {sass.format("ffma"): 10, sass.format("hadd"): 3, sass.format("dmul"): 4}
-    frame = cupti_counters(load_records([launch(1), counted("k", 100, **counters)]))
+    frame = cupti_counters(load(tmp_path, [launch(1), counted("k", 100, **counters)]))
     assert frame["flops"].tolist() == [2 * 10 + 3 + 4]
     assert frame["op_stack"].tolist() == [[]]
     assert frame["top_level_op"].tolist() == [""]
 
 
-def test_calls_of_the_driver_count_where_that_makes_the_numbers_equal(load_records):
+def test_calls_of_the_driver_count_where_that_makes_the_numbers_equal(tmp_path):
     triton = launch(50, "cuLaunchKernelEx", "cuda_driver")
     kernels = [counted(name, 1000 + 10 * k, a=k) for k, name in enumerate("xyz")]
-    frame = cupti_counters(load_records([*OPERATORS, triton, *kernels]))
+    frame = cupti_counters(load(tmp_path, [*OPERATORS, triton, *kernels]))
     assert (frame["launch_id"] >= 0).all()
     assert "note" not in frame.attrs
-    two = cupti_counters(load_records([*OPERATORS, triton, *kernels[:2]]))
+    two = cupti_counters(load(tmp_path, [*OPERATORS, triton, *kernels[:2]]))
     assert two["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu"]
-
-
-def test_other_numbers_of_launches_are_paired_as_far_as_they_go(load_records):
-    kernels = [counted(name, 1000 + 10 * k, a=k) for k, name in enumerate("xyz")]
-    frame = cupti_counters(load_records([*OPERATORS, *kernels]))
+    # Other numbers of launches are paired as far as they go.
+    frame = cupti_counters(load(tmp_path, [*OPERATORS, *kernels]))
     assert frame["launch_id"].tolist()[2] == -1
     assert frame["bottom_level_op"].tolist() == ["aten::addmm", "aten::relu", ""]
     assert frame.attrs["matched"] == {"kernels": 3, "launches": 2}
     assert "3 kernels but 2 launches" in frame.attrs["note"]
-
-
-def test_traces_without_counters_give_an_empty_frame_with_a_reason(load_records):
-    full = cupti_counters(load_records([*OPERATORS, counted("x", 1000), counted("y", 1010)]))
-    frame = cupti_counters(load_records(OPERATORS))
-    assert frame.empty
-    assert "profiler_metrics" in frame.attrs["note"]
-    assert frame.attrs["matched"] == {"kernels": 0, "launches": 0}
-    assert (frame.dtypes == full.dtypes).all()

@@ -17,6 +17,9 @@ LAUNCHED = "no device work is selected whose launch the files hold"
 COMMUNICATION = "no communication kernels matched"
 COPIES = "no copies or fills are selected"
 MPI = "no MPI profiles or time lines are loaded or selected"
+STEPS = "no ProfilerStep is in the trace: call the profiler's step() once an iteration"
+ALONE = "one rank keeps no other waiting: load several"
+COUNTERS = "no events of category cuda_profiler_range: counters are recorded where profiler_metrics"
 WORKERS = "no BytePS worker traces (comm.json) among what was loaded"
 SERVERS = "no BytePS server profiles (server_profile.json) among what was loaded"
 NOTES = {
@@ -38,6 +41,15 @@ NOTES = {
     "communication_by_group": COMMUNICATION,
     "communication_by_stream": COMMUNICATION,
     "kernels_by_annotation": "no device events",
+    "user_annotation_breakdown": "no ranges on the device",
+    "collectives": "no communication on a device is selected",
+    "stragglers_by_step": ALONE,
+    "parallel_groups": "neither headers nor communication kernels name process groups",
+    "step_times": STEPS,
+    "phase_times": STEPS,
+    "job_critical_path": "no event of any rank has 'ProfilerStep' in its name",
+    "memory_events": "no [memory] events: record with profile_memory=True",
+    "cupti_counters": f"{COUNTERS} are asked for",
     "memory_bandwidth": COPIES,
     "memory_bandwidth_summary": COPIES,
     **{name: WORKERS for name in analysis.__all__ if name.startswith("byteps_")},

@@ -1,6 +1,5 @@
 """Costs of operators, calculated by hand."""
 
-import pytest
 from support.small import call, copy, event, kernel, load
 
 from hta_widgets.analysis import kernels_by_annotation, operator_kernels, operators
@@ -41,9 +40,6 @@ def test_self_and_total_of_nested_operators(tmp_path):
         "aten::addmm": (1, 60, 60, 50, 50),
         "aten::t": (1, 10, 10, 0, 0),
     }
-    assert list(frame.columns) == [
-        "rank", "name", "count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns",
-    ]  # fmt: skip
     assert frame["name"].tolist()[:2] == ["aten::linear", "aten::addmm"]
     assert frame.attrs["matched"] == {"operators": 4, "device_work": 2, "linked": 2}
 
@@ -72,44 +68,10 @@ def test_a_python_frame_that_crosses_an_operators_end_takes_nothing_away(tmp_pat
     assert operator_kernels(traces, "Region").dur_ns.tolist() == [150_000, 50_000]
     # An argument with the name of a column of the frame means that column.
     assert operator_kernels(traces, "next").dur_ns.tolist() == [150_000, 50_000, 100_000]
-
-
-def test_a_python_frame_takes_nothing_from_a_range_either(tmp_path):
+    # Nor does it take anything from a range.
     named = [CROSSED[0] | {"cat": "user_annotation"}, *CROSSED[1:]]
     frame = kernels_by_annotation(load(tmp_path, named), source="host")
     assert frame.annotation.tolist() == ["Region", "Region", ""]
-
-
-def test_calls_and_python_functions_part_no_operators(tmp_path):
-    frame = operators(
-        load(
-            tmp_path,
-            [
-                op("outer", 100, 200),
-                event("python_function", "f", 110, 190, pid=10, tid=1),
-                op("inner", 120, 150),
-                call(160, 180, 1),
-                kernel(500, 507, launch=1),
-            ],
-        )
-    )
-    # The call's time is the operator's own.
-    assert rows_of(frame) == {"outer": (1, 100, 70, 7, 7), "inner": (1, 30, 30, 0, 0)}
-
-
-def test_recursion_counts_once(tmp_path):
-    events = [
-        op("conv", 100, 200),
-        op("pad", 110, 190),
-        op("conv", 120, 180),
-        call(130, 140, 1),
-        kernel(500, 540, launch=1),
-        op("conv", 300, 310),
-    ]
-    assert rows_of(operators(load(tmp_path, events))) == {
-        "conv": (3, 100 + 10, (100 - 80) + 60 + 10, 40, 40),
-        "pad": (1, 80, 20, 40, 0),
-    }
 
 
 def test_work_of_the_backward_thread_belongs_to_its_operators(tmp_path):
@@ -148,44 +110,21 @@ def test_device_time_is_told_apart_to_the_nanosecond(tmp_path):
     assert frame["device_self_ns"].sum() == 50
 
 
-def test_one_launch_of_many_kernels(tmp_path):
-    events = [
-        op("graph", 100, 200),
-        call(110, 120, 5, name="cudaGraphLaunch"),
-        kernel(300, 310, launch=5),
-        kernel(310, 330, launch=5),
-    ]
-    assert rows_of(operators(load(tmp_path, events)))["graph"] == (1, 100, 100, 30, 30)
-
-
 def test_steps_are_no_operators_and_ranges_are_on_request(tmp_path):
-    events = [
-        op("ProfilerStep#1", 50, 1000),
-        op("forward", 90, 300, cat="user_annotation"),
-        *LINEAR,
-    ]
-    traces = load(tmp_path, events)
-    assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t"}
+    ranges = [op("ProfilerStep#1", 50, 1000), op("forward", 90, 300, cat="user_annotation")]
+    # Names of categories have no case.
+    traces = load(tmp_path, [*ranges, *LINEAR, op("mm", 10, 20, cat="Operator")])
+    assert set(rows_of(operators(traces))) == {"aten::linear", "aten::addmm", "aten::t", "mm"}
     found = rows_of(operators(traces, annotations=True))
     assert found["forward"] == (1, 210, 110, 50, 0)
     assert found["ProfilerStep#1"] == (1, 950, 740, 50, 0)
 
 
-def test_the_window_cuts_times_and_keeps_what_still_runs(tmp_path):
-    traces = load(tmp_path, LINEAR)
-    found = rows_of(operators(traces, window=(115, 160)))
-    assert found == {
-        "aten::linear": (1, 45, 45 - 5 - 30, 0, 0),
-        "aten::addmm": (1, 30, 30, 0, 0),
-        "aten::t": (1, 5, 5, 0, 0),
-    }
-    later = operators(traces, window=(330, 345))
-    assert rows_of(later) == {
-        "aten::linear": (0, 0, 0, 15, 0),
-        "aten::addmm": (0, 0, 0, 15, 15),
-    }
+def test_the_window_keeps_what_still_runs(tmp_path):
+    later = operators(load(tmp_path, LINEAR), window=(330, 345))
+    assert rows_of(later) == {"aten::linear": (0, 0, 0, 15, 0), "aten::addmm": (0, 0, 0, 15, 15)}
     assert later.attrs["device_ns"] == 15
-    assert operators(traces, window=(330, 330)).empty
+    assert operators(load(tmp_path, LINEAR), window=(330, 330)).empty
 
 
 def test_a_selection_chooses_operators_and_leaves_them_their_work(tmp_path):
@@ -198,27 +137,21 @@ def test_a_selection_chooses_operators_and_leaves_them_their_work(tmp_path):
     assert set(operators(traces)["rank"]) == {0, 1}
 
 
-def test_by_shape(tmp_path):
+def test_by_shape_and_call_stack_from_args(tmp_path):
+    shapes, f, g = {"Input Dims": [[2, 3], [3, 4]]}, "a.py(1): f", "b.py(2): g;a.py(1): f"
     events = [
-        op("mm", 10, 20, **{"Input Dims": [[2, 3], [3, 4]]}),
-        op("mm", 30, 35, **{"Input Dims": [[2, 3], [3, 4]]}),
-        op("mm", 40, 47, **{"Input Dims": [[8, 3], []]}),
+        op("mm", 10, 20, **shapes, **{"Call stack": g}),
+        op("mm", 30, 35, **shapes, **{"Call stack": f}),
+        op("mm", 40, 47, **{"Input Dims": [[8, 3], []], "Call stack": f}),
         op("mm", 50, 51),
     ]
-    frame = operators(load(tmp_path, events), group_by_shape=True)
-    frame = frame[frame["name"] == "mm"]
-    found = dict(zip(frame["input_shapes"], frame["cpu_total_ns"], strict=True))
-    assert found == {"[[2, 3], [3, 4]]": 15, "[[8, 3], []]": 7, "": 1}
-
-
-def test_by_call_stack_from_args(tmp_path):
-    events = [
-        op("mm", 10, 20, **{"Call stack": "b.py(2): g;a.py(1): f"}),
-        op("mm", 30, 35, **{"Call stack": "a.py(1): f"}),
-    ]
-    frame = operators(load(tmp_path, events), group_by_stack=True)
-    found = dict(zip(frame["call_stack"], frame["cpu_total_ns"], strict=True))
-    assert found == {"b.py(2): g;a.py(1): f": 10, "a.py(1): f": 5, "": 1}
+    for options, column, times in (
+        ({"group_by_shape": True}, "input_shapes", {"[[2, 3], [3, 4]]": 15, "[[8, 3], []]": 7}),
+        ({"group_by_stack": True}, "call_stack", {g: 10, f: 12}),
+    ):
+        frame = operators(load(tmp_path, events), **options)
+        frame = frame[frame["name"] == "mm"]
+        assert dict(zip(frame[column], frame["cpu_total_ns"], strict=True)) == times | {"": 1}
 
 
 def test_by_call_stack_from_python_functions(tmp_path):
@@ -226,21 +159,13 @@ def test_by_call_stack_from_python_functions(tmp_path):
         return event("python_function", name, start, end, pid=10, tid=1)
 
     events = [
-        function("f", 100, 300),
-        function("g", 110, 190),
-        op("mm", 120, 130),
-        function("g", 200, 290),
-        op("mm", 210, 215),
-        op("add", 292, 299),
-    ]
+        function("f", 100, 300), function("g", 110, 190), op("mm", 120, 130),
+        function("g", 200, 290), op("mm", 210, 215), op("add", 292, 299),
+    ]  # fmt: skip
     frame = operators(load(tmp_path, events), group_by_stack=True, group_by_shape=True)
     frame = frame[frame["name"] != "aten::origin"]
     found = frame[["name", "call_stack", "count", "cpu_total_ns"]].to_numpy().tolist()
     assert sorted(found) == [["add", "f", 1, 7], ["mm", "g;f", 2, 15]]
-
-
-def test_names_of_categories_have_no_case(tmp_path):
-    assert "mm" in rows_of(operators(load(tmp_path, [op("mm", 10, 20, cat="Operator")])))
 
 
 def test_no_operators(tmp_path):
@@ -253,11 +178,7 @@ def test_no_operators(tmp_path):
     assert frame.attrs["unattributed"]["unlinked_ns"] == 10
     assert list(frame.columns[:4]) == ["rank", "name", "input_shapes", "call_stack"]
     assert str(frame["device_self_ns"].dtype) == "int64"
-
-
-@pytest.mark.parametrize("options", [{}, {"group_by_shape": True}, {"group_by_stack": True}])
-def test_nothing_at_all(tmp_path, options):
-    traces = load(tmp_path, [])
-    frame = operators(traces, ranks=[], **options)
-    assert frame.empty
-    assert frame.attrs["note"]
+    for options in ({}, {"group_by_shape": True}, {"group_by_stack": True}):
+        frame = operators(traces, ranks=[], **options)
+        assert frame.empty
+        assert frame.attrs["note"]

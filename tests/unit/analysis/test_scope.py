@@ -24,34 +24,14 @@ from hta_widgets.trace.columns import COMMUNICATION_KEYS, event_args
 RANKS = 6
 
 ANALYSES = [
-    "temporal_breakdown",
-    "kernel_type_breakdown",
-    "comm_comp_overlap",
-    "kernel_breakdown",
-    "idle_time_breakdown",
-    "device_idle_breakdown",
-    "device_idle_gaps",
-    "communication_by_stream",
-    "communication_by_group",
-    "user_annotation_breakdown",
-    "kernels_by_annotation",
-    "launch_stats",
-    "operators",
-    "operator_launch_delays",
-    "phase_times",
-    "memory_bandwidth",
-    "memory_bandwidth_summary",
-    "queue_length_summary",
-    "rank_time_heatmap",
-    "step_times",
-    "exposed_waits",
-    "collectives",
-    "stragglers",
-    "stragglers_by_step",
-    "rank_clusters",
-    "parallel_groups",
-    "clock_offsets",
-]
+    "temporal_breakdown", "kernel_type_breakdown", "comm_comp_overlap", "kernel_breakdown",
+    "idle_time_breakdown", "device_idle_breakdown", "device_idle_gaps", "communication_by_stream",
+    "communication_by_group", "user_annotation_breakdown", "kernels_by_annotation", "launch_stats",
+    "operators", "operator_launch_delays", "phase_times", "memory_bandwidth",
+    "memory_bandwidth_summary", "queue_length_summary", "rank_time_heatmap", "step_times",
+    "exposed_waits", "collectives", "stragglers", "stragglers_by_step", "rank_clusters",
+    "parallel_groups", "clock_offsets",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +64,11 @@ def columns_read(trace):
     return sorted(stored._values)
 
 
+def assert_same(found, expected):
+    pd.testing.assert_frame_equal(found, expected)
+    assert found.attrs == expected.attrs
+
+
 @pytest.mark.parametrize("name", ANALYSES)
 def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch):
     held = []
@@ -97,15 +82,15 @@ def test_one_rank_at_a_time_gives_the_same(name, in_memory, stored, monkeypatch)
     function = getattr(analysis, name)
     window = in_memory.end_ns // 4, in_memory.end_ns // 2
     for options in ({}, {"ranks": [1, 4]}, {"window": window}):
-        expected, found = function(in_memory, **options), function(stored, **options)
-        pd.testing.assert_frame_equal(found, expected)
-        assert found.attrs == expected.attrs
+        assert_same(function(stored, **options), function(in_memory, **options))
     # If one walk is within another, the ranks of both.
     assert max(held) <= 2
     assert [rank for rank, trace in stored.items() if trace.memo or columns_read(trace)] == []
 
 
-def test_what_fits_stays(stored, keep):
+def test_what_fits_stays(stored, in_memory, keep):
+    analysis.temporal_breakdown(in_memory)
+    assert all(trace.memo for trace in in_memory.values()), "not read from a store"
     keep(1 << 30)
     analysis.temporal_breakdown(stored)
     kept = {rank: trace.memo for rank, trace in stored.items()}
@@ -130,11 +115,6 @@ def test_who_walks_over_all_leaves_those_that_someone_looks_at(stored, keep):
     assert [rank for rank, trace in stored.items() if trace.memo] == [5]
 
 
-def test_ranks_in_memory_stay_as_they_are(in_memory, keep):
-    analysis.temporal_breakdown(in_memory)
-    assert all(trace.memo for trace in in_memory.values())
-
-
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, keep):
     traces = hw.load(path, progress=False)
@@ -145,9 +125,7 @@ def test_an_executor_gives_the_same_in_the_same_order(path, in_memory, closed, k
             executor.shutdown()
         for name in ("temporal_breakdown", "step_times", "stragglers", "rank_clusters"):
             function = getattr(analysis, name)
-            found, expected = function(traces), function(in_memory)
-            pd.testing.assert_frame_equal(found, expected)
-            assert found.attrs == expected.attrs
+            assert_same(function(traces), function(in_memory))
         each = [(10 * rank,) for rank in traces.ranks]
         assert list(over_ranks(traces, _rank_and, "x", each=each)) == [
             (rank, "x", 10 * rank) for rank in traces.ranks
@@ -184,15 +162,12 @@ def test_a_store_has_what_communication_says_as_columns(stored, in_memory):
 
 
 def test_args_of_communication_come_back_as_they_are(tmp_path, keep):
-    ranks = [
-        [
-            collective(0, 100, seq=1, dtype="Half", **{"Process Group Description": "dp"}),
-            collective(200, 300, seq=2, name="_allgather_base", elements=7, **{"Src Rank": None}),
-            small.nccl(400, 500),
-        ]
-        for _ in range(2)
+    rank = [
+        collective(0, 100, seq=1, dtype="Half", **{"Process Group Description": "dp"}),
+        collective(200, 300, seq=2, name="_allgather_base", elements=7, **{"Src Rank": None}),
+        small.nccl(400, 500),
     ]
-    loaded = small.load(tmp_path, *ranks)
+    loaded = small.load(tmp_path, rank, rank)
     again = hw.load(loaded.save(tmp_path / "a.store"), progress=False)
     twice = hw.load(again.save(tmp_path / "b.store"), progress=False)
     for traces in (again, twice):
@@ -207,9 +182,8 @@ def test_clocks_share_what_does_not_depend_on_them(stored):
     analysis.stragglers(stored)
     moved = stored.with_clock("fitted")
     assert matching(moved).collective is matching(stored).collective
-    frame = analysis.collectives(moved)
     times = analysis.collectives(stored, clock="fitted")
-    pd.testing.assert_frame_equal(frame, times)
+    pd.testing.assert_frame_equal(analysis.collectives(moved), times)
     # A part is another set, in which other ranks are missing.
     assert moved.subset(ranks=[0, 1]).memo == {}
 
@@ -226,16 +200,12 @@ def test_rules_that_were_added_hold_after_a_rank_was_let_go(stored, in_memory):
     taxonomy.add("memory", "gemm")
     try:
         for _ in range(2):
-            found = analysis.temporal_breakdown(stored)
-            expected = analysis.temporal_breakdown(in_memory)
-            pd.testing.assert_frame_equal(found, expected)
+            assert_same(analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory))
         sent = pickle.loads(pickle.dumps(stored[0]))
         assert (sent.table.kind == in_memory[0].table.kind).all()
     finally:
         taxonomy.reset()
-    pd.testing.assert_frame_equal(
-        analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory)
-    )
+    assert_same(analysis.temporal_breakdown(stored), analysis.temporal_breakdown(in_memory))
 
 
 def test_metadata_come_back(stored, in_memory):
@@ -272,29 +242,13 @@ def traces(tmp_path_factory):
     return hw.load(write_job(tmp_path_factory.mktemp("job"), 1), cache=False, progress=False)
 
 
-def test_a_rank_that_is_not_there_is_refused(traces):
-    with pytest.raises(hw.TraceError, match="no rank 9"):
-        parts(traces, ranks=[0, 9])
-
-
-def test_one_rank_is_no_set(traces):
-    with pytest.raises(hw.TraceError, match=r"a TraceSet, not <Trace rank 0.*ranks="):
-        analysis.temporal_breakdown(traces[0])
-
-
 def test_a_window_narrows_a_selection(traces):
     chosen = narrowed(traces, traces.select(start_ns=100, end_ns=500), (200, 900), [1])
     assert (chosen.start_ns, chosen.end_ns, chosen.ranks) == (200, 500, (1,))
-
-
-def test_a_window_may_be_text(traces):
+    # A window may be text.
     chosen = narrowed(traces, window=("0.2us", "0.0009 ms"))
     assert (chosen.start_ns, chosen.end_ns) == (200, 900)
-    with pytest.raises(hw.TraceError, match="ends"):
-        analysis.job_critical_path(traces, window=("9us", "1us"))
-
-
-def test_windows_that_do_not_meet_hold_nothing(traces):
+    # Windows that do not meet hold nothing.
     found = parts(traces, traces.select(start_ns=100, end_ns=200), (300, 400))
     assert [len(part.rows) for part in found] == [0, 0]
 
@@ -316,11 +270,15 @@ def test_a_text_is_a_query(traces):
         ({"ranks": "01"}, "'01' names no ranks"),
         ({"window": (5,)}, "not a window"),
         ({"window": (500, 100)}, "before it starts"),
+        ({"window": ("9us", "1us")}, "ends"),
+        ({"ranks": [0, 9]}, "no rank 9"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(traces, arguments, words):
     with pytest.raises(hw.TraceError, match=words):
         analysis.temporal_breakdown(**{"traces": traces, **arguments})
+    with pytest.raises(hw.TraceError, match=r"a TraceSet, not <Trace rank 0.*ranks="):
+        analysis.temporal_breakdown(traces[0])
 
 
 def test_what_hides_communication_need_not_be_selected(traces):

@@ -1,26 +1,22 @@
 """Durations of steps and of their phases, and deviations between ranks, by hand."""
 
 import pytest
-from support import small
 from support.small import call, event, kernel, load, nccl
 
 from hta_widgets import analysis
 from hta_widgets.analysis import step_times
 from hta_widgets.analysis.steps import phase_label
 
-GROUP = {
-    "Collective name": "allreduce",
-    "Process Group Name": "0",
-    "Process Group Ranks": "[0, 1]",
-    "Group size": 2,
-    "In msg nelems": 10,
-    "Out msg nelems": 10,
-    "dtype": "Float",
-}
+GROUP = {"Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2}
+GROUP |= {"Collective name": "allreduce", "In msg nelems": 10, "dtype": "Float"}
+
+
+def mark(name, start, end, *, tid=1):
+    return event("user_annotation", name, start, end, pid=10, tid=tid)
 
 
 def step(number, start, end):
-    return event("user_annotation", f"ProfilerStep#{number}", start, end, pid=10)
+    return mark(f"ProfilerStep#{number}", start, end)
 
 
 @pytest.fixture
@@ -49,30 +45,27 @@ def cells(frame, *names):
 
 def test_times_are_of_what_the_step_launched(job):
     frame = step_times(job)
-    assert cells(frame, "start_ns", "dur_ns") == {
-        (0, 4): (1000, 1000), (0, 5): (2000, 1000), (1, 4): (1000, 1100), (1, 5): (2100, 900),
-    }  # fmt: skip
-    assert cells(frame, "device_start_ns", "device_span_ns", "busy_ns", "idle_ns") == {
-        (0, 4): (1100, 700, 700, 0),
-        (0, 5): (2100, 100, 100, 0),
-        (1, 4): (1100, 1300, 950, 350),
-        (1, 5): (2300, 400, 400, 0),
+    columns = ["start_ns", "dur_ns", "device_start_ns", "device_span_ns", "busy_ns", "idle_ns"]
+    columns += ["compute_ns", "communication_ns", "exposed_communication_ns"]
+    assert cells(frame, *columns) == {
+        (0, 4): (1000, 1000, 1100, 700, 700, 0, 300, 500, 400),
+        (0, 5): (2000, 1000, 2100, 100, 100, 0, 100, 0, 0),
+        (1, 4): (1000, 1100, 1100, 1300, 950, 350, 750, 200, 200),
+        (1, 5): (2100, 900, 2300, 400, 400, 0, 400, 0, 0),
     }
-    assert cells(frame, "compute_ns", "communication_ns", "exposed_communication_ns") == {
-        (0, 4): (300, 500, 400), (0, 5): (100, 0, 0), (1, 4): (750, 200, 200), (1, 5): (400, 0, 0),
-    }  # fmt: skip
     assert frame.attrs["matched"]["steps"] == 4
     assert "note" not in frame.attrs
 
 
 def test_own_time_shows_whom_the_others_wait_for(job):
     frame = step_times(job)
-    assert cells(frame, "wait_ns", "exposed_wait_ns", "own_ns") == {
-        (0, 4): (300, 200, 800), (0, 5): (0, 0, 1000), (1, 4): (0, 0, 1100), (1, 5): (0, 0, 900),
-    }  # fmt: skip
-    assert cells(frame, "dur_deviation_ns", "own_deviation_ns") == {
-        (0, 4): (-50, -150), (0, 5): (50, 50), (1, 4): (50, 150), (1, 5): (-50, -50),
-    }  # fmt: skip
+    columns = ["wait_ns", "exposed_wait_ns", "own_ns", "dur_deviation_ns", "own_deviation_ns"]
+    assert cells(frame, *columns) == {
+        (0, 4): (300, 200, 800, -50, -150),
+        (0, 5): (0, 0, 1000, 50, 50),
+        (1, 4): (0, 0, 1100, 50, 150),
+        (1, 5): (0, 0, 900, -50, -50),
+    }
     share = cells(frame, "own_deviation_share")
     assert share[0, 4][0] == pytest.approx(-150 / 950)
     assert share[1, 5][0] == pytest.approx(-50 / 950)
@@ -83,9 +76,7 @@ def test_a_window_cuts_steps_and_what_they_do(job):
     assert cells(frame, "start_ns", "dur_ns", "busy_ns", "exposed_wait_ns") == {
         (0, 4): (1200, 500, 500, 200), (1, 4): (1200, 500, 500, 0),
     }  # fmt: skip
-
-
-def test_medians_are_of_the_ranks_selected(job):
+    # Medians are of the ranks selected.
     frame = step_times(job, ranks=[1])
     assert set(frame["rank"]) == {1}
     assert (frame["own_deviation_ns"] == 0).all()
@@ -98,59 +89,40 @@ def test_collectives_without_all_ranks_are_set_aside(tmp_path):
     assert frame["wait_ns"].tolist() == [0]
 
 
-@pytest.mark.parametrize("events", [[], [kernel(5, 9)], [event("cpu_op", "aten::add", 1, 2)]])
-def test_no_steps_are_told_in_words(tmp_path, job, events):
-    frame = step_times(load(tmp_path, events))
-    assert frame.empty
-    assert "ProfilerStep" in frame.attrs["note"]
-    whole = step_times(job)
-    assert list(frame.columns) == list(whole.columns)
-    assert frame.dtypes.to_dict() == whole.dtypes.to_dict()
-    assert step_times(job, ranks=[]).attrs["note"] == "no ranks are selected"
-
-
-def test_ranks_without_steps_are_named(tmp_path):
+def test_ranks_without_steps_are_named(tmp_path, job):
     frame = step_times(load(tmp_path, [step(1, 10, 20)], [kernel(1, 5)]))
     assert frame["rank"].tolist() == [0]
     assert frame.attrs["note"] == "no ProfilerStep on ranks 1"
+    assert step_times(job, ranks=[]).attrs["note"] == "no ranks are selected"
 
 
 def test_a_selection_without_steps_is_told_from_a_trace_without(job):
     none = step_times(job, selection=job.select("kind == 'compute'"))
     assert none.empty
-    assert "selection or window holds no" in none.attrs["note"]
-    assert "there are 4" in none.attrs["note"]
-    assert "step()" not in none.attrs["note"]
-    assert "selection or window" in step_times(job, window=(5, 5)).attrs["note"]
-    later = step_times(job, window=(0, 50)).attrs["note"]
-    assert "step()" not in later
-
-
-def mark(name, start, end, *, tid=1):
-    return small.event("user_annotation", name, start, end, pid=10, tid=tid)
+    note = none.attrs["note"]
+    assert "selection or window holds no" in note
+    assert "there are 4" in note
+    for window in ((5, 5), (0, 50)):
+        note += step_times(job, window=window).attrs["note"]
+    assert note.count("selection or window") == 3
+    assert "step()" not in note
 
 
 def steps(*, slow: int = 0):
     """Two steps of 1000 ns with a data loader, a forward pass within a frame, and noise."""
-    found = []
-    for number in (0, 1):
-        at = 100 + 1000 * number
-        found += [
-            mark(f"ProfilerStep#{number}", at, at + 990),
-            mark("enumerate(DataLoader)#_Iter.__next__", at + 5, at + 50),
-            mark("## forward ##", at + 100, at + 300 + slow),
-            mark("DistributedDataParallel.forward", at + 110, at + 290 + slow),
-            mark("nccl:all_reduce", at + 700, at + 710),
-            mark("Optimizer.step#SGD.step", at + 800, at + 900),
-            mark("elsewhere", at + 100, at + 200, tid=2),
-            mark("twice", at + 910, at + 920),
-            mark("twice", at + 930, at + 940),
-        ]
-    return found
+    for number, at in ((0, 100), (1, 1100)):
+        yield mark(f"ProfilerStep#{number}", at, at + 990)
+        yield mark("enumerate(DataLoader)#_Iter.__next__", at + 5, at + 50)
+        yield mark("## forward ##", at + 100, at + 300 + slow)
+        yield mark("DistributedDataParallel.forward", at + 110, at + 290 + slow)
+        yield mark("nccl:all_reduce", at + 700, at + 710)
+        yield mark("Optimizer.step#SGD.step", at + 800, at + 900)
+        yield mark("elsewhere", at + 100, at + 200, tid=2)
+        yield from (mark("twice", at + 910, at + 920), mark("twice", at + 930, at + 940))
 
 
 def test_phases_are_the_outermost_ranges_that_occur_once_a_step(tmp_path):
-    traces = small.load(tmp_path, steps(), steps(slow=20), steps())
+    traces = load(tmp_path, steps(), steps(slow=20), steps())
     found = analysis.phase_times(traces)
     assert found.groupby(["phase", "name"], sort=False).size().to_dict() == {
         ("data loading", "enumerate(DataLoader)#_Iter.__next__"): 6,
@@ -158,37 +130,28 @@ def test_phases_are_the_outermost_ranges_that_occur_once_a_step(tmp_path):
         ("optimizer", "Optimizer.step#SGD.step"): 6,
     }
     forward = found[found["phase"] == "forward"]
-    assert forward["rank"].tolist() == [0, 0, 1, 1, 2, 2]
-    assert forward["step"].tolist() == [0, 1, 0, 1, 0, 1]
-    assert forward["start_ns"].tolist() == [200, 1200] * 3
-    assert forward["dur_ns"].tolist() == [200, 200, 220, 220, 200, 200]
-    assert forward["deviation_ns"].tolist() == [0, 0, 20, 20, 0, 0]
+    columns = ["rank", "step", "start_ns", "dur_ns", "deviation_ns"]
+    assert forward[columns].to_numpy().tolist() == [
+        [rank, step, 200 + 1000 * step, 200 + late, late]
+        for rank, late in enumerate((0, 20, 0))
+        for step in (0, 1)
+    ]
     assert forward["deviation_share"].tolist() == pytest.approx([0, 0, 0.1, 0.1, 0, 0])
-
-
-def test_a_window_cuts_phases(tmp_path):
-    traces = small.load(tmp_path, steps(), steps())
-    found = analysis.phase_times(traces, window=(250, 1150), ranks=[1])
+    found = analysis.phase_times(traces, window=(250, 1150), ranks=[2])
     assert found[["phase", "rank", "step", "start_ns", "dur_ns"]].to_numpy().tolist() == [
-        ["data loading", 1, 1, 1105, 45],
-        ["forward", 1, 0, 250, 150],
-        ["optimizer", 1, 0, 900, 100],
+        ["data loading", 2, 1, 1105, 45],
+        ["forward", 2, 0, 250, 150],
+        ["optimizer", 2, 0, 900, 100],
     ]
 
 
 def test_what_occurs_in_one_step_of_three_is_no_phase(tmp_path):
     events = [mark(f"ProfilerStep#{n}", 100 * n + 1, 100 * n + 99) for n in range(3)]
     events.append(mark("evaluation", 110, 120))
-    found = analysis.phase_times(small.load(tmp_path, events))
+    found = analysis.phase_times(load(tmp_path, events))
     assert not len(found)
     assert "record_function" in found.attrs["note"]
-
-
-def test_why_there_are_none(tmp_path):
-    found = analysis.phase_times(small.load(tmp_path, [mark("forward", 1, 2)]))
-    assert not len(found)
-    assert "no ProfilerStep" in found.attrs["note"]
-    traces = small.load(tmp_path, steps())
+    traces = load(tmp_path, steps())
     assert "holds no phase" in analysis.phase_times(traces, window=(5, 6)).attrs["note"]
     assert analysis.phase_times(traces, ranks=[]).attrs["note"] == "no ranks are selected"
 

@@ -25,14 +25,10 @@ def test_the_vectors_are_what_the_charts_make(case):
 
 def assert_alike(one, other, where):
     assert type(one) is type(other) or isinstance(one, float | int), where
-    if isinstance(one, dict):
-        assert one.keys() == other.keys(), where
-        for key in one:
-            assert_alike(one[key], other[key], f"{where} {key}")
-    elif isinstance(one, list):
+    if isinstance(one, dict | list):
         assert len(one) == len(other), where
-        for at, (each, also) in enumerate(zip(one, other, strict=True)):
-            assert_alike(each, also, f"{where} {at}")
+        for key in one if isinstance(one, dict) else range(len(one)):
+            assert_alike(one[key], other[key], f"{where} {key}")
     elif isinstance(one, float):
         assert one == pytest.approx(other, rel=1e-9, abs=1e-9), where
     else:
@@ -92,11 +88,8 @@ def test_kernels_that_wait_do_not_set_the_scale():
     frame = frames.kernel_spread()
     content = chart_vectors.content_of("kernel_durations", frame)
     assert content["x_end"] == pytest.approx(0.2 * 1.04)
-    assert content["columns"][0]["texts"] == [
-        "rank 2 −90\u202f%",
-        "rank 2 +20\u202f%",
-        "within ±5\u202f%",
-    ]
+    texts = ["rank 2 −90\u202f%", "rank 2 +20\u202f%", "within ±5\u202f%"]
+    assert content["columns"][0]["texts"] == texts
     assert "arrow: beyond the scale" in content["subtitle"]
     data = pd.DataFrame(content["data"])
     beyond = data[data["marker"] == "triangle"]
@@ -104,12 +97,12 @@ def test_kernels_that_wait_do_not_set_the_scale():
     assert beyond["angle"].iloc[0] == pytest.approx(np.pi / 2), "its head points to the left"
     assert (data["ink"] == charts.LIGHT.ink).tolist().count(True) == 1
     frame.attrs["late_ranks"] = [2]
-    marked = chart_vectors.content_of("kernel_durations", frame)["data"]["ink"]
-    assert [ink == charts.LIGHT.late for ink in marked].count(True) == 3
+    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["ink"])
+    assert marked.count(charts.LIGHT.late) == 3
     frame.attrs |= {"late_ranks": [], "fact_ranks": [2]}
-    marked = chart_vectors.content_of("kernel_durations", frame)["data"]["ink"]
-    assert charts.LIGHT.late not in list(marked)
-    assert list(marked).count(charts.LIGHT.ink) >= 3
+    marked = list(chart_vectors.content_of("kernel_durations", frame)["data"]["ink"])
+    assert marked.count(charts.LIGHT.late) == 0
+    assert marked.count(charts.LIGHT.ink) >= 3
 
 
 @pytest.mark.parametrize(("metric", "said"), [("busy", False), ("waiting", True)])
@@ -126,9 +119,6 @@ def test_the_dashboard_draws_kernels_as_the_chart_of_the_analysis_does():
     sheet = chart_vectors.content_of("kernel_durations", frame)
     alone = charts.kernel_duration_by_rank(frame.drop(columns="short"))
     assert sheet["title"] == alone.title.text
-    drawn = data_of(alone, "row", "at", "ink", "marker")
     columns = ["row", "at", "ink", "marker"]
-    assert_frame_equal(
-        pd.DataFrame(sheet["data"])[columns].sort_values(columns, ignore_index=True),
-        drawn[columns].sort_values(columns, ignore_index=True),
-    )
+    drawn = (pd.DataFrame(sheet["data"]), data_of(alone, *columns))
+    assert_frame_equal(*(each[columns].sort_values(columns, ignore_index=True) for each in drawn))

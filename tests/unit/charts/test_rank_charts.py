@@ -17,27 +17,16 @@ LIGHT = charts.LIGHT
 
 def matched(arrivals, **columns) -> pd.DataFrame:
     """Rows of `analysis.collectives` from arrivals, one list a collective and one number a rank."""
-    rows = []
-    for number, each in enumerate(arrivals):
-        last = max(each)
-        who = each.index(last) if each.count(last) == 1 else -1
-        rows += [
-            {
-                "collective": number,
-                "name": "AllReduce",
-                "group": "0",
-                "size_bytes": -1,
-                "rank": rank,
-                "id": number,
-                "arrival_ns": at,
-                "wait_ns": last - at,
-                "transfer_ns": 5,
-                "end_ns": last + 5,
-                "last_rank": who,
-                "busbw_gb_s": np.nan,
-            }
-            for rank, at in enumerate(each)
-        ]
+    rows = [
+        {
+            "collective": number, "name": "AllReduce", "group": "0", "size_bytes": -1, "rank": rank,
+            "id": number, "arrival_ns": at, "wait_ns": max(each) - at, "transfer_ns": 5,
+            "end_ns": max(each) + 5, "busbw_gb_s": np.nan,
+            "last_rank": each.index(max(each)) if each.count(max(each)) == 1 else -1,
+        }
+        for number, each in enumerate(arrivals)
+        for rank, at in enumerate(each)
+    ]  # fmt: skip
     return pd.DataFrame(rows).assign(**columns)
 
 
@@ -50,15 +39,31 @@ def outlined_rows(figure) -> list[float]:
     return sorted({float(top) for each in found for top in each.data_source.data["top"]})
 
 
+def row_names(figure) -> list[str]:
+    return [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+
+
+@pytest.mark.parametrize(
+    ("draw", "frame", "words"),
+    [
+        (charts.collectives, matched(LATE), "'wait' or 'lateness'"),
+        (charts.step_times, frames.step_times(), "'own' or 'dur'"),
+        (charts.stragglers_by_step, frames.stragglers_by_step(), "'lost_share' or 'imposed_wait'"),
+        (charts.mpi_message_sizes, frames.mpi_message_sizes(), "'calls', 'time' or 'bytes'"),
+    ],
+)
+def test_an_unknown_measure_is_an_error(draw, frame, words):
+    with pytest.raises(ValueError, match=f"{words}, not 'else'"):
+        draw(frame, measure="else")
+
+
 # --- arrivals ---
 def test_lateness_is_against_the_median_of_the_collective():
     data = data_of(charts.arrivals(matched(LATE)), "rank", "arrival_ns", "late_ns")
     by_rank = data.set_index(["collective", "rank"])["late_ns"].sort_index()
     assert by_rank[:, 2].tolist() == [3, 30, 300, 3000, -19_995]
     assert by_rank[:, 1].tolist() == [0, 0, 0, 0, 2]
-
-
-def test_of_an_even_number_the_median_lies_between():
+    # Of an even number, the median lies between.
     assert median_of([4, 0, 2, 10, 7], [1, 1, 1, 1, 0]).tolist() == [3, 3, 3, 3, 7]
 
 
@@ -81,9 +86,7 @@ def test_nobody_is_marked_without_a_reason():
     assert last_often(matched(LATE)) == [], "most is waited for rank 1, which is last once"
     assert last_often(matched(LATE[:4])) == [2]
     assert last_often(matched(LATE[:4]), late=[0, 77]) == [0]
-
-
-def test_who_is_last_of_some_ranks_need_not_be_the_last():
+    # Who is last of some ranks need not be the last.
     frame = matched(LATE[:4], ranks=3, group_size=128)
     assert last_often(frame) == []
     assert not data_of(charts.collectives(frame), "rank", "is_last")["is_last"].any()
@@ -114,24 +117,19 @@ def test_thinning_keeps_what_is_apart_and_the_highest_of_each_column():
 # --- heatmap ---
 def test_cells_are_waits_and_who_comes_last_is_outlined():
     figure = charts.collectives(frames.collectives())
-    data = data_of(figure, "rank", "collective", "wait_ns")
-    data = data.sort_values(["collective", "rank"])
-    assert data["wait_ns"].tolist() == [10, 0] * 3
-    assert data["row"].tolist() == [0, 1] * 3
-    assert data["left"].tolist() == [0, 0, 1, 1, 2, 2]
-    assert data["is_last"].tolist() == [False, True] * 3
+    data = data_of(figure, "rank", "collective", "wait_ns").sort_values(["collective", "rank"])
+    assert data[["wait_ns", "row", "left", "is_last"]].to_numpy().tolist() == [
+        [10 * (1 - rank), rank, number, rank == 1] for number in range(3) for rank in (0, 1)
+    ]
     assert (data["line"] == LIGHT.late).tolist() == [False, True] * 3
     assert right_of(figure) == ["in all", "30 ns", "0 ns"]
 
 
 def test_lateness_counts_who_is_early_as_nothing():
     figure = charts.collectives(matched(LATE), measure="lateness")
-    data = data_of(figure, "rank", "shown_ns").set_index(["collective", "rank"])
-    data = data["shown_ns"].sort_index()
-    assert data[:, 2].tolist() == [3, 30, 300, 3000, 0]
+    data = data_of(figure, "rank", "shown_ns").set_index(["collective", "rank"])["shown_ns"]
+    assert data.sort_index()[:, 2].tolist() == [3, 30, 300, 3000, 0]
     assert "after the median" in words_of(figure)
-    with pytest.raises(ValueError, match="'wait' or 'lateness', not 'else'"):
-        charts.collectives(matched(LATE), measure="else")
 
 
 def test_many_collectives_share_cells_and_keep_the_longest_wait():
@@ -147,11 +145,8 @@ def test_many_collectives_share_cells_and_keep_the_longest_wait():
     assert data["right"].max() == 1002
     # The sum of all waits does not change.
     assert right_of(figure)[1] == "7.00 µs"
-
-
-def test_late_ranks_are_outlined_as_a_whole_where_cells_are_narrow():
-    arrivals = [[0, 1, 400]] * 200
-    assert outlined_rows(charts.collectives(matched(arrivals))) == [1.6]
+    # Where cells are narrow, late ranks are outlined as a whole.
+    assert outlined_rows(charts.collectives(matched([[0, 1, 400]] * 200))) == [1.6]
 
 
 @pytest.mark.parametrize("ranks", [64, 1024])
@@ -172,20 +167,6 @@ def test_many_ranks_are_one_image_with_a_row_each(ranks):
     assert figure.frame_height <= 1100
 
 
-# --- clocks ---
-def test_offsets_carry_their_residuals():
-    figure = charts.clock_offsets(frames.clock_offsets())
-    data = data_of(figure, "rank", "offset_ns", "residual_ns")
-    assert data["low"].tolist() == [-10, -2040, 50_000]
-    assert data["high_recorded"].tolist() == [2000, 1000, 50_000]
-    assert right_of(figure, 0) == ["offset", "±0 ns", "−2.00 µs", "–"]
-    assert right_of(figure, 1) == ["fitted", "±10 ns", "±40 ns", "–"]
-    said = words_of(figure)
-    assert "what is subtracted from a rank's recorded times" in said
-    assert "nothing is known of 1 rank" in said
-    assert "2 parts, between which nothing is known" in said
-
-
 # --- steps ---
 def test_who_takes_longer_than_the_median_rank_stands_out():
     figure = charts.step_times(frames.step_times())
@@ -200,14 +181,6 @@ def test_who_takes_longer_than_the_median_rank_stands_out():
     assert "rank 4 in single steps" in words_of(figure)
 
 
-def test_whole_steps_hide_who_is_slow_and_the_chart_says_that_waits_count():
-    figure = charts.step_times(frames.step_times(), measure="dur")
-    assert "no rank stands out" in words_of(figure)
-    assert "waits included" in words_of(figure)
-    with pytest.raises(ValueError, match="'own' or 'dur', not 'else'"):
-        charts.step_times(frames.step_times(), measure="else")
-
-
 def test_no_outlier_of_many_dots_is_lost():
     frame = pd.concat([frames.step_times()] * 3000, ignore_index=True)
     frame["rank"] = np.arange(len(frame)) // 2
@@ -219,34 +192,12 @@ def test_no_outlier_of_many_dots_is_lost():
 
 
 # --- stragglers ---
-def test_the_straggler_comes_first_with_its_cause():
-    figure = charts.stragglers(frames.stragglers())
-    data = data_of(figure, "rank", "score", "imposed_wait_ns")
-    assert data["rank"].tolist() == [1, 0]
-    assert data["line"].tolist() == [LIGHT.late, LIGHT.idle_line]
-    assert right_of(figure, 0)[:2] == ["because of", "slower kernels"]
-    said = words_of(figure)
-    assert "rank 1 is late" in said
-    assert "the others wait 90.0\u202fµs together" in said
-    without = frames.stragglers().assign(is_straggler=False)
-    assert "none of 2 ranks is a straggler" in words_of(charts.stragglers(without))
-
-
 def test_many_ranks_share_a_row_but_no_straggler_does():
-    count = 1024
-    frame = pd.DataFrame(
-        {
-            "rank": np.arange(count),
-            "score": 0.0,
-            "late_ns_mean": 0.0,
-            "imposed_wait_ns": np.arange(count),
-            "lost_ns": 0,
-            "lost_share": 0.0,
-            "is_straggler": np.arange(count) == 3,
-            "pattern": np.where(np.arange(count) == 3, "occasional", ""),
-            "cause": np.where(np.arange(count) == 3, "data loading", ""),
-        }
-    )
+    rank = np.arange(1024)
+    late = {"score": 0.0, "late_ns_mean": 0.0, "imposed_wait_ns": rank, "lost_ns": 0}
+    frame = pd.DataFrame({"rank": rank, **late, "lost_share": 0.0, "is_straggler": rank == 3})
+    frame["pattern"] = np.where(rank == 3, "occasional", "")
+    frame["cause"] = np.where(rank == 3, "data loading", "")
     figure = charts.stragglers(frame)
     data = data_of(figure, "rank", "imposed_wait_ns")
     assert data["rank"].tolist() == [*range(1023, 1007, -1), 3, -1]
@@ -256,52 +207,30 @@ def test_many_ranks_share_a_row_but_no_straggler_does():
 
 
 # --- clusters ---
-def test_clusters_are_rows_with_outliers_on_top():
-    figure = charts.rank_clusters(frames.rank_clusters())
-    data = data_of(figure, "cluster", "representative", "compute_ns")
-    assert data["cluster"].tolist() == [1, 0]
-    assert data["ranks"].tolist() == [1, 3]
-    assert data["compute_ns"].tolist() == [900, 630]
-    assert data["row"].tolist() == [0, 3], "two rows say what differs"
-    assert figure.yaxis[0].major_label_overrides[3] == "ranks 0, 1, 3"
-    # compute, transfer, waits, idle, and what of the step is none of them
-    parts = data[["compute", "transfer", "waits", "idle", "rest of the step"]].to_numpy()
-    assert parts.tolist() == [[900, 900, 900, 1000, 1000], [630, 680, 830, 930, 1000]]
-    assert right_of(figure, 0)[1:] == ["1", "\u200b", "\u200b", "3"]
-    assert "rank 2 is an outlier" in words_of(figure)
-
-
 def test_what_differs_is_drawn_below_the_bar():
     figure = charts.rank_clusters(frames.rank_clusters(), width=2000)
     texts = data_of(figure, "full", "text")
     assert texts["row"].tolist() == [1, 2]
     assert texts["full"][1] == "waits 9 % of a step less"
     assert "$$" not in "".join(texts["text"])
+    assert row_names(figure) == ["rank 2", "ranks 0, 1, 3"]
 
 
 def test_a_thousand_ranks_are_few_rows():
-    count = 1024
-    frame = frames.rank_clusters().iloc[[0] * count].reset_index(drop=True)
-    frame["rank"] = frame["cluster"] = frame["representative"] = np.arange(count)
-    frame["cluster"] = frame["rank"] % 2
-    frame["representative"] = frame["rank"] % 2
+    frame = frames.rank_clusters().iloc[[0] * 1024].reset_index(drop=True)
+    frame["rank"] = np.arange(1024)
+    frame["cluster"] = frame["representative"] = frame["rank"] % 2
     figure = charts.rank_clusters(frame)
     assert len(data_of(figure, "cluster", "ranks")) == 2
     assert "512 like rank 1" in figure.yaxis[0].major_label_overrides.values()
     assert "no outliers" in words_of(figure)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "words"),
-    [
-        ([5], "rank 5"),
-        ([1, 0], "ranks 0, 1"),
-        ([0, 1, 2, 4], "ranks 0–2, 4"),
-        ([0, 2, 4, 6, 7, 8], "ranks 0, 2, 4 and 3 more"),
-    ],
-)
-def test_ranks_are_listed_as_runs(ranks, words):
-    assert listed(ranks) == words
+def test_ranks_are_listed_as_runs():
+    assert listed([5]) == "rank 5"
+    assert listed([1, 0]) == "ranks 0, 1"
+    assert listed([0, 1, 2, 4]) == "ranks 0–2, 4"
+    assert listed([0, 2, 4, 6, 7, 8]) == "ranks 0, 2, 4 and 3 more"
 
 
 # --- the path across ranks ---
@@ -313,10 +242,8 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
     assert right_of(figure) == ["of the path", "10 % · 100 ns", "90 % · 900 ns"]
     lines = [each for each in figure.renderers if isinstance(each.glyph, Segment)]
     found = next(each.data_source.data for each in lines if "y0" in each.data_source.data)
-    assert np.stack([found["x"], found["y0"], found["y1"]]).T.tolist() == [
-        [1600, 1, 0],
-        [1700, 0, 1],
-    ]
+    changes = np.stack([found["x"], found["y0"], found["y1"]]).T.tolist()
+    assert changes == [[1600, 1, 0], [1700, 0, 1]]
     assert "90\u202f% of it is on rank 3, compute is 60\u202f% of it" in words_of(figure)
     assert "it changes ranks 2 times" in words_of(figure)
 
@@ -324,17 +251,11 @@ def test_the_path_has_a_lane_a_rank_and_lines_where_it_changes():
 def test_paths_over_many_ranks_share_a_lane_and_lose_no_time(monkeypatch):
     monkeypatch.setattr("hta_widgets.charts.paths._MOST_SEGMENTS", 50)
     count = 100
+    causes = ["cpu_bound", "cpu_bound", "gpu_compute_bound", "gpu_compute_bound"]
     frame = pd.DataFrame(
-        {
-            "rank": np.repeat(np.arange(count), 4),
-            "start_ns": np.arange(4 * count) * 10,
-            "dur_ns": 10,
-            "id": 1,
-            "name": "k",
-            "bound_by": ["cpu_bound", "cpu_bound", "gpu_compute_bound", "gpu_compute_bound"]
-            * count,
-        }
-    )
+        {"rank": np.repeat(np.arange(count), 4), "start_ns": np.arange(4 * count) * 10,
+         "dur_ns": 10, "id": 1, "name": "k", "bound_by": causes * count}
+    )  # fmt: skip
     figure = charts.job_critical_path(frame)
     data = data_of(figure, "rank", "start_ns", "dur_ns", "bound_by")
     assert len(data) == 2 * count
@@ -344,31 +265,13 @@ def test_paths_over_many_ranks_share_a_lane_and_lose_no_time(monkeypatch):
     assert re.search("400 segments, those of one rank and cause", words_of(figure))
 
 
-def test_shares_of_the_path_are_stacked_by_rank():
-    figure = charts.job_path_summary(frames.job_path_parts())
-    data = data_of(figure, "rank", "bound_by", "dur_ns")
-    assert data["rank"].tolist() == [3, 3, 0, 0]
-    assert data[["from", "to"]].to_numpy().tolist() == [[0, 600], [600, 900], [0, 50], [50, 100]]
-    assert right_of(figure) == ["of the path", "90 %", "10 %"]
-    assert "more than half of it is on rank 3" in words_of(figure)
-
-
 def many_groups(ranks: int, wide: int) -> pd.DataFrame:
     """Tensor groups of `wide` neighbours; the time of a group's ranks is its number, in ns."""
     rank = np.arange(ranks)
     return pd.DataFrame(
-        {
-            "group": (rank // wide).astype(str),
-            "rank": rank,
-            "ranks": "",
-            "position": rank % wide,
-            "size": wide,
-            "kind": "tensor",
-            "guessed": False,
-            "time_ns": rank // wide,
-            "bytes": 100,
-        }
-    )
+        {"group": (rank // wide).astype(str), "rank": rank, "ranks": "", "position": rank % wide,
+         "size": wide, "kind": "tensor", "guessed": False, "time_ns": rank // wide, "bytes": 100}
+    )  # fmt: skip
 
 
 # --- groups ---
@@ -380,10 +283,7 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     assert data[2].tolist() == ["0 · 0", "0 · 1", "0 · 2", "0 · 3"], "all"
     heads = figure.xaxis[0].major_label_overrides
     assert list(heads.values()) == ["tensor", "data ?", "all"]
-
-
-def test_what_ranks_spend_in_a_group_is_at_the_right():
-    figure = charts.parallel_groups(frames.parallel_groups())
+    # What ranks spend in a group is at the right.
     assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
     assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
     said = words_of(figure)
@@ -398,41 +298,33 @@ def test_cells_of_one_colour_are_one_group():
         assert column["fill"].nunique() == column["group"].nunique()
 
 
-def test_two_groups_of_one_kind_have_two_columns():
+def test_other_kinds_of_groups():
     frame = frames.parallel_groups()
-    frame["kind"] = frame["kind"].astype(str).replace("all", "data")
-    heads = charts.parallel_groups(frame).xaxis[0].major_label_overrides
-    assert list(heads.values()) == ["tensor", "data ?", "data 2"]
-
-
-def test_what_is_unknown_is_no_guess():
-    frame = frames.parallel_groups()
-    frame["kind"] = frame["kind"].astype(str).replace("data", "unknown")
-    figure = charts.parallel_groups(frame)
+    kind = frame["kind"].astype(str)
+    # Two groups of one kind have two columns.
+    heads = charts.parallel_groups(frame.assign(kind=kind.replace("all", "data"))).xaxis[0]
+    assert list(heads.major_label_overrides.values()) == ["tensor", "data ?", "data 2"]
+    # Unknown kinds are not marked as guesses.
+    figure = charts.parallel_groups(frame.assign(kind=kind.replace("data", "unknown")))
     assert "unknown" in figure.xaxis[0].major_label_overrides.values()
     assert "?" not in words_of(figure)
-
-
-def test_several_groups_of_all_ranks_are_counted():
-    frame = frames.parallel_groups()
-    again = frame[frame["kind"] == "all"].assign(group="5")
-    said = words_of(charts.parallel_groups(pd.concat([frame, again], ignore_index=True)))
-    assert "2 of all ranks" in said
+    # Several groups of all ranks are counted.
+    both = pd.concat([frame, frame[kind == "all"].assign(group="5")], ignore_index=True)
+    assert "2 of all ranks" in words_of(charts.parallel_groups(both))
 
 
 def test_groups_have_rows_where_ranks_are_too_many():
     figure = charts.parallel_groups(many_groups(128, 4))
     data = data_of(figure, "group", "run").sort_values("row")
-    assert data["row"].tolist() == list(range(32))
-    assert data["left"].tolist() == list(range(0, 128, 4))
-    assert data["right"].tolist() == list(range(4, 129, 4))
+    places = [[row, 4 * row, 4 * row + 4] for row in range(32)]
+    assert data[["row", "left", "right"]].to_numpy().tolist() == places
     assert data["run"].iloc[1] == "ranks 4–7"
     assert right_of(figure)[:4] == ["time", "0 ns", "1 ns", "2 ns"]
 
 
 def test_of_many_groups_those_with_most_time_have_a_row():
     figure = charts.parallel_groups(many_groups(1024, 2))
-    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    names = row_names(figure)
     assert names[0] == "tensor group 473"
     assert names[-2:] == ["tensor group 511", "tensor: 473 more"]
     data = data_of(figure, "group", "run")
@@ -443,9 +335,8 @@ def test_of_many_groups_those_with_most_time_have_a_row():
 def test_scattered_groups_are_a_bar_a_rank():
     frame = many_groups(128, 2).assign(group=[str(rank % 64) for rank in range(128)])
     data = data_of(charts.parallel_groups(frame), "group", "run")
-    own = data[data["group"] == "5"]
-    assert own["left"].tolist() == [5, 69]
-    assert own["run"].tolist() == ["rank 5", "rank 69"]
+    own = data.loc[data["group"] == "5", ["left", "run"]]
+    assert own.to_numpy().tolist() == [[5, "rank 5"], [69, "rank 69"]]
 
 
 # --- steps by group ---
@@ -461,34 +352,23 @@ def test_the_first_kind_of_several_groups_is_taken():
 
 def test_steps_are_ordered_by_group():
     figure = charts.step_times(frames.step_times(), groups=frames.parallel_groups())
-    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
-    assert names == [
+    assert row_names(figure) == [
         f"{each} · step {step}" for each in ("tensor 0", "tensor 1", "no group") for step in (0, 1)
     ]
     data = data_of(figure, "rank", "step", "of_group")
     assert dict(zip(data["rank"], data["row"] // 2, strict=True)) == {0: 0, 1: 0, 2: 1, 3: 1, 4: 2}
     assert (data["row"] % 2 == data["step"]).all()
     plain = data_of(charts.step_times(frames.step_times()), "rank", "step", "is_outlier")
-    key = ["rank", "step"]
-    assert (
-        data.sort_values(key)["is_outlier"].tolist()
-        == plain.sort_values(key)["is_outlier"].tolist()
-    ), "who stands out is judged among all ranks of a step"
-
-
-def test_groups_of_too_many_steps_have_one_row():
+    judged = [each.sort_values(["rank", "step"])["is_outlier"].tolist() for each in (data, plain)]
+    assert judged[0] == judged[1], "who stands out is judged among all ranks of a step"
+    # Groups of too many steps have one row.
     frame = frames.step_times()
-    frame = pd.concat(
-        [frame.assign(step=frame["step"] + 2 * at) for at in range(20)], ignore_index=True
-    )
-    figure = charts.step_times(frame, groups=frames.parallel_groups())
-    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
-    assert names == ["tensor 0", "tensor 1", "no group"]
-
-
-def test_no_groups_at_all_are_said():
-    figure = charts.step_times(frames.step_times(), groups=frames.parallel_groups().iloc[:0])
-    assert "no group · step 0" in figure.yaxis[0].major_label_overrides.values()
+    many = [frame.assign(step=frame["step"] + 2 * at) for at in range(20)]
+    many = pd.concat(many, ignore_index=True)
+    figure = charts.step_times(many, groups=frames.parallel_groups())
+    assert row_names(figure) == ["tensor 0", "tensor 1", "no group"]
+    figure = charts.step_times(frame, groups=frames.parallel_groups().iloc[:0])
+    assert "no group · step 0" in row_names(figure)
 
 
 # --- stragglers by step ---
@@ -503,130 +383,46 @@ def test_cells_tell_always_from_once():
     assert list(figure.xaxis[0].major_label_overrides.values()) == ["5", "6", "7"]
 
 
-def test_a_single_stall_is_named():
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([0, 2], "rank 2 costs 5 % or more in step 7 alone"),
+        ([0, 1], "rank 1 costs 5 % or more in each of 3 steps"),
+        ([0], "none costs 5 % of a step or more"),
+    ],
+)
+def test_who_costs_what_is_named(ranks, words):
     frame = frames.stragglers_by_step()
-    said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 1]))
-    assert "rank 2 costs 5\u202f% or more in step 7 alone" in said
-    said = words_of(charts.stragglers_by_step(frame[frame["rank"] != 2]))
-    assert "rank 1 costs 5\u202f% or more in each of 3 steps" in said
-    said = words_of(charts.stragglers_by_step(frame[frame["rank"] == 0]))
-    assert "none costs 5\u202f% of a step or more" in said
-
-
-def test_stretches_are_no_steps():
-    frame = frames.stragglers_by_step()
+    frame = frame[frame["rank"].isin(ranks)]
+    assert words in words_of(charts.stragglers_by_step(frame)).replace("\u202f", " ")
     frame.attrs["steps"] = "none"
     said = words_of(charts.stragglers_by_step(frame))
     assert "3 stretches from left to right" in said
     assert "steps" not in said
 
 
-def test_waits_may_be_drawn_instead():
-    figure = charts.stragglers_by_step(frames.stragglers_by_step(), measure="imposed_wait")
-    data = data_of(figure, "rank", "step", "shown").set_index(["rank", "step"])["shown"]
-    assert data[2, 7] == 1000
-    assert "wait in collectives" in words_of(figure)
-    with pytest.raises(ValueError, match="'lost_share' or 'imposed_wait', not"):
-        charts.stragglers_by_step(frames.stragglers_by_step(), measure="else")
-
-
 def test_of_many_ranks_the_costliest_have_a_row_and_cells_are_the_costliest_step():
-    steps, ranks = 700, 100
-    frame = pd.DataFrame(
-        {"rank": np.repeat(np.arange(ranks), steps), "step": np.tile(np.arange(steps), ranks)}
-    )
-    frame["lost_share"] = 0.0
-    frame.loc[(frame["rank"] == 77) & (frame["step"] == 301), "lost_share"] = 0.4
+    rank, step = np.divmod(np.arange(100 * 700), 700)
+    frame = pd.DataFrame({"rank": rank, "step": step, "lost_share": 0.0})
+    frame.loc[(rank == 77) & (step == 301), "lost_share"] = 0.4
     frame["lost_ns"] = frame["imposed_wait_ns"] = (frame["lost_share"] * 1000).astype(int)
     figure = charts.stragglers_by_step(frame)
     data = data_of(figure, "rank", "step", "lost_share")
     assert len(data) == 17 * 234
-    assert data[data["lost_share"] > 0][["rank", "step", "left", "right"]].to_numpy().tolist() == [
-        [77, 301, 300, 303]
-    ]
-    names = [text for text in figure.yaxis[0].major_label_overrides.values() if text.strip()]
+    costly = data.loc[data["lost_share"] > 0, ["rank", "step", "left", "right"]]
+    assert costly.to_numpy().tolist() == [[77, 301, 300, 303]]
+    names = row_names(figure)
     assert "rank 77" in names
     assert names[-1] == "84 other ranks"
     assert "each cell the costliest of 3" in words_of(figure)
 
 
-def test_bars_of_a_waterfall_begin_where_the_one_above_ends():
-    figure = charts.diff_waterfall(frames.run_waterfall(), width=1000)
-    data = data_of(figure, "low", "high", "diff_ns", "label")
-    assert data["diff_ns"].tolist() == [400, -200, 50, 250]
-    assert data["low"].tolist() == [0, 200, 200, 0]
-    assert data["high"].tolist() == [400, 400, 250, 250]
-    # An unchanged name has no bar; the total has one.
-    assert data["label"].tolist()[-1] == "in all"
-    assert data["before_ns"].tolist()[-1] == 950
-    assert right_of(figure)[1:] == ["+400 ns", "\u2212200 ns", "+50 ns", "+250 ns"]
-    assert "in 3 steps, mean over ranks" in words_of(figure)
-    # Parts that are not drawn by themselves are one, so that the bars still add up.
-    few = data_of(charts.diff_waterfall(frames.run_waterfall(), top=1), "low", "high", "diff_ns")
-    assert few["diff_ns"].tolist() == [400, -150, 250]
-    same = frames.run_waterfall()[3:]
-    assert "Every part takes as long" in words_of(charts.diff_waterfall(same))
-
-
-def test_steps_have_both_sides_and_their_spread():
-    figure = charts.diff_steps(frames.run_steps(), width=1000)
-    data = data_of(figure, "before_ns", "after_ns", "low", "high", "label")
-    assert data["label"].tolist() == ["step 4", "step 5 → 6", "mean before", "mean after"]
-    assert data["low"].tolist()[:2] == [1_000_000, 1_000_000]
-    assert data["before_ns"].tolist()[2] == 1_050_000
-    assert data["high"].tolist()[2:] == [1_050_000 + 70_710.7, 1_500_000 + 707_106.8]
-    assert "in 52\u202f% of such pairs" in words_of(figure)
+def test_one_step_a_side_has_no_mean():
     alone = frames.run_steps()[:1]
     alone.attrs["p_value"] = None
     figure = charts.diff_steps(alone)
     assert len(data_of(figure, "before_ns", "label")) == 1
     assert "one step a side tells nothing of chance" in words_of(figure)
-
-
-def test_changes_are_on_their_side_of_zero_with_what_became_of_them():
-    figure = charts.diff_changes(frames.run_changes(), width=1200)
-    data = data_of(figure, "name", "diff_ns", "fill")
-    light = charts.LIGHT
-    assert data["diff_ns"].tolist() == [1e6, -2e5, 0]
-    assert data["fill"].tolist() == [light.delta[5], light.delta[1], light.delta[3]]
-    assert right_of(figure)[1:] == ["slower · device and host", "removed", "moved"]
-    assert "2 smaller changes not drawn" in words_of(
-        charts.diff_changes(frames.run_changes(), top=1)
-    )
-
-
-def test_names_are_of_one_step():
-    data = data_of(charts.diff_names(frames.run_names()), "name", "diff_ns", "before_count")
-    assert data["diff_ns"].tolist() == [-450, 300, 250]
-    assert data["before_count"].tolist() == [3, 0, 2.5]
-
-
-def test_tiles_lie_side_by_side_below_their_caller():
-    figure = charts.diff_icicle(frames.run_tree(), width=1000)
-    data = data_of(figure, "row", "low", "high", "fill", "ink")
-    # As wide as the mean of both runs: 400 and 100; below the first 200 and 100.
-    assert data[["row", "low", "high"]].to_numpy().tolist() == [
-        [0, 0, 400], [1, 0, 200], [1, 200, 300], [0, 400, 500],
-    ]  # fmt: skip
-    ramp = charts.LIGHT.delta
-    # Longer by 67 %, the same, new, the same.
-    assert data["fill"].tolist() == [ramp[5], ramp[3], ramp[6], ramp[3]]
-    cut = charts.diff_icicle(frames.run_tree(), depth=1)
-    assert "2 tiles of deeper levels not drawn" in words_of(cut)
-
-
-def test_queue_work_and_tail_add_up_to_the_gradient():
-    figure = charts.byteps_gradients(frames.byteps_gradients())
-    data = data_of(figure, "tensor", "total_ns", "right_2")
-    assert data["tensor"].tolist() == ["byteps.a", "byteps.a", "<b>", "<b>"]
-    assert data["right_2"].tolist() == [40_000, 25_000, 20_000, 12_000]
-    assert "byteps.a takes longest" in words_of(figure)
-
-
-def test_waiting_for_the_root_is_no_queue():
-    data = data_of(charts.byteps_stages(frames.byteps_stages()), "left_1", "right_0")
-    assert data["right_1"].tolist()[1] == 2_500
-    assert data["right_0"].isna().tolist() == [False, True, False]
 
 
 def test_who_is_last_has_the_colour_of_who_is_late():
@@ -637,22 +433,9 @@ def test_who_is_last_has_the_colour_of_who_is_late():
     assert "node 11 (ps rank 1) is last 2 of 2 times" in words_of(figure)
 
 
-def test_the_rank_that_waits_least_is_marked_and_named():
-    figure = charts.mpi_ranks(frames.mpi_ranks())
-    data = data_of(figure, "rank", "right_2")
-    assert data["rank"].tolist() == [1, 0, 3, 2]
-    assert data["right_2"].notna().tolist() == [False, False, False, True]
-    assert "rank 2 has the least time in MPI: the other 3 wait for it" in words_of(figure)
-
-
 @pytest.mark.parametrize(("measure", "darkest"), [("calls", 8), ("time", 8), ("bytes", 131_072)])
 def test_sizes_are_shaded_by_the_measure(measure, darkest):
     figure = charts.mpi_message_sizes(frames.mpi_message_sizes(), measure=measure)
     data = data_of(figure, "size_hi", "fill")
     dark = data[data["fill"] == charts.LIGHT.busy[-1]]
     assert dark["size_hi"].tolist() == [darkest]
-
-
-def test_an_unknown_measure_is_an_error():
-    with pytest.raises(ValueError, match="'calls', 'time' or 'bytes', not 'joules'"):
-        charts.mpi_message_sizes(frames.mpi_message_sizes(), measure="joules")

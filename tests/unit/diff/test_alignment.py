@@ -31,10 +31,12 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     found = hd.align(pair, "steps")
     slots = found.slots
     # Work after a step belongs to its slot: the second step of before goes on to 330.
-    assert slots["common_start_ns"].tolist() == [10, 160, 380]
-    assert slots["common_end_ns"].tolist() == [160, 360, 430]
-    assert slots["delta_ns"].tolist() == [50, -80, 0]
-    assert slots["before_label"].tolist() == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+    columns = ["before_label", "common_start_ns", "common_end_ns", "delta_ns"]
+    assert slots[columns].to_numpy().tolist() == [
+        ["ProfilerStep#1", 10, 160, 50],
+        ["ProfilerStep#2", 160, 360, -80],
+        ["ProfilerStep#3", 380, 430, 0],
+    ]
     for side, start in (("before", [10, 110, 330]), ("after", [40, 190, 310])):
         assert getattr(found, side).to_common(start).tolist() == [10, 160, 380]
     assert gaps(found) == [("before", 110, 160), ("after", 280, 380)]
@@ -44,6 +46,14 @@ def test_steps_start_in_line_and_slots_are_as_long_as_the_longer(pair):
     assert found.before.in_gap([109, 110, 159, 160]).tolist() == [False, True, True, False]
     # The way back; out of a gap to the instant at which it begins.
     assert found.before.to_own([109, 110, 140, 160, 550]).tolist() == [109, 110, 110, 110, 500]
+    # Segments are the pieces of both maps.
+    rows = found.segments()
+    mine = rows[rows["side"] == "after"]
+    assert mine["own_start_ns"].tolist() == found.after.own_start.tolist()
+    own, common = (rows[f"{word}_end_ns"] - rows[f"{word}_start_ns"] for word in ("own", "common"))
+    assert (own <= common).all()
+    with pytest.raises(hw.TraceError, match=r"base= takes 'absolute', .*, not 'warp'"):
+        hd.align(pair, "warp")
 
 
 def test_moved_as_a_whole(pair):
@@ -85,9 +95,12 @@ def test_collectives_start_in_line(tmp_path):
     # Without launches nothing has a step; times tell that they lie in it.
     diff = hd.compare(side(20, 120, 150), side(30, 90, 200))
     found = hd.align(diff, "collectives")
-    assert found.slots["common_start_ns"].tolist() == [20, 120, 230]
-    assert found.slots["before_start_ns"].tolist() == [20, 120, 150]
-    assert found.slots["after_start_ns"].tolist() == [30, 90, 200]
+    columns = ["before_start_ns", "after_start_ns", "common_start_ns"]
+    assert found.slots[columns].to_numpy().tolist() == [
+        [20, 30, 20],
+        [120, 90, 120],
+        [150, 200, 230],
+    ]
     assert gaps(found) == [("before", 150, 230), ("after", 80, 120)]
     none = hd.align(hd.compare(side(20).select("kind != 'communication'"), side(20)), "collectives")
     assert none.slots.attrs["note"] == "no collectives belong together: steps are lined up instead"
@@ -98,18 +111,5 @@ def test_of_several_ranks_a_step_runs_from_the_first_start_to_the_last_end(tmp_p
     before = load(tmp_path, steps((10, 100), (100, 200)), steps((20, 120), (120, 190)))
     after = load(tmp_path, steps((10, 100), (100, 150)), steps((10, 90), (95, 150)))
     slots = hd.align(hd.compare(before, after)).slots
-    assert slots["before_start_ns"].tolist() == [10, 100]
-    assert slots["before_end_ns"].tolist() == [120, 200]
-    assert slots["after_start_ns"].tolist() == [10, 95]
-
-
-def test_segments_are_the_pieces_of_both_maps(pair):
-    found = hd.align(pair, "steps")
-    rows = found.segments()
-    mine = rows[rows["side"] == "after"]
-    assert mine["own_start_ns"].tolist() == found.after.own_start.tolist()
-    assert (
-        rows["own_end_ns"] - rows["own_start_ns"] <= rows["common_end_ns"] - rows["common_start_ns"]
-    ).all()
-    with pytest.raises(hw.TraceError, match=r"base= takes 'absolute', .*, not 'warp'"):
-        hd.align(pair, "warp")
+    columns = ["before_start_ns", "before_end_ns", "after_start_ns"]
+    assert slots[columns].to_numpy().tolist() == [[10, 120, 10], [100, 200, 95]]

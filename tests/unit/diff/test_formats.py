@@ -81,15 +81,12 @@ def test_a_worker_that_comes_late_is_found_out(job):
             pulls.append(events[events["step"].isin(diff.before.steps)]["dur_ns"].sum())
     assert len(pulls) == 2 < len(diff.before.ranks)
     mean = sum(pulls) / len(pulls) / diff.step_count
-    row = hd.tables(diff)["byteps_stages"].set_index("stage").loc["PULL"]
-    assert row["before_work_ns"] == mean
+    tables = hd.tables(diff)
+    assert tables["byteps_stages"].set_index("stage").loc["PULL", "before_work_ns"] == mean
     assert f": {duration(mean)} → ".replace("\u202f", " ") in stages[0]
     assert " a step and GPU that has it, partitions added up" in stages[0]
-    tables = hd.tables(diff)
-    assert list(tables) == [
-        "waterfall", "steps", "byteps_stages", "byteps_tensors", "byteps_workers", "byteps_lag",
-        "byteps_servers",
-    ]  # fmt: skip
+    names = ("stages", "tensors", "workers", "lag", "servers")
+    assert list(tables) == ["waterfall", "steps", *(f"byteps_{name}" for name in names)]
     workers = tables["byteps_workers"].set_index("worker")
     assert workers["after_straggler"].tolist() == [False, True]
     # It comes 12 ms late, and up to 2 ms more.
@@ -102,11 +99,7 @@ def test_a_worker_that_comes_late_is_found_out(job):
 
 
 def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
-    truths, sides = [], []
-    for servers in (2, 1):
-        traces, truth = job(write_byteps_job, seed=1, slow_worker=None, servers=servers)
-        truths.append(truth)
-        sides.append(traces)
+    sides = [byteps(job, servers=servers) for servers in (2, 1)]
     # All steps, as in the truth.
     diff = hd.compare(*(traces.select("step < 4") for traces in sides))
     whole = hd.compare(*sides)
@@ -119,9 +112,8 @@ def test_stages_of_two_byteps_runs_are_those_of_the_truth(job):
         expected = pushes["dur_ns"].sum() / 8
         assert stages.loc["PUSH", f"{word}_work_ns"] == pytest.approx(expected)
         assert stages.loc["PUSH", f"{word}_count"] == len(pushes) / 8
-    assert {text.split(" takes")[0] for kind, text in said(whole) if kind == "stage"} == {
-        "PUSH", "Waiting for the root GPU",
-    }  # fmt: skip
+    stages = {text.split(" takes")[0] for kind, text in said(whole) if kind == "stage"}
+    assert stages == {"PUSH", "Waiting for the root GPU"}
 
 
 @pytest.mark.parametrize("seed", range(40, 44))
@@ -163,9 +155,8 @@ def test_a_rank_that_computes_longer_is_found_out(job, lines):
 def test_gradients_that_went_to_another_library_are_gone(job):
     diff = hd.compare(mpi(job, traces=False), mpi(job, traces=False, gpu=True))
     calls = [text for kind, text in said(diff) if kind == "calls"]
-    assert calls[0].startswith(
-        "MPI_Allreduce of 4 194 305 to 8 388 608 bytes is gone: 30 calls a rank"
-    )
+    gone = "MPI_Allreduce of 4 194 305 to 8 388 608 bytes is gone: 30 calls a rank"
+    assert calls[0].startswith(gone)
     sizes = hd.tables(diff)["mpi_message_sizes"]
     assert set(sizes.loc[sizes["change"] == "removed", "routine"]) == {"MPI_Allreduce", "MPI_Bcast"}
 
@@ -258,10 +249,8 @@ def test_a_comparison_names_whom_the_pages_of_its_runs_name(job, lines):
         assert [row.before_is_straggler, row.after_is_straggler] == [bool(late) for late in own]
         texts = [text for kind, text in said(diff) if kind == "straggler"]
         verb = "now wait" if own[1] else "no longer wait"
-        if own[0] == own[1]:
-            assert texts == []
-        else:
-            assert [text.split(" for rank 2")[0] for text in texts] == [f"The others {verb}"]
+        expected = [] if own[0] == own[1] else [f"The others {verb}"]
+        assert [text.split(" for rank 2")[0] for text in texts] == expected
 
 
 def test_calls_that_changed_on_some_ranks_alone_are_not_called_the_same(job):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.small import event, kernel, load
+from support.small import event, kernel, load, read
 
 import hta_widgets as hw
 from hta_widgets import diff as hd
@@ -19,9 +19,8 @@ def job(tmp_path, *ranks, steps=(1, 2, 3), length=100):
         records = []
         for place, number in enumerate(steps):
             start = 10 + place * length
-            records.append(
-                event("user_annotation", f"ProfilerStep#{number}", start, start + length, pid=10)
-            )
+            name = f"ProfilerStep#{number}"
+            records.append(event("user_annotation", name, start, start + length, pid=10))
             records.append(event("cpu_op", "aten::mm", start + 5, start + 20, pid=10))
             records.append(kernel(start + 10, start + 11 + rank))
         files.append(records)
@@ -37,15 +36,14 @@ def test_ranks_pair_by_number_by_hand_or_as_the_only_ones(tmp_path):
     assert (by_hand.before.ranks, by_hand.after.ranks) == ([0, 2], [3, 1])
     some = hd.compare(four.select(ranks=[0, 1]), four.select(ranks=[2, 3]))
     assert some.rank_pairs == [(0, 2), (1, 3)]
-    with pytest.raises(hw.TraceError, match="no rank 7 after"):
-        hd.compare(four, four, ranks={0: 7})
-    with pytest.raises(hw.TraceError, match="no rank has the same number"):
-        hd.compare(four[0], four[3], ranks="number")
-    with pytest.raises(
-        hw.TraceError,
-        match="'representative' or a mapping of whole numbers to whole numbers, not 'size'",
+    ways = "'representative' or a mapping of whole numbers to whole numbers, not 'size'"
+    for sides, ranks, words in (
+        ((four, four), {0: 7}, "no rank 7 after"),
+        ((four[0], four[3]), "number", "no rank has the same number"),
+        ((four, four), "size", ways),
     ):
-        hd.compare(four, four, ranks="size")
+        with pytest.raises(hw.TraceError, match=words):
+            hd.compare(*sides, ranks=ranks)
 
 
 def test_representatives_pair_by_size_of_their_clusters(jobs):
@@ -61,6 +59,7 @@ def test_representatives_pair_by_size_of_their_clusters(jobs):
 def test_other_numbers_of_ranks_give_means_and_say_so(tmp_path):
     four, two = job(tmp_path, 0, 1, 2, 3), job(tmp_path, 0, 1)
     diff = hd.compare(four, two)
+    assert diff.by_rank_means
     assert diff.rank_pairs == [(0, 0), (1, 1)]
     assert diff.before.ranks == [0, 1, 2, 3]
     assert [one.text for one in diff.cautions] == ["4 ranks against 2: times are means over ranks"]
@@ -88,10 +87,9 @@ def test_steps_match_by_number_or_by_order(tmp_path):
     assert (diff.matched_by, diff.after.steps.tolist()) == ("order", [7, 8])
     diff = hd.compare(one, other, steps={1: 5})
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [5])
-    with pytest.raises(hw.TraceError, match="crosses steps"):
-        hd.compare(one, other, steps={1: 5, 2: 4})
-    with pytest.raises(hw.TraceError, match="has no step 9"):
-        hd.compare(one, other, steps={1: 9})
+    for wrong, words in (({1: 5, 2: 4}, "crosses steps"), ({1: 9}, "has no step 9")):
+        with pytest.raises(hw.TraceError, match=words):
+            hd.compare(one, other, steps=wrong)
 
 
 def test_two_steps_of_a_rank_and_two_windows(tmp_path):
@@ -100,35 +98,30 @@ def test_two_steps_of_a_rank_and_two_windows(tmp_path):
     assert (diff.before.steps.tolist(), diff.after.steps.tolist()) == ([1], [3])
     assert (hd.waterfall(diff)["diff_ns"] == 0).all()
     # The steps that a window contains completely.
-    diff = hd.compare(
-        traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
-    )
+    windows = traces.select(start_ns=10, end_ns=250), traces.select(start_ns=110, end_ns=310)
+    diff = hd.compare(*windows)
     assert (diff.before.steps.tolist(), diff.matched_by) == ([2], "number")
     # None: the windows themselves.
-    diff = hd.compare(
-        traces.select(start_ns=20, end_ns=90), traces.select(start_ns=118, end_ns=400)
-    )
+    windows = traces.select(start_ns=20, end_ns=90), traces.select(start_ns=118, end_ns=400)
+    diff = hd.compare(*windows)
     assert (diff.matched_by, diff.step_count) == ("whole", 1)
     assert hd.steps(diff)[["before_ns", "after_ns"]].to_numpy().tolist() == [[70, 282]]
 
 
 def test_what_must_be_known_is_said(tmp_path):
-    def one(name, world, **more):
+    def one(name, world, *records):
         path = tmp_path / f"{name}.json"
-        records = [
-            event("user_annotation", "ProfilerStep#1", 0, 100, pid=10),
-            event("cpu_op", "aten::mm", 5, 20, pid=10),
-        ]
+        step = event("user_annotation", "ProfilerStep#1", 0, 100, pid=10)
         document = {
             "deviceProperties": [{"id": 0, "name": name}],
             "distributedInfo": {"rank": 0, "world_size": world},
-            "traceEvents": records + more.get("records", []),
+            "traceEvents": [step, event("cpu_op", "aten::mm", 5, 20, pid=10), *records],
         }
         path.write_text(json.dumps(document))
-        return hw.load(path, cache=False, progress=False)
+        return read(path)
 
     stacks = [event("python_function", "train.py(1): main", 1, 50, pid=10)]
-    nvidia = one("NVIDIA H100", 8, records=[kernel(30, 40), *stacks])
+    nvidia = one("NVIDIA H100", 8, kernel(30, 40), *stacks)
     diff = hd.compare(nvidia, one("AMD Instinct MI300X", 4))
     assert [tuple(caution) for caution in diff.cautions] == [
         ("vendor", "different makers of GPUs: NVIDIA → AMD"),
@@ -149,50 +142,38 @@ def test_nothing_to_compare(tmp_path):
     traces = job(tmp_path, 0)
     nothing = traces.select("name == 'none of them'")
     diff = hd.compare(nothing, nothing)
-    for frame in (
-        hd.pairs(diff),
-        hd.names(diff),
-        hd.icicle(diff),
-        hd.operators_diff(diff),
-        hd.changes(diff),
-    ):
-        assert frame.empty
-        assert frame.attrs["note"]
     whole = hd.compare(traces, traces)
     for function in (hd.pairs, hd.names, hd.icicle, hd.operators_diff, hd.changes):
-        assert (
-            function(diff).dtypes.astype(str).replace("category", "")
-            == function(whole).dtypes.astype(str).replace("category", "")
-        ).all()
+        frame = function(diff)
+        assert frame.empty
+        assert frame.attrs["note"]
+        types = [
+            each.dtypes.astype(str).replace("category", "") for each in (frame, function(whole))
+        ]
+        assert (types[0] == types[1]).all()
     both = "Before and after hold no events: there is nothing to compare."
     assert [(one.kind, one.text) for one in hd.findings(diff)] == [("caution", both)]
-    for sides, text in (
-        ((nothing, traces), "before holds no events"),
-        ((traces, nothing), "after holds no events"),
-    ):
-        one = hd.compare(*sides)
+    for word, sides in {"before": (nothing, traces), "after": (traces, nothing)}.items():
+        one, text = hd.compare(*sides), f"{word} holds no events"
         # It has no device work either, which needs no saying.
         assert [caution.kind for caution in one.cautions if caution.kind != "steps"] == ["empty"]
         assert one.cautions[0].text.startswith(text)
         assert any(finding.text.lower().startswith(text) for finding in hd.findings(one))
-    with pytest.raises(hw.TraceError, match="no ranks before"):
-        hd.compare(traces.subset(ranks=[]), traces)
-    with pytest.raises(hw.TraceError, match="belongs to no traces"):
-        hd.compare(hw.Selection(), traces)
+    for wrong, words in (
+        (traces.subset(ranks=[]), "no ranks before"),
+        (hw.Selection(), "belongs to no traces"),
+    ):
+        with pytest.raises(hw.TraceError, match=words):
+            hd.compare(wrong, traces)
 
 
 def test_ranks_without_steps_are_left_out_and_said(tmp_path):
-    both = load(
-        tmp_path,
-        [event("user_annotation", "ProfilerStep#1", 10, 90, pid=10)],
-        [event("cpu_op", "aten::mm", 10, 90, pid=10)],
-    )
+    step = event("user_annotation", "ProfilerStep#1", 10, 90, pid=10)
+    both = load(tmp_path, [step], [event("cpu_op", "aten::mm", 10, 90, pid=10)])
     diff = hd.compare(both, both)
     assert diff.before.ranks == [0]
-    assert {one.text for one in diff.cautions} == {
-        "1 rank of before without steps is left out: 1",
-        "1 rank of after without steps is left out: 1",
-    }
+    texts = [f"1 rank of {word} without steps is left out: 1" for word in ("before", "after")]
+    assert sorted(one.text for one in diff.cautions) == sorted(texts)
 
 
 def test_tables_are_those_of_the_formats(tmp_path):
@@ -200,16 +181,10 @@ def test_tables_are_those_of_the_formats(tmp_path):
     found = hd.tables(hd.compare(traces, traces))
     assert list(found) == ["waterfall", "steps", "changes", "names", "operators"]
     write_mpi_job(tmp_path / "mpi", ranks=4, traces=False)
-    profiles = hw.load(tmp_path / "mpi", cache=False, progress=False)
+    profiles = read(tmp_path / "mpi")
     found = hd.tables(hd.compare(profiles, profiles))
-    assert list(found) == [
-        "mpi_times",
-        "mpi_routines",
-        "mpi_message_sizes",
-        "mpi_negotiation",
-        "mpi_ranks",
-        "mpi_imbalance",
-    ]
+    names = ("times", "routines", "message_sizes", "negotiation", "ranks", "imbalance")
+    assert list(found) == [f"mpi_{name}" for name in names]
     assert len(found["mpi_routines"]) > 5
     assert set(found["mpi_routines"]["change"]) == {"same"}
     with pytest.raises(hw.TraceError, match="Kineto traces cannot be compared with MPI profiles"):
@@ -221,12 +196,10 @@ def test_tables_are_those_of_the_formats(tmp_path):
 def test_sides_are_called_by_what_they_differ_in(tmp_path):
     for word in ("calm", "late"):
         write_byteps_job(tmp_path / word, slow_worker=None)
-    calm, late = (
-        hw.load(tmp_path / word, cache=False, progress=False) for word in ("calm", "late")
-    )
+    calm, late = (read(tmp_path / word) for word in ("calm", "late"))
     assert [side.label for side in hd.compare(calm, late).sides] == ["calm", "late"]
     write_demo(tmp_path / "job", ranks=1, steps=3, straggler=None)
-    traces = hw.load(tmp_path / "job", cache=False, progress=False)
+    traces = read(tmp_path / "job")
     steps = hd.compare(traces.select("step == 1"), traces.select("step == 2"))
     assert [side.label for side in steps.sides] == ["step 1", "step 2"]
     assert [side.label for side in hd.compare(traces, traces).sides] == ["before", "after"]
