@@ -3,9 +3,11 @@
 import functools
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import hta_widgets as hw
@@ -57,3 +59,24 @@ def frame(name: str, file: str, **options: Any) -> pd.DataFrame:
 def record(name: str, file: str) -> Any:
     """A JSON value that HTA returned."""
     return json.loads((GOLDEN / name / file).read_text("utf-8"))
+
+
+def cells(frame: pd.DataFrame, keys: Collection, columns: Collection = ()) -> dict[tuple, Any]:
+    """{(key, …, column): value} of a frame's columns, or of all that are no keys."""
+    columns = columns or [column for column in frame if column not in keys]
+    rows = frame[[*keys, *columns]].to_dict("records")
+    return {(*map(row.get, keys), column): row[column] for row in rows for column in columns}
+
+
+def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
+    """Return cells of one side only, or that differ by more than `close`, with both values."""
+    found = {}
+    for key in {**expected, **got}:
+        a, b = expected.get(key, np.nan), got.get(key, np.nan)
+        if isinstance(a, str) or isinstance(b, str):
+            same = a == b
+        else:
+            same = np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))
+        if not same:
+            found[key] = (a, b)
+    return found
