@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from support import recorded
+from support import golden, recorded
 from support.examples import ALL
 
 import hta_widgets as hw
-from hta_widgets.compat.analyzers.counters_analysis import CUDA_SASS_INSTRUCTION_COUNTER_FLOPS
 from hta_widgets.compat.analyzers.timeline import plot_timeline_gpu_kernels
 from hta_widgets.compat.common.timeline import PlotFormat, Timeline, align_module_with_kernels
 from hta_widgets.compat.common.trace import Trace, TraceSymbolTable
@@ -144,7 +143,7 @@ def test_annotations(analyzer):
         assert (kernels["stream"] >= 0).all()
 
 
-# --- identify_stragglers, critical_path_analysis, cupti_flops_analysis ----------------------------
+# --- identify_stragglers, critical_path_analysis --------------------------------------------------
 
 
 def test_stragglers(analyzer):
@@ -188,11 +187,6 @@ def test_critical_path(analyzer, tmp_path):
     )
     assert success
     assert analyzer.critical_path_analysis(0, "no such range", 0) is None
-
-
-def test_hardware_counters(analyzer):
-    assert analyzer.get_counter_data_with_operators(ranks=[0]) == []
-    assert sum(CUDA_SASS_INSTRUCTION_COUNTER_FLOPS.values()) > 0
 
 
 # --- trace_filter_demo, timeline_demo, plot_timeline, customize_trace_parser ----------------------
@@ -284,9 +278,12 @@ def test_own_columns(demo):
 
 
 def test_diffs(demo):
-    files = {rank: str(demo / f"rank-{rank}.json.gz") for rank in (0, 2)}
-    control = LabeledTrace(label="Control", t=_loaded({0: files[0]}))
-    test = LabeledTrace(label="Test", t=_loaded({2: files[2]}))
+    sides = []
+    for label, rank in (("Control", 0), ("Test", 2)):
+        t = Trace(trace_files={rank: str(demo / f"rank-{rank}.json.gz")})
+        t.parse_traces()
+        sides.append(LabeledTrace(label=label, t=t))
+    control, test = sides
     assert control.ranks() == [0]
     assert len(control.iterations()) == STEPS
     found = TraceDiff.compare_traces(control, test, device_type=DeviceType.GPU)
@@ -294,12 +291,6 @@ def test_diffs(demo):
     assert set(TraceDiff.ops_diff(control, test)) == {
         "added", "deleted", "increased", "decreased", "unchanged",
     }  # fmt: skip
-
-
-def _loaded(files):
-    t = Trace(trace_files=files)
-    t.parse_traces()
-    return t
 
 
 # --- on every trace, nothing raises ---------------------------------------------------------------
@@ -350,5 +341,7 @@ def test_no_call_fails(path, include_last, tmp_path):
     assert isinstance(analyzer.get_potential_stragglers(), list)
     analyzer.critical_path_analysis(rank, "", None)
     assert len(analyzer.generate_trace_with_counters(output_dir=tmp_path)) == 1
+    if f"{path.parent.name}__{path.name}" in golden.names("call_graph.json"):
+        return  # `test_hta_call_graph`
     CallGraph(t)
     assert {"parent", "depth"} <= set(t.get_trace(rank).columns)
