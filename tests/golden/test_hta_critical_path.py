@@ -15,14 +15,11 @@ from hta_widgets.trace.traceset import trace_within
 
 FORWARD = "[param|pytorch.model.alex_net|0|0|0|measure|forward]"
 
+COPY = "HTA takes the step's copy on the device for a second step; there is one"
 GRAPHS = "of 839 launched CUDA graphs HTA keeps the last kernel only"
 #: Paths that differ from HTA's for a reason: µs that HTA found and that we find.
 DIFFERENT = {
-    ("hta_tests__amd_trace", "ProfilerStep.1"): (
-        741,
-        None,
-        "HTA takes the step's copy on the device for a second step; there is one",
-    ),
+    ("hta_tests__amd_trace", "ProfilerStep.1"): (741, None, COPY),
     ("hta_tests__trace_diff__test", "ProfilerStep.0"): (118_122, 106_893, GRAPHS),
     ("hta_tests__trace_diff__test", "ProfilerStep.1"): (117_122, 108_585, GRAPHS),
 }
