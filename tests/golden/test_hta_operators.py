@@ -131,7 +131,7 @@ def test_every_trace_has_an_answer_and_device_time_adds_up(name):
         pytest.skip("holds no events: an export of memory, or a text profile")
     plain = analysis.operators(traces)
     by_shape = analysis.operators(traces, group_by_shape=True, group_by_stack=True)
-    # BytePS's communication is no work of a device's.
+    # BytePS's traces state communication, but no device work.
     work = analysis.kernel_breakdown(traces)["sum_ns"].sum() * ("byteps" not in name)
     assert by_shape.attrs["device_ns"] == work
     unattributed = sum(by_shape.attrs["unattributed"].values())

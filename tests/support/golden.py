@@ -62,7 +62,7 @@ def record(name: str, file: str) -> Any:
 
 
 def cells(frame: pd.DataFrame, keys: Collection, columns: Collection = ()) -> dict[tuple, Any]:
-    """{(key, …, column): value} of a frame's columns, or of all that are no keys."""
+    """{(key, …, column): value} of the given columns, or of all but the keys."""
     columns = columns or [column for column in frame if column not in keys]
     rows = frame[[*keys, *columns]].to_dict("records")
     return {(*map(row.get, keys), column): row[column] for row in rows for column in columns}
