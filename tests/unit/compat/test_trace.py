@@ -1,6 +1,7 @@
 """HTA's frames: columns, units, and the meaning of their numbers."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ from hta_widgets.compat.trace import Trace, create_rank_to_trace_dict, owner_of
 from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
 
+OPERATOR = [small.event("cpu_op", "aten::mm", 0, 10)]
 
-def write(folder, events, rank=0, **more):
+
+def write(folder, events=OPERATOR, rank=0, **more):
     path = folder / f"rank-{rank}.json"
     document = {"distributedInfo": {"rank": rank}, "traceEvents": events, **more}
     path.write_text(json.dumps(document))
@@ -72,7 +75,7 @@ def test_parsed_frames_have_the_files_own_times(tmp_path, trace):
     t = Trace(trace_dir=str(tmp_path))
     t.parse_traces()
     assert t.get_trace(0)["ts"].tolist() == [101, 110, 120, 110, 100]
-    assert [path.name for path in map(type(tmp_path), t.trace_files.values())] == ["rank-0.json"]
+    assert [Path(file).name for file in t.trace_files.values()] == ["rank-0.json"]
     t.align_and_filter_trace()
     assert t.get_trace(0)["ts"].tolist() == trace.get_trace(0)["ts"].tolist()
 
@@ -226,7 +229,7 @@ def test_events_and_ranks_that_are_added_to_frames_raise(edited):
 
 def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
     for rank in (0, 1, 2):
-        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+        write(tmp_path, rank=rank)
     folder = str(tmp_path)
     trace = Trace(trace_dir=folder)
     assert sorted(trace.trace_files) == [0, 1, 2]
@@ -250,15 +253,10 @@ def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
 
 
 def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
-    events = json.dumps([small.event("cpu_op", "aten::mm", 0, 10)] * 4000)
-    (tmp_path / "a.json").write_text(f'{{"traceEvents": {events}}}')
-    (tmp_path / "b.json").write_text(
-        f'{{"traceEvents": {events}, "distributedInfo": {{"backend": "nccl", "rank": 0}}}}'
-    )
-    (tmp_path / "c.json").write_text(
-        f'{{"distributedInfo": {{"rank": 0}}, "traceEvents": {events}}}'
-    )
+    events, info = {"traceEvents": OPERATOR * 4000}, {"distributedInfo": {"rank": 0}}
     files = [str(tmp_path / f"{name}.json") for name in "abc"]
+    for file, document in zip(files, (events, events | info, info | events), strict=True):
+        Path(file).write_text(json.dumps(document))
     assert create_rank_to_trace_dict(files[1:2]) == (True, {0: files[1]})
     assert not caplog.messages
     found = create_rank_to_trace_dict(files)[1]
@@ -274,7 +272,7 @@ def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
 
 def test_files_by_rank_and_as_a_list(tmp_path):
     for rank in (0, 1):
-        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+        write(tmp_path, rank=rank)
     folder = str(tmp_path)
     assert hw.TraceAnalysis({7: "rank-1.json"}, folder).t.ranks == [7]
     assert hw.TraceAnalysis(["rank-1.json"], folder).t.ranks == [1]
@@ -287,16 +285,16 @@ def test_files_by_rank_and_as_a_list(tmp_path):
 
 
 def test_copies_by_hta_and_other_files_are_not_ranks(tmp_path):
-    path = write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)])
-    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json"):
-        (tmp_path / name).write_bytes(path.read_bytes())
+    path = write(tmp_path)
+    copies = [tmp_path / name for name in ("rank-0_with_counters.json", "overlaid_rank-0.json")]
+    for copy in copies:
+        copy.write_bytes(path.read_bytes())
     (tmp_path / "config.json").write_text('{"lr": 1}')
     (tmp_path / "deeper").mkdir()
-    write(tmp_path / "deeper", [small.event("cpu_op", "aten::mm", 0, 10)], 5)
+    write(tmp_path / "deeper", rank=5)
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.trace_files == {0: str(path)}
-    path.unlink()
-    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json", "config.json"):
-        (tmp_path / name).unlink()
+    for one in (path, *copies, tmp_path / "config.json"):
+        one.unlink()
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.ranks == [5]
 
 
@@ -337,9 +335,8 @@ def test_settings_without_effect_are_warned_of(edited, tmp_path, caplog, monkeyp
     edited.critical_path_analysis(0, "", 0)
     assert "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS: set, but without effect" in caplog.text
     caplog.clear()
-    Trace(
-        trace_dir=str(tmp_path), parser_config=ParserConfig(max_event_duration_us=3)
-    ).load_traces()
+    config = ParserConfig(max_event_duration_us=3)
+    Trace(trace_dir=str(tmp_path), parser_config=config).load_traces()
     assert "parser_config: max_event_duration_us: no events" in caplog.text
 
 
