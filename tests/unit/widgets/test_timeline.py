@@ -25,6 +25,10 @@ def test_no_view_is_the_whole_job(traces):
     assert timeline.view == (whole[0] + 10, whole[1] - 10)
     timeline.view = None
     assert timeline.view == whole == (traces.start_ns, traces.end_ns)
+    assert timeline.undo()
+    assert timeline.view == (whole[0] + 10, whole[1] - 10)
+    assert timeline.redo()
+    assert timeline.view == whole
     with pytest.raises(traitlets.TraitError, match="end after it starts"):
         timeline.view = (5, 5)
 
