@@ -63,15 +63,11 @@ def _own_config():
 def test_breakdowns(analyzer):
     time_spent = analyzer.get_temporal_breakdown(visualize=False)
     assert time_spent["rank"].tolist() == [0, 1, 2]
-    whole = time_spent[["idle_time_pctg", "compute_time_pctg", "non_compute_time_pctg"]]
-    assert whole.sum(axis=1).tolist() == pytest.approx([100] * 3, abs=0.02)
     types, kernels = analyzer.get_gpu_kernel_breakdown(
         visualize=False, duration_ratio=0.8, num_kernels=5, include_memory_kernels=True
     )
     assert types["percentage"].sum() == pytest.approx(100, abs=0.3)
     assert set(kernels["kernel_type"]) == {"COMMUNICATION", "COMPUTATION", "MEMORY"}
-    assert (kernels["min (us)"] <= kernels["mean (us)"]).all()
-    assert (kernels["mean (us)"] <= kernels["max (us)"]).all()
     types, _ = analyzer.get_gpu_kernel_breakdown(num_kernels=5, image_renderer="jupyterlab")
     assert len(types)
     idle, stats = analyzer.get_idle_time_breakdown(
@@ -114,10 +110,10 @@ def test_counters(analyzer, demo, tmp_path):
     assert any(name.startswith("Memcpy") for name in names)
 
 
-def test_counters_are_never_written_beside_the_traces(demo, monkeypatch):
+def test_counters_are_never_written_beside_the_traces(analyzer, demo, monkeypatch):
     monkeypatch.chdir(demo)
     before = sorted(demo.iterdir())
-    written = TraceAnalysis(trace_dir=str(demo)).generate_trace_with_counters()
+    written = analyzer.generate_trace_with_counters()
     assert sorted(demo.iterdir()) == before
     shutil.rmtree(written[0].parent)
 

@@ -61,13 +61,8 @@ def check_tile(engine, rng, lane, events, bounds):
     level = rng.randrange(max(1, (bounds[1] - bounds[0]).bit_length() - 5))
     anchor = int(start[rng.randrange(len(start))])
     tile = anchor >> (level + 8)
-    reply, buffer = engine.answer(
-        {
-            "op": "tiles",
-            "level": level,
-            "parts": [{"lanes": [lane], "first": tile, "last": tile + 1}],
-        }
-    )
+    parts = [{"lanes": [lane], "first": tile, "last": tile + 1}]
+    reply, buffer = engine.answer({"op": "tiles", "level": level, "parts": parts})
     columns = unpack(reply["columns"], buffer)
     assert columns["tile_index"].tolist() == [tile]
     edges = (np.arange(257) + tile * 256) << level
@@ -76,7 +71,7 @@ def check_tile(engine, rng, lane, events, bounds):
         inside = np.where(dur > 0, (start < b) & (start + dur > a), (start >= a) & (start < b))
         assert columns["count"][cell] == min(inside.sum(), 65_535)
         covered = union(start[inside], (start + dur)[inside], a, b)
-        share = round_half_up(covered * 65_535, 1 << level)
+        share = (2 * covered * 65_535 + (1 << level)) // (2 << level)  # rounded half up
         if 0 < covered < 1 << level:
             share = min(max(share, 1), 65_534)
         assert columns["busy"][cell] == share
@@ -90,7 +85,3 @@ def union(starts, ends, a, b):
         total += max(0, min(end, int(b)) - max(start, reached))
         reached = max(reached, end)
     return total
-
-
-def round_half_up(numerator, denominator):
-    return (2 * numerator + denominator) // (2 * denominator)
