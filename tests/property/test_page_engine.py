@@ -44,6 +44,10 @@ class Pair:
         except ValueError as error:
             return {}, None, str(error)
 
+    def both(self, op, **request):
+        """Return both replies, which may differ."""
+        return self.kernel.answer({"op": op, **request})[0], self.page.answer(op, **request)[0]
+
     def same(self, op, **request):
         self.asked += 1
         theirs = self.page.ask(op, **request)
@@ -110,20 +114,15 @@ def test_both_engines_agree(paired, seed):
         pair.same("stats", start=start, end=start + rng.randrange(0, high))
     for bins in (1, 7, 333, 0):
         pair.same("minimap", bins=bins)
-    for rank in scene["ranks"]:
-        trace = kernel.traces[rank["rank"]]
-        tables = {
-            "events": len(trace),
-            "asyncs": len(trace.async_table),
-            "instants": len(trace.instant_table),
-        }
-        for table, length in tables.items():
-            for row in [*rng.sample(range(length), min(length, 25)), length]:
-                at = {"rank": rank["rank"], "table": table, "id": row}
+    for rank, trace in kernel.traces.items():
+        tables = {"events": trace, "asyncs": trace.async_table, "instants": trace.instant_table}
+        for table, rows in tables.items():
+            for row in [*rng.sample(range(len(rows)), min(len(rows), 25)), len(rows)]:
+                at = {"rank": rank, "table": table, "id": row}
                 pair.same("event", **at)
                 pair.same("neighbor", **at, direction=rng.choice((1, -1)))
                 if table == "events":
-                    pair.same("launches", rank=rank["rank"], id=row)
+                    pair.same("launches", rank=rank, id=row)
     idle = device_idle_gaps(kernel.traces)
     for rank, start, dur in idle[["rank", "start_ns", "dur_ns"]].sample(min(len(idle), 30)).values:
         time = int(start + rng.randrange(dur))
@@ -341,28 +340,20 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
         for at in range(level, level + 9):
             last = (high >> at + 8) + 1
             pair.same("tiles", level=at, parts=[{"lanes": lanes, "first": 0, "last": last}])
-        width = 1 << level
         for lane in lanes:
             start = rng.randrange(low, high) >> level << level
-            found = page.ask("cell", lane=lane, start=start, end=start + 3 * width)
-            assert found["ok"], found["error"]
-            exact, _ = kernel.answer(
-                {"op": "cell", "lane": lane, "start": start, "end": start + 3 * width}
-            )
-            agree(exact["kinds"], found["reply"]["kinds"], (lane, start))
-            assert found["reply"]["busy"] == exact["busy"]
-            if found["reply"]["count"] is not None:
-                assert found["reply"]["count"] == exact["count"]
+            exact, found = pair.both("cell", lane=lane, start=start, end=start + (3 << level))
+            agree(exact["kinds"], found["kinds"], (lane, start))
+            assert found["busy"] == exact["busy"]
+            assert found["count"] in (None, exact["count"])
         # Whole cells of the grid: figures are exact there as well.
-        start, end = (low >> level) + 5 << level, (high >> level) - 3 << level
-        exact, _ = kernel.answer({"op": "stats", "start": start, "end": end})
-        found, _ = page.answer("stats", start=start, end=end)
+        window = {"start": (low >> level) + 5 << level, "end": (high >> level) - 3 << level}
+        exact, found = pair.both("stats", **window)
         at = exact["ranks"].index(rank["rank"])
         for name in ("compute", "communication", "exposed", "memory", "data", "idle"):
             assert found[name][at] == exact[name][at], name
         assert rank["rank"] in found["approximate"]
-        late, _ = kernel.answer({"op": "lateness", "start": start, "end": end})
-        said, _ = page.answer("lateness", start=start, end=end)
+        late, said = pair.both("lateness", **window)
         assert said["exposed_wait"][at] == late["exposed_wait"][at] > 0
         assert rank["rank"] in said["approximate"]
     # Matched collectives are in the page for all ranks.
@@ -377,8 +368,7 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
     for _ in range(20):
         start = rng.randrange(low, high)
         window = {"start": start, "end": start + rng.randrange(1, high)}
-        late, _ = kernel.answer({"op": "lateness", **window})
-        said, _ = page.answer("lateness", **window)
+        late, said = pair.both("lateness", **window)
         for name in ("ranks", "collectives", "last", "wait", "imposed", "late", "note"):
             assert said[name] == late[name], name
         coarsest = max(rank["overview_level"] for rank in overviews)
@@ -386,12 +376,9 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
             assert theirs == pytest.approx(ours, abs=2 << coarsest)
     same_ribbons(pair, rng)
     pair.same("clusters")
-    with_all = [rank["rank"] for rank in scene["ranks"]]
-    for rank in with_all:
-        for row in np.flatnonzero(kernel.traces[rank].events.kind == "communication")[:40]:
-            asked = {"rank": rank, "id": int(row)}
-            exact, _ = kernel.answer({"op": "collective", **asked})
-            agree(exact, page.answer("collective", **asked)[0], asked)
+    for rank, trace in kernel.traces.items():
+        for row in np.flatnonzero(trace.events.kind == "communication")[:40].tolist():
+            agree(*pair.both("collective", rank=rank, id=row), (rank, row))
 
 
 def test_what_an_overview_lacks_is_said(tmp_path, saved):
@@ -409,12 +396,10 @@ def test_what_an_overview_lacks_is_said(tmp_path, saved):
     everywhere, _ = page.answer("totals", selection={})
     assert everywhere["left_out"] == [0]
     assert everywhere["events"] == len(kernel.traces[1])
-    found, _ = page.answer("search", text="aten")
-    exact, _ = kernel.answer({"op": "search", "text": "aten"})
+    exact, found = Pair(kernel, page).both("search", text="aten")
     assert [*found["left_out"], *found["ranks"]] == exact["ranks"]
-    assert page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)[0] == {
-        "time": None
-    }
+    snapped, _ = page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)
+    assert snapped == {"time": None}
     event, _ = page.answer("event", rank=1, id=5)
     assert event["args"] == []
     assert event["args_error"].startswith("Arguments are not embedded in this page")
@@ -454,35 +439,25 @@ def test_an_export_from_a_page_loads_again(tmp_path, paired):
     assert again.origin_ns is not None
     shift = again.origin_ns - kernel.traces.origin_ns
     assert again.ranks == [0, 1]
-    total = 0
-    for rank in again.ranks:
-        events = again[rank].events
-        total += len(events)
-        chosen = kernel.traces.select(start_ns=window["start_ns"], end_ns=window["end_ns"])
-        rows = np.flatnonzero(chosen.mask(kernel.traces[rank]))
-        whole = kernel.traces[rank].events
-        found = set(zip(events.start_ns + shift, events.dur_ns, events.name, strict=True))
-        members = whole.iloc[rows]
-        assert set(zip(members.start_ns, members.dur_ns, members.name, strict=True)) <= found
+    chosen = kernel.traces.select(**window)
+    keys = ["start_ns", "dur_ns", "name", "tid"]
+    inside = 0
+    for rank, trace in kernel.traces.items():
+        events = again[rank].events.assign(start_ns=lambda frame: frame["start_ns"] + shift)
+        member = chosen.mask(trace)
+        members = trace.events[keys][member].itertuples(index=False, name=None)
+        assert set(members) <= set(events[keys].itertuples(index=False, name=None))
         row = events.index[len(events) // 2]
-        same = whole[
-            (whole.start_ns == events.start_ns[row] + shift)
-            & (whole.dur_ns == events.dur_ns[row])
-            & (whole.name == events.name[row])
-            & (whole.tid == events.tid[row])
-        ]
-        args = [kernel.traces[rank].args(int(k)) for k in same.index]
+        same = (trace.events[keys].astype(object) == events.loc[row, keys]).all(axis=1)
+        args = [trace.args(int(k)) for k in np.flatnonzero(same)]
         assert again[rank].args(int(row)) in args
-    assert total == reply["events"]
+        flows = trace.flow_table
+        stated = flows.source_record >= 0
+        inside += int((member[flows.source] & member[flows.target] & stated).sum())
+    assert sum(map(len, again.values())) == reply["events"]
     # The file knows of what it is a part, and keeps the arrows that have both ends in it.
     assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
     assert again[0].stated_work_ns is not None
-    inside = 0
-    for rank in again.ranks:
-        member = chosen.mask(kernel.traces[rank])
-        flows = kernel.traces[rank].flow_table
-        stated = flows.source_record >= 0
-        inside += int((member[flows.source] & member[flows.target] & stated).sum())
     assert reply["flows"] >= inside > 0
     assert sum(len(again[rank].flows) for rank in again.ranks) >= inside
     assert sum(len(again[rank].counters) for rank in again.ranks) > 0
