@@ -68,11 +68,7 @@ FILES = {
     ),
 }  # fmt: skip
 #: Half a unit of the last digit that HTA's file gives.
-CLOSE = {
-    SHARES: 0.00501,
-    STATS: 0.00501,
-    KERNELS: 1e-9,
-}
+CLOSE = {SHARES: 0.00501, STATS: 0.00501, KERNELS: 1e-9}
 CASES = [(name, file) for file in FILES for name in golden.names(file)]
 
 

@@ -47,10 +47,7 @@ def brushes(rng, traces, *, count):
         some = rng.sample(work, min(len(work), rng.randrange(1, 4)))
         kinds = rng.sample(("compute", "communication", "memory", "cpu"), rng.randrange(1, 3))
         rest = rng.choice(("dur_ns > 5000", "category != 'kernel'", "stream == 7 or dur_ns < 900"))
-        parts = {
-            f"name in {some!r}",
-            f"kind in {kinds!r}",
-        }
+        parts = {f"name in {some!r}", f"kind in {kinds!r}"}
         chosen = rng.sample(sorted(parts), rng.randrange(1, 3))
         return {"query": " and ".join([*rng.sample([f"({rest})"], rng.randrange(2)), *chosen])}
 

@@ -417,10 +417,7 @@ def mpi_ranks() -> pd.DataFrame:
             (3, "two", 2.0),
         )
     ]
-    return table(
-        "job rank host comm_s elapsed_s noncomm_s comm_share is_straggler",
-        *rows,
-    )
+    return table("job rank host comm_s elapsed_s noncomm_s comm_share is_straggler", *rows)
 
 
 def mpi_message_sizes() -> pd.DataFrame:
