@@ -202,18 +202,11 @@ def test_with_its_rounding_and_classes_the_numbers_are_htas(name, file, classes)
 
 
 ALL = [
-    analysis.temporal_breakdown,
-    analysis.kernel_type_breakdown,
-    analysis.comm_comp_overlap,
-    analysis.idle_time_breakdown,
-    analysis.idle_interval_stats,
-    analysis.device_idle_breakdown,
-    analysis.device_idle_gaps,
-    analysis.kernel_breakdown,
-    analysis.kernel_duration_by_rank,
-    analysis.communication_by_stream,
-    analysis.communication_by_group,
-]
+    analysis.temporal_breakdown, analysis.kernel_type_breakdown, analysis.comm_comp_overlap,
+    analysis.idle_time_breakdown, analysis.idle_interval_stats, analysis.device_idle_breakdown,
+    analysis.device_idle_gaps, analysis.kernel_breakdown, analysis.kernel_duration_by_rank,
+    analysis.communication_by_stream, analysis.communication_by_group,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", golden.names())

@@ -13,14 +13,10 @@ from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
 
 FILES = [
-    "made/ddp_8rank/rank-5.json.gz",
-    "kineto/resnet50_num_workers_0_a",
-    "hta_tests/mtia_inference_trace",
-    "hta_tests/amd_trace",
-    "hta_tests/triton_example",
-    "hta_tests/ns_resolution_trace",
-    "hta_tests/cpu_only",
-]
+    "made/ddp_8rank/rank-5.json.gz", "kineto/resnet50_num_workers_0_a",
+    "hta_tests/mtia_inference_trace", "hta_tests/amd_trace", "hta_tests/triton_example",
+    "hta_tests/ns_resolution_trace", "hta_tests/cpu_only",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=recorded.paths(*FILES))

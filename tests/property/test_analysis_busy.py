@@ -240,16 +240,12 @@ def _totals_by_name(traces, **scope):
 
 
 TIMES = {
-    temporal_breakdown: ["rank"],
-    device_idle_breakdown: ["rank", "idle_category"],
+    temporal_breakdown: ["rank"], device_idle_breakdown: ["rank", "idle_category"],
     idle_time_breakdown: ["rank", "stream", "idle_category"],
-    kernel_type_breakdown: ["kernel_type"],
-    comm_comp_overlap: ["rank"],
-    communication_by_stream: ["rank", "stream"],
-    exposed_waits: ["rank"],
-    rank_time_heatmap: ["rank"],
-    _totals_by_name: ["kind", "name"],
-}
+    kernel_type_breakdown: ["kernel_type"], comm_comp_overlap: ["rank"],
+    communication_by_stream: ["rank", "stream"], exposed_waits: ["rank"],
+    rank_time_heatmap: ["rank"], _totals_by_name: ["kind", "name"],
+}  # fmt: skip
 #: Instants, and values that are not finite times.
 NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
 

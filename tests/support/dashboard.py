@@ -15,16 +15,9 @@ from hta_widgets.trace.selection import Selection
 
 #: Panels whose numbers are compared; the heatmap has a test of its own.
 PANELS = (
-    "breakdown",
-    "overlap",
-    "idle",
-    "queue",
-    "kernel_types",
-    "kernel_durations",
-    "steps",
-    "kernels",
-    "operators",
-)
+    "breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps",
+    "kernels", "operators",
+)  # fmt: skip
 
 GUTTER, MARGIN = 164, 128
 HEAD = 32 + 4 + 20 + 48 + 2

@@ -31,16 +31,9 @@ from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
 PATH = ROOT / "tests/vectors/panels.json"
 TOP = 4
 DOCUMENT = (
-    "version",
-    "scene",
-    "names",
-    "shorts",
-    "short_of",
-    "categories",
-    "ranks",
-    "collectives",
+    "version", "scene", "names", "shorts", "short_of", "categories", "ranks", "collectives",
     "phases",
-)
+)  # fmt: skip
 SCENE = ("kinds", "ranks", "range", "part")
 
 
