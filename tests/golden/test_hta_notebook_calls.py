@@ -1,4 +1,7 @@
-"""The calls of HTA's published notebooks, with only the import changed, and on every trace."""
+"""The calls of HTA's published notebooks, with only the import changed, and on every trace.
+
+`test_hta_trace_diff` has those of trace_diff_demo, `unit/compat/test_filters` the filters.
+"""
 
 import os
 import shutil
@@ -15,17 +18,14 @@ from hta_widgets.compat.common.timeline import PlotFormat, Timeline, align_modul
 from hta_widgets.compat.common.trace import Trace, TraceSymbolTable
 from hta_widgets.compat.common.trace_call_graph import CallGraph
 from hta_widgets.compat.common.trace_filter import (
-    CompositeFilter,
     Filter,
     GPUKernelFilter,
     IterationIndexFilter,
     NameFilter,
-    TimeRangeFilter,
 )
 from hta_widgets.compat.configs.config import logger
 from hta_widgets.compat.configs.parser_config import AVAILABLE_ARGS, ParserConfig
 from hta_widgets.compat.trace_analysis import TimeSeriesTypes, TraceAnalysis
-from hta_widgets.compat.trace_diff import DeviceType, LabeledTrace, TraceDiff
 from hta_widgets.demo.job import write_demo
 
 STEPS = 3
@@ -185,7 +185,7 @@ def test_critical_path(analyzer, tmp_path):
     assert analyzer.critical_path_analysis(0, "no such range", 0) is None
 
 
-# --- trace_filter_demo, timeline_demo, plot_timeline, customize_trace_parser ----------------------
+# --- timeline_demo, plot_timeline, customize_trace_parser -----------------------------------------
 
 
 class MyKernelFilter(Filter):
@@ -207,19 +207,6 @@ def parsed(demo):
     t.parse_traces(use_multiprocessing=False)
     t.decode_symbol_ids()
     return t
-
-
-def test_filters(parsed):
-    df, symbol_table = parsed.get_trace(0), parsed.symbol_table
-    chosen = NameFilter("aten::.*mm")(df, symbol_table)
-    columns = ["iteration", "index", "ts", "dur", "stream", "s_cat", "s_name"]
-    assert len(chosen.head()[columns]) == 5
-    assert set(chosen["s_name"].str.contains("mm")) == {True}
-    start, end = int(df["ts"].quantile(0.2)), int(df["ts"].quantile(0.4))
-    within = TimeRangeFilter((start, end))(df)
-    assert 0 < len(within) < len(df)
-    both = CompositeFilter([IterationIndexFilter([0, 1]), GPUKernelFilter(), NameFilter(".*nccl")])
-    assert (both(df, symbol_table)["stream"] >= 0).all()
 
 
 def test_timelines(parsed, tmp_path):
@@ -268,25 +255,6 @@ def test_own_columns(demo):
     t = Trace(trace_dir=os.fspath(demo))
     t.parse_traces(use_multiprocessing=False)
     assert {"input_dims", "input_type", "input_strides", "grid"} <= set(t.get_trace(0).columns)
-
-
-# --- trace_diff_demo ------------------------------------------------------------------------------
-
-
-def test_diffs(demo):
-    sides = []
-    for label, rank in (("Control", 0), ("Test", 2)):
-        t = Trace(trace_files={rank: str(demo / f"rank-{rank}.json.gz")})
-        t.parse_traces()
-        sides.append(LabeledTrace(label=label, t=t))
-    control, test = sides
-    assert control.ranks() == [0]
-    assert len(control.iterations()) == STEPS
-    found = TraceDiff.compare_traces(control, test, device_type=DeviceType.GPU)
-    assert "Control_counts" in found.columns
-    assert set(TraceDiff.ops_diff(control, test)) == {
-        "added", "deleted", "increased", "decreased", "unchanged",
-    }  # fmt: skip
 
 
 # --- on every trace, nothing raises ---------------------------------------------------------------

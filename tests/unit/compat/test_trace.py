@@ -44,31 +44,22 @@ def trace(tmp_path):
     return t
 
 
-def test_rows_are_complete_events_with_a_category_in_file_order(trace):
+def test_rows_are_complete_events_with_a_category_in_file_order_since_the_first(trace):
     frame = trace.get_trace(0)
-    assert frame["index"].tolist() == frame.index.tolist() == [1, 3, 4, 5, 6]
-    names = [trace.symbol_table.sym_table[number] for number in frame["name"]]
-    assert names == ["cudaLaunchKernel", "gemm", "gemm", "range", "ProfilerStep#4"]
-
-
-def test_times_are_us_since_the_first_such_event(trace):
-    frame = trace.get_trace(0)
-    assert frame["ts"].tolist() == [1, 10, 20, 10, 0]
+    assert frame["index"].tolist() == frame.index.tolist()
+    frame = frame.assign(name=frame["name"].map(trace.symbol_table.sym_table.__getitem__))
+    columns = ["index", "name", "ts", "dur", "end", "stream", "correlation", "index_correlation",
+               "iteration", "pid", "tid"]  # fmt: skip
+    assert frame[columns].to_numpy().tolist() == [
+        [1, "cudaLaunchKernel", 1, 2.5, 3.5, -1, 5, 3, 4, 10, 1],
+        [3, "gemm", 10, 5.25, 15.25, 7, 5, 1, 4, 0, 7],
+        [4, "gemm", 20, 1, 21, 0, 77, 0, -1, 0, 0],
+        [5, "range", 10, 11, 21, -1, -1, -1, -1, 0, 7],
+        [6, "ProfilerStep#4", 0, 30, 30, -1, -1, -1, 4, 10, "main"],
+    ]
     assert frame.dtypes[["ts", "dur", "end"]].unique().tolist() == [np.dtype("float64")]
-    assert frame["dur"].tolist() == [2.5, 5.25, 1, 11, 30]
-    assert frame["end"].tolist() == [3.5, 15.25, 21, 21, 30]
     assert trace.min_ts == 100
     assert trace.get_trace_duration() == 20
-
-
-def test_launches_steps_and_streams(trace):
-    frame = trace.get_trace(0)
-    assert frame["stream"].tolist() == [-1, 7, 0, -1, -1]
-    assert frame["correlation"].tolist() == [5, 5, 77, -1, -1]
-    assert frame["index_correlation"].tolist() == [3, 1, 0, -1, -1]
-    assert frame["iteration"].tolist() == [4, 4, -1, -1, 4]
-    assert frame["tid"].tolist() == [1, 7, 0, 7, "main"]
-    assert frame["pid"].tolist() == [10, 0, 0, 0, 10]
 
 
 def test_parsed_frames_have_the_files_own_times(tmp_path, trace):
@@ -80,16 +71,13 @@ def test_parsed_frames_have_the_files_own_times(tmp_path, trace):
     assert t.get_trace(0)["ts"].tolist() == trace.get_trace(0)["ts"].tolist()
 
 
-def test_the_trace_is_a_set(trace):
+def test_the_trace_is_a_set_whose_names_may_be_text(trace):
     assert isinstance(trace, hw.TraceSet)
     assert trace.ranks == trace.get_ranks() == [0]
     assert len(trace[0]) == 6
     assert owner_of(trace.symbol_table) is trace
     with pytest.raises(ValueError, match="no rank 3"):
         trace.get_trace(3)
-
-
-def test_names_as_text(trace):
     before = trace.get_trace(0)
     trace.decode_symbol_ids(use_shorten_name=False)
     assert before["s_cat"].tolist()[:2] == ["cuda_runtime", "kernel"]
