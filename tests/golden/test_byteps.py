@@ -1,11 +1,11 @@
 """BytePS files of the shared folder, against figures of independent throw-away readers."""
 
-import functools
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -41,7 +41,7 @@ def golden(shared):
 
 @pytest.fixture(scope="module")
 def job(folder):
-    return functools.cache(lambda name: hw.load(folder / name, progress=False, cache=False))
+    return lambda name: recorded.load(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_workers_and_servers_are_found_and_numbered(job):
 
 
 def test_all_files_load_at_once_and_say_what_is_wrong(folder):
-    traces = hw.load(folder, progress=False, cache=False)
+    traces = recorded.load(folder)
     assert len(traces) == 12
     problems = traces.problems
     empty = problems[problems["kind"] == "empty"]

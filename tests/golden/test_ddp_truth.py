@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support import golden
+from support import golden, recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis import (
@@ -28,7 +28,7 @@ def made(shared):
     if not folder.is_dir():
         pytest.skip(f"no made job at {folder}")
     truth = json.loads(folder.with_name("ddp_8rank_truth.json").read_text("utf-8"))
-    return hw.load(folder, cache=False, progress=False), truth
+    return recorded.load(folder), truth
 
 
 def test_every_collective_is_matched(made):
@@ -123,10 +123,7 @@ def test_the_headline_names_the_straggler(made):
 
 def test_two_sampled_ranks_of_many(shared):
     """Only times show which kernels of this sampled trace belong together."""
-    folder = shared / "traces/hta_tests/trace_filter"
-    if not folder.is_dir():
-        pytest.skip(f"no trace at {folder}")
-    traces = hw.load(folder, cache=False, progress=False)
+    traces = recorded.load(shared / "traces/hta_tests/trace_filter")
     frame = collectives(traces)
     ends = frame.pivot(index="collective", columns="rank", values="end_ns")
     # Found by hand: the ends within half a millisecond of each other, in µs.

@@ -4,9 +4,9 @@ import json
 import math
 
 import pytest
+from support import recorded
 from support.golden import GOLDEN, MISSING, SHARED
 
-import hta_widgets as hw
 from hta_widgets import diff as hd
 from hta_widgets.analysis import (
     mpi_call_stacks,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(not REFERENCES or not FILES, reason=MISSING)
 
 
 def load(name):
-    return hw.load(FOLDER / name, cache=False, progress=False)
+    return recorded.load(FOLDER / name)
 
 
 def reference(name):
@@ -235,7 +235,7 @@ def test_every_file_loads_whole(name):
 
 
 def test_a_folder_of_many_jobs_keeps_them_apart():
-    traces = hw.load(FOLDER, cache=False, progress=False)
+    traces = recorded.load(FOLDER)
     assert traces.formats == ["mpi-profile", "mpi-trace"]
     assert set(traces.problems.kind) == {"duplicate_rank"}
     uneven = mpi_imbalance(traces).set_index("job")

@@ -27,7 +27,7 @@ TRACES = sorted(
 
 @pytest.mark.parametrize("path", recorded.paths(*(name for name in TRACES if name not in EMPTY)))
 def test_a_run_differs_in_nothing_from_itself(path):
-    traces = hw.load(path, cache=False, progress=False)
+    traces = recorded.load(path)
     diff = hd.compare(traces, traces)
     assert diff.cautions == []
     assert hd.findings(diff) == []

@@ -9,7 +9,6 @@ import pytest
 from support import recorded
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
 
 FILES = [
@@ -21,7 +20,7 @@ FILES = [
 
 @pytest.fixture(scope="module", params=recorded.paths(*FILES))
 def traces(request):
-    return load(request.param, cache=False, progress=False)
+    return recorded.load(request.param)
 
 
 def test_every_event_is_on_one_lane(traces):

@@ -85,7 +85,7 @@ SHARED = ("made/ddp_8rank", "hta_tests/amd_trace", "hta_tests/cpu_only",
 
 @pytest.mark.parametrize("path", recorded.paths(*SHARED))
 def test_real_traces(paired, path):
-    compared(paired(load(path), max_mb=100), path.name, examples(6))
+    compared(paired(recorded.load(path), max_mb=100), path.name, examples(6))
 
 
 def test_collectives_on_the_host_are_no_device_work(tmp_path, paired):

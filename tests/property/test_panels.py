@@ -145,7 +145,7 @@ def test_panels_are_those_of_looking_at_all(seed, selection):
 
 @pytest.mark.parametrize("path", recorded.paths(*SHARED))
 def test_panels_of_real_traces(path):
-    traces = hw.load(path, cache=False, progress=False)
+    traces = recorded.load(path)
     start, length = traces.start_ns, traces.end_ns - traces.start_ns
     commonest = traces[traces.ranks[-1]].frame(columns=["name"])["name"].mode()[0]
     selections = (

@@ -2,19 +2,18 @@
 
 import functools
 import json
-import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.compat.trace import without_last_step
 
-REPO = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
+SHARED = recorded.SHARED.parent
 GOLDEN = SHARED / "golden"
 
 #: Why a test of this module skips.
@@ -34,10 +33,9 @@ def trace_path(name: str) -> Path:
     return SHARED / "traces" / group / folder
 
 
-@functools.cache
 def whole(name: str) -> hw.TraceSet:
     """All that the trace holds."""
-    return hw.load(trace_path(name), cache=False, progress=False)
+    return recorded.load(trace_path(name))
 
 
 @functools.cache
