@@ -22,12 +22,8 @@ from hta_widgets.export.overlays import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 
-#: Calls whose launches HTA 0.5.0 lists, and those that it counts in queues.
-LISTED = {
-    "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync",
-    "runFunction - job_prep_and_submit_for_execution",
-}  # fmt: skip
-QUEUED = LISTED | {
+#: Calls whose launches HTA 0.5.0 counts in queues.
+QUEUED = golden.LISTED | {
     "cuLaunchKernel", "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemcpyAsync",
     "hipMemsetAsync", "hipMemcpyWithStream",
 }  # fmt: skip
@@ -76,7 +72,7 @@ def summary_of(name, file):
 @pytest.mark.parametrize("name", golden.names("cuda_kernel_launch_stats.csv"))
 def test_launches_that_hta_does_not_know(name):
     launches = analysis.launch_stats(golden.kept(name))["launch"]
-    beyond = launches[~launches.isin(LISTED)].astype(str).value_counts()
+    beyond = launches[~launches.isin(golden.LISTED)].astype(str).value_counts()
     assert beyond.to_dict() == BEYOND_LISTED.get(name, {})
 
 

@@ -17,16 +17,6 @@ import hta_widgets as hw
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 
-#: The calls whose launches HTA 0.5.0 counts.
-LAUNCHES = {
-    "cudaLaunchKernel",
-    "cudaLaunchKernelExC",
-    "runFunction - job_prep_and_submit_for_execution",
-    "cudaMemcpyAsync",
-    "cudaMemsetAsync",
-}
-STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
-
 
 @functools.cache
 def analyzer(name):
@@ -82,7 +72,7 @@ def launches(facade, include_memory_events):
         )
     )
     columns = ["rank", "correlation", "cpu_duration", "gpu_duration", "launch_delay"]
-    return frame.loc[frame["launch"].isin(LAUNCHES), columns]
+    return frame.loc[frame["launch"].isin(golden.LISTED), columns]
 
 
 def blocked(facade, limit):

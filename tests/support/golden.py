@@ -16,6 +16,12 @@ from hta_widgets.compat.trace import without_last_step
 SHARED = recorded.SHARED.parent
 GOLDEN = SHARED / "golden"
 
+#: Calls whose launches HTA 0.5.0 lists.
+LISTED = {
+    "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync",
+    "runFunction - job_prep_and_submit_for_execution",
+}  # fmt: skip
+
 #: Why a test of this module skips.
 MISSING = f"no reference numbers at {GOLDEN}: set HTA_SHARED to the folder that holds golden/"
 
