@@ -8,15 +8,9 @@ import traitlets
 from bokeh.model import Model
 from support import small
 from support.background import held_up
-from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import analysis
-
-
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    return hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
 
 
 @pytest.fixture

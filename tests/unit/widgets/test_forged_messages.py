@@ -4,7 +4,6 @@ import math
 
 import pytest
 from msgspec import structs
-from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets import options
@@ -59,9 +58,8 @@ NASTY = [
 
 
 @pytest.fixture(scope="module")
-def views(tmp_path_factory):
-    job = hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
-    return hw.Dashboard(job, folded=False), hw.TraceDiff(job, job)
+def views(traces):
+    return hw.Dashboard(traces, folded=False), hw.TraceDiff(traces, traces)
 
 
 def test_all_operations_are_forged():

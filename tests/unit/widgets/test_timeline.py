@@ -13,11 +13,6 @@ import hta_widgets as hw
 from hta_widgets.widgets.timeline import MOST_UNFOLDED
 
 
-@pytest.fixture(scope="module")
-def traces(tmp_path_factory):
-    return hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
-
-
 def test_no_view_is_the_whole_job(traces):
     timeline = hw.Timeline(traces, clock="recorded")
     whole = timeline.view

@@ -20,15 +20,15 @@ from hta_widgets.live.comparison import BINS, CLASSES, PairTable, classes_of_pai
 from hta_widgets.tiles.cells import unpack
 
 
-def test_its_numbers_are_those_of_the_comparison(view, sides):
+def test_its_numbers_are_those_of_the_comparison(shown, sides):
     both = diff.compare(*(side.select() for side in sides))
-    assert view.table.equals(diff.names(both))
-    assert [one.text for one in view.findings] == [one.text for one in diff.findings(both)]
-    bars = view.frames["waterfall"]
+    assert shown.table.equals(diff.names(both))
+    assert [one.text for one in shown.findings] == [one.text for one in diff.findings(both)]
+    bars = shown.frames["waterfall"]
     assert bars["diff_ns"].sum() == bars.attrs["after_ns"] - bars.attrs["before_ns"]
-    assert set(view.frames) >= {"waterfall", "steps", "changes", "names", "pairs", "icicle"}
+    assert set(shown.frames) >= {"waterfall", "steps", "changes", "names", "pairs", "icicle"}
     with pytest.raises(KeyError, match="no frame 'nothing'"):
-        view.frames["nothing"]
+        shown.frames["nothing"]
 
 
 def test_two_ranks_of_one_job_keep_what_waits_for_whom(sides):
@@ -108,8 +108,8 @@ def answers(view, **request):
     return json.loads(json.dumps(reply))
 
 
-def test_every_partner_that_the_page_asks_for_is_that_of_pairs(view):
-    pairs = view.frames["pairs"]
+def test_every_partner_that_the_page_asks_for_is_that_of_pairs(shown):
+    pairs = shown.frames["pairs"]
     rows = pairs.sample(200, random_state=0).itertuples()
     for row in rows:
         for of, mine, theirs in (("before", 0, "after"), ("after", 1, "before")):
@@ -117,27 +117,27 @@ def test_every_partner_that_the_page_asks_for_is_that_of_pairs(view):
             if event < 0:
                 continue
             asked = {"of": mine, "rank": getattr(row, f"{of}_rank"), "id": event}
-            reply = answers(view, op="partner", **asked)
+            reply = answers(shown, op="partner", **asked)
             assert reply["id"] == getattr(row, f"{theirs}_id")
             assert reply["status"] == row.status
-    assert answers(view, op="partner", of=0, rank=0, id=10**9)["status"] is None
+    assert answers(shown, op="partner", of=0, rank=0, id=10**9)["status"] is None
 
 
-def test_nodes_of_the_tree_know_their_calls(view):
-    tree = view.frames["icicle"]
-    pairs = view.frames["pairs"]
+def test_nodes_of_the_tree_know_their_calls(shown):
+    tree = shown.frames["icicle"]
+    pairs = shown.frames["pairs"]
     for row in tree.sample(30, random_state=1).itertuples():
-        found = answers(view, op="path_events", node=row.node)["events"]
+        found = answers(shown, op="path_events", node=row.node)["events"]
         mine = pairs[(pairs["name"] == row.name) & (pairs["path"] == row.path)]
         for k, side in enumerate(("before", "after")):
             ids = mine.loc[mine[f"{side}_id"] >= 0, [f"{side}_rank", f"{side}_id"]]
             assert sorted(map(tuple, found[k])) == sorted(map(tuple, ids.to_numpy().tolist()))
 
 
-def test_ties_are_the_longest_pairs_in_the_window(view):
-    whole = view.left.view
-    reply = answers(view, op="ties", of=0, start=whole[0], end=whole[1], most=5)
-    pairs = view.frames["pairs"]
+def test_ties_are_the_longest_pairs_in_the_window(shown):
+    whole = shown.left.view
+    reply = answers(shown, op="ties", of=0, start=whole[0], end=whole[1], most=5)
+    pairs = shown.frames["pairs"]
     device = pairs[pairs["kind"].isin(LANES) & (pairs["before_id"] >= 0)]
     assert reply["of"] == len(device)
     both = device[device["after_id"] >= 0]
@@ -158,27 +158,27 @@ def test_cells_of_the_strip_hold_all_busy_time_of_the_steps(sides):
     assert busy == breakdown["compute_ns"].sum()
 
 
-def test_another_step_has_its_own_frames(view):
-    whole = answers(view, op="frame", name="waterfall:kind")
-    one = [answers(view, op="frame", name=f"waterfall:kind:{step}") for step in range(3)]
+def test_another_step_has_its_own_frames(shown):
+    whole = answers(shown, op="frame", name="waterfall:kind")
+    one = [answers(shown, op="frame", name=f"waterfall:kind:{step}") for step in range(3)]
     assert sum(step["attrs"]["after_ns"] for step in one) == pytest.approx(
         whole["attrs"]["after_ns"], abs=3
     )
-    names = answers(view, op="frame", name="names:1")
+    names = answers(shown, op="frame", name="names:1")
     assert names["attrs"]["steps"] == 1
     with pytest.raises(ValueError, match="no frame"):
-        view.answer({"rpc": "1", "op": "frame", "name": "weather"})
+        shown.answer({"rpc": "1", "op": "frame", "name": "weather"})
 
 
-def test_a_page_holds_each_step_by_itself(view):
-    held = HeldSteps(view._answers, 1e6)
+def test_a_page_holds_each_step_by_itself(shown):
+    held = HeldSteps(shown._answers, 1e6)
     assert held.numbers == [0, 1, 2]
     assert (held.words, held.about()) == ("", {})
     for block in held.blocks:
         step = int(block.name.removeprefix("step-"))
         frames = json.loads(gzip.decompress(base64.b64decode(block.text)))
         for name, frame in frames.items():
-            whole = answers(view, op="frame", name=name)
+            whole = answers(shown, op="frame", name=name)
             for column in ("before_ns", "after_ns", "diff_ns"):
                 # Small parts are one, names are cut: what is drawn is the same.
                 if name.startswith("waterfall"):
@@ -191,14 +191,14 @@ def test_a_page_holds_each_step_by_itself(view):
         assert any(name.endswith(" more") for name in parts["short"])
 
 
-def test_a_page_without_room_holds_the_steps_that_changed_most(view):
-    change = diff.align(view.comparison).slots["delta_ns"].abs()
-    whole = HeldSteps(view._answers, 1e6)
-    held = HeldSteps(view._answers, whole.size_bytes - 1)
+def test_a_page_without_room_holds_the_steps_that_changed_most(shown):
+    change = diff.align(shown.comparison).slots["delta_ns"].abs()
+    whole = HeldSteps(shown._answers, 1e6)
+    held = HeldSteps(shown._answers, whole.size_bytes - 1)
     assert held.size_bytes < whole.size_bytes
     assert sorted(held.numbers) == sorted(change.nlargest(2).index)
     assert held.about()["held_words"].startswith("2 of 3 steps can be chosen in this page")
-    none = HeldSteps(view._answers, -1)
+    none = HeldSteps(shown._answers, -1)
     assert none.about()["held_steps"] == []
     assert none.words.startswith("No step can be chosen")
 
@@ -212,8 +212,8 @@ def test_mpi_profiles_are_compared_by_their_tables(tmp_path):
     assert len(view.table)
 
 
-def test_a_tree_of_nothing_matches_nothing(view):
-    table = PairTable(view.comparison, view.frames["icicle"].iloc[:0])
+def test_a_tree_of_nothing_matches_nothing(shown):
+    table = PairTable(shown.comparison, shown.frames["icicle"].iloc[:0])
     assert (table.node == -1).all()
 
 
@@ -313,12 +313,6 @@ def test_other_formats_have_their_own_words_for_kinds(view, tmp_path):
     traces = hw.load(tmp_path / "mpi", progress=False, cache=False)
     words = hw.TraceDiff(traces, traces)._about["kind_words"]
     assert words == {"communication": "MPI", "cpu": "outside of MPI"}
-
-
-@pytest.fixture(scope="module")
-def shown(sides):
-    """A comparison that tests leave as it is."""
-    return hw.TraceDiff(*sides)
 
 
 def test_classes_say_by_how_much_the_longer_is_longer():
