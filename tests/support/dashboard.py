@@ -166,9 +166,8 @@ class Dash:
 
 def _compare(shown: pd.Series, wanted: pd.Series, what: str) -> None:
     if pd.api.types.is_numeric_dtype(wanted.dtype):
+        rtol = 0 if pd.api.types.is_integer_dtype(wanted.dtype) else 1e-9
         left, right = shown.to_numpy(float), wanted.to_numpy(float)
-        exact = pd.api.types.is_integer_dtype(wanted.dtype)
-        rtol = 0 if exact else 1e-9
         np.testing.assert_allclose(left, right, rtol=rtol, atol=0, err_msg=what)
     else:
         given = [None if value == "" else value for value in wanted.astype(object).map(str)]
