@@ -1,30 +1,25 @@
 """BytePS files of the shared folder, against figures of independent throw-away readers."""
 
-import functools
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets import analysis
 
-JOBS = ("emulated", "real_core_killed", "real_core_single_worker", "real_pslite_server")
 WORKERS = [
-    "emulated/worker0/traces/0",
-    "emulated/worker0/traces/1",
-    "emulated/worker1/traces/0",
-    "emulated/worker1/traces/1",
-    "real_core_killed/worker0/traces/0",
-    "real_core_killed/worker0/traces/1",
-    "real_core_single_worker/traces/0",
-    "real_core_single_worker/traces/1",
-]
+    f"{worker}/traces/{gpu}"
+    for worker in (
+        "emulated/worker0", "emulated/worker1", "real_core_killed/worker0",
+        "real_core_single_worker",
+    )
+    for gpu in (0, 1)
+]  # fmt: skip
 SERVERS = [
-    "emulated/server0",
-    "emulated/server1",
-    "real_pslite_server/server0",
-    "real_pslite_server/server1",
+    f"{job}/server{number}" for job in ("emulated", "real_pslite_server") for number in (0, 1)
 ]
 
 
@@ -46,7 +41,7 @@ def golden(shared):
 
 @pytest.fixture(scope="module")
 def job(folder):
-    return functools.cache(lambda name: hw.load(folder / name, progress=False, cache=False))
+    return lambda name: recorded.load(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +66,14 @@ def test_workers_and_servers_are_found_and_numbered(job):
     summary = traces.summary()
     assert traces.format == "mixed"
     assert traces.formats == ["byteps", "byteps-server"]
-    assert summary["rank"].tolist() == [0, 1, 2, 3, 4, 5]
-    assert summary["worker"].tolist() == [0, 0, 1, 1, -1, -1]
-    assert summary["local_rank"].tolist() == [0, 1, 0, 1, -1, -1]
-    assert summary["server"].tolist() == [-1, -1, -1, -1, 0, 1]
+    assert summary[["rank", "worker", "local_rank", "server"]].to_numpy().T.tolist() == [
+        [0, 1, 2, 3, 4, 5], [0, 0, 1, 1, -1, -1], [0, 1, 0, 1, -1, -1], [-1, -1, -1, -1, 0, 1],
+    ]  # fmt: skip
     assert set(summary["job"]) == {"emulated"}
 
 
 def test_all_files_load_at_once_and_say_what_is_wrong(folder):
-    traces = hw.load(folder, progress=False, cache=False)
+    traces = recorded.load(folder)
     assert len(traces) == 12
     problems = traces.problems
     empty = problems[problems["kind"] == "empty"]
@@ -112,24 +106,16 @@ def test_events_and_stages_of_a_worker(rank_of, golden, file):
     # The reference takes the pusher as root; without servers, the coordinator of no other process.
     alone = file == "real_core_single_worker/traces/1"
     assert stages["root"].unique().tolist() == [expected["root"] or alone]
-    found = {
-        row.stage: {
-            "count": row.count_,
-            "sum_us": us(row.sum_ns),
-            "union_us": us(row.union_ns),
-            "max_us": us(row.max_ns),
-        }
-        for row in stages.rename(columns={"count": "count_"}).itertuples()
-    }
-    assert found == {
-        name: {key: value for key, value in figures.items() if key != "mean_us"}
-        for name, figures in expected["stage"].items()
-    }
-    assert stages["mean_ns"].to_numpy() / 1000 == pytest.approx(
-        [expected["stage"][name]["mean_us"] for name in stages["stage"]], abs=5e-4
+    stages = stages.set_index("stage")
+    reference = pd.DataFrame(expected["stage"]).T.loc[stages.index]
+    assert len(reference) == len(expected["stage"])
+    assert stages["count"].tolist() == reference["count"].tolist()
+    for figure in ("sum", "union", "max"):
+        assert us(stages[f"{figure}_ns"]) == reference[f"{figure}_us"].tolist()
+    assert (stages["mean_ns"] / 1000).tolist() == pytest.approx(
+        reference["mean_us"].tolist(), abs=5e-4
     )
-    gaps = dict(zip(stages["stage"], us(stages["queue_ns"]), strict=True))
-    assert gaps == expected["gap_us"]
+    assert dict(zip(stages.index, us(stages["queue_ns"]), strict=True)) == expected["gap_us"]
 
 
 @pytest.mark.parametrize("file", WORKERS)
@@ -166,11 +152,8 @@ def test_gradients_and_steps_of_a_worker(rank_of, golden, file):
         assert row.concurrency == pytest.approx(own["concurrency"], abs=5e-5)
         assert (row.tensor, last.tensor) == (own["critical"], own["critical"])
         assert (row.critical_key, last.critical_key) == (own["critical_key"], own["critical_key"])
-        assert us([last.busy_ns, last.queue_ns, last.tail_ns]) == [
-            own["crit_busy"],
-            own["crit_queue"],
-            own["tail"],
-        ]
+        parts = [own[part] for part in ("crit_busy", "crit_queue", "tail")]
+        assert us([last.busy_ns, last.queue_ns, last.tail_ns]) == parts
     counts = steps["tensor"].value_counts().to_dict()
     assert counts == expected["critical_counts"]
 
@@ -190,11 +173,10 @@ def test_stages_of_critical_partitions_add_up(job):
 
 def test_the_slow_worker_is_blamed_by_pulls(job):
     blame = analysis.byteps_pull_blame(job("emulated"))
-    assert blame["worker"].tolist() == [0, 1]
-    assert blame["blame"].tolist() == [0.0, 1.0]
-    assert us(blame["slack_ns"]) == [8495067, 0]
-    assert blame["pulls"].tolist() == [510, 510]
-    assert blame["straggler"].tolist() == [False, True]
+    assert blame[["worker", "blame", "slack_ns", "pulls", "straggler"]].to_numpy().tolist() == [
+        [0, 0.0, 8_495_067_000, 510, False],
+        [1, 1.0, 0, 510, True],
+    ]
 
 
 def test_rates_need_sizes(job, folder):
@@ -232,10 +214,8 @@ def test_requests_of_a_server(rank_of, golden, file):
         mine = requests[requests["node"] == row.node]
         push, pull = mine[mine["op"] == "push"], mine[mine["op"] == "pull"]
         assert (len(push), len(pull)) == (own["push_n"], own["pull_n"])
-        assert us([push["dur_ns"].max(), pull["dur_ns"].max()]) == [
-            own["push_max_us"],
-            own["pull_max_us"],
-        ]
+        longest = [own["push_max_us"], own["pull_max_us"]]
+        assert us([push["dur_ns"].max(), pull["dur_ns"].max()]) == longest
         for frame, column, name in (
             (push, "dur_ns", "push_mean_us"),
             (pull, "dur_ns", "pull_mean_us"),
@@ -262,22 +242,15 @@ def test_keys_stay_exact(job, folder):
     assert set(requests["key"].tolist()) == set(known)
     assert requests.loc[requests["server"] == 1, "key"].min() > 2**63 - 1
     for row in requests.drop_duplicates("key").itertuples():
-        key = known[int(row.key)]
-        assert (row.server, row.declared_key, row.partition, row.tensor) == (
-            key["server"],
-            key["declared_key"],
-            key["partition"],
-            key["tensor"],
-        )
+        for name in ("server", "declared_key", "partition", "tensor"):
+            assert getattr(row, name) == known[int(row.key)][name]
 
 
 def test_clocks_of_workers_and_servers(job):
     clocks = analysis.byteps_clock(job("emulated"))
-    assert clocks[["worker", "server"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert us(clocks["low_ns"]) == [-25] * 4
-    assert us(clocks["high_ns"]) == [25] * 4
-    assert us(clocks["offset_ns"]) == [0] * 4
-    assert us(clocks["error_ns"]) == [25] * 4
-    assert clocks["node"].tolist() == [9, 9, 11, 11]
-    assert clocks["skipped_iterations"].tolist() == [9] * 4
-    assert clocks["alternatives"].tolist() == [0] * 4
+    assert clocks[["worker", "server", "node"]].to_numpy().tolist() == [
+        [0, 0, 9], [0, 1, 9], [1, 0, 11], [1, 1, 11],
+    ]  # fmt: skip
+    figures = ["low_ns", "high_ns", "offset_ns", "error_ns", "skipped_iterations", "alternatives"]
+    rows = clocks[figures].drop_duplicates().to_numpy().tolist()
+    assert rows == [[-25_000, 25_000, 0, 25_000, 9, 0]]

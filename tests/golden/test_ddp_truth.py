@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support import golden, recorded
 
 import hta_widgets as hw
 from hta_widgets.analysis import (
@@ -27,7 +28,7 @@ def made(shared):
     if not folder.is_dir():
         pytest.skip(f"no made job at {folder}")
     truth = json.loads(folder.with_name("ddp_8rank_truth.json").read_text("utf-8"))
-    return hw.load(folder, cache=False, progress=False), truth
+    return recorded.load(folder), truth
 
 
 def test_every_collective_is_matched(made):
@@ -122,10 +123,7 @@ def test_the_headline_names_the_straggler(made):
 
 def test_two_sampled_ranks_of_many(shared):
     """Only times show which kernels of this sampled trace belong together."""
-    folder = shared / "traces/hta_tests/trace_filter"
-    if not folder.is_dir():
-        pytest.skip(f"no trace at {folder}")
-    traces = hw.load(folder, cache=False, progress=False)
+    traces = recorded.load(shared / "traces/hta_tests/trace_filter")
     frame = collectives(traces)
     ends = frame.pivot(index="collective", columns="rank", values="end_ns")
     # Found by hand: the ends within half a millisecond of each other, in µs.
@@ -143,21 +141,16 @@ def test_two_sampled_ranks_of_many(shared):
     assert "files of 126 ranks are missing" in stragglers(traces).attrs["note"]
 
 
-def test_single_ranks_give_empty_frames_and_reasons(shared):
-    folders = sorted((shared / "traces/hta_tests").iterdir())
-    folders += sorted((shared / "traces/kineto").iterdir())
-    seen = 0
-    for folder in folders:
-        if folder.name in {"memory_analysis", "trace_filter"}:
-            continue
-        traces = hw.load(folder, cache=False, progress=False)
-        seen += 1
-        for analysis in (collectives, stragglers):
-            frame = analysis(traces)
-            assert len(frame) == 0, folder
-            assert frame.attrs["note"], folder
-            assert {"rank", "wait_ns"} <= set(frame.columns)
-        offsets = clock_offsets(traces)
-        assert offsets.offset_ns.tolist() == [0] * len(traces)
-        assert offsets.attrs["note"]
-    assert seen > 10
+@pytest.mark.parametrize(
+    "name", [name for name in golden.names() if name != "hta_tests__trace_filter"]
+)
+def test_single_ranks_give_empty_frames_and_reasons(name):
+    traces = golden.whole(name)
+    for analysis in (collectives, stragglers):
+        frame = analysis(traces)
+        assert len(frame) == 0
+        assert frame.attrs["note"]
+        assert {"rank", "wait_ns"} <= set(frame.columns)
+    offsets = clock_offsets(traces)
+    assert offsets.offset_ns.tolist() == [0] * len(traces)
+    assert offsets.attrs["note"]

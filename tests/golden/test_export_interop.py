@@ -4,6 +4,7 @@ import json
 from functools import partial
 
 import pytest
+from support import small
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
@@ -75,9 +76,15 @@ def test_hta_reads_an_exported_job(hta, shared, tmp_path, part):
             assert all(off[name] <= 2 * counts[name] for name in sums)
 
 
-def test_hta_reads_a_rank_that_it_would_not_find_by_itself(hta, trace_without_rank, tmp_path):
-    traces = hw.load(trace_without_rank, progress=False)
-    report = export_trace(traces, tmp_path / "out")
+def test_hta_reads_a_rank_that_it_would_not_find_by_itself(hta, tmp_path):
+    # Two files that do not state their ranks; their names do.
+    folder = tmp_path / "nameless"
+    folder.mkdir()
+    events = [small.call(10_000, 12_000, 4), small.kernel(20_000, 25_000, launch=4)]
+    for rank in (1, 2):
+        document = {"schemaVersion": 1, "traceEvents": events}
+        (folder / f"rank-{rank}.json").write_text(json.dumps(document))
+    report = export_trace(hw.load(folder, progress=False), tmp_path / "out")
     assert sorted(hta(report.path)["ranks"]) == ["1", "2"]
 
 
@@ -89,20 +96,3 @@ def test_hta_analyses_a_demo_job(hta, tmp_path):
     assert here["breakdown"] == there["breakdown"]
     assert min(here["breakdown"].values()) > 0
     assert here["ranks"] == there["ranks"]
-
-
-@pytest.fixture
-def trace_without_rank(tmp_path):
-    """Two files that do not say which rank they are; their names do."""
-    folder = tmp_path / "nameless"
-    folder.mkdir()
-    for rank in (1, 2):
-        records = [
-            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5,
-             "ts": 10 + rank, "dur": 2, "args": {"correlation": 4}},
-            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20 + rank, "dur": 5,
-             "args": {"stream": 7, "correlation": 4}},
-        ]  # fmt: skip
-        path = folder / f"rank-{rank}.json"
-        path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": records}))
-    return folder

@@ -1,17 +1,17 @@
 """Launches, queues and memory bandwidth against HTA's own, on every trace it returned them for.
 
-HTA rounds starts up and ends down to whole microseconds where a file has fractions, and knows some
-launches by name. Ours are compared on the launches that it knows; what we count beyond stands in
-tables here.
+HTA knows some launches by name: ours are compared on these, over times that are rounded as HTA
+rounds them; what we count beyond stands in tables here. `test_hta_facade` has all other numbers.
 """
 
 import functools
 import itertools
 import shutil
+from collections import Counter
 
-import numpy as np
 import pytest
 from support import golden
+from support.hta_rounding import rounded
 
 import hta_widgets as hw
 from hta_widgets import analysis
@@ -22,12 +22,8 @@ from hta_widgets.export.overlays import add_counters
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 
-#: Calls whose launches HTA 0.5.0 lists, and those that it counts in queues.
-LISTED = {
-    "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync",
-    "runFunction - job_prep_and_submit_for_execution",
-}  # fmt: skip
-QUEUED = LISTED | {
+#: Calls whose launches HTA 0.5.0 counts in queues.
+QUEUED = golden.LISTED | {
     "cuLaunchKernel", "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipMemcpyAsync",
     "hipMemsetAsync", "hipMemcpyWithStream",
 }  # fmt: skip
@@ -56,49 +52,28 @@ US = 1000
 
 
 @functools.cache
-def launched(name):
-    return analysis.launch_stats(golden.kept(name))
+def seen_by_hta(name):
+    return rounded(golden.kept(name))
 
 
 @functools.cache
-def as_hta_knows(name, calls=frozenset(QUEUED)):
+def as_hta_knows(name):
     """The device work whose launches HTA knows."""
-    stats = launched(name)
-    known = stats[stats["launch"].isin(calls)]
-    return golden.kept(name).select(ids=zip(known["rank"], known["kernel_id"], strict=True))
+    stats = analysis.launch_stats(seen_by_hta(name))
+    known = stats[stats["launch"].isin(QUEUED)]
+    return seen_by_hta(name).select(ids=zip(known["rank"], known["kernel_id"], strict=True))
 
 
-def off_by_ns(name):
-    """Return the error allowed in HTA's times: none on whole microseconds, else less than one."""
-    return 0 if golden.resolution_ns(name) % US == 0 else US
+def summary_of(name, file):
+    theirs = golden.frame(name, file, header=[0, 1], index_col=[0, 1])
+    return theirs.set_axis(theirs.columns.get_level_values(1), axis="columns")
 
 
-# --- launches -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("file", ["cuda_kernel_launch_stats", "cuda_kernel_launch_stats_nomem"])
 @pytest.mark.parametrize("name", golden.names("cuda_kernel_launch_stats.csv"))
-def test_launches(name, file):
-    theirs = golden.frame(name, f"{file}.csv")
-    memory = not file.endswith("nomem")
-    ours = analysis.launch_stats(golden.kept(name), include_memory=memory)
-    if memory:
-        beyond = ours.loc[~ours["launch"].isin(LISTED), "launch"].astype(str).value_counts()
-        assert beyond.to_dict() == BEYOND_LISTED.get(name, {})
-    ours = ours[ours["launch"].isin(LISTED)]
-    assert len(ours) == len(theirs)
-    keys = ["rank", "correlation"]
-    assert not theirs.duplicated(keys).any()
-    both = theirs.merge(ours, on=keys, validate="1:1")
-    assert len(both) == len(theirs)
-    for own, their in (
-        ("cpu_dur_ns", "cpu_duration"),
-        ("gpu_dur_ns", "gpu_duration"),
-        ("launch_delay_ns", "launch_delay"),
-    ):
-        # Two edges, each off by less than a microsecond.
-        off = (both[their] * US - both[own]).abs()
-        assert off.max() <= 2 * off_by_ns(name) or not len(both)
+def test_launches_that_hta_does_not_know(name):
+    launches = analysis.launch_stats(golden.kept(name))["launch"]
+    beyond = launches[~launches.isin(golden.LISTED)].astype(str).value_counts()
+    assert beyond.to_dict() == BEYOND_LISTED.get(name, {})
 
 
 # --- queues ---------------------------------------------------------------------------------------
@@ -107,9 +82,8 @@ def test_launches(name, file):
 @functools.cache
 def steps_of(name):
     """Ours, one row per event: rank, stream, record, time, value; on HTA's clock up to a shift."""
-    traces = golden.kept(name)
     found = []
-    for part in parts(traces, as_hta_knows(name)):
+    for part in parts(seen_by_hta(name), as_hta_knows(name)):
         steps = queue_steps(part)
         record = part.table.record[steps.row]
         time = steps.time_ns + part.trace.shift_ns
@@ -118,62 +92,38 @@ def steps_of(name):
     return found
 
 
-def shift_of(ours, theirs, tolerance):
-    """HTA counts from its own first event: one shift for all, which must be the same for all."""
-    off = np.asarray(theirs, dtype=float) * US - np.asarray(ours, dtype=float)
-    assert off.max() - off.min() <= tolerance
-    return off.min()
-
-
 @pytest.mark.parametrize("name", golden.names("queue_length_time_series.csv"))
 def test_queue_length_time_series(name):
-    theirs = golden.frame(name, "queue_length_time_series.csv")
-    theirs["stream"] = theirs["stream"].astype(int)
+    theirs = golden.frame(name, "queue_length_time_series.csv").astype({"stream": int})
     ours = steps_of(name)
-    keyed = {(rank, record): (stream, time, value) for rank, stream, record, time, value in ours}
+    keyed = {(rank, record): (stream, time) for rank, stream, record, time, _ in ours}
     assert len(keyed) == len(ours) == len(theirs), "one change per event, as all are one to one"
     mine = [keyed[key] for key in zip(theirs["rank"], theirs["index"], strict=True)]
-    assert [stream for stream, _, _ in mine] == theirs["stream"].tolist()
-    times = np.array([time for _, time, _ in mine])
-    values = np.array([value for _, _, value in mine])
-    shift = shift_of(times, theirs["ts"], off_by_ns(name))
-    if not off_by_ns(name):
-        # At one instant HTA's rows are in any order; what all of them make is certain.
-        last = theirs.groupby(["rank", "stream", "ts"])["queue_length"].last()
-        frame = analysis.queue_length(golden.kept(name), selection=as_hta_knows(name))
-        ts = (frame["time_ns"] + shift) / US
-        keys = zip(frame["rank"], frame["stream"], ts, strict=True)
-        assert dict(zip(keys, frame["queue_length"], strict=True)) == last.to_dict()
-        return
-    # Events less than a microsecond apart may have changed places.
-    place = {key: number for number, key in enumerate(theirs.groupby(["rank", "stream"]).groups)}
-    key = np.array([place[pair] for pair in zip(theirs["rank"], theirs["stream"], strict=True)])
-    for code in range(len(place)):
-        own = np.sort(times[key == code])
-        at = times[key == code]
-        near = np.searchsorted(own, at + US, "right") - np.searchsorted(own, at - US, "left")
-        off = np.abs(values[key == code] - theirs["queue_length"].to_numpy()[key == code])
-        assert (off <= near - 1).all()
+    assert [stream for stream, _ in mine] == theirs["stream"].tolist()
+    # HTA counts from its own first event.
+    (shift,) = set(theirs["ts"] * US - [time for _, time in mine]) or {0}
+    # At one instant HTA's rows are in any order; what all of them make is certain.
+    last = theirs.groupby(["rank", "stream", "ts"])["queue_length"].last()
+    frame = analysis.queue_length(seen_by_hta(name), selection=as_hta_knows(name))
+    ts = (frame["time_ns"] + shift) / US
+    keys = zip(frame["rank"], frame["stream"], ts, strict=True)
+    assert dict(zip(keys, frame["queue_length"], strict=True)) == last.to_dict()
 
 
 @pytest.mark.parametrize("name", golden.names("queue_length_summary.csv"))
 def test_queue_length_summary(name):
-    theirs = golden.frame(name, "queue_length_summary.csv", header=[0, 1], index_col=[0, 1])
-    theirs.columns = theirs.columns.get_level_values(1)
-    ours = analysis.queue_length_summary(golden.kept(name), selection=as_hta_knows(name))
+    theirs = summary_of(name, "queue_length_summary.csv")
+    ours = analysis.queue_length_summary(seen_by_hta(name), selection=as_hta_knows(name))
     ours = ours.set_index(["rank", "stream"])
     assert set(ours.index) == {(rank, int(stream)) for rank, stream in theirs.index}
     for key, row in ours.iterrows():
         their = theirs.loc[key]
         assert row["count"] == their["count"]
-        moments = [
-            (time, value) for rank, stream, _, time, value in steps_of(name)
-            if (rank, stream) == key
-        ]  # fmt: skip
-        # Values of changes at one instant, or of one microsecond, are in any order.
-        ties = len(moments) - len({-(-time // US) for time, _ in moments})
+        times = [time for rank, stream, _, time, _ in steps_of(name) if (rank, stream) == key]
+        # Values of changes at one instant are in any order.
+        ties = len(times) - len(set(times))
         # When two swap places, one value differs by 2, which shifts mean and deviation.
-        of_mean, of_std = 2 * ties / len(moments), 2 * (ties / max(len(moments) - 1, 1)) ** 0.5
+        of_mean, of_std = 2 * ties / len(times), 2 * (ties / max(len(times) - 1, 1)) ** 0.5
         assert row["mean"] == pytest.approx(their["mean"], rel=1e-9, abs=of_mean + 1e-9)
         assert row["std"] == pytest.approx(their["std"], rel=1e-9, abs=of_std + 1e-9)
         for quartile in ("min", "25%", "50%", "75%", "max"):
@@ -184,29 +134,20 @@ def test_queue_length_summary(name):
 @pytest.mark.parametrize("name", golden.names("blocked_on_full_queue_1.csv"))
 def test_time_blocked_on_a_full_queue(name, limit):
     theirs = golden.frame(name, f"blocked_on_full_queue_{limit}.csv")
-    traces = golden.kept(name)
     ours = analysis.time_blocked_on_full_queue(
-        traces, max_queue_length=limit, selection=as_hta_knows(name)
-    ).set_index(["rank", "stream"])
+        seen_by_hta(name), max_queue_length=limit, selection=as_hta_knows(name)
+    )
     # HTA keeps one stream a rank, the last: the others are ours alone.
     seen = ours[ours["duration_ns"] > 0].groupby("rank").tail(1)
-    assert list(seen.index) == [
-        (row.rank, int(row.stream)) for row in theirs.itertuples(index=False)
-    ]
-    for row in theirs.itertuples(index=False):
-        own = ours.loc[(row.rank, int(row.stream))]
-        changes = sum(
-            (rank, stream) == (row.rank, int(row.stream)) for rank, stream, *_ in steps_of(name)
-        )
-        off = abs(own["duration_ns"] - row.duration_at_max_queue_length * US)
-        assert off <= changes * off_by_ns(name)
-        assert own["share"] == pytest.approx(
-            row.relative_duration_at_max_queue_length,
-            rel=1e-9,
-            abs=(changes + 2) * off_by_ns(name) / own["trace_ns"],
-        )
+    for own, their, unit in (
+        ("rank", "rank", 1),
+        ("stream", "stream", 1),
+        ("duration_ns", "duration_at_max_queue_length", US),
+        ("share", "relative_duration_at_max_queue_length", 1),
+    ):
+        assert seen[own].tolist() == pytest.approx((theirs[their] * unit).tolist(), rel=1e-9)
     if limit == 1024:
-        everything = analysis.time_blocked_on_full_queue(traces)
+        everything = analysis.time_blocked_on_full_queue(golden.kept(name))
         assert not everything["duration_ns"].any(), "graphs do not fill a queue by their kernels"
 
 
@@ -214,54 +155,32 @@ def test_time_blocked_on_a_full_queue(name, limit):
 
 
 @pytest.mark.parametrize("name", golden.names("memory_bw_time_series.csv"))
-def test_memory_bandwidth_time_series(name):
+def test_copies_without_a_rate(name):
     theirs = golden.frame(name, "memory_bw_time_series.csv")
-    traces = golden.kept(name)
-    frame = analysis.memory_bandwidth(traces)
+    frame = analysis.memory_bandwidth(golden.kept(name))
     missing = frame.attrs["computed"] + sum(frame.attrs["unknown"].values())
     assert missing == WITHOUT_RATE.get(name, 0)
     if missing:
         assert (theirs["memory_bw_gbps"] == 0).all()
         assert len(theirs) == 2 * missing
+        assert summary_of(name, "memory_bw_summary.csv").empty
+        ours = analysis.memory_bandwidth_summary(golden.kept(name))
+        assert ours["copies"].sum() == missing
         return
-    shift = None
-    for part in parts(traces):
+    found = Counter()
+    for part in parts(golden.kept(name)):
         steps = bandwidth_steps(part)
-        for code, kind in enumerate(steps.kinds):
-            their = theirs[(theirs["rank"] == part.rank) & (theirs["name"] == kind)]
-            mine = np.sort(steps.time_ns[steps.code == code]) + part.trace.shift_ns
-            assert len(mine) == len(their)
-            # A copy within a microsecond gets a duration of 0 or -1 from rounding, then 1.
-            off = np.sort(their["ts"].to_numpy()) * US - mine
-            shift = off.min() if shift is None else shift
-            assert np.abs(off - shift).max() <= 2 * off_by_ns(name)
-            if off_by_ns(name):
-                continue
-            last = their.groupby("ts")["memory_bw_gbps"].last()
-            own = frame[(frame["rank"] == part.rank) & (frame["copy_kind"] == kind)]
-            assert ((own["time_ns"] + shift) / US).tolist() == last.index.tolist()
-            # HTA adds up without end; ours are exact.
-            assert own["gb_per_s"].to_numpy() == pytest.approx(last.to_numpy(), abs=1e-9)
+        found.update((part.rank, steps.kinds[code]) for code in steps.code.tolist())
+    assert found == Counter(zip(theirs["rank"], theirs["name"], strict=True))
 
 
-@pytest.mark.parametrize("name", golden.names("memory_bw_summary.csv"))
-def test_memory_bandwidth_summary(name):
-    theirs = golden.frame(name, "memory_bw_summary.csv", header=[0, 1], index_col=[0, 1])
-    theirs.columns = theirs.columns.get_level_values(1)
-    ours = analysis.memory_bandwidth_summary(golden.kept(name))
-    if name in WITHOUT_RATE:
-        assert theirs.empty
-        assert ours["copies"].sum() == WITHOUT_RATE[name]
-        return
-    ours = ours.set_index(["rank", "copy_kind"])
+@pytest.mark.parametrize(("name", "kind"), RESIDUES)
+def test_residues_of_sums_are_no_copies(name, kind):
+    theirs = summary_of(name, "memory_bw_summary.csv")["count"]
+    ours = analysis.memory_bandwidth_summary(golden.kept(name)).set_index(["rank", "copy_kind"])
     assert list(ours.index) == list(theirs.index)
-    for key, row in ours.iterrows():
-        their = theirs.loc[key]
-        residues = RESIDUES.get((name, key[1]), 0)
-        assert row["count"] == their["count"] - residues
-        for statistic in ("mean", "std", "min", "25%", "50%", "75%", "max"):
-            if not residues:
-                assert row[statistic] == pytest.approx(their[statistic], rel=1e-6, nan_ok=True)
+    for key, count in ours["count"].items():
+        assert count == theirs[key] - RESIDUES[name, kind] * (key[1] == kind)
 
 
 # --- the augmented trace --------------------------------------------------------------------------

@@ -13,19 +13,12 @@ from hta_widgets.compat.analyzers.cupti_counter_analysis import (
 )
 
 #: What HTA 0.6.1's frame has too, whose values no kernel has.
-SINCE_0_6_VALUES = {
-    "python_id": [-1],
-    "python_parent_id": [-1],
-    "collective_name": [""],
-    "in_msg_nelems": [0],
-    "out_msg_nelems": [0],
-    "msg_dtype": [""],
-    "group_size": [0],
-    "process_rank": [-1],
-    "in_split_size": ["[]"],
-    "out_split_size": ["[]"],
+SINCE_0_6 = {
+    **{key: [-1] for key in ("python_id", "python_parent_id", "process_rank")},
+    **{key: [""] for key in ("collective_name", "msg_dtype")},
+    **{key: [0] for key in ("in_msg_nelems", "out_msg_nelems", "group_size")},
+    **{key: ["[]"] for key in ("in_split_size", "out_split_size")},
 }
-SINCE_0_6 = set(SINCE_0_6_VALUES)
 NAME = "hta_tests__cupti_profiler"
 
 pytestmark = pytest.mark.skipif(not golden.names("cupti_counters.0.csv"), reason=golden.MISSING)
@@ -40,8 +33,8 @@ def expected():
 
 def test_every_column_is_hta_s(expected):
     (got,) = CuptiCounterAnalysis.get_counter_data_with_operators(golden.kept(NAME))
-    assert set(got.columns) - SINCE_0_6 == set(expected.columns)
-    assert got[list(SINCE_0_6)].drop_duplicates().to_dict("list") == SINCE_0_6_VALUES
+    assert set(got.columns) - set(SINCE_0_6) == set(expected.columns)
+    assert got[list(SINCE_0_6)].drop_duplicates().to_dict("list") == SINCE_0_6
     text = ["input_dims", "input_type", "input_strides"]
     expected = expected.astype(dict.fromkeys(text, str))
     got = got.sort_values("index", ignore_index=True)[list(expected.columns)]
@@ -54,12 +47,10 @@ def test_our_own_function_has_the_same_numbers(expected):
     record = traces[0].table.record
     assert record[frame["id"]].tolist() == expected["index"].tolist()
     assert record[frame["launch_id"]].tolist() == expected["index_runtime"].tolist()
-    for column in ("name", "op_stack", "top_level_op", "bottom_level_op"):
-        assert frame[column].tolist() == expected[column].tolist()
     counters = [column for column in expected.columns if column.startswith("smsp__")]
     assert len(counters) == 9
-    for column in counters:
-        assert frame[column].dtype == "int64"
+    assert (frame[counters].dtypes == "int64").all()
+    for column in ("name", "op_stack", "top_level_op", "bottom_level_op", *counters):
         assert frame[column].tolist() == expected[column].tolist()
     assert frame.attrs["matched"] == {"kernels": 77, "launches": 77}
     assert "note" not in frame.attrs
@@ -76,9 +67,5 @@ def test_our_own_function_has_the_same_numbers(expected):
 
 
 def test_traces_without_counters_give_no_frames():
-    assert (
-        CuptiCounterAnalysis.get_counter_data_with_operators(
-            golden.kept("hta_tests__amd_trace"), [0]
-        )
-        == []
-    )
+    traces = golden.kept("hta_tests__amd_trace")
+    assert CuptiCounterAnalysis.get_counter_data_with_operators(traces, [0]) == []

@@ -17,16 +17,6 @@ import hta_widgets as hw
 
 pytestmark = pytest.mark.skipif(not golden.names(), reason=golden.MISSING)
 
-#: The calls whose launches HTA 0.5.0 counts.
-LAUNCHES = {
-    "cudaLaunchKernel",
-    "cudaLaunchKernelExC",
-    "runFunction - job_prep_and_submit_for_execution",
-    "cudaMemcpyAsync",
-    "cudaMemsetAsync",
-}
-STATISTICS = ("count", "mean", "std", "min", "25%", "50%", "75%", "max")
-
 
 @functools.cache
 def analyzer(name):
@@ -36,6 +26,8 @@ def analyzer(name):
 @functools.cache
 def seen_by_hta(name):
     """The facade over the events as HTA rounds them."""
+    if golden.resolution_ns(name) >= 1000:
+        return analyzer(name)
     facade = hw.TraceAnalysis(trace_dir=golden.trace_path(name))
     facade.t._base = rounded(facade.t.kept)
     whole = rounded(facade.t)
@@ -43,78 +35,7 @@ def seen_by_hta(name):
     return facade
 
 
-def cells(frame, keys, columns=None):
-    """{(key, …, column): value} of a frame."""
-    columns = (
-        [column for column in frame.columns if column not in keys] if columns is None else (columns)
-    )
-    rows = frame[[*keys, *columns]].to_dict("records")
-    return {
-        (*(row[key] for key in keys), column): row[column] for row in rows for column in columns
-    }
-
-
-def differing(expected, got, close):
-    """Return rows of one side only, or that differ by more than `close`, with both values."""
-    found = {}
-    for key in {**expected, **got}:
-        a, b = expected.get(key, np.nan), got.get(key, np.nan)
-        if isinstance(a, str) or isinstance(b, str):
-            same = a == b
-        else:
-            same = np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))
-        if not same:
-            found[key] = (a, b)
-    return found
-
-
 # --- both readings of each file -------------------------------------------------------------------
-
-
-def by(*keys, columns=None):
-    return lambda frame: cells(frame, list(keys), columns)
-
-
-def ranks_of(facade):
-    return facade.t.ranks
-
-
-def temporal(facade):
-    return facade.get_temporal_breakdown(visualize=False)
-
-
-def overlap(facade):
-    return facade.get_comm_comp_overlap(visualize=False)
-
-
-def idle(facade):
-    return facade.get_idle_time_breakdown(ranks_of(facade), visualize=False)[0]
-
-
-def idle_stats(facade):
-    return (
-        facade.get_idle_time_breakdown(
-            ranks_of(facade), visualize=False, show_idle_interval_stats=True
-        )[1]
-        .rename_axis("idle_category")
-        .reset_index()
-    )
-
-
-def kernels(which, **options):
-    return lambda facade: facade.get_gpu_kernel_breakdown(visualize=False, **options)[which]
-
-
-def launch_stats(include_memory_events):
-    def read(facade):
-        found = facade.get_cuda_kernel_launch_stats(
-            ranks_of(facade), include_memory_events=include_memory_events, visualize=False
-        )
-        frame = below(found)
-        columns = ["rank", "correlation", "cpu_duration", "gpu_duration", "launch_delay"]
-        return frame.loc[frame["launch"].isin(LAUNCHES), columns]
-
-    return read
 
 
 def below(found):
@@ -131,120 +52,97 @@ def flat(summary, *keys):
 
 def untied(frame):
     """A queue's length where several events change it at an instant is one of several."""
-    frame = frame.copy()
     tied = frame.duplicated(["rank", "stream", "ts"], keep=False)
-    frame["queue_length"] = frame["queue_length"].astype(float).mask(tied)
-    return frame
+    return frame.assign(queue_length=frame["queue_length"].astype(float).mask(tied))
 
 
-def queue_series(facade):
-    return untied(below(facade.get_queue_length_time_series(ranks_of(facade))))
+def idle(which):
+    options = {"visualize": False, "show_idle_interval_stats": True}
+    return lambda facade: facade.get_idle_time_breakdown(facade.t.ranks, **options)[which]
 
 
-def queue_summary(facade):
-    return flat(facade.get_queue_length_summary(ranks_of(facade)), "rank", "stream")
+def kernels(which, **options):
+    return lambda facade: facade.get_gpu_kernel_breakdown(visualize=False, **options)[which]
 
 
-def blocked(limit):
-    def read(facade):
-        series = facade.get_queue_length_time_series(ranks_of(facade))
-        return facade.get_time_spent_blocked_on_full_queue(series, max_queue_length=limit)
-
-    return read
-
-
-def bandwidth_series(facade):
-    return below(facade.get_memory_bw_time_series(ranks_of(facade)))
-
-
-def bandwidth_summary(facade):
-    return flat(facade.get_memory_bw_summary(ranks_of(facade)), "rank", "name")
-
-
-def annotations(use_gpu_annotation):
-    return lambda facade: facade.get_gpu_user_annotation_breakdown(
-        use_gpu_annotation, visualize=False
+def launches(facade, include_memory_events):
+    frame = below(
+        facade.get_cuda_kernel_launch_stats(
+            facade.t.ranks, include_memory_events=include_memory_events, visualize=False
+        )
     )
+    columns = ["rank", "correlation", "cpu_duration", "gpu_duration", "launch_delay"]
+    return frame.loc[frame["launch"].isin(golden.LISTED), columns]
+
+
+def blocked(facade, limit):
+    series = facade.get_queue_length_time_series(facade.t.ranks)
+    return facade.get_time_spent_blocked_on_full_queue(series, max_queue_length=limit)
 
 
 def annotated(facade):
-    rank = ranks_of(facade)[0]
+    rank = facade.t.ranks[0]
     frame = facade.get_gpu_kernels_with_user_annotations(rank).assign(rank=rank)
-    frame.loc[frame["s_user_annotation"] == "", "s_user_annotation"] = np.nan
-    return frame
+    return frame.replace({"s_user_annotation": ""}, np.nan)
 
 
-def operator_delays(facade):
-    rank = ranks_of(facade)[0]
+def delays(facade):
+    rank = facade.t.ranks[0]
     return facade.get_aten_op_kernels_and_delay([rank])[rank].assign(rank=rank)
 
 
-KERNEL_KEYS = ("rank", "kernel_type", "name")
-LAUNCH_KEYS = ("rank", "correlation")
+EVERY = {"num_kernels": 10**6, "duration_ratio": 1.0}
+IDLE = "rank stream idle_category"
+KERNELS = "rank kernel_type name"
+RANGES = (
+    "s_name", "s_user_annotation", "stream", "ts", "dur", "correlation", "index_correlation",
+    "iteration",
+)  # fmt: skip
 
-#: The call, the key of a row in both frames, and half a unit of HTA's last digit.
+#: The call, the key of a row in both frames, half a unit of HTA's last digit, and the columns that
+#: are compared if not all are.
 FILES = {
-    "temporal_breakdown.csv": (temporal, by("rank"), 0.00501),
-    "comm_comp_overlap.csv": (overlap, by("rank"), 0.00501),
-    "idle_time_breakdown.time.csv": (idle, by("rank", "stream", "idle_category"), 0.00501),
+    "temporal_breakdown.csv": (
+        lambda facade: facade.get_temporal_breakdown(visualize=False), "rank", 0.00501),
+    "comm_comp_overlap.csv": (
+        lambda facade: facade.get_comm_comp_overlap(visualize=False), "rank", 0.00501),
+    "idle_time_breakdown.time.csv": (idle(0), IDLE, 0.00501),
     "idle_time_breakdown.interval_stats.csv": (
-        idle_stats,
-        by("rank", "stream", "idle_category"),
-        0.00501,
-    ),
-    "gpu_kernel_breakdown.types.csv": (kernels(0), by("kernel_type"), 0.0501),
-    "gpu_kernel_breakdown.kernels.csv": (kernels(1), by(*KERNEL_KEYS, columns=["sum (us)"]), 0),
-    "gpu_kernel_breakdown_all.types.csv": (
-        kernels(0, num_kernels=10**6, duration_ratio=1.0),
-        by("kernel_type"),
-        0.0501,
-    ),
-    "gpu_kernel_breakdown_all.kernels.csv": (
-        kernels(1, num_kernels=10**6, duration_ratio=1.0),
-        by(*KERNEL_KEYS),
-        1e-6,
-    ),
+        lambda facade: idle(1)(facade).rename_axis("idle_category").reset_index(), IDLE, 0.00501),
+    "gpu_kernel_breakdown.types.csv": (kernels(0), "kernel_type", 0.0501),
+    "gpu_kernel_breakdown.kernels.csv": (kernels(1), KERNELS, 0, "sum (us)"),
+    "gpu_kernel_breakdown_all.types.csv": (kernels(0, **EVERY), "kernel_type", 0.0501),
+    "gpu_kernel_breakdown_all.kernels.csv": (kernels(1, **EVERY), KERNELS, 1e-6),
     "gpu_kernel_breakdown_nomem.types.csv": (
-        kernels(0, include_memory_kernels=False),
-        by("kernel_type"),
-        0.0501,
-    ),
+        kernels(0, include_memory_kernels=False), "kernel_type", 0.0501),
     "gpu_kernel_breakdown_nomem.kernels.csv": (
-        kernels(1, include_memory_kernels=False),
-        by(*KERNEL_KEYS, columns=["sum (us)"]),
-        0,
-    ),
-    "cuda_kernel_launch_stats.csv": (launch_stats(True), by(*LAUNCH_KEYS), 0),
-    "cuda_kernel_launch_stats_nomem.csv": (launch_stats(False), by(*LAUNCH_KEYS), 0),
-    "queue_length_time_series.csv": (queue_series, by("rank", "index"), 0),
-    "queue_length_summary.csv": (queue_summary, by("rank", "stream"), 1e-9),
-    "blocked_on_full_queue_1024.csv": (blocked(1024), by("rank", "stream"), 1e-9),
-    "blocked_on_full_queue_1.csv": (blocked(1), by("rank", "stream"), 1e-9),
+        kernels(1, include_memory_kernels=False), KERNELS, 0, "sum (us)"),
+    "cuda_kernel_launch_stats.csv": (lambda facade: launches(facade, True), "rank correlation", 0),
+    "cuda_kernel_launch_stats_nomem.csv": (
+        lambda facade: launches(facade, False), "rank correlation", 0),
+    "queue_length_time_series.csv": (
+        lambda facade: untied(below(facade.get_queue_length_time_series(facade.t.ranks))),
+        "rank index", 0),
+    "queue_length_summary.csv": (
+        lambda facade: flat(facade.get_queue_length_summary(facade.t.ranks), "rank", "stream"),
+        "rank stream", 1e-9),
+    "blocked_on_full_queue_1024.csv": (
+        lambda facade: blocked(facade, 1024), "rank stream", 1e-9),
+    "blocked_on_full_queue_1.csv": (lambda facade: blocked(facade, 1), "rank stream", 1e-9),
     "memory_bw_time_series.csv": (
-        bandwidth_series,
-        by("rank", "name", "ts", columns=["pid", "memory_bw_gbps"]),
-        1e-9,
-    ),
-    "memory_bw_summary.csv": (bandwidth_summary, by("rank", "name"), 1e-9),
-    "gpu_user_annotation_breakdown_gpu.csv": (annotations(True), by("rank", "name"), 1e-6),
-    "gpu_user_annotation_breakdown_cpu.csv": (annotations(False), by("rank", "name"), 1e-6),
-    "gpu_kernels_with_user_annotations.csv": (
-        annotated,
-        by(
-            "rank",
-            "index",
-            columns=[
-                "s_name", "s_user_annotation", "stream", "ts", "dur", "correlation",
-                "index_correlation", "iteration",
-            ],
-        ),
-        0,
-    ),
-    "aten_op_kernels_and_delay.csv": (
-        operator_delays,
-        by("rank", "aten_op_name", "kernel_sequence"),
-        0.000501,
-    ),
+        lambda facade: below(facade.get_memory_bw_time_series(facade.t.ranks)),
+        "rank name ts", 1e-9, "pid", "memory_bw_gbps"),
+    "memory_bw_summary.csv": (
+        lambda facade: flat(facade.get_memory_bw_summary(facade.t.ranks), "rank", "name"),
+        "rank name", 1e-9),
+    "gpu_user_annotation_breakdown_gpu.csv": (
+        lambda facade: facade.get_gpu_user_annotation_breakdown(True, visualize=False),
+        "rank name", 1e-6),
+    "gpu_user_annotation_breakdown_cpu.csv": (
+        lambda facade: facade.get_gpu_user_annotation_breakdown(False, visualize=False),
+        "rank name", 1e-6),
+    "gpu_kernels_with_user_annotations.csv": (annotated, "rank index", 0, *RANGES),
+    "aten_op_kernels_and_delay.csv": (delays, "rank aten_op_name kernel_sequence", 0.000501),
 }  # fmt: skip
 
 CASES = [(name, file) for file in FILES for name in golden.names(file)]
@@ -277,28 +175,14 @@ TEST = "hta_tests__trace_diff__test"
 FILTER = "hta_tests__trace_filter"
 RESNET = "kineto__resnet50_num_workers_0_a"
 
-#: Which events are device work is the question of `test_hta_breakdowns`, where each of these
-#: stands with both numbers.
-OTHER_WORK = {
-    ALEXNET: "waits on a stream (cuda_sync) do no work, and Stream Wait Event is not a kernel",
-    EVENT_SYNC: "waits on a stream (cuda_sync) do no work",
-    MULTI_STREAM: "Stream Wait Event is a wait, not a kernel",
-    SIMPLE_ADD: "waits on a stream (cuda_sync) do no work, and Stream Wait Event is not a kernel",
-    MTIA: "event_wait and event_record are waits; and HTA adds lengths of -1",
-    TRITON: "Triton's operator is a host event, though it has a stream",
-    TEST: "kernels of a stream overlap: gaps are not negative",
-}
+#: Which events are device work is the question of `test_hta_breakdowns`, where these stand with
+#: reasons and both numbers.
+CLASSED = {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON}
 WORK = {
-    "temporal_breakdown.csv": {ALEXNET, EVENT_SYNC, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
+    "temporal_breakdown.csv": CLASSED | {EVENT_SYNC},
     "idle_time_breakdown.time.csv": {MTIA, TEST},
     "idle_time_breakdown.interval_stats.csv": {MTIA, TEST},
-    "gpu_kernel_breakdown.types.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-    "gpu_kernel_breakdown.kernels.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-    "gpu_kernel_breakdown_all.types.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-    "gpu_kernel_breakdown_all.kernels.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-    "gpu_kernel_breakdown_nomem.types.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-    "gpu_kernel_breakdown_nomem.kernels.csv": {ALEXNET, MULTI_STREAM, SIMPLE_ADD, MTIA, TRITON},
-}
+} | {file: CLASSED for file in FILES if file.startswith("gpu_kernel_breakdown")}
 
 TIES = "if a launch and a start coincide, the launch comes first; HTA: in any order"
 GRAPHS = "graph launches enter queues; HTA leaves them out"
@@ -347,16 +231,18 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize(("name", "file"), CASES)
 def test_numbers_are_htas_or_the_difference_is_told(name, file):
-    call, keyed, close = FILES[file]
-    expected, got = keyed(expected_of(name, file)), keyed(call(seen_by_hta(name)))
+    call, keys, close, *columns = FILES[file]
+    expected, got = (
+        golden.cells(frame, keys.split(), columns)
+        for frame in (expected_of(name, file), call(seen_by_hta(name)))
+    )
     if file.startswith("blocked"):
         # HTA keeps one of a rank's streams.
         assert expected.keys() <= got.keys()
         got = {key: got[key] for key in expected}
-    found = differing(expected, got, close)
+    found = golden.differing(expected, got, close)
     if name in WORK.get(file, ()):
         assert found
-        assert OTHER_WORK[name]
     elif (name, file) in DIFFERENCES:
         what, theirs, ours, _ = DIFFERENCES[name, file]
         assert found
@@ -403,16 +289,15 @@ SEQUENCES = [
 def test_sequences_are_htas(name, file, tmp_path):
     _, operator, least = file.removesuffix(".csv").split(".")
     facade = seen_by_hta(name)
-    for text in (operator.replace("_", "::", 1), operator.replace("_", ".", 1), operator):
-        got = facade.get_frequent_cuda_kernel_sequences(
-            text,
-            str(tmp_path),
-            min_pattern_len=int(least.removeprefix("min")),
-            rank=ranks_of(facade)[0],
-            visualize=False,
-        )
-        if len(got):
-            break
+    for short, text in (("aten_", "aten::"), ("autograd_", "autograd::"), ("r_step", "r.step")):
+        operator = operator.replace(short, text, 1)
+    got = facade.get_frequent_cuda_kernel_sequences(
+        operator,
+        str(tmp_path),
+        min_pattern_len=int(least.removeprefix("min")),
+        rank=facade.t.ranks[0],
+        visualize=False,
+    )
     expected = golden.frame(name, file)
     assert list(got.columns) == list(expected.columns)
     pd.testing.assert_frame_equal(got, expected, check_dtype=False)
@@ -423,10 +308,7 @@ def test_all_steps_are_htas_if_asked_for(name):
     expected = golden.record(name, "load_include_last_step.json")
     facade = hw.TraceAnalysis(trace_dir=golden.trace_path(name), include_last_profiler_step=True)
     assert facade.get_profiler_steps() == expected["steps"]
-    rows = {}
-    for rank in facade.t.get_ranks():
-        frame = facade.t.get_trace(rank)
-        rows[str(rank)] = len(frame)
+    rows = {str(rank): len(facade.t.get_trace(rank)) for rank in facade.t.get_ranks()}
     assert rows == expected["rows"]
 
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import subprocess
 
 import pytest
 from support import recorded
@@ -13,7 +12,7 @@ from hta_widgets.compat.memory_analysis import MemoryAnalysis
 ASK_HTA = """
 import json, sys
 from hta.memory_analysis import MemoryAnalysis
-json.dump(MemoryAnalysis(sys.argv[1])._process_raw_events(), sys.stdout)
+print("RESULT" + json.dumps(MemoryAnalysis(sys.argv[1])._process_raw_events()))
 """
 
 
@@ -32,11 +31,8 @@ def frame(export):
     return memory_timeline(export)
 
 
-def test_every_size_is_hta_s(export, frame, hta_python):
-    answer = subprocess.run(
-        [hta_python, "-c", ASK_HTA, export], check=True, capture_output=True, text=True
-    )
-    times, sizes = json.loads(answer.stdout)
+def test_every_size_is_hta_s(export, frame, ask_hta):
+    times, sizes = ask_hta(ASK_HTA, export)
     # HTA has a row for what was there before, at the time of the first event.
     assert times[0] == times[1]
     assert (frame["time_ns"] + frame.attrs["origin_ns"]).tolist() == times[1:]

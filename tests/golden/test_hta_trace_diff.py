@@ -1,7 +1,6 @@
 """Differences of traces as HTA found them, name by name."""
 
 import json
-import subprocess
 
 import pandas as pd
 import pytest
@@ -19,22 +18,15 @@ PAIRS = golden.GOLDEN / "trace_diff"
 CALLS = {
     "hta_compare_base_vs_test": ("trace_compare__base", "trace_compare__test", {}),
     "hta_compare_base_vs_test_iter1010": (
-        "trace_compare__base",
-        "trace_compare__test",
+        "trace_compare__base", "trace_compare__test",
         {"control_iteration": 1010, "test_iteration": 1010},
     ),
     "hta_control_vs_test": ("trace_diff__control", "trace_diff__test", {}),
     "trace_filter_self_rank0_vs_rank1": (
-        "trace_filter",
-        "trace_filter",
-        {"control_rank": 0, "test_rank": 1},
-    ),
+        "trace_filter", "trace_filter", {"control_rank": 0, "test_rank": 1}),
     "trace_filter_multirank": (
-        "trace_filter",
-        "trace_filter",
-        {"control_rank": [0, 1], "test_rank": 1},
-    ),
-}
+        "trace_filter", "trace_filter", {"control_rank": [0, 1], "test_rank": 1}),
+}  # fmt: skip
 
 #: What HTA wrote of each pair; every file of the folder is compared below.
 FILES = {
@@ -88,9 +80,10 @@ def test_the_lists_of_names_are_hta_s(pair, device):
     folder, (control, test), options = pair
     got = TraceDiff.ops_diff(control, test, **options, device_type=device)
     expected = json.loads((folder / f"ops_diff.{device.name}.json").read_text("utf-8"))
-    assert {word: sorted(names) for word, names in got.items()} == {
-        word: sorted(names) for word, names in expected.items()
-    }
+    got, expected = (
+        {word: sorted(names) for word, names in one.items()} for one in (got, expected)
+    )
+    assert got == expected
 
 
 def test_ranks_steps_and_sums_by_category_are_hta_s(pair):
@@ -123,30 +116,20 @@ def test_our_own_function_has_the_same_numbers(pair):
         options.get(key, side.ranks[0])
         for key, side in zip(("control_rank", "test_rank"), sides, strict=True)
     ]
-    steps = [options.get("control_iteration", control.iterations()[0])] * 2
-    frame = diff_ops(
-        *sides,
-        before_ranks=ranks[0],
-        after_ranks=ranks[1],
-        before_steps=steps[0],
-        after_steps=steps[1],
-    ).set_index("name")
+    step = options.get("control_iteration", control.iterations()[0])
+    options = dict(zip(("before_ranks", "after_ranks"), ranks, strict=True))
+    frame = diff_ops(*sides, **options, before_steps=step, after_steps=step).set_index("name")
     assert set(frame.index) == set(expected.index)
     frame = frame.loc[expected.index]
-    assert (frame["before_count"] == expected["Control_counts"]).all()
-    assert (frame["after_count"] == expected["Test_counts"]).all()
-    assert (frame["before_ns"] == expected["Control_total_duration"] * 1000).all()
-    assert (frame["after_ns"] == expected["Test_total_duration"] * 1000).all()
+    for ours, theirs in (("before", "Control"), ("after", "Test")):
+        assert (frame[f"{ours}_count"] == expected[f"{theirs}_counts"]).all()
+        assert (frame[f"{ours}_ns"] == expected[f"{theirs}_total_duration"] * 1000).all()
     words = json.loads((folder / "ops_diff.ALL.json").read_text("utf-8"))
-    word_of = {
-        "added": "added",
-        "deleted": "removed",
-        "increased": "changed",
-        "decreased": "changed",
-        "unchanged": "same",
-    }
+    word_of = {"deleted": "removed", "unchanged": "same"} | dict.fromkeys(
+        ("increased", "decreased"), "changed"
+    )
     for word, names in words.items():
-        assert set(frame.loc[names, "change"]) <= {word_of[word]}
+        assert set(frame.loc[names, "change"]) <= {word_of.get(word, word)}
 
 
 def test_kernels_on_stream_0_take_part(shared):
@@ -220,7 +203,8 @@ def test_labels_and_errors(shared):
 
 
 ASK_HTA = """
-import json, sys
+import json, sys, warnings
+warnings.filterwarnings("ignore")
 from hta.trace_diff import DeviceType, LabeledTrace, TraceDiff
 answer = {}
 for folder in sys.argv[1:]:
@@ -231,7 +215,7 @@ for folder in sys.argv[1:]:
         [["A_counts", "A_total_duration"]].T.to_dict("list")
         for device in DeviceType
     }
-json.dump(answer, sys.stdout)
+print("RESULT" + json.dumps(answer))
 """
 
 _COPIES = "HTA adds the copies of annotations on the device to those on the host"
@@ -249,23 +233,19 @@ DIFFERENCES = {
 WITHOUT_DIFFERENCE = ("call_stack", "cpu_only", "critical_path__cuda_event_sync")
 
 
+NAMES = sorted({name for name, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE))
+
+
 @pytest.fixture(scope="module")
-def asked(shared, hta_python):
+def asked(shared, ask_hta):
     """Compare traces with themselves in HTA, all steps of the first rank."""
-    names = sorted({name for name, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE))
-    folders = {name: str(shared / "traces/hta_tests" / name) for name in names}
-    answer = subprocess.run(
-        [hta_python, "-W", "ignore", "-c", ASK_HTA, *folders.values()],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    replies = json.loads(answer.stdout)
+    folders = {name: str(shared / "traces/hta_tests" / name) for name in NAMES}
+    replies = ask_hta(ASK_HTA, *folders.values())
     return {name: replies[folder] for name, folder in folders.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({n for n, _ in DIFFERENCES} | set(WITHOUT_DIFFERENCE)))
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("device", [DeviceType.CPU, DeviceType.GPU])
 def test_all_that_differs_from_hta_is_in_the_table(asked, name, device):
     expected = asked[name][device.name]

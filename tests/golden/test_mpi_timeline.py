@@ -45,21 +45,17 @@ def test_events_are_those_of_the_file(line):
 
 
 def test_the_time_line_adds_up_to_the_profiles(line, profiles):
-    ours = mpi_routines(line).set_index(["rank", "routine"]).sort_index()
-    table = mpi_routines(profiles).set_index(["rank", "routine"]).sort_index()
-    assert ours.index.equals(table.index)
-    assert ours.calls.tolist() == table.calls.tolist()
-    assert ours.avg_bytes.round(1).tolist() == table.avg_bytes.tolist()
-    assert (ours.time_s - table.time_s).abs().max() < 0.000501
-    keys = ["rank", "routine", "size_lo", "size_hi"]
-    bins = mpi_message_sizes(line).set_index(keys).sort_index()
-    printed = mpi_message_sizes(profiles).set_index(keys).sort_index()
-    assert bins.index.equals(printed.index)
-    assert bins.calls.tolist() == printed.calls.tolist()
-    assert bins.avg_bytes.round(1).tolist() == printed.avg_bytes.tolist()
-    assert (bins.time_s - printed.time_s).abs().max() < 0.000501
-    assert mpi_imbalance(line).straggler_rank.tolist() == [5]
-    assert mpi_imbalance(profiles).straggler_rank.tolist() == [5]
+    for analysis, *keys in (
+        (mpi_routines, "rank", "routine"),
+        (mpi_message_sizes, "rank", "routine", "size_lo", "size_hi"),
+    ):
+        ours, table = (analysis(one).set_index(keys).sort_index() for one in (line, profiles))
+        assert ours.index.equals(table.index)
+        assert ours.calls.tolist() == table.calls.tolist()
+        assert ours.avg_bytes.round(1).tolist() == table.avg_bytes.tolist()
+        assert (ours.time_s - table.time_s).abs().max() < 0.000501
+    for one in (line, profiles):
+        assert mpi_imbalance(one).straggler_rank.tolist() == [5]
 
 
 def test_collectives_are_matched_and_the_late_rank_is_found(line):

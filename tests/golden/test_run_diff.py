@@ -27,7 +27,7 @@ TRACES = sorted(
 
 @pytest.mark.parametrize("path", recorded.paths(*(name for name in TRACES if name not in EMPTY)))
 def test_a_run_differs_in_nothing_from_itself(path):
-    traces = hw.load(path, cache=False, progress=False)
+    traces = recorded.load(path)
     diff = hd.compare(traces, traces)
     assert diff.cautions == []
     assert hd.findings(diff) == []
@@ -134,9 +134,7 @@ def test_steps_of_two_real_jobs(pair):
         assert frame["before_ns"].sum() == 1000 * sum(before)
         assert frame["diff_ns"].sum() == 1000 * (sum(after) - sum(before))
     assert [caution.kind for caution in pair.cautions] == ["gpu", "world_size", "rank"]
-    texts = [
-        found.text.replace("\u202f", " ").replace("\u202f", " ") for found in hd.findings(pair)
-    ]
+    texts = [found.text.replace("\u202f", " ") for found in hd.findings(pair)]
     # Text of shared/design/diff.png (its last digits follow an earlier rule).
     assert texts[:5] == [
         "After takes 279 ms longer over 6 steps: 465 ms → 744 ms, +60 %: compute grows by 266 ms.",

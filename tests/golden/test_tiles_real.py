@@ -9,23 +9,18 @@ import pytest
 from support import recorded
 
 from hta_widgets.live.job import TileEngine
-from hta_widgets.readers.load import load
 from hta_widgets.tiles.cells import unpack
 
 FILES = [
-    "made/ddp_8rank/rank-5.json.gz",
-    "kineto/resnet50_num_workers_0_a",
-    "hta_tests/mtia_inference_trace",
-    "hta_tests/amd_trace",
-    "hta_tests/triton_example",
-    "hta_tests/ns_resolution_trace",
-    "hta_tests/cpu_only",
-]
+    "made/ddp_8rank/rank-5.json.gz", "kineto/resnet50_num_workers_0_a",
+    "hta_tests/mtia_inference_trace", "hta_tests/amd_trace", "hta_tests/triton_example",
+    "hta_tests/ns_resolution_trace", "hta_tests/cpu_only",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=recorded.paths(*FILES))
 def traces(request):
-    return load(request.param, cache=False, progress=False)
+    return recorded.load(request.param)
 
 
 def test_every_event_is_on_one_lane(traces):
@@ -61,13 +56,8 @@ def check_tile(engine, rng, lane, events, bounds):
     level = rng.randrange(max(1, (bounds[1] - bounds[0]).bit_length() - 5))
     anchor = int(start[rng.randrange(len(start))])
     tile = anchor >> (level + 8)
-    reply, buffer = engine.answer(
-        {
-            "op": "tiles",
-            "level": level,
-            "parts": [{"lanes": [lane], "first": tile, "last": tile + 1}],
-        }
-    )
+    parts = [{"lanes": [lane], "first": tile, "last": tile + 1}]
+    reply, buffer = engine.answer({"op": "tiles", "level": level, "parts": parts})
     columns = unpack(reply["columns"], buffer)
     assert columns["tile_index"].tolist() == [tile]
     edges = (np.arange(257) + tile * 256) << level
@@ -76,7 +66,7 @@ def check_tile(engine, rng, lane, events, bounds):
         inside = np.where(dur > 0, (start < b) & (start + dur > a), (start >= a) & (start < b))
         assert columns["count"][cell] == min(inside.sum(), 65_535)
         covered = union(start[inside], (start + dur)[inside], a, b)
-        share = round_half_up(covered * 65_535, 1 << level)
+        share = (2 * covered * 65_535 + (1 << level)) // (2 << level)  # rounded half up
         if 0 < covered < 1 << level:
             share = min(max(share, 1), 65_534)
         assert columns["busy"][cell] == share
@@ -90,7 +80,3 @@ def union(starts, ends, a, b):
         total += max(0, min(end, int(b)) - max(start, reached))
         reached = max(reached, end)
     return total
-
-
-def round_half_up(numerator, denominator):
-    return (2 * numerator + denominator) // (2 * denominator)

@@ -1,5 +1,7 @@
 """Fixtures that tests against other implementations share."""
 
+import itertools
+
 import pytest
 from support.page_engine import NO_STATE, PageEngine
 
@@ -13,17 +15,20 @@ def bundle(tmp_path_factory, repo):
     return tmp_path_factory.mktemp("page-engine") / "engine.mjs"
 
 
-@pytest.fixture
-def saved(tmp_path, node, bundle, built):
+def saving(tmp_path_factory, node, bundle, built):
     """`saved(engine, **options)` saves a page and gives the engine that stands in it."""
-    opened = []
+    folder, numbers, opened = tmp_path_factory.mktemp("pages"), itertools.count(), []
 
     def save(engine, state=NO_STATE, **options):
-        path = tmp_path / f"page-{len(opened)}.html"
+        path = folder / f"page-{next(numbers)}.html"
         assert save_html(path, engine, engine.scene(), state, **options) == str(path)
         opened.append(PageEngine(node, path, bundle))
         return opened[-1]
 
     yield save
     for one in opened:
-        one.__exit__()
+        one.close()
+
+
+saved = pytest.fixture(saving)
+saved_for_all = pytest.fixture(saving, scope="module")

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given, strategies as st
+from support.golden import cells
 from support.small import call, copy, event, kernel, load, nccl
 
 from hta_widgets.analysis import (
@@ -23,17 +24,17 @@ from hta_widgets.analysis.busy import totals_by
 MAKE = {"compute": kernel, "communication": nccl, "memory": copy}
 WORDS = {"compute": "COMPUTATION", "communication": "COMMUNICATION", "memory": "MEMORY"}
 
+#: Kind, start, length, stream, and start and length of the launch.
 ONE = st.tuples(
-    st.sampled_from(list(MAKE)),
-    st.integers(5, 60),  # start
-    st.integers(0, 15),  # length
-    st.sampled_from([0, 7, 20]),  # stream
-    st.one_of(st.none(), st.tuples(st.integers(1, 70), st.integers(0, 9))),  # launch call
-)
+    st.sampled_from(list(MAKE)), st.integers(5, 60), st.integers(0, 15),
+    st.sampled_from([0, 7, 20]), st.none() | st.tuples(st.integers(1, 70), st.integers(0, 9)),
+)  # fmt: skip
 WORK = st.lists(ONE, min_size=1, max_size=14)
 #: No two start at the same time, so that their order is defined.
 APART = st.lists(ONE, min_size=1, max_size=14, unique_by=lambda one: one[1])
-WINDOW = st.one_of(st.none(), st.tuples(st.integers(0, 50), st.integers(1, 40)))
+WINDOW = st.none() | st.builds(
+    lambda start, length: (start, start + length), st.integers(0, 50), st.integers(1, 40)
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +74,8 @@ def span_of(work, window):
     )
 
 
-def edges(window):
-    return None if window is None else (window[0], window[0] + window[1])
-
-
 @given(WORK, WINDOW)
 def test_times_are_those_of_counting(folder, work, window):
-    window = edges(window)
     traces = made(folder, work)
     inside = list(members(work, window))
     first, last = span_of(work, window)
@@ -138,7 +134,6 @@ def test_times_are_those_of_counting(folder, work, window):
 
 @given(WORK, WINDOW, st.integers(0, 30))
 def test_causes_of_idle_time_add_up(folder, work, window, delay):
-    window = edges(window)
     traces = made(folder, work)
     options = {"window": window, "consecutive_kernel_delay_ns": delay}
     total = temporal_breakdown(traces, window=window)["idle_ns"].sum()
@@ -213,7 +208,6 @@ def test_causes_of_idle_time_are_those_of_each_instant(folder, work, host, delay
 
 @given(APART, WINDOW, st.integers(0, 30))
 def test_gaps_of_streams_are_those_of_walking_along(folder, work, window, delay):
-    window = edges(window)
     low, high = window or (0, 1000)
     spent, gaps = Counter(), Counter()
     reached, there = {}, set()
@@ -246,16 +240,12 @@ def _totals_by_name(traces, **scope):
 
 
 TIMES = {
-    temporal_breakdown: ["rank"],
-    device_idle_breakdown: ["rank", "idle_category"],
+    temporal_breakdown: ["rank"], device_idle_breakdown: ["rank", "idle_category"],
     idle_time_breakdown: ["rank", "stream", "idle_category"],
-    kernel_type_breakdown: ["kernel_type"],
-    comm_comp_overlap: ["rank"],
-    communication_by_stream: ["rank", "stream"],
-    exposed_waits: ["rank"],
-    rank_time_heatmap: ["rank"],
-    _totals_by_name: ["kind", "name"],
-}
+    kernel_type_breakdown: ["kernel_type"], comm_comp_overlap: ["rank"],
+    communication_by_stream: ["rank", "stream"], exposed_waits: ["rank"],
+    rank_time_heatmap: ["rank"], _totals_by_name: ["kind", "name"],
+}  # fmt: skip
 #: Instants, and values that are not finite times.
 NO_TIMES = {"start_ns", "end_ns", "max_ns", "min_ns", "mean_ns"}
 
@@ -275,15 +265,8 @@ def test_times_of_adjacent_windows_add_up(folder, work, cuts, is_narrow):
         options = {"metric": "idle", "bins": 1} if analysis is rank_time_heatmap else {}
         frame = analysis(traces, window=(start, end), selection=chosen, **options)
         names = [name for name in frame if name.endswith("_ns") and name not in NO_TIMES]
-        return Counter(
-            {
-                (*(row[key] for key in TIMES[analysis]), name): row[name]
-                for _, row in frame.iterrows()
-                for name in names
-                # Waits that are not known are -1.
-                if row[name] > 0
-            }
-        )
+        # Waits that are not known are -1.
+        return +Counter(cells(frame, TIMES[analysis], names))
 
     for analysis in TIMES:
         both = times(analysis, low, middle) + times(analysis, middle, high)

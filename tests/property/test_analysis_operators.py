@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings, strategies as st
+from support import small
 from support.examples import examples
 
-import hta_widgets as hw
 from hta_widgets.analysis import operators
 from hta_widgets.trace.host_stack import covered_by_children, forest_of, nearest
 
@@ -39,9 +38,7 @@ class Job:
                 at = self.lay_out(root, at, tid, [])[0] + 10
 
     def write(self, cat, name, start, end, pid, tid, **args):
-        times = {"ts": start / 1000, "dur": (end - start) / 1000}
-        who = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid}
-        self.records.append({**who, **times, "args": args})
+        self.records.append(small.event(cat, name, start, end, pid=pid, tid=tid, **args))
 
     def lay_out(self, node, start, tid, above):
         """Write an event and all below it.
@@ -90,11 +87,9 @@ class Job:
 @given(st.lists(st.lists(trees(), max_size=3), min_size=1, max_size=2))
 def test_sums_of_random_trees(tmp_path_factory, threads):
     job = Job(threads)
-    path = tmp_path_factory.mktemp("job") / "trace.json"
-    path.write_text(json.dumps({"traceEvents": job.records}))
     if not job.records:
         return
-    frame = operators(hw.load(path, cache=False, progress=False))
+    frame = operators(small.read(small.write(tmp_path_factory.mktemp("job"), job.records)))
     columns = ["count", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns"]
     found = {row[0]: list(row[1:]) for row in frame[["name", *columns]].itertuples(index=False)}
     assert found == job.expected
@@ -106,9 +101,7 @@ def test_sums_of_random_trees(tmp_path_factory, threads):
 @given(st.lists(trees(), min_size=1, max_size=3), st.lists(st.integers(0, 1_010_000), max_size=3))
 def test_windows_side_by_side_add_up(tmp_path_factory, roots, edges):
     job = Job([roots])
-    path = tmp_path_factory.mktemp("job") / "trace.json"
-    path.write_text(json.dumps({"traceEvents": job.records}))
-    traces = hw.load(path, cache=False, progress=False)
+    traces = small.read(small.write(tmp_path_factory.mktemp("job"), job.records))
     edges = [0, *sorted(set(edges) - {0}), traces.end_ns + 1]
     if edges != sorted(set(edges)):
         return

@@ -32,8 +32,8 @@ def write(folder, job):
     """Write the job; ranks that are gone leave no file."""
     job = dict(job)
     gone = job.pop("gone")
-    missing = list(np.random.default_rng(job["seed"]).permutation(job["ranks"])[:gone])
-    missing = [int(rank) for rank in missing][: max(0, job["ranks"] - 2)]
+    missing = np.random.default_rng(job["seed"]).permutation(job["ranks"]).tolist()
+    missing = missing[: min(gone, job["ranks"] - 2)]
     truth = write_demo(folder / "job", events_per_step=500, format="json", missing=missing, **job)
     return hw.load(folder / "job", cache=False, progress=False), truth
 

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 from hypothesis import given, strategies as st
+from support.small import call, event, kernel, load
 
 from hta_widgets.analysis import critical_path
-from tests.support.small import call, event, kernel, load
 
 DURATIONS = st.integers(1, 40)
 STREAMS = st.sampled_from([7, 9])

@@ -78,7 +78,7 @@ RECORDED = [
 
 @pytest.mark.parametrize("path", recorded.paths(*RECORDED))
 def test_shares_of_recorded_jobs(path):
-    check(headline(hw.load(path, progress=False)))
+    check(headline(recorded.load(path)))
 
 
 @pytest.mark.parametrize("seed", [1, 5])

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from hypothesis import assume, given, settings, strategies as st
 from support.examples import examples
+from support.random_job import write_job
+from support.small import call, event, kernel, load, nccl
 
 import hta_widgets as hw
 from hta_widgets.analysis import collectives, job_critical_path, job_path_summary
-from tests.support.random_job import write_job
-from tests.support.small import call, event, kernel, load, nccl
 
 RANKS = st.integers(2, 4)
 

@@ -1,5 +1,7 @@
 """Random records of every phase: each becomes something, or is counted."""
 
+from collections import Counter
+
 import numpy as np
 from hypothesis import given, strategies as st
 
@@ -63,12 +65,10 @@ def built(columns):
 @given(decoded())
 def test_every_record_is_shown_or_counted(columns):
     trace, counted = built(columns)
-    letters = [chr(code) for code in columns.phase]
-    timed = dict(enumerate(columns.timed.tolist()))
-    complete = [
-        row for row, letter in enumerate(letters)
-        if letter == "X" and timed[row] and columns.dur_ns[row] != -1
-    ]  # fmt: skip
+    letters = np.array([chr(code) for code in columns.phase], dtype="U1")
+    timed = Counter(letters[columns.timed].tolist())
+    events = (letters == "X") & columns.timed
+    complete = np.flatnonzero(events & (columns.dur_ns != -1)).tolist()
     frame = trace.events
     assert sorted(trace.table.record[(frame["phase"] == "X").to_numpy()].tolist()) == complete
     assert (frame["dur_ns"] >= 0).all()
@@ -76,46 +76,33 @@ def test_every_record_is_shown_or_counted(columns):
     assert not len(frame) or frame["start_ns"].iloc[0] == 0
 
     paired = int((frame["phase"] == "B").sum())
-    brackets = sum(letter in "BE" and timed[row] for row, letter in enumerate(letters))
     alone = counted.get("begin records (B) without an end", 0)
     alone += counted.get("end records (E) without a begin", 0)
-    assert 2 * paired + alone == brackets
+    assert 2 * paired + alone == timed["B"] + timed["E"]
 
     bare = counted.get("complete events that state no duration; kept as instants", 0)
-    instants = sum(letter in "iIR" and timed[row] for row, letter in enumerate(letters))
-    assert len(trace.instants) == instants + bare
-    assert bare == sum(
-        letter == "X" and timed[row] and columns.dur_ns[row] == -1
-        for row, letter in enumerate(letters)
-    )
+    assert len(trace.instants) == timed["i"] + timed["I"] + timed["R"] + bare
+    assert bare == events.sum() - len(complete)
 
-    asyncs = sum(letter in "beSTF" and timed[row] for row, letter in enumerate(letters))
-    steps = sum(letter == "T" and timed[row] for row, letter in enumerate(letters))
     closed = int((trace.asyncs["dur_ns"] >= 0).sum())
     open_ = len(trace.asyncs) - closed
-    assert 2 * closed + open_ + counted.get("async ends without a begin", 0) == asyncs - steps
+    lost = counted.get("async ends without a begin", 0)
+    assert 2 * closed + open_ + lost == sum(timed[letter] for letter in "beSF")
 
-    samples = sum(letter == "C" and timed[row] for row, letter in enumerate(letters))
     no_numbers = counted.get("counter samples that are not numbers", 0)
-    assert len(trace.counters) + no_numbers == 2 * samples
+    assert len(trace.counters) + no_numbers == 2 * timed["C"]
 
     skipped = sum(count for detail, count in counted.items() if detail.startswith("records"))
-    assert skipped == sum(
-        letter in "Nv" or (not timed[row] and letter != "M") for row, letter in enumerate(letters)
-    )
+    assert skipped == (np.isin(letters, ["N", "v"]) | (~columns.timed & (letters != "M"))).sum()
 
 
 @given(decoded())
 def test_flows_are_drawn_or_counted(columns):
     trace, counted = built(columns)
-    letters = [chr(code) for code in columns.phase]
-    ends = [
-        row for row, letter in enumerate(letters)
-        if letter in "tf" and columns.timed[row]
-    ]  # fmt: skip
+    ends = np.flatnonzero(np.isin(columns.phase, [ord("t"), ord("f")]) & columns.timed)
     drawn = trace.flow_table.target_record
     drawn = drawn[drawn >= 0].tolist()
-    without_id = sum(columns.flow[row] < 0 for row in ends)
+    without_id = (columns.flow[ends] < 0).sum()
     lost = counted.get("flow ends without a start; kept, no arrow is drawn", 0)
     unmet = counted.get("flows whose ends meet no event; no arrow is drawn", 0)
     assert len(drawn) + unmet + lost + without_id == len(ends)

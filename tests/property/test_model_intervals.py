@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from hta_widgets.trace.arrays import match_brackets
-from hta_widgets.trace.intervals import Covered, Intervals, clip, intersect, subtract, total, union
+from hta_widgets.trace.intervals import Covered, clip, intersect, subtract, total, union
 
 PIECES = st.lists(st.tuples(st.integers(-20, 40), st.integers(0, 12)), max_size=25)
 
@@ -64,13 +64,6 @@ def test_covered_takes_events_of_a_lane_as_they_are(gaps_and_lengths):
     busy = instants(list(zip(start, [b - a for a, b in zip(start, end, strict=True)], strict=True)))
     for time in range(-1, at + 2):
         assert int(covered(time)) == sum(t < time for t in busy)
-
-
-def test_nothing_is_fine():
-    none = Intervals.none()
-    assert total(union([], [])) == total(intersect(none, none)) == total(subtract(none, none)) == 0
-    assert total(subtract(union([1], [5]), none)) == 4
-    assert int(Covered(none.start, none.end)(3)) == 0
 
 
 @given(

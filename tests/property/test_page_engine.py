@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import page_engine
+from support import page_engine, small
 from support.page_engine import NO_STATE as STATE
 from support.random_job import NAMES, write_job
 
@@ -34,6 +34,8 @@ class Pair:
 
     def __init__(self, kernel, page):
         self.kernel, self.page = kernel, page
+        self.scene = kernel.scene()
+        self.low, self.high = self.scene["range"]
         self.asked = 0
 
     def _ask_kernel(self, op, request):
@@ -41,6 +43,10 @@ class Pair:
             return *self.kernel.answer({"op": op, **request}), None
         except ValueError as error:
             return {}, None, str(error)
+
+    def both(self, op, **request):
+        """Return both replies, which may differ."""
+        return self.kernel.answer({"op": op, **request})[0], self.page.answer(op, **request)[0]
 
     def same(self, op, **request):
         self.asked += 1
@@ -72,14 +78,23 @@ class Pair:
         return reply
 
 
+@pytest.fixture
+def paired(tmp_path, saved):
+    """`paired(seed, …)` writes a random job, and gives the kernel's and a page's engine for it."""
+
+    def make(seed, **options):
+        kernel = load(write_job(tmp_path, seed, **options))
+        return Pair(kernel, saved(kernel))
+
+    return make
+
+
 @pytest.mark.parametrize("seed", JOBS.values(), ids=JOBS.keys())
-def test_both_engines_agree(tmp_path, saved, seed):
+def test_both_engines_agree(paired, seed):
     rng = random.Random(seed)
     calls = 0 if seed == JOBS["host only"] else 24
-    kernel = load(write_job(tmp_path, seed, ranks=3 if seed == 3 else 2, calls=calls))
-    scene = kernel.scene()
-    pair = Pair(kernel, saved(kernel))
-    low, high = scene["range"]
+    pair = paired(seed, ranks=3 if seed == 3 else 2, calls=calls)
+    kernel, scene, low, high = pair.kernel, pair.scene, pair.low, pair.high
     lanes = list(range(scene["lanes"]))
 
     def instant():
@@ -99,20 +114,15 @@ def test_both_engines_agree(tmp_path, saved, seed):
         pair.same("stats", start=start, end=start + rng.randrange(0, high))
     for bins in (1, 7, 333, 0):
         pair.same("minimap", bins=bins)
-    for rank in scene["ranks"]:
-        trace = kernel.traces[rank["rank"]]
-        tables = {
-            "events": len(trace),
-            "asyncs": len(trace.async_table),
-            "instants": len(trace.instant_table),
-        }
-        for table, length in tables.items():
-            for row in [*rng.sample(range(length), min(length, 25)), length]:
-                at = {"rank": rank["rank"], "table": table, "id": row}
+    for rank, trace in kernel.traces.items():
+        tables = {"events": trace, "asyncs": trace.async_table, "instants": trace.instant_table}
+        for table, rows in tables.items():
+            for row in [*rng.sample(range(len(rows)), min(len(rows), 25)), len(rows)]:
+                at = {"rank": rank, "table": table, "id": row}
                 pair.same("event", **at)
                 pair.same("neighbor", **at, direction=rng.choice((1, -1)))
                 if table == "events":
-                    pair.same("launches", rank=rank["rank"], id=row)
+                    pair.same("launches", rank=rank, id=row)
     idle = device_idle_gaps(kernel.traces)
     for rank, start, dur in idle[["rank", "start_ns", "dur_ns"]].sample(min(len(idle), 30)).values:
         time = int(start + rng.randrange(dur))
@@ -127,7 +137,7 @@ def test_both_engines_agree(tmp_path, saved, seed):
     for _ in range(15):
         start = instant()
         pair.same("lateness", start=start, end=start + rng.choice((1, 10**5, high)))
-    same_ribbons(pair, rng, scene)
+    same_ribbons(pair, rng)
     whole = pair.same("lateness", start=low, end=high)
     assert calls == 0 or sum(whole["wait"]) > 0
     assert pair.same("lateness", start=low, end=low) is None
@@ -135,42 +145,19 @@ def test_both_engines_agree(tmp_path, saved, seed):
 
 
 def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
-    def host(category, name, start, end):
-        return {
-            "ph": "X",
-            "cat": category,
-            "name": name,
-            "pid": 1,
-            "tid": 1,
-            "ts": start,
-            "dur": end - start,
-        }
-
     # The files of 2021 call the category `Operator`. The frame ends after the operator, and the
     # second launch lies between both ends.
     events = [
-        host("Operator", "aten::linear", 0, 50),
-        host("python_function", "model.py(7): forward", 10, 60),
-        host("Operator", "aten::addmm", 12, 30),
-        {**host("cuda_runtime", "cudaLaunchKernel", 20, 25), "args": {"correlation": 1}},
-        {**host("cuda_runtime", "cudaLaunchKernel", 52, 55), "args": {"correlation": 2}},
-        *(
-            {
-                "ph": "X",
-                "cat": "kernel",
-                "name": f"gemm{correlation}",
-                "pid": 0,
-                "tid": 7,
-                "ts": start,
-                "dur": 10,
-                "args": {"correlation": correlation, "stream": 7, "device": 0},
-            }
-            for correlation, start in ((1, 40), (2, 70))
-        ),
+        small.event("Operator", "aten::linear", 0, 50_000, pid=10),
+        small.event("python_function", "model.py(7): forward", 10_000, 60_000, pid=10),
+        small.event("Operator", "aten::addmm", 12_000, 30_000, pid=10),
+        small.call(20_000, 25_000, 1),
+        small.call(52_000, 55_000, 2),
+        small.kernel(40_000, 50_000, name="gemm1", launch=1),
+        small.kernel(70_000, 80_000, name="gemm2", launch=2),
     ]
-    (tmp_path / "rank-0.json").write_text(json.dumps({"traceEvents": events}))
-    kernel = load(tmp_path / "rank-0.json")
-    pair = Pair(kernel, saved(kernel, STATE))
+    kernel = TileEngine(small.load(tmp_path, events))
+    pair = Pair(kernel, saved(kernel))
 
     def details(name):
         table = kernel.traces[0].events
@@ -186,10 +173,10 @@ def test_details_name_operators_that_a_python_frame_crosses(tmp_path, saved):
     assert details("model.py(7): forward")["kernels"]["count"] == 2
 
 
-def same_ribbons(pair, rng, scene):
+def same_ribbons(pair, rng):
     """Arrivals of all and of some ranks in windows of all lengths; return the whole job's."""
-    low, high = scene["range"]
-    numbers = [rank["rank"] for rank in scene["ranks"]]
+    low, high = pair.low, pair.high
+    numbers = [rank["rank"] for rank in pair.scene["ranks"]]
     for _ in range(12):
         start = rng.randrange(low, high)
         window = {"start": start, "end": start + rng.choice((1, 10**5, rng.randrange(1, high)))}
@@ -207,36 +194,21 @@ def waits_of(scene):
     return [row[role] for row in lanes for role in ("wait", "late") if role in row]
 
 
-def same_collectives(pair, kernel, rng, ranks):
-    matched = 0
-    for rank in ranks:
-        frame = kernel.traces[rank].events
-        rows = frame.index[frame.kind == "communication"].tolist()
-        for row in [*rows, *rng.sample(range(len(frame)), 10), len(frame)]:
-            reply = pair.same("collective", rank=rank, id=int(row))
-            matched += reply is not None and reply["collective"] is not None
-    return matched
-
-
 def test_both_engines_name_whom_the_analysis_names(tmp_path, saved):
     write_demo(
         tmp_path, ranks=4, steps=3, straggler=2, factor=1.5, tensor_ranks=1, events_per_step=400
     )
     kernel = load(tmp_path)
-    pair, (low, high) = Pair(kernel, saved(kernel)), kernel.scene()["range"]
-    assert pair.same("lateness", start=low, end=high)["late"] == [2]
-    assert pair.same("lateness", start=low, end=low + 1)["late"] == []
+    pair = Pair(kernel, saved(kernel))
+    assert pair.same("lateness", start=pair.low, end=pair.high)["late"] == [2]
+    assert pair.same("lateness", start=pair.low, end=pair.low + 1)["late"] == []
 
 
 @pytest.mark.parametrize("seed", range(11, 17))
-def test_both_engines_see_who_waits(tmp_path, saved, seed):
+def test_both_engines_see_who_waits(paired, seed):
     rng = random.Random(seed)
-    ranks = 2 + seed % 4
-    kernel = load(write_job(tmp_path, seed, ranks=ranks, calls=60))
-    scene = kernel.scene()
-    pair = Pair(kernel, saved(kernel))
-    low, high = scene["range"]
-    lanes = waits_of(scene)
+    pair = paired(seed, ranks=2 + seed % 4, calls=60)
+    low, high, lanes = pair.low, pair.high, waits_of(pair.scene)
     for level in range(24):
         first = rng.randrange(low, high) >> level + 8
         pair.same("tiles", level=level, parts=[{"lanes": lanes, "first": first, "last": first + 3}])
@@ -245,42 +217,45 @@ def test_both_engines_see_who_waits(tmp_path, saved, seed):
     for _ in range(40):
         start = rng.randrange(low, high)
         pair.same("lateness", start=start, end=start + rng.randrange(1, high))
-    assert same_collectives(pair, kernel, rng, range(ranks)) > 30
-    whole = same_ribbons(pair, rng, scene)
+    matched = 0
+    for rank, trace in pair.kernel.traces.items():
+        rows = np.flatnonzero(trace.events.kind == "communication").tolist()
+        for row in [*rows, *rng.sample(range(len(trace)), 10), len(trace)]:
+            reply = pair.same("collective", rank=rank, id=row)
+            matched += reply is not None and reply["collective"] is not None
+    assert matched > 30
+    whole = same_ribbons(pair, rng)
     assert whole["of"] > 30
     assert whole["names"] == sorted(whole["names"])
     assert whole["most"] > 0 < whole["job_most"]
 
 
 @pytest.mark.parametrize("ranks", [3, 5])
-def test_both_engines_fold_the_same_ranks(tmp_path, saved, ranks):
-    kernel = load(write_job(tmp_path, 12, ranks=ranks, calls=40))
-    reply = Pair(kernel, saved(kernel)).same("clusters")
+def test_both_engines_fold_the_same_ranks(paired, ranks):
+    reply = paired(12, ranks=ranks, calls=40).same("clusters")
     groups = [group["ranks"] for group in reply["clusters"]]
     groups += [[one["rank"]] for one in reply["outliers"]]
     assert sorted(rank for group in groups for rank in group) == list(range(ranks))
 
 
-def test_a_page_of_two_ranks_folds_none(tmp_path, saved):
-    page = saved(load(write_job(tmp_path, 12, ranks=2)))
+def test_a_page_of_two_ranks_folds_none(paired):
+    page = paired(12, ranks=2).page
     assert page.ask("document")["reply"]["alike"] is None
     assert "has no groups of similar ranks" in page.ask("clusters")["error"]
 
 
-def test_a_page_of_one_rank_has_no_collectives(tmp_path, saved):
-    kernel = load(write_job(tmp_path, 1, ranks=1))
-    page = saved(kernel)
-    pair = Pair(kernel, page)
+def test_a_page_of_one_rank_has_no_collectives(paired):
+    pair = paired(1, ranks=1)
     reply = pair.same("lateness", start=0, end=10**6)
     assert (reply["collectives"], reply["late"]) == ([0], [])
     assert "no communication between ranks" in reply["note"]
     assert pair.same("collective", rank=0, id=3) == {"collective": None}
     assert pair.same("ribbon", start=0, end=10**6, bins=50)["of"] == 0
-    assert 'id="hta-collectives"' not in page.path.read_text()
+    assert 'id="hta-collectives"' not in pair.page.path.read_text()
 
 
-def searched(pair, rng, scene, text):
-    low, high = scene["range"]
+def searched(pair, rng, text):
+    low, high, scene = pair.low, pair.high, pair.scene
     pair.same("search", text=text)
     found = pair.same("find", text=text, direction=1)
     for _ in range(6):
@@ -296,13 +271,10 @@ def searched(pair, rng, scene, text):
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_both_engines_find_the_same(tmp_path, saved, seed):
-    rng = random.Random(seed)
-    kernel = load(write_job(tmp_path, seed))
-    pair = Pair(kernel, saved(kernel))
-    texts = ["aten", "/^aten/", "/ATEN/i", "", "zzz", "größe", *NAMES[7:11], "pair", "//"]
-    for text in texts:
-        searched(pair, rng, kernel.scene(), text)
+def test_both_engines_find_the_same(paired, seed):
+    rng, pair = random.Random(seed), paired(seed)
+    for text in ("aten", "/^aten/", "/ATEN/i", "", "zzz", "größe", *NAMES[7:11], "pair", "//"):
+        searched(pair, rng, text)
 
 
 QUERIES = [
@@ -321,14 +293,17 @@ QUERIES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def selecting(tmp_path_factory, saved_for_all):
+    kernel = load(write_job(tmp_path_factory.mktemp("job"), 1))
+    return Pair(kernel, saved_for_all(kernel))
+
+
 @pytest.mark.parametrize("query", QUERIES)
-def test_both_engines_select_the_same(tmp_path, saved, query):
+def test_both_engines_select_the_same(selecting, query):
     rng = random.Random(str(query))
-    kernel = load(write_job(tmp_path, 1))
-    pair = Pair(kernel, saved(kernel))
-    scene = kernel.scene()
-    low, high = scene["range"]
-    keys = [track["key"] for rank in scene["ranks"] for track in rank["tracks"]]
+    pair, low, high = selecting, selecting.low, selecting.high
+    keys = [track["key"] for rank in pair.scene["ranks"] for track in rank["tracks"]]
     everything = dict.fromkeys(("start_ns", "end_ns", "ranks", "tracks", "query", "ids"))
     start = rng.randrange(low, high // 2)
     parts = [
@@ -350,7 +325,7 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
     rng = random.Random(9)
     kernel = load(write_job(tmp_path, 1, ranks=3, events=3000))
     state = {**STATE, "selected_event": [1, 0]}
-    page = saved(kernel, state, max_mb=room(saved, kernel, 0.75))
+    page = saved(kernel, state, max_mb=saved(kernel).room(0.75))
     document = page.ask("document")["reply"]
     scene = document["scene"]
     assert scene["embedded"]["level"] == "partial"
@@ -365,28 +340,20 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
         for at in range(level, level + 9):
             last = (high >> at + 8) + 1
             pair.same("tiles", level=at, parts=[{"lanes": lanes, "first": 0, "last": last}])
-        width = 1 << level
         for lane in lanes:
             start = rng.randrange(low, high) >> level << level
-            found = page.ask("cell", lane=lane, start=start, end=start + 3 * width)
-            assert found["ok"], found["error"]
-            exact, _ = kernel.answer(
-                {"op": "cell", "lane": lane, "start": start, "end": start + 3 * width}
-            )
-            agree(exact["kinds"], found["reply"]["kinds"], (lane, start))
-            assert found["reply"]["busy"] == exact["busy"]
-            if found["reply"]["count"] is not None:
-                assert found["reply"]["count"] == exact["count"]
+            exact, found = pair.both("cell", lane=lane, start=start, end=start + (3 << level))
+            agree(exact["kinds"], found["kinds"], (lane, start))
+            assert found["busy"] == exact["busy"]
+            assert found["count"] in (None, exact["count"])
         # Whole cells of the grid: figures are exact there as well.
-        start, end = (low >> level) + 5 << level, (high >> level) - 3 << level
-        exact, _ = kernel.answer({"op": "stats", "start": start, "end": end})
-        found, _ = page.answer("stats", start=start, end=end)
+        window = {"start": (low >> level) + 5 << level, "end": (high >> level) - 3 << level}
+        exact, found = pair.both("stats", **window)
         at = exact["ranks"].index(rank["rank"])
         for name in ("compute", "communication", "exposed", "memory", "data", "idle"):
             assert found[name][at] == exact[name][at], name
         assert rank["rank"] in found["approximate"]
-        late, _ = kernel.answer({"op": "lateness", "start": start, "end": end})
-        said, _ = page.answer("lateness", start=start, end=end)
+        late, said = pair.both("lateness", **window)
         assert said["exposed_wait"][at] == late["exposed_wait"][at] > 0
         assert rank["rank"] in said["approximate"]
     # Matched collectives are in the page for all ranks.
@@ -401,35 +368,23 @@ def test_overviews_are_exact_on_their_grid(tmp_path, saved):
     for _ in range(20):
         start = rng.randrange(low, high)
         window = {"start": start, "end": start + rng.randrange(1, high)}
-        late, _ = kernel.answer({"op": "lateness", **window})
-        said, _ = page.answer("lateness", **window)
+        late, said = pair.both("lateness", **window)
         for name in ("ranks", "collectives", "last", "wait", "imposed", "late", "note"):
             assert said[name] == late[name], name
         coarsest = max(rank["overview_level"] for rank in overviews)
         for ours, theirs in zip(late["exposed_wait"], said["exposed_wait"], strict=True):
             assert theirs == pytest.approx(ours, abs=2 << coarsest)
-    same_ribbons(pair, rng, scene)
+    same_ribbons(pair, rng)
     pair.same("clusters")
-    with_all = [rank["rank"] for rank in scene["ranks"]]
-    for rank in with_all:
-        for row in np.flatnonzero(kernel.traces[rank].events.kind == "communication")[:40]:
-            asked = {"rank": rank, "id": int(row)}
-            exact, _ = kernel.answer({"op": "collective", **asked})
-            agree(exact, page.answer("collective", **asked)[0], asked)
-
-
-def room(saved, kernel, share):
-    """Return a size that takes this share of all events, and no arguments."""
-    path = saved(kernel).path
-    sizes = dict(saved(kernel).ask("document")["reply"]["saved"]["embedded"])
-    rest = path.stat().st_size - sizes["events"] - sizes["arguments"]
-    return (rest + share * sizes["events"]) / 1e6
+    for rank, trace in kernel.traces.items():
+        for row in np.flatnonzero(trace.events.kind == "communication")[:40].tolist():
+            agree(*pair.both("collective", rank=rank, id=row), (rank, row))
 
 
 def test_what_an_overview_lacks_is_said(tmp_path, saved):
     kernel = load(write_job(tmp_path, 1, ranks=2, events=3000))
-    size = room(saved, kernel, 0.9)
-    page = saved(kernel, {**STATE, "selected_event": [1, 0]}, max_mb=size)
+    state = {**STATE, "selected_event": [1, 0]}
+    page = saved(kernel, state, max_mb=saved(kernel).room(0.9))
     document = page.ask("document")["reply"]
     embedded = document["scene"]["embedded"]
     assert (embedded["ranks_full"], embedded["ranks_args"]) == ([1], [])
@@ -441,12 +396,10 @@ def test_what_an_overview_lacks_is_said(tmp_path, saved):
     everywhere, _ = page.answer("totals", selection={})
     assert everywhere["left_out"] == [0]
     assert everywhere["events"] == len(kernel.traces[1])
-    found, _ = page.answer("search", text="aten")
-    exact, _ = kernel.answer({"op": "search", "text": "aten"})
+    exact, found = Pair(kernel, page).both("search", text="aten")
     assert [*found["left_out"], *found["ranks"]] == exact["ranks"]
-    assert page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)[0] == {
-        "time": None
-    }
+    snapped, _ = page.answer("snap", lane=kernel.job.ranks[0].lane0, time=0, tolerance=9)
+    assert snapped == {"time": None}
     event, _ = page.answer("event", rank=1, id=5)
     assert event["args"] == []
     assert event["args_error"].startswith("Arguments are not embedded in this page")
@@ -454,7 +407,7 @@ def test_what_an_overview_lacks_is_said(tmp_path, saved):
 
 def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
     kernel = load(write_job(tmp_path, 1, ranks=1, events=3000))
-    page = saved(kernel, max_mb=room(saved, kernel, 0.8))
+    page = saved(kernel, max_mb=saved(kernel).room(0.8))
     scene = page.ask("document")["reply"]["scene"]
     rank = scene["ranks"][0]
     level = rank["overview_level"] - 3
@@ -472,12 +425,9 @@ def test_between_the_grid_long_events_stay_exact(tmp_path, saved):
     assert found["busy"].sum() / cells == pytest.approx(exact["busy"].sum() / cells, abs=0.01)
 
 
-def test_an_export_from_a_page_loads_again(tmp_path, saved):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    kernel = load(write_job(folder, 1))
-    page = saved(kernel)
-    low, high = kernel.scene()["range"]
+def test_an_export_from_a_page_loads_again(tmp_path, paired):
+    pair = paired(1)
+    kernel, page, low, high = pair.kernel, pair.page, pair.low, pair.high
     window = {"start_ns": low + high // 4, "end_ns": low + high // 2}
     reply, _ = page.answer("export", path="a/b/window.json.gz", selection=window, counters=True)
     assert list(page.files) == ["window.json.gz"]
@@ -489,46 +439,33 @@ def test_an_export_from_a_page_loads_again(tmp_path, saved):
     assert again.origin_ns is not None
     shift = again.origin_ns - kernel.traces.origin_ns
     assert again.ranks == [0, 1]
-    total = 0
-    for rank in again.ranks:
-        events = again[rank].events
-        total += len(events)
-        chosen = kernel.traces.select(start_ns=window["start_ns"], end_ns=window["end_ns"])
-        rows = np.flatnonzero(chosen.mask(kernel.traces[rank]))
-        whole = kernel.traces[rank].events
-        found = set(zip(events.start_ns + shift, events.dur_ns, events.name, strict=True))
-        members = whole.iloc[rows]
-        assert set(zip(members.start_ns, members.dur_ns, members.name, strict=True)) <= found
+    chosen = kernel.traces.select(**window)
+    keys = ["start_ns", "dur_ns", "name", "tid"]
+    inside = 0
+    for rank, trace in kernel.traces.items():
+        events = again[rank].events.assign(start_ns=lambda frame: frame["start_ns"] + shift)
+        member = chosen.mask(trace)
+        members = trace.events[keys][member].itertuples(index=False, name=None)
+        assert set(members) <= set(events[keys].itertuples(index=False, name=None))
         row = events.index[len(events) // 2]
-        same = whole[
-            (whole.start_ns == events.start_ns[row] + shift)
-            & (whole.dur_ns == events.dur_ns[row])
-            & (whole.name == events.name[row])
-            & (whole.tid == events.tid[row])
-        ]
-        args = [kernel.traces[rank].args(int(k)) for k in same.index]
+        same = (trace.events[keys].astype(object) == events.loc[row, keys]).all(axis=1)
+        args = [trace.args(int(k)) for k in np.flatnonzero(same)]
         assert again[rank].args(int(row)) in args
-    assert total == reply["events"]
+        flows = trace.flow_table
+        stated = flows.source_record >= 0
+        inside += int((member[flows.source] & member[flows.target] & stated).sum())
+    assert sum(map(len, again.values())) == reply["events"]
     # The file knows of what it is a part, and keeps the arrows that have both ends in it.
     assert again.span_ns[1] - again.span_ns[0] == window["end_ns"] - window["start_ns"]
     assert again[0].stated_work_ns is not None
-    inside = 0
-    for rank in again.ranks:
-        member = chosen.mask(kernel.traces[rank])
-        flows = kernel.traces[rank].flow_table
-        stated = flows.source_record >= 0
-        inside += int((member[flows.source] & member[flows.target] & stated).sum())
     assert reply["flows"] >= inside > 0
     assert sum(len(again[rank].flows) for rank in again.ranks) >= inside
     assert sum(len(again[rank].counters) for rank in again.ranks) > 0
 
 
-def test_a_clipped_export_of_one_rank(tmp_path, saved):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    kernel = load(write_job(folder, 2))
-    page = saved(kernel)
-    low, high = kernel.scene()["range"]
+def test_a_clipped_export_of_one_rank(tmp_path, paired):
+    pair = paired(2)
+    page, low, high = pair.page, pair.low, pair.high
     window = {"start_ns": low + high // 4, "end_ns": low + high // 3, "ranks": [1]}
     reply, _ = page.answer("export", path="cut", selection=window, clip=True)
     text = page.files["cut.json"].decode()

@@ -40,29 +40,20 @@ def demo(seed, changes=()):
     return hw.load(folder, cache=False, progress=False)
 
 
+KINDS = {"compute": "compute", "communication": "communication", "memory": "copies"}
+
+
 def moments(trace, windows):
     """Time of each kind within windows, by looking at every stretch between two edges."""
-    events = trace.events
-    work = events[(events["stream"] >= 0) & (events["dur_ns"] > 0)]
-    found = {"compute": 0, "communication": 0, "copies": 0, "idle": 0}
+    work = trace.events.query("stream >= 0 and dur_ns > 0 and kind in @KINDS")
+    start, kind = work["start_ns"].to_numpy(), work["kind"].to_numpy(str)
+    end = start + work["dur_ns"].to_numpy()
+    found = dict.fromkeys((*KINDS.values(), "idle"), 0)
     for low, high in windows:
-        inside = work[(work["start_ns"] < high) & (work["start_ns"] + work["dur_ns"] > low)]
-        spans = {
-            word: (rows["start_ns"].to_numpy(), (rows["start_ns"] + rows["dur_ns"]).to_numpy())
-            for word, kind in (
-                ("compute", "compute"),
-                ("communication", "communication"),
-                ("copies", "memory"),
-            )
-            for rows in [inside[inside["kind"] == kind]]
-        }
-        edges = np.unique(np.concatenate([[low, high], *itertools.chain(*spans.values())]))
-        edges = edges[(edges >= low) & (edges <= high)]
-        for begin, end in itertools.pairwise(edges.tolist()):
-            word = next(
-                (w for w, (s, e) in spans.items() if ((s <= begin) & (e >= end)).any()), "idle"
-            )
-            found[word] += end - begin
+        edges = np.unique(np.clip(np.concatenate([[low, high], start, end]), low, high))
+        for begin, stop in itertools.pairwise(edges.tolist()):
+            running = set(kind[(start <= begin) & (end >= stop)])
+            found[next((KINDS[one] for one in KINDS if one in running), "idle")] += stop - begin
     return found
 
 

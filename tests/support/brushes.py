@@ -1,7 +1,5 @@
 """Random selections of a job, as users of a dashboard make them."""
 
-import numpy as np
-
 from hta_widgets.panels.added import WHOLE
 from hta_widgets.panels.frames import panels
 
@@ -20,11 +18,9 @@ def brushes(rng, traces, *, count):
     """Yield selections as a dashboard makes them: everything, single parts, parts together."""
     low, high = int(traces.start_ns), max(int(traces.end_ns), 1)
     names = sorted({name for trace in traces.values() for name in trace.table.names.values})
-    work = [
-        name
-        for name in sorted(set().union(*(set(frame_names(trace)) for trace in traces.values())))
-        if name.isprintable()
-    ] or names[:1]
+    tables = [trace.table for trace in traces.values()]
+    on_device = {table.names[code] for table in tables for code in set(table.name[table.kind < 3])}
+    work = sorted(filter(str.isprintable, on_device)) or names[:1]
     tracks = sorted({track.key for trace in traces.values() for track in trace.table.tracks})
 
     def window():
@@ -36,9 +32,8 @@ def brushes(rng, traces, *, count):
         trace = rng.choice(list(traces.values()))
         if not len(trace):
             return {}
-        starts = trace.table.start_ns + trace.shift_ns
-        start = int(rng.choice(starts.tolist()))
-        return {"start_ns": start, "end_ns": int(rng.choice([start, start + 1, high]))}
+        start = rng.choice((trace.table.start_ns + trace.shift_ns).tolist())
+        return {"start_ns": start, "end_ns": rng.choice([start, start + 1, high])}
 
     def ranks():
         return {"ranks": rng.sample(traces.ranks, rng.randrange(1, len(traces) + 1))}
@@ -47,10 +42,7 @@ def brushes(rng, traces, *, count):
         some = rng.sample(work, min(len(work), rng.randrange(1, 4)))
         kinds = rng.sample(("compute", "communication", "memory", "cpu"), rng.randrange(1, 3))
         rest = rng.choice(("dur_ns > 5000", "category != 'kernel'", "stream == 7 or dur_ns < 900"))
-        parts = {
-            f"name in {some!r}",
-            f"kind in {kinds!r}",
-        }
+        parts = {f"name in {some!r}", f"kind in {kinds!r}"}
         chosen = rng.sample(sorted(parts), rng.randrange(1, 3))
         return {"query": " and ".join([*rng.sample([f"({rest})"], rng.randrange(2)), *chosen])}
 
@@ -71,9 +63,3 @@ def brushes(rng, traces, *, count):
         chosen = rng.sample(makers, rng.randrange(1, 4))
         yield {**EVERYTHING, **{key: value for make in chosen for key, value in make().items()}}
     yield {**EVERYTHING, "end_ns": rng.randrange(low, high), "query": "dur_ns >= 0"}
-
-
-def frame_names(trace):
-    """Names of device work."""
-    table = trace.table
-    return [table.names[code] for code in np.unique(table.name[table.kind < 3]).tolist()]

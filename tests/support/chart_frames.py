@@ -7,6 +7,7 @@ import pandas as pd
 
 from hta_widgets import charts
 
+MS = 1_000_000
 HOSTILE = "<img src=x onerror=alert(1)>$$\\frac{1}{2}$$ \\(x\\) {{7*7}} @{rank} void k<int>(float*)"
 
 
@@ -16,20 +17,13 @@ def table(columns: str, *rows: tuple[Any, ...]) -> pd.DataFrame:
 
 
 def temporal(ranks=(0, 1)) -> pd.DataFrame:
-    count = len(ranks)
-    return pd.DataFrame(
-        {
-            "rank": list(ranks),
-            "idle_ns": [200_000_000] * count,
-            "compute_ns": [500_000_000] * count,
-            "non_compute_ns": [300_000_000] * count,
-            "span_ns": [1_000_000_000] * count,
-            "idle_pct": [20.0] * count,
-            "compute_pct": [50.0] * count,
-            "non_compute_pct": [30.0] * count,
-            "exposed_communication_ns": [250_000_000] * count,
-            "exposed_memory_ns": [50_000_000] * count,
-        }
+    return table(
+        "rank idle_ns compute_ns non_compute_ns span_ns idle_pct compute_pct non_compute_pct "
+        "exposed_communication_ns exposed_memory_ns",
+        *(
+            (rank, 200 * MS, 500 * MS, 300 * MS, 1000 * MS, 20.0, 50.0, 30.0, 250 * MS, 50 * MS)
+            for rank in ranks
+        ),
     )
 
 
@@ -51,25 +45,18 @@ def overlap() -> pd.DataFrame:
 
 
 def idle(ranks=(0,), streams=(7, 20)) -> pd.DataFrame:
-    rows = [
-        (rank, stream, category, size, share, 3)
-        for rank in ranks
-        for stream in streams
-        for category, size, share in (
-            ("host_wait", 700, 0.7),
-            ("kernel_wait", 200, 0.2),
-            ("other", 100, 0.1),
-        )
-    ]
-    names = ["rank", "stream", "idle_category", "idle_ns", "idle_share", "gaps"]
-    frame = pd.DataFrame(rows, columns=names)
+    parts = (("host_wait", 700, 0.7), ("kernel_wait", 200, 0.2), ("other", 100, 0.1))
+    rows = [(rank, stream, *part, 3) for rank in ranks for stream in streams for part in parts]
+    frame = table("rank stream idle_category idle_ns idle_share gaps", *rows)
     return frame.astype({"idle_category": "category"})
 
 
 def device_idle() -> pd.DataFrame:
-    names = ["rank", "idle_category", "idle_ns", "gaps", "idle_share", "max_ns"]
-    rows = [(0, "sync_wait", 10, 1, 0.1, 10), (0, "unknown", 90, 2, 0.9, 60)]
-    return pd.DataFrame(rows, columns=names)
+    return table(
+        "rank idle_category idle_ns gaps idle_share max_ns",
+        (0, "sync_wait", 10, 1, 0.1, 10),
+        (0, "unknown", 90, 2, 0.9, 60),
+    )
 
 
 def kernels(name="void k<int>(float*)", ranks=(0, 1), names=3) -> pd.DataFrame:
@@ -78,8 +65,7 @@ def kernels(name="void k<int>(float*)", ranks=(0, 1), names=3) -> pd.DataFrame:
         for rank in ranks
         for number in range(names)
     ]
-    columns = ["rank", "kind", "name", "count", "sum_ns", "mean_ns", "min_ns", "max_ns", "std_ns"]
-    return pd.DataFrame(rows, columns=columns)
+    return table("rank kind name count sum_ns mean_ns min_ns max_ns std_ns", *rows)
 
 
 def launches() -> pd.DataFrame:
@@ -92,25 +78,13 @@ def launches() -> pd.DataFrame:
 
 
 def queue() -> pd.DataFrame:
-    return table(
-        "rank stream time_ns queue_length",
-        (0, 7, 100, 1),
-        (0, 7, 200, 2),
-        (0, 7, 300, 0),
-        (0, 20, 150, 1),
-        (0, 20, 250, 0),
-    )
+    rows = ((7, 100, 1), (7, 200, 2), (7, 300, 0), (20, 150, 1), (20, 250, 0))
+    return table("rank stream time_ns queue_length", *((0, *row) for row in rows))
 
 
 def bandwidth() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "copy_kind": pd.Categorical(["Memcpy HtoD", "Memcpy HtoD"]),
-            "time_ns": [100, 200],
-            "gb_per_s": [11.7, 0.0],
-        }
-    )
+    rows = ((0, "Memcpy HtoD", 100, 11.7), (0, "Memcpy HtoD", 200, 0.0))
+    return table("rank copy_kind time_ns gb_per_s", *rows).astype({"copy_kind": "category"})
 
 
 def operators() -> pd.DataFrame:
@@ -148,26 +122,16 @@ def stragglers() -> pd.DataFrame:
 
 def collectives(ranks=2, count=3) -> pd.DataFrame:
     rows = [
-        {
-            "collective": number,
-            "name": HOSTILE,
-            "group": "0",
-            "size_bytes": 1024,
-            "rank": rank,
-            "id": rank,
-            "arrival_ns": 1000 * number + 10 * rank,
-            "wait_ns": 10 * (ranks - 1 - rank),
-            "transfer_ns": 100,
-            "end_ns": 1000 * number + 500,
-            "last_rank": ranks - 1,
-            "exposed_ns": 90,
-            "algbw_gb_s": 1.0,
-            "busbw_gb_s": 2.0,
-        }
+        (number, HOSTILE, "0", 1024, rank, rank, 1000 * number + 10 * rank, 10 * (ranks - 1 - rank),
+         100, 1000 * number + 500, ranks - 1, 90, 1.0, 2.0)
         for number in range(count)
         for rank in range(ranks)
-    ]
-    return pd.DataFrame(rows)
+    ]  # fmt: skip
+    return table(
+        "collective name group size_bytes rank id arrival_ns wait_ns transfer_ns end_ns last_rank "
+        "exposed_ns algbw_gb_s busbw_gb_s",
+        *rows,
+    )
 
 
 def groups() -> pd.DataFrame:
@@ -185,27 +149,17 @@ def streams() -> pd.DataFrame:
 
 
 def path() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "rank": 0,
-            "start_ns": [0, 100, 150],
-            "dur_ns": [100, 50, 850],
-            "id": [1, -1, 2],
-            "name": ["aten::mm", "", HOSTILE],
-            "bound_by": pd.Categorical(
-                ["cpu_bound", "gpu_kernel_launch_overhead", "gpu_compute_bound"]
-            ),
-        }
-    )
+    return table(
+        "rank start_ns dur_ns id name bound_by",
+        (0, 0, 100, 1, "aten::mm", "cpu_bound"),
+        (0, 100, 50, -1, "", "gpu_kernel_launch_overhead"),
+        (0, 150, 850, 2, HOSTILE, "gpu_compute_bound"),
+    ).astype({"bound_by": "category"})
 
 
 def memory() -> pd.DataFrame:
-    return table(
-        "time_ns Parameter Activation Input",
-        (0, 100, 0, 0),
-        (10, 100, 50, 0),
-        (20, 100, 0, 0),
-    )
+    rows = ((0, 100, 0, 0), (10, 100, 50, 0), (20, 100, 0, 0))
+    return table("time_ns Parameter Activation Input", *rows)
 
 
 def diff() -> pd.DataFrame:
@@ -241,19 +195,12 @@ def run_steps() -> pd.DataFrame:
 
 
 def run_changes() -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "change": pd.Categorical(["slower", "removed", "moved"]),
-            "measure": ["device and host", "operator", "operator"],
-            "name": [HOSTILE, "aten::contiguous", "c10d::allreduce_"],
-            "path": ["ProfilerStep > a", "", ""],
-            "before_count": [12.0, 1.0, 1.0],
-            "after_count": [12.0, 0.0, 1.0],
-            "before_ns": [1e6, 2e5, 5e5],
-            "after_ns": [2e6, 0.0, 5e5],
-            "diff_ns": [1e6, -2e5, 0.0],
-        }
-    )
+    return table(
+        "change measure name path before_count after_count before_ns after_ns diff_ns",
+        ("slower", "device and host", HOSTILE, "ProfilerStep > a", 12.0, 12.0, 1e6, 2e6, 1e6),
+        ("removed", "operator", "aten::contiguous", "", 1.0, 0.0, 2e5, 0.0, -2e5),
+        ("moved", "operator", "c10d::allreduce_", "", 1.0, 1.0, 5e5, 5e5, 0.0),
+    ).astype({"change": "category"})
 
 
 def run_names() -> pd.DataFrame:
@@ -287,23 +234,21 @@ def clock_offsets() -> pd.DataFrame:
 
 def step_times() -> pd.DataFrame:
     """Own work of rank 4 is a quarter longer in step 1; all ranks' steps are equally long."""
-    rows = [(rank, step) for rank in range(5) for step in (0, 1)]
-    frame = pd.DataFrame(rows, columns=["rank", "step"])
+    frame = table("rank step", *((rank, step) for rank in range(5) for step in (0, 1)))
     slow = (frame["rank"] == 4) & (frame["step"] == 1)
-    frame["start_ns"], frame["dur_ns"] = frame["step"] * 2_000, 1_500
-    frame["own_ns"] = 1_000 + frame["rank"] + 246 * slow
-    frame["compute_ns"], frame["idle_ns"] = 900, 10
-    frame["exposed_wait_ns"] = frame["dur_ns"] - frame["own_ns"]
-    frame["dur_deviation_ns"] = frame["dur_deviation_share"] = 0.0
-    frame["own_deviation_ns"] = frame["own_ns"] - 1_002.0
-    frame["own_deviation_share"] = frame["own_deviation_ns"] / 1_002
-    return frame
+    own_ns = 1_000 + frame["rank"] + 246 * slow
+    times = {"start_ns": frame["step"] * 2_000, "dur_ns": 1_500, "own_ns": own_ns}
+    parts = {"compute_ns": 900, "idle_ns": 10, "exposed_wait_ns": 1_500 - own_ns}
+    even = {"dur_deviation_ns": 0.0, "dur_deviation_share": 0.0}
+    own = {"own_deviation_ns": own_ns - 1_002.0, "own_deviation_share": (own_ns - 1_002.0) / 1_002}
+    return frame.assign(**times, **parts, **even, **own)
 
 
 def parallel_groups() -> pd.DataFrame:
     """Pairs of neighbours, pairs across (guessed), and all of four ranks."""
     rows = [
-        (group, rank, members, place, kind, guessed)
+        (group, rank, place, kind, guessed, ", ".join(map(str, members)), len(members),
+         "" if guessed else HOSTILE, "all_reduce 3", 3, 1000 * (1 + rank), -1 if guessed else 2000)
         for group, members, kind, guessed in (
             ("0", (0, 1, 2, 3), "all", False),
             ("1", (0, 1), "tensor", False),
@@ -312,29 +257,21 @@ def parallel_groups() -> pd.DataFrame:
             ("4", (1, 3), "data", True),
         )
         for place, rank in enumerate(members)
-    ]
-    frame = pd.DataFrame(rows, columns=["group", "rank", "members", "position", "kind", "guessed"])
-    members = frame.pop("members")
-    frame["ranks"] = [", ".join(map(str, each)) for each in members]
-    frame["size"] = [len(each) for each in members]
-    frame["kind"] = frame["kind"].astype("category")
-    frame["description"] = ["" if each else HOSTILE for each in frame["guessed"]]
-    frame["operations"], frame["collectives"] = "all_reduce 3", 3
-    frame["time_ns"] = 1_000 * (1 + frame["rank"])
-    frame["bytes"] = [-1 if each else 2_000 for each in frame["guessed"]]
-    return frame
+    ]  # fmt: skip
+    return table(
+        "group rank position kind guessed ranks size description operations collectives time_ns "
+        "bytes",
+        *rows,
+    ).astype({"kind": "category"})
 
 
 def stragglers_by_step() -> pd.DataFrame:
     """Rank 1 costs the others 10 % of each step; rank 2 stalls them once, in step 7."""
-    rows = [(rank, step) for rank in range(3) for step in (5, 6, 7)]
-    frame = pd.DataFrame(rows, columns=["rank", "step"])
-    frame["collectives"], frame["score"] = 4, 0.25
+    frame = table("rank step", *((rank, step) for rank in range(3) for step in (5, 6, 7)))
     share = [0.0, 0.001, 0.0, 0.1, 0.1, 0.1, 0.0, 0.0, 0.5]
-    frame["lost_share"] = share
-    frame["lost_ns"] = [round(each * 1_000) for each in share]
-    frame["imposed_wait_ns"] = 2 * frame["lost_ns"]
-    return frame
+    lost = [round(each * 1_000) for each in share]
+    frame = frame.assign(collectives=4, score=0.25, lost_share=share, lost_ns=lost)
+    return frame.assign(imposed_wait_ns=2 * frame["lost_ns"])
 
 
 def rank_clusters() -> pd.DataFrame:
@@ -352,24 +289,13 @@ def rank_clusters() -> pd.DataFrame:
 
 def job_path() -> pd.DataFrame:
     """The path is on rank 3, then 0, then 3 again."""
-    return pd.DataFrame(
-        {
-            "rank": [3, 0, 0, 3],
-            "start_ns": [1_000, 1_600, 1_650, 1_700],
-            "dur_ns": [600, 50, 50, 300],
-            "id": [1, 2, -1, 3],
-            "name": [HOSTILE, "ncclKernel", "", "aten::mm"],
-            "bound_by": pd.Categorical(
-                [
-                    "gpu_compute_bound",
-                    "gpu_communication_bound",
-                    "gpu_kernel_launch_overhead",
-                    "cpu_bound",
-                ]
-            ),
-            "via": ["unknown", "collective", "launch", "collective"],
-        }
-    )
+    return table(
+        "rank start_ns dur_ns id name bound_by via",
+        (3, 1_000, 600, 1, HOSTILE, "gpu_compute_bound", "unknown"),
+        (0, 1_600, 50, 2, "ncclKernel", "gpu_communication_bound", "collective"),
+        (0, 1_650, 50, -1, "", "gpu_kernel_launch_overhead", "launch"),
+        (3, 1_700, 300, 3, "aten::mm", "cpu_bound", "collective"),
+    ).astype({"bound_by": "category"})
 
 
 def job_path_parts() -> pd.DataFrame:
@@ -384,7 +310,7 @@ def job_path_parts() -> pd.DataFrame:
 
 def queues(ranks=(0, 1)) -> pd.DataFrame:
     rows = [(rank, stream, 20, 0.25 * (1 + rank), 4.0) for rank in ranks for stream in (7, 20)]
-    return pd.DataFrame(rows, columns=["rank", "stream", "count", "time_weighted_mean", "max"])
+    return table("rank stream count time_weighted_mean max", *rows)
 
 
 def kernel_spread() -> pd.DataFrame:
@@ -398,8 +324,7 @@ def kernel_spread() -> pd.DataFrame:
         )
         for rank, mean in enumerate(means)
     ]
-    names = ["name", "short", "kind", "rank", "count", "mean_ns", "min_ns", "max_ns"]
-    return pd.DataFrame(rows, columns=names)
+    return table("name short kind rank count mean_ns min_ns max_ns", *rows)
 
 
 def phases(ranks=range(4)) -> pd.DataFrame:
@@ -411,40 +336,32 @@ def phases(ranks=range(4)) -> pd.DataFrame:
         for rank in ranks
         for by in [0.2 if (phase, rank) == ("forward", 2) else 0.001 * (rank - 1)]
     ]
-    names = ["phase", "step", "rank", "start_ns", "dur_ns", "deviation_share"]
-    return pd.DataFrame(rows, columns=names)
+    return table("phase step rank start_ns dur_ns deviation_share", *rows)
 
 
 def rank_time(ranks=(0, 3), bins=4) -> pd.DataFrame:
     rows = [
-        (rank, bin_, bin_ * 100, bin_ * 100 + 100, 25 * (place + 1))
-        for place, rank in enumerate(ranks)
-        for bin_ in range(bins)
+        (rank, place, place * 100, place * 100 + 100, 25 * number, 25 * number / 100)
+        for number, rank in enumerate(ranks, 1)
+        for place in range(bins)
     ]
-    frame = pd.DataFrame(rows, columns=["rank", "bin", "start_ns", "end_ns", "value_ns"])
-    frame["share"] = frame["value_ns"] / 100
+    frame = table("rank bin start_ns end_ns value_ns share", *rows)
     frame.attrs["metric"] = "busy"
     return frame
 
 
 def byteps_gradients() -> pd.DataFrame:
     """Two tensors of two workers; the second worker waits less."""
-    rows = [(0, "byteps.a", 40, 30), (0, "<b>", 20, 10), (1, "byteps.a", 25, 5), (1, "<b>", 12, 2)]
-    return pd.DataFrame(
-        {
-            "rank": [worker for worker, *_ in rows],
-            "worker": [worker for worker, *_ in rows],
-            "local_rank": 0,
-            "tensor": [tensor for _, tensor, *_ in rows],
-            "step": 0,
-            "total_ns": [total * 1_000 for *_, total, _ in rows],
-            "busy_ns": [(total - queue - 1) * 1_000 for *_, total, queue in rows],
-            "queue_ns": [queue * 1_000 for *_, queue in rows],
-            "tail_ns": 1_000,
-            "critical": [True, False, True, False],
-            "root": True,
-            "job": "job",
-        }
+    rows = [
+        (worker, worker, 0, tensor, 0, 1_000 * total, 1_000 * (total - queue - 1), 1_000 * queue,
+         1_000, tensor != "<b>", True, "job")
+        for worker, tensor, total, queue in (
+            (0, "byteps.a", 40, 30), (0, "<b>", 20, 10), (1, "byteps.a", 25, 5), (1, "<b>", 12, 2),
+        )
+    ]  # fmt: skip
+    return table(
+        "rank worker local_rank tensor step total_ns busy_ns queue_ns tail_ns critical root job",
+        *rows,
     )
 
 
@@ -459,18 +376,10 @@ def byteps_stages() -> pd.DataFrame:
 
 def byteps_arrivals() -> pd.DataFrame:
     """Two nodes and two iterations of one key; the second node is last in both."""
-    return pd.DataFrame(
-        {
-            "job": "job",
-            "server": 0,
-            "key": pd.Series([2**63 + 1] * 4, dtype="uint64"),
-            "iteration": [0, 0, 1, 1],
-            "node": [9, 11, 9, 11],
-            "start_ns": [0, 500, 1_000, 1_700],
-            "lag_ns": [0, 500, 0, 700],
-            "last": [False, True, False, True],
-        }
-    )
+    rows = ((0, 9, 0, 0), (0, 11, 500, 500), (1, 9, 1_000, 0), (1, 11, 1_700, 700))
+    frame = table("iteration node start_ns lag_ns", *rows)
+    frame = frame.assign(job="job", server=0, key=2**63 + 1, last=frame["node"] == 11)
+    return frame.astype({"key": "uint64"})
 
 
 def byteps_pull_blame() -> pd.DataFrame:
@@ -499,19 +408,16 @@ def byteps_clock() -> pd.DataFrame:
 
 def mpi_ranks() -> pd.DataFrame:
     """Four ranks on two hosts; the third hardly waits, so the others wait for it."""
-    comm = [2.0, 2.1, 0.4, 2.0]
-    return pd.DataFrame(
-        {
-            "job": "job",
-            "rank": [0, 1, 2, 3],
-            "host": ["<b>one", "<b>one", "two", "two"],
-            "comm_s": comm,
-            "elapsed_s": 3.0,
-            "noncomm_s": [3.0 - each for each in comm],
-            "comm_share": [each / 3.0 for each in comm],
-            "is_straggler": [False, False, True, False],
-        }
-    )
+    rows = [
+        ("job", rank, host, comm, 3.0, 3.0 - comm, comm / 3.0, rank == 2)
+        for rank, host, comm in (
+            (0, "<b>one", 2.0),
+            (1, "<b>one", 2.1),
+            (2, "two", 0.4),
+            (3, "two", 2.0),
+        )
+    ]
+    return table("job rank host comm_s elapsed_s noncomm_s comm_share is_straggler", *rows)
 
 
 def mpi_message_sizes() -> pd.DataFrame:
@@ -541,52 +447,26 @@ def mpi_compare() -> pd.DataFrame:
     )
 
 
+_FRAMES: dict[str, Callable[..., pd.DataFrame]] = {
+    "temporal_breakdown": temporal, "kernel_type_breakdown": kernel_types,
+    "comm_comp_overlap": overlap, "idle_time_breakdown": idle,
+    "device_idle_breakdown": device_idle, "kernel_breakdown": kernels,
+    "kernel_duration_by_rank": kernels, "launch_stats": launches, "queue_length": queue,
+    "queue_length_summary": queues, "step_phases": phases, "rank_time_heatmap": rank_time,
+    "memory_bandwidth": bandwidth, "operators": operators,
+    "user_annotation_breakdown": annotations, "frequent_kernel_sequences": sequences,
+    "stragglers": stragglers, "collectives": collectives, "arrivals": collectives,
+    "clock_offsets": clock_offsets, "step_times": step_times, "parallel_groups": parallel_groups,
+    "stragglers_by_step": stragglers_by_step, "rank_clusters": rank_clusters,
+    "job_critical_path": job_path, "job_path_summary": job_path_parts,
+    "communication_by_group": groups, "communication_by_stream": streams, "critical_path": path,
+    "memory_timeline": memory, "diff_ops": diff, "diff_changes": run_changes,
+    "diff_icicle": run_tree, "diff_names": run_names, "diff_steps": run_steps,
+    "diff_waterfall": run_waterfall, "byteps_arrivals": byteps_arrivals,
+    "byteps_clock": byteps_clock, "byteps_gradients": byteps_gradients,
+    "byteps_pull_blame": byteps_pull_blame, "byteps_servers": byteps_servers,
+    "byteps_stages": byteps_stages, "mpi_compare": mpi_compare,
+    "mpi_message_sizes": mpi_message_sizes, "mpi_ranks": mpi_ranks, "mpi_routines": mpi_routines,
+}  # fmt: skip
 #: Every chart with a frame for it.
-ALL: dict[str, tuple[Callable[..., Any], Callable[..., pd.DataFrame]]] = {
-    "temporal_breakdown": (charts.temporal_breakdown, temporal),
-    "kernel_type_breakdown": (charts.kernel_type_breakdown, kernel_types),
-    "comm_comp_overlap": (charts.comm_comp_overlap, overlap),
-    "idle_time_breakdown": (charts.idle_time_breakdown, idle),
-    "device_idle_breakdown": (charts.device_idle_breakdown, device_idle),
-    "kernel_breakdown": (charts.kernel_breakdown, kernels),
-    "kernel_duration_by_rank": (charts.kernel_duration_by_rank, kernels),
-    "launch_stats": (charts.launch_stats, launches),
-    "queue_length": (charts.queue_length, queue),
-    "queue_length_summary": (charts.queue_length_summary, queues),
-    "step_phases": (charts.step_phases, phases),
-    "rank_time_heatmap": (charts.rank_time_heatmap, rank_time),
-    "memory_bandwidth": (charts.memory_bandwidth, bandwidth),
-    "operators": (charts.operators, operators),
-    "user_annotation_breakdown": (charts.user_annotation_breakdown, annotations),
-    "frequent_kernel_sequences": (charts.frequent_kernel_sequences, sequences),
-    "stragglers": (charts.stragglers, stragglers),
-    "collectives": (charts.collectives, collectives),
-    "arrivals": (charts.arrivals, collectives),
-    "clock_offsets": (charts.clock_offsets, clock_offsets),
-    "step_times": (charts.step_times, step_times),
-    "parallel_groups": (charts.parallel_groups, parallel_groups),
-    "stragglers_by_step": (charts.stragglers_by_step, stragglers_by_step),
-    "rank_clusters": (charts.rank_clusters, rank_clusters),
-    "job_critical_path": (charts.job_critical_path, job_path),
-    "job_path_summary": (charts.job_path_summary, job_path_parts),
-    "communication_by_group": (charts.communication_by_group, groups),
-    "communication_by_stream": (charts.communication_by_stream, streams),
-    "critical_path": (charts.critical_path, path),
-    "memory_timeline": (charts.memory_timeline, memory),
-    "diff_ops": (charts.diff_ops, diff),
-    "diff_changes": (charts.diff_changes, run_changes),
-    "diff_icicle": (charts.diff_icicle, run_tree),
-    "diff_names": (charts.diff_names, run_names),
-    "diff_steps": (charts.diff_steps, run_steps),
-    "diff_waterfall": (charts.diff_waterfall, run_waterfall),
-    "byteps_arrivals": (charts.byteps_arrivals, byteps_arrivals),
-    "byteps_clock": (charts.byteps_clock, byteps_clock),
-    "byteps_gradients": (charts.byteps_gradients, byteps_gradients),
-    "byteps_pull_blame": (charts.byteps_pull_blame, byteps_pull_blame),
-    "byteps_servers": (charts.byteps_servers, byteps_servers),
-    "byteps_stages": (charts.byteps_stages, byteps_stages),
-    "mpi_compare": (charts.mpi_compare, mpi_compare),
-    "mpi_message_sizes": (charts.mpi_message_sizes, mpi_message_sizes),
-    "mpi_ranks": (charts.mpi_ranks, mpi_ranks),
-    "mpi_routines": (charts.mpi_routines, mpi_routines),
-}
+ALL = {name: (getattr(charts, name), frame) for name, frame in _FRAMES.items()}

@@ -15,16 +15,9 @@ from hta_widgets.trace.selection import Selection
 
 #: Panels whose numbers are compared; the heatmap has a test of its own.
 PANELS = (
-    "breakdown",
-    "overlap",
-    "idle",
-    "queue",
-    "kernel_types",
-    "kernel_durations",
-    "steps",
-    "kernels",
-    "operators",
-)
+    "breakdown", "overlap", "idle", "queue", "kernel_types", "kernel_durations", "steps",
+    "kernels", "operators",
+)  # fmt: skip
 
 GUTTER, MARGIN = 164, 128
 HEAD = 32 + 4 + 20 + 48 + 2
@@ -173,9 +166,8 @@ class Dash:
 
 def _compare(shown: pd.Series, wanted: pd.Series, what: str) -> None:
     if pd.api.types.is_numeric_dtype(wanted.dtype):
+        rtol = 0 if pd.api.types.is_integer_dtype(wanted.dtype) else 1e-9
         left, right = shown.to_numpy(float), wanted.to_numpy(float)
-        exact = pd.api.types.is_integer_dtype(wanted.dtype)
-        rtol = 0 if exact else 1e-9
         np.testing.assert_allclose(left, right, rtol=rtol, atol=0, err_msg=what)
     else:
         given = [None if value == "" else value for value in wanted.astype(object).map(str)]

@@ -47,8 +47,8 @@ def code_server(root: Path, extension: Path, files: Path, **settings: object) ->
     command = ["node", str(ENTRY), *own]
     install = [*command, "--install-extension", str(extension)]
     subprocess.run(install, env=env, check=True, capture_output=True)
-    quiet_server = ["--auth", "none", "--disable-telemetry", "--disable-update-check"]
-    with served([*command, *quiet_server], env, root / "log", "--bind-addr") as url:
+    command += ["--auth", "none", "--disable-telemetry", "--disable-update-check"]
+    with served([*command, "--bind-addr", "127.0.0.1:{port}"], env, root / "log") as url:
         yield f"{url}/?folder={files}"
 
 

@@ -2,18 +2,25 @@
 
 import functools
 import json
-import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from support import recorded
 
 import hta_widgets as hw
 from hta_widgets.compat.trace import without_last_step
 
-REPO = Path(__file__).resolve().parents[2]
-SHARED = Path(os.environ.get("HTA_SHARED", REPO.parent / "shared"))
+SHARED = recorded.SHARED.parent
 GOLDEN = SHARED / "golden"
+
+#: Calls whose launches HTA 0.5.0 lists.
+LISTED = {
+    "cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaMemsetAsync",
+    "runFunction - job_prep_and_submit_for_execution",
+}  # fmt: skip
 
 #: Why a test of this module skips.
 MISSING = f"no reference numbers at {GOLDEN}: set HTA_SHARED to the folder that holds golden/"
@@ -32,10 +39,9 @@ def trace_path(name: str) -> Path:
     return SHARED / "traces" / group / folder
 
 
-@functools.cache
 def whole(name: str) -> hw.TraceSet:
     """All that the trace holds."""
-    return hw.load(trace_path(name), cache=False, progress=False)
+    return recorded.load(trace_path(name))
 
 
 @functools.cache
@@ -57,3 +63,24 @@ def frame(name: str, file: str, **options: Any) -> pd.DataFrame:
 def record(name: str, file: str) -> Any:
     """A JSON value that HTA returned."""
     return json.loads((GOLDEN / name / file).read_text("utf-8"))
+
+
+def cells(frame: pd.DataFrame, keys: Collection, columns: Collection = ()) -> dict[tuple, Any]:
+    """{(key, …, column): value} of the given columns, or of all but the keys."""
+    columns = columns or [column for column in frame if column not in keys]
+    rows = frame[[*keys, *columns]].to_dict("records")
+    return {(*map(row.get, keys), column): row[column] for row in rows for column in columns}
+
+
+def differing(expected: dict, got: dict, close: float) -> dict[Any, tuple]:
+    """Return cells of one side only, or that differ by more than `close`, with both values."""
+    found = {}
+    for key in {**expected, **got}:
+        a, b = expected.get(key, np.nan), got.get(key, np.nan)
+        if isinstance(a, str) or isinstance(b, str):
+            same = a == b
+        else:
+            same = np.isclose(a, b, rtol=1e-9, atol=close) or (pd.isna(a) and pd.isna(b))
+        if not same:
+            found[key] = (a, b)
+    return found

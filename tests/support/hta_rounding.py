@@ -8,8 +8,6 @@ from hta_widgets.trace.columns import EventTable
 from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
-__all__ = ["rounded", "rounded_trace"]
-
 
 def rounded(traces: TraceSet) -> TraceSet:
     """The events with starts rounded up and ends down to microseconds, added in floats.
@@ -18,11 +16,11 @@ def rounded(traces: TraceSet) -> TraceSet:
     """
     if min((trace.resolution_ns for trace in traces.values()), default=1000) >= 1000:
         return traces
-    return TraceSet([rounded_trace(trace) for trace in traces.values()], like=traces)
+    return TraceSet([_rounded(trace) for trace in traces.values()], like=traces)
 
 
-def rounded_trace(trace: Trace) -> Trace:
-    """One rank so."""
+def _rounded(trace: Trace) -> Trace:
+    """Round one rank."""
     table = trace.table
     base = trace.zero_ns - trace.metadata.get("baseTimeNanoseconds", 0)
     ts = np.array([_decimal(time) for time in (table.start_ns + base).tolist()])

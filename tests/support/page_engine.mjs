@@ -1,5 +1,6 @@
 // Answers requests from what a saved page holds, as its own script would: one JSON request per line.
 //   node page_engine.mjs PAGE.html < requests > replies
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { tmpdir } from "node:os";
@@ -8,9 +9,10 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
+// Who asks for several pages names a bundle, which the first of them builds.
 const [page, bundle = join(tmpdir(), `hta-page-engine-${process.pid}.mjs`)] = process.argv.slice(2);
 
-await build({
+const options = {
   stdin: {
     contents: `
       export { PageSource } from "./source";
@@ -25,7 +27,8 @@ await build({
   target: "es2022",
   outfile: bundle,
   logLevel: "error",
-});
+};
+if (!existsSync(bundle)) await build(options);
 const { PageSource, readBlock } = await import(pathToFileURL(bundle).href);
 
 const html = await readFile(page, "utf8");

@@ -4,7 +4,7 @@ import base64
 import json
 import subprocess
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,20 +49,13 @@ class PageEngine:
         #: Files that the last answer offered for download, by name.
         self.files: dict[str, bytes] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+    def close(self) -> None:
         self._process.stdin.close()
         self._process.wait(timeout=30)
         self._process.stdout.close()
 
     def ask(self, op: str, **request: Any) -> dict[str, Any]:
         """Return the whole answer: ``ok``, ``reply``, ``columns``, ``error``."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"op": op, **request}) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
@@ -82,3 +75,9 @@ class PageEngine:
         answer = self.ask(op, **request)
         assert answer["ok"], answer["error"]
         return answer["reply"], answer.get("columns", {})
+
+    def room(self, share: float) -> float:
+        """Return a size in MB that takes this share of the page's events, and no arguments."""
+        sizes = dict(self.answer("document")[0]["saved"]["embedded"])
+        rest = self.path.stat().st_size - sizes["events"] - sizes["arguments"]
+        return (rest + share * sizes["events"]) / 1e6

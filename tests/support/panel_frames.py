@@ -1,6 +1,5 @@
 """Frames of the dashboard's panels as the page gets them, made up."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,15 +8,7 @@ import pandas as pd
 
 def plain(frame: pd.DataFrame) -> dict[str, Any]:
     """A frame as the protocol's JSON has it."""
-
-    def value(each: Any) -> Any:
-        if each is None or (isinstance(each, float) and math.isnan(each)):
-            return None
-        if isinstance(each, np.generic):
-            each = each.item()
-        return None if isinstance(each, float) and math.isnan(each) else each
-
-    columns = {str(name): [value(each) for each in values] for name, values in frame.items()}
+    columns = frame.astype(object).where(frame.notna(), None).to_dict("list")
     return {"rows": len(frame), "columns": columns, "attrs": dict(frame.attrs)}
 
 
@@ -34,55 +25,33 @@ def made(ranks: int, bins: int = 120) -> dict[str, pd.DataFrame]:
     memory = np.full(ranks, 21_000_000)
     other = exposed + memory
     total = exposed + draw.integers(90_000_000, 110_000_000, ranks)
-    breakdown = pd.DataFrame(
-        {
-            "rank": rank,
-            "span_ns": span,
-            "idle_ns": span - compute - other,
-            "compute_ns": compute,
-            "non_compute_ns": other,
-            "busy_ns": compute + other,
-            "communication_ns": total,
-            "exposed_communication_ns": exposed,
-            "exposed_memory_ns": memory,
-            "exposed_wait_ns": wait if ranks > 1 else np.full(ranks, np.nan),
-        }
-    )
-    overlap = pd.DataFrame(
-        {
-            "rank": rank,
-            "communication_ns": total,
-            "overlapped_ns": total - exposed,
-            "overlap_share": (total - exposed) / total,
-            "exposed_ns": exposed,
-            "compute_ns": compute,
-        }
-    )
+    breakdown = pd.DataFrame({
+        "rank": rank, "span_ns": span, "idle_ns": span - compute - other, "compute_ns": compute,
+        "non_compute_ns": other, "busy_ns": compute + other, "communication_ns": total,
+        "exposed_communication_ns": exposed, "exposed_memory_ns": memory,
+        "exposed_wait_ns": wait if ranks > 1 else np.full(ranks, np.nan),
+    })  # fmt: skip
+    overlap = pd.DataFrame({
+        "rank": rank, "communication_ns": total, "overlapped_ns": total - exposed,
+        "overlap_share": (total - exposed) / total, "exposed_ns": exposed, "compute_ns": compute,
+    })  # fmt: skip
     causes = (
         "sync_wait", "host_data_loading", "host_operator", "host_python", "host_nothing",
         "launch_call", "launch_latency", "kernel_wait", "stream_wait", "blocked", "unknown",
     )  # fmt: skip
     parts = draw.dirichlet((1, 8, 8, 3, 1, 3, 2, 2, 1, 0.5, 0.5), ranks)
     idle_ns = breakdown["idle_ns"].to_numpy()
-    idle = pd.DataFrame(
-        {
-            "rank": np.repeat(rank, len(causes)),
-            "idle_category": np.tile(causes, ranks),
-            "idle_ns": (parts * idle_ns[:, None]).astype(np.int64).ravel(),
-            "gaps": draw.integers(1, 4000, ranks * len(causes)),
-            "idle_share": parts.ravel(),
-        }
-    )
-    queue = pd.DataFrame(
-        {
-            "rank": np.repeat(rank, 2),
-            "stream": np.tile([7, 20], ranks),
-            "count": draw.integers(100, 9000, 2 * ranks),
-            "time_weighted_mean": draw.uniform(0.001, 140, 2 * ranks),
-            "max": draw.integers(200, 1000, 2 * ranks).astype(float),
-            "span_ns": span.repeat(2),
-        }
-    )
+    idle = pd.DataFrame({
+        "rank": np.repeat(rank, len(causes)), "idle_category": np.tile(causes, ranks),
+        "idle_ns": (parts * idle_ns[:, None]).astype(np.int64).ravel(),
+        "gaps": draw.integers(1, 4000, ranks * len(causes)), "idle_share": parts.ravel(),
+    })  # fmt: skip
+    queue = pd.DataFrame({
+        "rank": np.repeat(rank, 2), "stream": np.tile([7, 20], ranks),
+        "count": draw.integers(100, 9000, 2 * ranks),
+        "time_weighted_mean": draw.uniform(0.001, 140, 2 * ranks),
+        "max": draw.integers(200, 1000, 2 * ranks).astype(float), "span_ns": span.repeat(2),
+    })  # fmt: skip
     kernel_types = pd.DataFrame(
         {
             "kernel_type": ["COMPUTATION", "COMMUNICATION", "COMPUTATION overlapping MEMORY"],
@@ -111,18 +80,15 @@ def _kernels(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
     mean = draw.uniform(20_000, 400_000, len(names))
     by_rank = mean[:, None] * draw.uniform(0.99, 1.01, (len(names), ranks))
     by_rank[:, slow] *= [0.2, *[1.2] * 8, *[1.02] * 3]
-    return pd.DataFrame(
-        {
-            "name": np.repeat(names, ranks),
-            "short": np.repeat([*names[:9], long, "add", "add"], ranks),
-            "kind": np.repeat(["communication", *["compute"] * 9, "memory", "other"], ranks),
-            "rank": np.tile(np.arange(ranks), len(names)),
-            "count": np.repeat(draw.integers(10, 4000, len(names)), ranks),
-            "mean_ns": by_rank.ravel(),
-            "min_ns": (by_rank.ravel() * 0.9).astype(np.int64),
-            "max_ns": (by_rank.ravel() * 1.1).astype(np.int64),
-        }
-    )
+    return pd.DataFrame({
+        "name": np.repeat(names, ranks),
+        "short": np.repeat([*names[:9], long, "add", "add"], ranks),
+        "kind": np.repeat(["communication", *["compute"] * 9, "memory", "other"], ranks),
+        "rank": np.tile(np.arange(ranks), len(names)),
+        "count": np.repeat(draw.integers(10, 4000, len(names)), ranks), "mean_ns": by_rank.ravel(),
+        "min_ns": (by_rank.ravel() * 0.9).astype(np.int64),
+        "max_ns": (by_rank.ravel() * 1.1).astype(np.int64),
+    })  # fmt: skip
 
 
 def _steps(draw: np.random.Generator, ranks: int, slow: int) -> pd.DataFrame:
@@ -155,14 +121,10 @@ def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.
     edges = np.linspace(0, 2_000_000_000, bins + 1).astype(np.int64)
     share = np.clip(np.sin(np.arange(bins) / 6) * 1.4, 0, 1) * draw.uniform(0.8, 1, (ranks, bins))
     share[slow] *= 0.02
-    frame = pd.DataFrame(
-        {
-            "rank": np.repeat(np.arange(ranks), bins),
-            "bin": np.tile(np.arange(bins), ranks),
-            "start_ns": np.tile(edges[:-1], ranks),
-            "end_ns": np.tile(edges[1:], ranks),
-        }
-    )
+    frame = pd.DataFrame({
+        "rank": np.repeat(np.arange(ranks), bins), "bin": np.tile(np.arange(bins), ranks),
+        "start_ns": np.tile(edges[:-1], ranks), "end_ns": np.tile(edges[1:], ranks),
+    })  # fmt: skip
     size = frame["end_ns"] - frame["start_ns"]
     frame["value_ns"] = (share.ravel() * size).astype(np.int64)
     frame["share"] = frame["value_ns"] / size
@@ -172,19 +134,12 @@ def _heatmap(draw: np.random.Generator, ranks: int, slow: int, bins: int) -> pd.
 
 def added() -> dict[str, pd.DataFrame]:
     """Return frames of the panels that a user adds, by panel."""
-    tree = pd.DataFrame(
-        {
-            "depth": [0, 0, 1],
-            "name": ["aten::linear", "aten::copy_", "aten::addmm"],
-            "short": ["aten::linear", "aten::copy_", "aten::addmm"],
-            "left_ns": [0, 900, 0],
-            "right_ns": [900, 1200, 600],
-            "own_ns": [300, 300, 600],
-            "count": [2, 1, 2],
-            "host_ns": [900, 300, 600],
-            "device_ns": [5000, 0, 5000],
-        }
-    )
+    tree = pd.DataFrame({
+        "depth": [0, 0, 1], "name": ["aten::linear", "aten::copy_", "aten::addmm"],
+        "short": ["aten::linear", "aten::copy_", "aten::addmm"], "left_ns": [0, 900, 0],
+        "right_ns": [900, 1200, 600], "own_ns": [300, 300, 600], "count": [2, 1, 2],
+        "host_ns": [900, 300, 600], "device_ns": [5000, 0, 5000],
+    })  # fmt: skip
     tree.attrs = {"left_out": 3}
     calls = pd.DataFrame({"operation": ["all_reduce", "all_reduce", "all_gather"]}).assign(
         size_bytes=[4096, 4096, 1 << 20],

@@ -31,31 +31,17 @@ from hta_widgets.live.job import PanelEngine, TileEngine  # noqa: E402
 PATH = ROOT / "tests/vectors/panels.json"
 TOP = 4
 DOCUMENT = (
-    "version",
-    "scene",
-    "names",
-    "shorts",
-    "short_of",
-    "categories",
-    "ranks",
-    "collectives",
+    "version", "scene", "names", "shorts", "short_of", "categories", "ranks", "collectives",
     "phases",
-)
+)  # fmt: skip
 SCENE = ("kinds", "ranks", "range", "part")
 
 
-def _demo(folder: Path) -> None:
-    write_demo(folder, ranks=3, steps=2, events_per_step=150, straggler=1)
-
-
-def _random(seed: int, ranks: int, folder: Path) -> None:
-    write_job(folder, seed, ranks=ranks, events=60, calls=10)
-
-
+SMALL = {"events": 60, "calls": 10}
 JOBS = {
-    "demo": _demo,
-    "random 2": lambda folder: _random(2, 3, folder),
-    "random 5": lambda folder: _random(5, 2, folder),
+    "demo": lambda folder: write_demo(folder, ranks=3, steps=2, events_per_step=150, straggler=1),
+    "random 2": lambda folder: write_job(folder, 2, ranks=3, **SMALL),
+    "random 5": lambda folder: write_job(folder, 5, ranks=2, **SMALL),
 }
 
 

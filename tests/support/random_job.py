@@ -6,19 +6,12 @@ from pathlib import Path
 from typing import Any
 
 NAMES = [
-    "aten::add_",
-    "aten::mm",
-    "cudaLaunchKernel",
+    "aten::add_", "aten::mm", "cudaLaunchKernel",
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-    "void gemm_kernel<float, 128>(float*)",
-    "Memcpy DtoH (Device -> Pageable)",
-    "größe 漢字 🙂",
-    "</script><img src=x onerror=alert(1)>",
-    "<!-- not a comment",
-    'quote " \\ backslash',
-    "\ud800 half a pair",
-    "",
-]
+    "void gemm_kernel<float, 128>(float*)", "Memcpy DtoH (Device -> Pageable)", "größe 漢字 🙂",
+    "</script><img src=x onerror=alert(1)>", "<!-- not a comment", 'quote " \\ backslash',
+    "\ud800 half a pair", "",
+]  # fmt: skip
 HOST = ["cpu_op", "cuda_runtime", "user_annotation", "python_function", "odd <b>category</b>"]
 DEVICE = ["kernel", "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync"]
 ARGS = [

@@ -1,10 +1,13 @@
 """Traces that tests read as they are: small ones for everyone, the shared ones where they are."""
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+import hta_widgets as hw
 
 REPO = Path(__file__).resolve().parents[2]
 DATA = REPO / "tests/data"
@@ -25,3 +28,9 @@ def paths(*shared: str, jobs: Sequence[str] = JOBS, files: bool = False) -> list
     found = [pytest.param(path, id=str(path.relative_to(DATA))) for path in own]
     missing = pytest.mark.skipif(not SHARED.is_dir(), reason=f"{SHARED} is not there")
     return found + [pytest.param(SHARED / name, id=name, marks=missing) for name in shared]
+
+
+@functools.cache
+def load(path: Path) -> hw.TraceSet:
+    """Load a trace once for all tests, from its files."""
+    return hw.load(path, cache=False, progress=False)

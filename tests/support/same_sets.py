@@ -42,15 +42,13 @@ def as_plain(profile):
 
 def assert_same_exports(one, other, folder):
     """Compare exported files byte by byte."""
-    (folder / "one").mkdir()
-    (folder / "other").mkdir()
-    for traces, where in ((one, folder / "one"), (other, folder / "other")):
+    places = folder / "one", folder / "other"
+    for traces, where in zip((one, other), places, strict=True):
+        where.mkdir()
         hw.export_trace(traces, where / "merged.json")
         hw.export_trace(traces, where / "files")
-    for path in (folder / "one").rglob("*.json*"):
-        assert (folder / "other" / path.relative_to(folder / "one")).read_bytes() == (
-            path.read_bytes()
-        )
+    for path in places[0].rglob("*.json*"):
+        assert (places[1] / path.relative_to(places[0])).read_bytes() == path.read_bytes()
 
 
 def assert_same_analyses(one, other):

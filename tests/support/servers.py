@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 START_S = 60
+LOCAL = "http://127.0.0.1"
 #: Folder of the built JupyterLab extension.
 SHARE = Path(__file__).resolve().parents[2] / "share/jupyter"
 
@@ -94,32 +95,16 @@ def jupyterlab(root: Path) -> Iterator[Lab]:
         *("--LabApp.extension_manager=readonly", f"--ServerApp.root_dir={folder}"),
     ]
     with _running(command, env, log) as server:
-        yield Lab(_address(server, runtime, log), folder)
+        # It chose its port itself.
+        note = runtime / f"jpserver-{server.pid}.json"
+        url = _wait_for(lambda: f"{LOCAL}:{json.loads(note.read_text())['port']}/api", server, log)
+        yield Lab(url.removesuffix("/api"), folder)
 
 
-def _address(server: subprocess.Popen, runtime: Path, log: Path) -> str:
-    """Wait until the server answers; it chose its port itself."""
-    note = runtime / f"jpserver-{server.pid}.json"
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            url = f"http://127.0.0.1:{json.loads(note.read_text())['port']}"
-            urllib.request.urlopen(f"{url}/api", timeout=5).close()
-        except (OSError, ValueError):
-            time.sleep(0.05)
-        else:
-            return url
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-4000:]}")
-
-
-@contextmanager
-def marimo_app(root: Path, app: str) -> Iterator[str]:
+def marimo_app(root: Path, app: str) -> AbstractContextManager[str]:
     """Serve a marimo app on loopback, its folders under `root`; gives the address."""
-    path, log = root / "app.py", root / "marimo.log"
+    path = root / "app.py"
     path.write_text(app)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     env = os.environ | {
         "HOME": str(root),
         "XDG_CONFIG_HOME": str(root / "config"),
@@ -129,34 +114,34 @@ def marimo_app(root: Path, app: str) -> Iterator[str]:
     }
     command = [
         *(sys.executable, "-m", "marimo", "run", "--headless", "--no-token", "--no-check"),
-        *("--host", "127.0.0.1", "--port", str(port), str(path)),
+        *("--host", "127.0.0.1", "--port", "{port}", str(path)),
     ]
-    with _running(command, env, log) as server:
-        url = f"http://127.0.0.1:{port}"
-        _wait_for(f"{url}/health", server, log)
-        yield url
+    return served(command, env, root / "marimo.log", "/health")
 
 
 @contextmanager
-def served(command: list[str], env: dict[str, str], log: Path, option: str) -> Iterator[str]:
-    """Run a server that takes a free address of loopback by an option; gives the address."""
+def served(command: list[str], env: dict[str, str], log: Path, health: str = "") -> Iterator[str]:
+    """Run a server at a free port, ``{port}`` in its command; gives the address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    with _running([*command, option, address], env, log) as server:
-        _wait_for(f"http://{address}", server, log)
-        yield f"http://{address}"
+        port = str(probe.getsockname()[1])
+    with _running([part.replace("{port}", port) for part in command], env, log) as server:
+        url = f"{LOCAL}:{port}"
+        _wait_for(lambda: url + health, server, log)
+        yield url
 
 
-def _wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
+def _wait_for(address: Callable[[], str], server: subprocess.Popen, log: Path) -> str:
+    """Wait until the server answers at an address, which may not be known at first."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and server.poll() is None:
         try:
+            url = address()
             urllib.request.urlopen(url, timeout=5).close()
-        except OSError:
+        except (OSError, ValueError):
             time.sleep(0.05)
         else:
-            return
+            return url
     raise RuntimeError(f"the server did not start:\n{log.read_text()[-4000:]}")
 
 
@@ -178,7 +163,7 @@ def static_files(folder: Path) -> Iterator[str]:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"{LOCAL}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

@@ -3,13 +3,9 @@
 from hta_widgets import diff as hd
 
 TURNED = {
-    "slower": "faster",
-    "faster": "slower",
-    "added": "removed",
-    "removed": "added",
-    "fused": "split",
-    "split": "fused",
-}
+    "slower": "faster", "faster": "slower", "added": "removed", "removed": "added",
+    "fused": "split", "split": "fused",
+}  # fmt: skip
 
 
 def changes_of(both, *, turned):

@@ -57,12 +57,8 @@ def test_parents_and_depths(events):
 
 def test_device_events_below_each(events):
     below = [
-        "num_kernels",
-        "kernel_dur_sum",
-        "kernel_span",
-        "first_kernel_start",
-        "last_kernel_end",
-    ]
+        "num_kernels", "kernel_dur_sum", "kernel_span", "first_kernel_start", "last_kernel_end",
+    ]  # fmt: skip
     assert events.loc[1, below].tolist() == [2, 45, 100, 20, 120]
     assert events.loc[2, below].tolist() == [1, 15, 15, 20, 35]
     assert events.loc[5, below].tolist() == [0, 0, 0, -1, -1]
@@ -71,14 +67,9 @@ def test_device_events_below_each(events):
 
 def test_backward_threads_are_below_the_step(graph):
     assert graph.mapping.to_dict("list") == {
-        "rank": [3, 3],
-        "pid": [1, 1],
-        "tid": [10, 11],
-        "label": ["main", "bwd"],
-        "stack_index": [0, 1],
-        "stack_root": [-10, -10],
-        "count": [1, 2],
-    }
+        "rank": [3, 3], "pid": [1, 1], "tid": [10, 11], "label": ["main", "bwd"],
+        "stack_index": [0, 1], "stack_root": [-10, -10], "count": [1, 2],
+    }  # fmt: skip
 
 
 def test_traversals(graph):

@@ -33,13 +33,16 @@ FRAME = pd.DataFrame(
 )  # fmt: skip
 
 
-def test_outside_notebooks_nothing_is_drawn(monkeypatch):
-    monkeypatch.setattr(charts, "comm_comp_overlap", None)
-    results.show("comm_comp_overlap", FRAME)
+@pytest.fixture(scope="module")
+def analyzer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "job"
+    write_demo(folder, ranks=2, steps=3, seed=1)
+    return hw.TraceAnalysis(trace_dir=folder)
+
+
+def test_outside_notebooks_one_line_is_printed_and_nothing_drawn(capsys, monkeypatch):
     assert not results.in_notebook()
-
-
-def test_outside_notebooks_one_line_is_printed(capsys):
+    monkeypatch.setattr(charts, "comm_comp_overlap", None)
     results.print_where_figures_show.cache_clear()
     results.show("comm_comp_overlap", FRAME.head(0))
     assert capsys.readouterr() == ("", "")
@@ -52,10 +55,8 @@ def test_outside_notebooks_one_line_is_printed(capsys):
     assert "to_html" in err
 
 
-def test_stragglers_outside_notebooks_print_the_line(capsys, tmp_path):
+def test_stragglers_outside_notebooks_print_the_line(capsys, analyzer):
     results.print_where_figures_show.cache_clear()
-    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
-    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
     analyzer.get_potential_stragglers(visualize=True)
     assert "figures are shown in notebooks only" in capsys.readouterr().err
 
@@ -91,9 +92,7 @@ def test_text_of_a_trace_is_escaped(notebook):
     assert script.endswith("</script>")
 
 
-def test_every_method_draws(notebook, tmp_path, monkeypatch):
-    write_demo(tmp_path / "job", ranks=2, steps=3, seed=1)
-    analyzer = hw.TraceAnalysis(trace_dir=tmp_path / "job")
+def test_every_method_draws(notebook, tmp_path, analyzer):
     figures = {
         analyzer.get_temporal_breakdown: 1,
         analyzer.get_idle_time_breakdown: 1,

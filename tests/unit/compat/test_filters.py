@@ -87,32 +87,17 @@ def test_matching_rows(chosen, expected, df, symbols):
     assert chosen(df, symbols)["index"].tolist() == expected
 
 
-def test_without_a_symbol_table_names_are_text(df):
+def test_without_columns_and_tables_names_are_text_and_rows_are_kept(df):
     assert NameFilter("aten")(df)["index"].tolist() == [1, 3, 4]
     assert GPUKernelFilter()(df)["index"].tolist() == [6, 7]
-
-
-def test_a_faulty_pattern_is_named(df):
-    with pytest.raises(TraceError, match="not a regular expression"):
-        NameFilter("aten[")(df)
-
-
-def test_missing_columns_and_tables_keep_all_rows(df):
     assert len(RankFilter(3)(df)) == len(df)
     assert RankFilter([1])(df.assign(rank=[0, 1] * 4))["index"].tolist() == [1, 3, 5, 7]
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        MemCopyEventFilter("Memcpy HtoD"),
-        ZeroDurationFilter,
-        NameFilter("a"),
-        TimeRangeFilter((0, 1)),
-    ],
-)
-def test_an_empty_frame_is_unchanged(chosen):
-    assert chosen(pd.DataFrame()).empty
+def test_an_empty_frame_is_unchanged():
+    copies, times = MemCopyEventFilter("Memcpy HtoD"), TimeRangeFilter((0, 1))
+    for chosen in (copies, times, ZeroDurationFilter, NameFilter("a")):
+        assert chosen(pd.DataFrame()).empty
 
 
 def test_wrong_arguments_raise():
@@ -127,7 +112,7 @@ def test_wrong_arguments_raise():
         CompositeFilter(["no filter"])
 
 
-@pytest.mark.parametrize("pattern", ["(", "a{99999999999}", "(" * 5000 + ")" * 5000, "*"])
+@pytest.mark.parametrize("pattern", ["aten[", "(", "a{99999999999}", "(" * 5000 + ")" * 5000, "*"])
 def test_a_pattern_that_is_no_expression_is_refused(pattern, df, symbols):
     for call in (
         lambda: NameFilter(pattern)(df),

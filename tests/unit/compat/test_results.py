@@ -37,16 +37,13 @@ def test_names_beyond_the_limit_become_others():
     assert others["std_ns"] == pytest.approx(np.std([10, 20, 30, 5], ddof=1))
 
 
-def test_names_beyond_the_share_of_time_become_others():
+def test_names_beyond_the_share_of_time_become_others_unless_always_shown():
     # Running sums 100, 150, 160; their median is 150.
     frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.5)
     assert frame["name"].tolist() == ["a", "b", "others"]
     frame = top_names(by_name({"a": [100], "b": [50], "c": [10]}), 2, 0.0)
     assert frame["name"].tolist() == ["a", "others"]
     assert top_names(by_name({"a": [100], "b": [50]}), 2, 0.0)["name"].tolist() == ["a", "b"]
-
-
-def test_names_that_are_always_shown():
     frame = top_names(by_name({"a": [9], "b": [5], "c": [1]}), 1, 1.0, always=["c"])
     assert frame["name"].tolist() == ["a", "c", "others"]
 

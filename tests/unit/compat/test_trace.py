@@ -1,6 +1,7 @@
 """HTA's frames: columns, units, and the meaning of their numbers."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,10 @@ from hta_widgets.compat.trace import Trace, create_rank_to_trace_dict, owner_of
 from hta_widgets.compat.trace_diff import LabeledTrace
 from hta_widgets.errors import TraceError
 
+OPERATOR = [small.event("cpu_op", "aten::mm", 0, 10)]
 
-def write(folder, events, rank=0, **more):
+
+def write(folder, events=OPERATOR, rank=0, **more):
     path = folder / f"rank-{rank}.json"
     document = {"distributedInfo": {"rank": rank}, "traceEvents": events, **more}
     path.write_text(json.dumps(document))
@@ -41,52 +44,40 @@ def trace(tmp_path):
     return t
 
 
-def test_rows_are_complete_events_with_a_category_in_file_order(trace):
+def test_rows_are_complete_events_with_a_category_in_file_order_since_the_first(trace):
     frame = trace.get_trace(0)
-    assert frame["index"].tolist() == frame.index.tolist() == [1, 3, 4, 5, 6]
-    names = [trace.symbol_table.sym_table[number] for number in frame["name"]]
-    assert names == ["cudaLaunchKernel", "gemm", "gemm", "range", "ProfilerStep#4"]
-
-
-def test_times_are_us_since_the_first_such_event(trace):
-    frame = trace.get_trace(0)
-    assert frame["ts"].tolist() == [1, 10, 20, 10, 0]
+    assert frame["index"].tolist() == frame.index.tolist()
+    frame = frame.assign(name=frame["name"].map(trace.symbol_table.sym_table.__getitem__))
+    columns = ["index", "name", "ts", "dur", "end", "stream", "correlation", "index_correlation",
+               "iteration", "pid", "tid"]  # fmt: skip
+    assert frame[columns].to_numpy().tolist() == [
+        [1, "cudaLaunchKernel", 1, 2.5, 3.5, -1, 5, 3, 4, 10, 1],
+        [3, "gemm", 10, 5.25, 15.25, 7, 5, 1, 4, 0, 7],
+        [4, "gemm", 20, 1, 21, 0, 77, 0, -1, 0, 0],
+        [5, "range", 10, 11, 21, -1, -1, -1, -1, 0, 7],
+        [6, "ProfilerStep#4", 0, 30, 30, -1, -1, -1, 4, 10, "main"],
+    ]
     assert frame.dtypes[["ts", "dur", "end"]].unique().tolist() == [np.dtype("float64")]
-    assert frame["dur"].tolist() == [2.5, 5.25, 1, 11, 30]
-    assert frame["end"].tolist() == [3.5, 15.25, 21, 21, 30]
     assert trace.min_ts == 100
     assert trace.get_trace_duration() == 20
-
-
-def test_launches_steps_and_streams(trace):
-    frame = trace.get_trace(0)
-    assert frame["stream"].tolist() == [-1, 7, 0, -1, -1]
-    assert frame["correlation"].tolist() == [5, 5, 77, -1, -1]
-    assert frame["index_correlation"].tolist() == [3, 1, 0, -1, -1]
-    assert frame["iteration"].tolist() == [4, 4, -1, -1, 4]
-    assert frame["tid"].tolist() == [1, 7, 0, 7, "main"]
-    assert frame["pid"].tolist() == [10, 0, 0, 0, 10]
 
 
 def test_parsed_frames_have_the_files_own_times(tmp_path, trace):
     t = Trace(trace_dir=str(tmp_path))
     t.parse_traces()
     assert t.get_trace(0)["ts"].tolist() == [101, 110, 120, 110, 100]
-    assert [path.name for path in map(type(tmp_path), t.trace_files.values())] == ["rank-0.json"]
+    assert [Path(file).name for file in t.trace_files.values()] == ["rank-0.json"]
     t.align_and_filter_trace()
     assert t.get_trace(0)["ts"].tolist() == trace.get_trace(0)["ts"].tolist()
 
 
-def test_the_trace_is_a_set(trace):
+def test_the_trace_is_a_set_whose_names_may_be_text(trace):
     assert isinstance(trace, hw.TraceSet)
     assert trace.ranks == trace.get_ranks() == [0]
     assert len(trace[0]) == 6
     assert owner_of(trace.symbol_table) is trace
     with pytest.raises(ValueError, match="no rank 3"):
         trace.get_trace(3)
-
-
-def test_names_as_text(trace):
     before = trace.get_trace(0)
     trace.decode_symbol_ids(use_shorten_name=False)
     assert before["s_cat"].tolist()[:2] == ["cuda_runtime", "kernel"]
@@ -226,7 +217,7 @@ def test_events_and_ranks_that_are_added_to_frames_raise(edited):
 
 def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
     for rank in (0, 1, 2):
-        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+        write(tmp_path, rank=rank)
     folder = str(tmp_path)
     trace = Trace(trace_dir=folder)
     assert sorted(trace.trace_files) == [0, 1, 2]
@@ -250,15 +241,10 @@ def test_files_are_known_before_they_are_parsed_and_may_be_set(tmp_path):
 
 
 def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
-    events = json.dumps([small.event("cpu_op", "aten::mm", 0, 10)] * 4000)
-    (tmp_path / "a.json").write_text(f'{{"traceEvents": {events}}}')
-    (tmp_path / "b.json").write_text(
-        f'{{"traceEvents": {events}, "distributedInfo": {{"backend": "nccl", "rank": 0}}}}'
-    )
-    (tmp_path / "c.json").write_text(
-        f'{{"distributedInfo": {{"rank": 0}}, "traceEvents": {events}}}'
-    )
+    events, info = {"traceEvents": OPERATOR * 4000}, {"distributedInfo": {"rank": 0}}
     files = [str(tmp_path / f"{name}.json") for name in "abc"]
+    for file, document in zip(files, (events, events | info, info | events), strict=True):
+        Path(file).write_text(json.dumps(document))
     assert create_rank_to_trace_dict(files[1:2]) == (True, {0: files[1]})
     assert not caplog.messages
     found = create_rank_to_trace_dict(files)[1]
@@ -274,7 +260,7 @@ def test_stated_ranks_win_with_a_warning(tmp_path, caplog):
 
 def test_files_by_rank_and_as_a_list(tmp_path):
     for rank in (0, 1):
-        write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)], rank)
+        write(tmp_path, rank=rank)
     folder = str(tmp_path)
     assert hw.TraceAnalysis({7: "rank-1.json"}, folder).t.ranks == [7]
     assert hw.TraceAnalysis(["rank-1.json"], folder).t.ranks == [1]
@@ -287,16 +273,16 @@ def test_files_by_rank_and_as_a_list(tmp_path):
 
 
 def test_copies_by_hta_and_other_files_are_not_ranks(tmp_path):
-    path = write(tmp_path, [small.event("cpu_op", "aten::mm", 0, 10)])
-    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json"):
-        (tmp_path / name).write_bytes(path.read_bytes())
+    path = write(tmp_path)
+    copies = [tmp_path / name for name in ("rank-0_with_counters.json", "overlaid_rank-0.json")]
+    for copy in copies:
+        copy.write_bytes(path.read_bytes())
     (tmp_path / "config.json").write_text('{"lr": 1}')
     (tmp_path / "deeper").mkdir()
-    write(tmp_path / "deeper", [small.event("cpu_op", "aten::mm", 0, 10)], 5)
+    write(tmp_path / "deeper", rank=5)
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.trace_files == {0: str(path)}
-    path.unlink()
-    for name in ("rank-0_with_counters.json", "overlaid_rank-0.json", "config.json"):
-        (tmp_path / name).unlink()
+    for one in (path, *copies, tmp_path / "config.json"):
+        one.unlink()
     assert hw.TraceAnalysis(trace_dir=tmp_path).t.ranks == [5]
 
 
@@ -337,9 +323,8 @@ def test_settings_without_effect_are_warned_of(edited, tmp_path, caplog, monkeyp
     edited.critical_path_analysis(0, "", 0)
     assert "CRITICAL_PATH_STRICT_NEGATIVE_WEIGHT_CHECKS: set, but without effect" in caplog.text
     caplog.clear()
-    Trace(
-        trace_dir=str(tmp_path), parser_config=ParserConfig(max_event_duration_us=3)
-    ).load_traces()
+    config = ParserConfig(max_event_duration_us=3)
+    Trace(trace_dir=str(tmp_path), parser_config=config).load_traces()
     assert "parser_config: max_event_duration_us: no events" in caplog.text
 
 

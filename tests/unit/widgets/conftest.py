@@ -1,9 +1,15 @@
-"""Two runs of a demo job, the second with a copy more and an operator that is slower."""
+"""A random job, and two runs of a demo job: the second has a copy more and a slower operator."""
 
 import pytest
+from support.random_job import write_job
 
 import hta_widgets as hw
 from hta_widgets.demo.job import write_demo
+
+
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory):
+    return hw.load(write_job(tmp_path_factory.mktemp("job"), 3), cache=False, progress=False)
 
 
 @pytest.fixture(scope="session")
@@ -21,4 +27,10 @@ def sides(folders):
 
 @pytest.fixture
 def view(sides):
+    return hw.TraceDiff(*sides)
+
+
+@pytest.fixture(scope="module")
+def shown(sides):
+    """A comparison that tests leave as it is."""
     return hw.TraceDiff(*sides)
