@@ -105,6 +105,16 @@ export function pointer(
   view.stage.dispatchEvent(new PointerEvent(type, init));
 }
 
+export function tap(view: View, x: number, y: number, more?: PointerEventInit): void {
+  pointer(view, "pointerdown", x, y, more);
+  pointer(view, "pointerup", x, y, more);
+}
+
+export function doubleClick(view: View, x: number, y: number): void {
+  const init = { bubbles: true, cancelable: true, ...client(view, x, y) };
+  view.stage.dispatchEvent(new MouseEvent("dblclick", init));
+}
+
 export function drag(
   view: View,
   from: [number, number],
@@ -125,6 +135,13 @@ export const length = (span: Span): number => span[1] - span[0];
 
 export async function ready(view: View): Promise<void> {
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
+}
+
+/** A view that has its first figures. */
+export async function opened(...given: Parameters<typeof mount>): Promise<View> {
+  const view = mount(...given);
+  await ready(view);
+  return view;
 }
 
 export function pick(view: View, name: string): void {

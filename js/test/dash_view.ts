@@ -1,6 +1,6 @@
 /** A whole dashboard in a real browser on the recorded job; for tests. */
 
-import { afterEach, beforeEach } from "vitest";
+import { afterEach, beforeEach, expect } from "vitest";
 import type { MakeChart } from "../src/charts/chart";
 import { DashApp } from "../src/dashboard/view";
 import { PANELS } from "../src/facts/panels";
@@ -144,4 +144,16 @@ export function mountDash(
       return asked.map(({ request }) => request.selection as SelectionJson);
     },
   };
+}
+
+/** A dashboard that has its first figures. */
+export async function opened(...given: Parameters<typeof mountDash>): Promise<DashView> {
+  const view = mountDash(...given);
+  await ready(view);
+  return view;
+}
+
+export async function ready(view: DashView): Promise<void> {
+  await expect.poll(() => view.all("[data-panel=kernels] .hta-name-button")).toHaveLength(12);
+  await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }

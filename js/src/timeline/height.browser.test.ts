@@ -1,15 +1,13 @@
 /** Heights of rows: the lower edge, and lanes that are empty in view. */
 
 import { expect, test } from "vitest";
-import { mount, ready } from "../../test/app_view";
+import { opened, type View } from "../../test/app_view";
 import { eventsOf } from "../../test/recorded";
 
-const heightOf = (view: ReturnType<typeof mount>): number =>
-  Math.round(view.stage.getBoundingClientRect().height);
+const heightOf = (view: View) => Math.round(view.stage.getBoundingClientRect().height);
 
 test("keys move the lower edge, and no room is left blank below the rows", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   // Three folded ranks need less than the 400 px that are requested.
   const all = heightOf(view);
   expect(all).toBeLessThan(400);
@@ -28,8 +26,7 @@ test("keys move the lower edge, and no room is left blank below the rows", async
 });
 
 test("lanes that are empty in view become lines, counted, and E gives them their height", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   view.root.focus();
   view.press("g");
   const deepest = view.scene.ranks[0]!.tracks.reduce((a, b) => (b.lanes > a.lanes ? b : a));

@@ -1,11 +1,10 @@
 /** Waits of ranks in the whole view: status line, legend and event details. */
 
 import { expect, test } from "vitest";
-import { mount, pick, ready } from "../../test/app_view";
+import { opened, pick } from "../../test/app_view";
 
 test("the line names the rank that others wait for, the legend explains the hatch", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   await expect
     .poll(() => view.text(".hta-said"))
     .toMatch(/2 ranks wait on average [\d.]+ ms \(\d+ %\) on the stream for rank 2\./);
@@ -21,19 +20,17 @@ test("the line names the rank that others wait for, the legend explains the hatc
 });
 
 test("without lanes of waits nothing is said of them", async () => {
-  const view = mount(({ scene }) => {
+  const view = await opened(({ scene }) => {
     for (const { summary, tracks } of scene.ranks) {
       for (const row of [...summary, ...tracks]) delete row.wait;
     }
   });
-  await ready(view);
   expect(view.root.querySelector(".hta-key-only")).toBeNull();
   expect(view.text(".hta-said")).not.toContain("wait");
 });
 
 test("a collective event has a button in its details that goes to another rank", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   pick(view, "AllReduce");
   await expect.poll(() => view.text(".hta-collective h3")).toBe("allreduce on 3 ranks");
   expect(view.text(".hta-said")).toContain("Collective 1 of 12");
