@@ -52,31 +52,34 @@ afterEach(() => {
 });
 
 const FROM_PAGE = { from: "page", op: "stats" };
+const FROM_KERNEL = { from: "kernel" };
+const ask = (op: string, signal?: AbortSignal) =>
+  source.ask(op as "stats", {} as never, signal).then(({ reply }) => reply);
 
 describe("without data in the page", () => {
   test("the kernel answers, however late", async () => {
-    const asked = source.ask("stats", {} as never);
+    const asked = ask("stats");
     kernel.now.value = "busy";
     expect([source.holds, source.status]).toEqual(["nothing", "busy"]);
-    kernel.asked[0]!.answer({ from: "kernel" });
-    expect((await asked).reply).toEqual({ from: "kernel" });
+    kernel.asked[0]!.answer(FROM_KERNEL);
+    expect(await asked).toEqual(FROM_KERNEL);
   });
 
   test("interrupted requests are sent again, except those that write", async () => {
     vi.useFakeTimers();
-    const asked = source.ask("table", {} as never);
-    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
+    const asked = ask("table");
+    const written = expect(ask("export_pair")).rejects.toThrow(INTERRUPTED);
     for (const question of kernel.asked) question.fail(INTERRUPTED);
     await written;
     await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
     expect(kernel.asked.map(({ op }) => op)).toEqual(["table", "export_pair", "table"]);
-    kernel.asked[2]!.answer({ from: "kernel" });
-    expect((await asked).reply).toEqual({ from: "kernel" });
+    kernel.asked[2]!.answer(FROM_KERNEL);
+    expect(await asked).toEqual(FROM_KERNEL);
   });
 
   test("a kernel that is gone is named in the error", async () => {
     kernel.now.value = "none";
-    await expect(source.ask("stats", {} as never)).rejects.toThrow("gone");
+    await expect(ask("stats")).rejects.toThrow("gone");
     expect(source.status).toBe("none");
   });
 });
@@ -85,22 +88,22 @@ describe("a page that holds all of the job", () => {
   beforeEach(() => source.hold(page));
 
   test("answers alone", async () => {
-    expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
+    expect(await ask("stats")).toEqual(FROM_PAGE);
     expect(kernel.asked).toEqual([]);
     expect(source.holds).toBe("all");
   });
 
   test("leaves files to the kernel, even if that takes long", async () => {
-    const asked = source.ask("export", {} as never);
+    const asked = ask("export");
     await Promise.resolve();
     kernel.asked[0]!.answer({ path: "x" });
-    expect((await asked).reply).toEqual({ path: "x" });
+    expect(await asked).toEqual({ path: "x" });
     expect(page.ask).not.toHaveBeenCalled();
   });
 
   test("leaves to the kernel what it cannot answer", async () => {
     page.ask.mockRejectedValue(new Error("no panel of this name"));
-    const asked = source.ask("stats", {} as never);
+    const asked = ask("stats");
     await vi.waitFor(() => expect(kernel.asked).toHaveLength(1));
     kernel.asked[0]!.fail("no event 7");
     await expect(asked).rejects.toThrow("no event 7");
@@ -108,21 +111,21 @@ describe("a page that holds all of the job", () => {
 
   test("no longer answers when the job changes", async () => {
     source.hold(null);
-    const asked = source.ask("stats", {} as never);
-    kernel.asked[0]!.answer({ from: "kernel" });
-    expect((await asked).reply).toEqual({ from: "kernel" });
+    const asked = ask("stats");
+    kernel.asked[0]!.answer(FROM_KERNEL);
+    expect(await asked).toEqual(FROM_KERNEL);
   });
 
   test("answers what a kernel that is gone would have written", async () => {
     kernel.now.value = "none";
-    expect((await source.ask("export", {} as never)).reply).toEqual({ from: "page", op: "export" });
+    expect(await ask("export")).toEqual({ from: "page", op: "export" });
   });
 
   test("notices a kernel that ended unasked", async () => {
     const look = vi.fn();
     source = new HybridSource(Object.assign(kernel, { look }));
     source.hold(page);
-    await source.ask("stats", {} as never);
+    await ask("stats");
     expect(look).toHaveBeenCalled();
   });
 });
@@ -134,23 +137,23 @@ describe("a page that holds a part of the job", () => {
   });
 
   test("leaves all to the kernel", async () => {
-    const asked = source.ask("stats", {} as never);
-    kernel.asked[0]!.answer({ from: "kernel" });
-    expect((await asked).reply).toEqual({ from: "kernel" });
+    const asked = ask("stats");
+    kernel.asked[0]!.answer(FROM_KERNEL);
+    expect(await asked).toEqual(FROM_KERNEL);
     expect([source.holds, page.ask.mock.calls]).toEqual(["part", []]);
   });
 
   test("answers for a kernel that ends meanwhile", async () => {
-    const asked = source.ask("stats", {} as never);
+    const asked = ask("stats");
     kernel.now.value = "none";
     kernel.asked[0]!.fail("gone");
-    expect((await asked).reply).toEqual(FROM_PAGE);
+    expect(await asked).toEqual(FROM_PAGE);
   });
 
   test("names the kernel where only that could answer", async () => {
     page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
     kernel.now.value = "none";
-    await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
+    await expect(ask("save_html")).rejects.toThrow("gone");
   });
 });
 
@@ -166,11 +169,11 @@ test("views receive the kernel's state and the page's data", () => {
 
 test("abandoning withdraws the request from the kernel", async () => {
   const one = new AbortController();
-  const asked = source.ask("find", {} as never, one.signal);
+  const asked = ask("find", one.signal);
   one.abort();
   await expect(asked).rejects.toMatchObject({ name: "AbortError" });
   expect(kernel.asked[0]!.signal?.aborted).toBe(true);
-  await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
+  await expect(ask("find", one.signal)).rejects.toMatchObject({
     name: "AbortError",
   });
   expect(kernel.asked).toHaveLength(1);

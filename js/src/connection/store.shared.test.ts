@@ -21,7 +21,8 @@ function bound(): { model: LooseModel; shared: Shared; heard: Key[][] } {
   return { model, shared, heard };
 }
 
-const past = (model: LooseModel): number => (model.get("_history") as History).past.length;
+const historyOf = (model: LooseModel) => model.get("_history") as History;
+const past = (model: LooseModel): number => historyOf(model).past.length;
 
 describe("writing", () => {
   test("a moving view is set at once and saved seldom, its end at once", () => {
@@ -46,7 +47,7 @@ describe("writing", () => {
     shared.put({ view: [5, 20], search: "gemm" }, "act");
     // The pending gesture is a separate entry.
     expect(past(model)).toBe(2);
-    expect((model.get("_history") as History).together).toBe("act");
+    expect(historyOf(model).together).toBe("act");
     expect(heard).toEqual([["view", "search"]]);
     shared.put({ search: "gemm" }, "another");
     expect(past(model)).toBe(2);
@@ -123,7 +124,7 @@ describe("history", () => {
     expect(past(model)).toBe(0);
     vi.advanceTimersByTime(COMMIT_MS);
     expect(past(model)).toBe(1);
-    expect((model.get("_history") as History).past[0]?.view).toBeNull();
+    expect(historyOf(model).past[0]?.view).toBeNull();
   });
 
   test("undo returns to the state before the gesture, redo to the state after it", () => {
@@ -152,25 +153,19 @@ describe("history", () => {
     expect(past(model)).toBe(1);
     shared.set({ search: "x" });
     vi.advanceTimersByTime(COMMIT_MS);
-    const history = model.get("_history") as History;
-    expect(history.past).toHaveLength(2);
+    expect(past(model)).toBe(2);
     // The entry returns to the value that Python had set, not to an earlier one.
-    expect(history.past[1]).toMatchObject({ view: [5, 50], search: "" });
+    expect(historyOf(model).past[1]).toMatchObject({ view: [5, 50], search: "" });
   });
 
-  test("a gesture that returns to its start leaves no entry", () => {
+  test("undo becomes possible with a gesture, and one that returns to its start leaves no entry", () => {
     const { model, shared } = bound();
-    shared.set({ search: "a" });
-    shared.set({ search: "" });
-    vi.advanceTimersByTime(COMMIT_MS);
-    expect(past(model)).toBe(0);
-  });
-
-  test("a view is notified when undo becomes possible", () => {
-    const { shared } = bound();
     expect(shared.steps.value.canUndo).toBe(false);
     shared.set({ search: "a" });
     expect(shared.steps.value.canUndo).toBe(true);
+    shared.set({ search: "" });
+    vi.advanceTimersByTime(COMMIT_MS);
+    expect(past(model)).toBe(0);
   });
 });
 
