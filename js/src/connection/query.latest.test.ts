@@ -49,10 +49,11 @@ function ask(request: object): void {
   latest.ask(request);
   vi.advanceTimersByTime(100);
 }
-/** Answer a request, the last one unless told otherwise; without a value it fails. */
-async function answer(value: number | null, at = source.asked.length - 1): Promise<void> {
-  if (value === null) source.asked[at]!.fail();
-  else source.asked[at]!.answer(value);
+/** Answer the last request; without a value it fails. */
+async function answer(value: number | null): Promise<void> {
+  const last = source.asked.at(-1)!;
+  if (value === null) last.fail();
+  else last.answer(value);
   await settle();
 }
 
