@@ -102,11 +102,6 @@ describe("charts", () => {
     expect(new Set(new Uint32Array(data.buffer)).size).toBeGreaterThan(8);
   });
 
-  test("nothing is drawn beyond the chart's width", async () => {
-    const { panel } = await mount("kernel_durations", { width: 300 });
-    expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);
-  });
-
   test("a click takes one rank, another with Ctrl adds one, and the same again clears", async () => {
     const { panel, brushes, plot } = await mount("breakdown");
     const frame = frameOf("breakdown");
@@ -218,8 +213,9 @@ describe("charts", () => {
     expect(panel.el.querySelectorAll(".hta-chart-canvas").length).toBe(1);
   });
 
-  test("the table has the frame's numbers", async () => {
-    const { panel } = await mount("overlap");
+  test("nothing is drawn beyond the chart's width, and the table has the frame's numbers", async () => {
+    const { panel } = await mount("overlap", { width: 300 });
+    expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);
     panel.el.querySelector<HTMLButtonElement>(".hta-chart-show")!.click();
     const rows = panel.el.querySelectorAll("tbody tr");
     expect(rows.length).toBe(5);

@@ -51,6 +51,15 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+/** Expect that the kernel alone answers. */
+async function kernelAnswers(op = "stats"): Promise<void> {
+  const asked = ask(op);
+  await Promise.resolve();
+  kernel.asked[0]!.answer(FROM_KERNEL);
+  expect(await asked).toEqual(FROM_KERNEL);
+  expect(page.ask).not.toHaveBeenCalled();
+}
+
 const FROM_PAGE = { from: "page", op: "stats" };
 const FROM_KERNEL = { from: "kernel" };
 const ask = (op: string, signal?: AbortSignal) =>
@@ -94,11 +103,7 @@ describe("a page that holds all of the job", () => {
   });
 
   test("leaves files to the kernel, even if that takes long", async () => {
-    const asked = ask("export");
-    await Promise.resolve();
-    kernel.asked[0]!.answer({ path: "x" });
-    expect(await asked).toEqual({ path: "x" });
-    expect(page.ask).not.toHaveBeenCalled();
+    await kernelAnswers("export");
   });
 
   test("leaves to the kernel what it cannot answer", async () => {
@@ -111,9 +116,7 @@ describe("a page that holds all of the job", () => {
 
   test("no longer answers when the job changes", async () => {
     source.hold(null);
-    const asked = ask("stats");
-    kernel.asked[0]!.answer(FROM_KERNEL);
-    expect(await asked).toEqual(FROM_KERNEL);
+    await kernelAnswers();
   });
 
   test("answers what a kernel that is gone would have written", async () => {
@@ -137,10 +140,8 @@ describe("a page that holds a part of the job", () => {
   });
 
   test("leaves all to the kernel", async () => {
-    const asked = ask("stats");
-    kernel.asked[0]!.answer(FROM_KERNEL);
-    expect(await asked).toEqual(FROM_KERNEL);
-    expect([source.holds, page.ask.mock.calls]).toEqual(["part", []]);
+    await kernelAnswers();
+    expect(source.holds).toBe("part");
   });
 
   test("answers for a kernel that ends meanwhile", async () => {

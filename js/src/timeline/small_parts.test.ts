@@ -65,7 +65,9 @@ describe("totals", () => {
 
   test("numbers sort largest first, a second click turns, ties keep one order", () => {
     const order = (by: ReturnType<typeof clicked>): string =>
-      sorted(rows, by, ({ name }) => name).map(({ name }) => name).join(""); // prettier-ignore
+      sorted(rows, by, ({ name }) => name)
+        .map(({ name }) => name)
+        .join("");
     const start = clicked({ column: "name", descending: false }, "sum");
     const turned = clicked(start, "sum");
     expect([start, turned, clicked(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);

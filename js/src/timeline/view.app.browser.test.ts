@@ -61,20 +61,6 @@ describe("the state", () => {
     await expect.poll(() => viewOf(view)).toEqual(view.scene.range);
     await expect.poll(() => view.text(".hta-said")).toContain("Whole job");
   });
-
-  test("another state is followed after a link", async () => {
-    const view = await opened();
-    const other = freshState();
-    other.values.search = "gemm";
-    view.app.attach(other);
-    const searched = (): string => (view.find(".hta-search input") as HTMLInputElement).value;
-    await expect.poll(searched).toBe("gemm");
-    view.state.set("search", "old");
-    expect(searched()).toBe("gemm");
-    view.press("c");
-    expect(other.get("color")).toBe("name");
-    expect(view.state.get("color")).toBe("kind");
-  });
 });
 
 describe("failures", () => {
@@ -211,16 +197,6 @@ describe("hosts", () => {
     expect(shadow.activeElement).toBe(view.root);
     view.press("c");
     expect(view.state.get("color")).toBe("name");
-  });
-
-  test("the theme is the host's, and follows it", async () => {
-    document.body.dataset.jpThemeLight = "false";
-    const view = mount();
-    expect(view.root.dataset.theme).toBe("dark");
-    expect(getComputedStyle(view.root).backgroundColor).toBe("rgb(20, 24, 31)");
-    document.body.dataset.jpThemeLight = "true";
-    await expect.poll(() => view.root.dataset.theme).toBe("light");
-    delete document.body.dataset.jpThemeLight;
   });
 
   test("nothing is cut at 700 px", async () => {
