@@ -21,44 +21,29 @@ function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonl
 }
 
 describe("folded ranks", () => {
-  test("are 44 high: GPU 16, NCCL 12, two threads of 3", () => {
+  test("are 44 high if there is no room: GPU 16, NCCL 12, two threads of 3", () => {
     const { rows } = layoutRows(sceneOf(8), state(), 0);
     expect(rows.map(({ height }) => height)).toEqual(Array(8).fill(44));
     expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
-    expect(rows[0]!.bands().map(({ top, height }) => [top, height])).toEqual([
-      [3, 16],
-      [20, 12],
-      [35, 3],
-      [39, 3],
-    ]);
+    const bands = rows[0]!.bands().map(({ top, height }) => `${top}: ${height}`);
+    expect(bands).toEqual(["3: 16", "20: 12", "35: 3", "39: 3"]);
   });
 
-  test("grow while all of them fit, GPU to 24 and NCCL to 15 at most", () => {
-    const heights = (room: number) => {
-      const [row] = layoutRows(sceneOf(8), state(), room).rows;
-      return [row!.height, ...heightsOf(row).slice(0, 2)];
-    };
-    expect(heights(8 * 44)).toEqual([44, 16, 12]);
-    expect(heights(8 * 50)).toEqual([50, 20, 14]);
-    expect(heights(8 * 55)).toEqual([55, 24, 15]);
-    expect(heights(8 * 200)).toEqual([55, 24, 15]);
-    expect(heights(8 * 30)).toEqual([44, 16, 12]);
-  });
-
-  test("beyond forty lose the CPU, then become low", () => {
-    const rich = layoutRows(sceneOf(48), state(), 48 * 34);
-    expect(rich.rows[0]!.bands()).toHaveLength(2);
-    expect(rich.rows[0]!.height).toBe(34);
-    const { rows, fold } = layoutRows(sceneOf(64), state(), 330);
-    expect(fold.mode).toBe("compact");
-    expect(heightsOf(rows[0])).toEqual([8, 6]);
-    expect(rows[0]!.height).toBe(18);
-  });
-
-  test("are 27 high next to an opened one: GPU 9, NCCL 13", () => {
-    const [first] = layoutRows(sceneOf(8), state({ open: new Set([5]) }), 400).rows;
-    expect(first!.height).toBe(27);
-    expect(heightsOf(first)).toEqual([9, 13]);
+  // They grow while all of them fit. Beyond forty they lose the CPU, then become low.
+  test.each([
+    ["8 in 352", {}, [44, 16, 12, 3, 3]],
+    ["8 in 400", {}, [50, 20, 14, 3, 3]],
+    ["8 in 440", {}, [55, 24, 15, 3, 3]],
+    ["8 in 1600", {}, [55, 24, 15, 3, 3]],
+    ["8 in 240", {}, [44, 16, 12, 3, 3]],
+    ["8 in 400, next to an opened one,", { open: new Set([5]) }, [27, 9, 13]],
+    ["48 in 1632", {}, [34, 16, 12]],
+    ["64 in 330", {}, [18, 8, 6]],
+  ])("%s px %o have these heights: %o", (given, change, heights) => {
+    const [ranks, room] = given.match(/\d+/g)!.map(Number) as [number, number];
+    const { rows, fold } = layoutRows(sceneOf(ranks), state(change), room);
+    expect([rows[0]!.height, ...heightsOf(rows[0])]).toEqual(heights);
+    expect(fold.mode === "compact").toBe(ranks === 64);
   });
 
   test("a thousand are laid out without gaps or overlaps", () => {
@@ -133,8 +118,8 @@ describe("pinned rows", () => {
     const { rows, sticky } = layoutRows(sceneOf(8), state({ pinned }), 400);
     expect(sticky).toBe(2);
     expect(rows[0]!.rank.rank).toBe(5);
-    expect(rows[1]!.track?.key).toBe("GPU 0 · stream 7");
-    expect(rows[1]!.name).toBe("rank 2 · stream 7");
+    const stream = { track: { key: "GPU 0 · stream 7" }, name: "rank 2 · stream 7" };
+    expect(rows[1]).toMatchObject(stream);
     expect(rows.slice(2).map(({ rank }) => rank.rank)).toEqual([0, 1, 2, 3, 4, 6, 7]);
   });
 

@@ -12,12 +12,9 @@ describe("keys", () => {
     document.addEventListener("keydown", hear);
     for (const key of "w a b j d m Enter Delete Insert x y".split(" ")) view.press(key);
     expect(leaked).toEqual([]);
-    const host = [
-      view.press("p", { ctrlKey: true }),
-      view.press("P", { ctrlKey: true, shiftKey: true }),
-      view.press("b", { ctrlKey: true }),
-      view.press("s", { ctrlKey: true }),
-    ];
+    const host = ["p", "P", "b", "s"].map((key) =>
+      view.press(key, { ctrlKey: true, shiftKey: key === "P" }),
+    );
     expect(leaked).toEqual(["p", "P", "b", "s"]);
     expect(host.every((event) => !event.defaultPrevented)).toBe(true);
     document.removeEventListener("keydown", hear);
@@ -94,13 +91,11 @@ describe("keys", () => {
     const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
     view.root.dispatchEvent(new KeyboardEvent("keydown", init));
     view.root.blur();
-    const frame = (): Promise<number> => new Promise((done) => requestAnimationFrame(done));
     // At rest two frames show the same view.
     await expect
       .poll(async () => {
         const before = viewOf(view)[0];
-        await frame();
-        await frame();
+        for (let turn = 0; turn < 2; turn += 1) await new Promise(requestAnimationFrame);
         return viewOf(view)[0] === before;
       })
       .toBe(true);

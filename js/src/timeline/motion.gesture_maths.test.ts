@@ -9,15 +9,15 @@ import {
   type WheelTurn,
 } from "./motion";
 
-const turn = (more: Partial<WheelTurn>): WheelTurn => ({
+const REST = {
   deltaX: 0,
   deltaY: 0,
   deltaMode: 0,
   ctrlKey: false,
   metaKey: false,
   shiftKey: false,
-  ...more,
-});
+};
+const turn = (more: Partial<WheelTurn>): WheelTurn => ({ ...REST, ...more });
 
 describe("the wheel", () => {
   test("with Ctrl it zooms, away from the user is in, and a violent turn keeps the place", () => {

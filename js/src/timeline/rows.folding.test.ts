@@ -64,7 +64,11 @@ test("a pin or a filter that names a rank shows it, one that names tracks does n
 });
 
 test("groups of one are not folded, and nothing is hidden then", () => {
-  const clusters = [...scene.ranks.keys()].map((rank) => ({ representative: rank, ranks: [rank], why: "" })); // prettier-ignore
+  const clusters = scene.ranks.map(({ rank: one }) => ({
+    representative: one,
+    ranks: [one],
+    why: "",
+  }));
   const alike = alikeOf({ clusters, outliers: [], note: "" }, none, none);
   expect(alike.hidden.size).toBe(0);
   expect(rowsOf(alike).every(({ badge }) => badge === null)).toBe(true);

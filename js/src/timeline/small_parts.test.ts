@@ -91,7 +91,8 @@ describe("problems", () => {
     const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
     const unpaired = (count: number, detail: string, rank: number) =>
       ({ kind: "unpaired", count, detail, rank, file: `a/rank-${rank}.json` }) as const;
-    const problems = [unpaired(4878, "no start", 0), unpaired(4000, "no start", 1), unpaired(88, "no end", 0)]; // prettier-ignore
+    const [no, end] = ["no start", "no end"];
+    const problems = [unpaired(4878, no, 0), unpaired(4000, no, 1), unpaired(88, end, 0)];
     const truth = { level: "warn", text: "", problems } as const;
     const lines = problemLines({ ...scene, ranks: [...scene.ranks.slice(0, 2), cut], truth });
     expect(lines.map(({ kind, count, ranks }) => `${kind} ${count}: ${ranks.join()}`)).toEqual([
