@@ -71,14 +71,6 @@ describe("drawing", () => {
     expect(pixel(0, x, y)).toEqual(colour(THEMES.dark.kind.communication));
   });
 
-  test("draws only when something has changed", async () => {
-    await mounted();
-    await vi.waitFor(() => expect(source.asked.some(({ op }) => op === "stats")).toBe(true));
-    await rested();
-    stage.setOverlay({ search: "" });
-    await vi.waitFor(() => expect(frames.at(-1)).toBeDefined());
-  });
-
   test("out of sight it neither requests nor draws, and catches up later", async () => {
     await mounted();
     await rested();

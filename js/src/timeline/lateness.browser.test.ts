@@ -8,7 +8,7 @@ test("the line names the rank that others wait for, the legend explains the hatc
   await expect
     .poll(() => view.text(".hta-said"))
     .toMatch(/2 ranks wait on average [\d.]+ ms \(\d+ %\) on the stream for rank 2\./);
-  const all = (): HTMLElement[] => [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
+  const all = (): HTMLElement[] => view.all(".hta-key-only");
   await expect.poll(() => all().length).toBe(2);
   const keys = all();
   // One name of each is visible, the long one if it fits.
@@ -35,6 +35,6 @@ test("a collective event has a button in its details that goes to another rank",
   await expect.poll(() => view.text(".hta-collective h3")).toBe("allreduce on 3 ranks");
   expect(view.text(".hta-said")).toContain("Collective 1 of 12");
   expect(view.text(".hta-said")).toContain("466 µs of it waiting for rank 2.");
-  view.root.querySelectorAll<HTMLElement>(".hta-collective .hta-link")[1]!.click();
+  view.all(".hta-collective .hta-link")[1]!.click();
   await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 1 });
 });

@@ -123,9 +123,7 @@ describe("failures", () => {
 test("the table of a selection begins with work, can be filtered and copied", async () => {
   const view = await opened();
   view.state.set("selection", { ...EVERYTHING, start_ns: 0, end_ns: view.scene.range[1] });
-  const rows = (): HTMLElement[] => [
-    ...view.root.querySelectorAll<HTMLElement>(".hta-table-names tbody tr"),
-  ];
+  const rows = (): HTMLElement[] => view.all(".hta-table-names tbody tr");
   await expect.poll(() => rows().length).toBeGreaterThan(10);
   const kinds = rows().map((row) => row.querySelector<HTMLElement>(".hta-swatch")?.dataset.kind);
   const places = kinds.map((kind) =>
