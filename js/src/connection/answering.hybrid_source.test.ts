@@ -51,44 +51,32 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Expect that the kernel alone answers. */
-async function kernelAnswers(op = "stats"): Promise<void> {
-  const asked = ask(op);
-  await Promise.resolve();
-  kernel.asked[0]!.answer(FROM_KERNEL);
-  expect(await asked).toEqual(FROM_KERNEL);
-  expect(page.ask).not.toHaveBeenCalled();
-}
-
 const FROM_PAGE = { from: "page", op: "stats" };
-const FROM_KERNEL = { from: "kernel" };
-const ask = (op: string, signal?: AbortSignal) =>
-  source.ask(op as "stats", {} as never, signal).then(({ reply }) => reply);
 
 describe("without data in the page", () => {
   test("the kernel answers, however late", async () => {
-    const asked = ask("stats");
+    const asked = source.ask("stats", {} as never);
     kernel.now.value = "busy";
     expect([source.holds, source.status]).toEqual(["nothing", "busy"]);
-    kernel.asked[0]!.answer(FROM_KERNEL);
-    expect(await asked).toEqual(FROM_KERNEL);
+    kernel.asked[0]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
   test("interrupted requests are sent again, except those that write", async () => {
     vi.useFakeTimers();
-    const asked = ask("table");
-    const written = expect(ask("export_pair")).rejects.toThrow(INTERRUPTED);
+    const asked = source.ask("table", {} as never);
+    const written = expect(source.ask("export_pair", {} as never)).rejects.toThrow(INTERRUPTED);
     for (const question of kernel.asked) question.fail(INTERRUPTED);
     await written;
     await vi.advanceTimersByTimeAsync(PAUSES_MS[0]!);
     expect(kernel.asked.map(({ op }) => op)).toEqual(["table", "export_pair", "table"]);
-    kernel.asked[2]!.answer(FROM_KERNEL);
-    expect(await asked).toEqual(FROM_KERNEL);
+    kernel.asked[2]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
   test("a kernel that is gone is named in the error", async () => {
     kernel.now.value = "none";
-    await expect(ask("stats")).rejects.toThrow("gone");
+    await expect(source.ask("stats", {} as never)).rejects.toThrow("gone");
     expect(source.status).toBe("none");
   });
 });
@@ -97,18 +85,22 @@ describe("a page that holds all of the job", () => {
   beforeEach(() => source.hold(page));
 
   test("answers alone", async () => {
-    expect(await ask("stats")).toEqual(FROM_PAGE);
+    expect((await source.ask("stats", {} as never)).reply).toEqual(FROM_PAGE);
     expect(kernel.asked).toEqual([]);
     expect(source.holds).toBe("all");
   });
 
   test("leaves files to the kernel, even if that takes long", async () => {
-    await kernelAnswers("export");
+    const asked = source.ask("export", {} as never);
+    await Promise.resolve();
+    kernel.asked[0]!.answer({ path: "x" });
+    expect((await asked).reply).toEqual({ path: "x" });
+    expect(page.ask).not.toHaveBeenCalled();
   });
 
   test("leaves to the kernel what it cannot answer", async () => {
     page.ask.mockRejectedValue(new Error("no panel of this name"));
-    const asked = ask("stats");
+    const asked = source.ask("stats", {} as never);
     await vi.waitFor(() => expect(kernel.asked).toHaveLength(1));
     kernel.asked[0]!.fail("no event 7");
     await expect(asked).rejects.toThrow("no event 7");
@@ -116,19 +108,21 @@ describe("a page that holds all of the job", () => {
 
   test("no longer answers when the job changes", async () => {
     source.hold(null);
-    await kernelAnswers();
+    const asked = source.ask("stats", {} as never);
+    kernel.asked[0]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
   });
 
   test("answers what a kernel that is gone would have written", async () => {
     kernel.now.value = "none";
-    expect(await ask("export")).toEqual({ from: "page", op: "export" });
+    expect((await source.ask("export", {} as never)).reply).toEqual({ from: "page", op: "export" });
   });
 
   test("notices a kernel that ended unasked", async () => {
     const look = vi.fn();
     source = new HybridSource(Object.assign(kernel, { look }));
     source.hold(page);
-    await ask("stats");
+    await source.ask("stats", {} as never);
     expect(look).toHaveBeenCalled();
   });
 });
@@ -140,21 +134,23 @@ describe("a page that holds a part of the job", () => {
   });
 
   test("leaves all to the kernel", async () => {
-    await kernelAnswers();
-    expect(source.holds).toBe("part");
+    const asked = source.ask("stats", {} as never);
+    kernel.asked[0]!.answer({ from: "kernel" });
+    expect((await asked).reply).toEqual({ from: "kernel" });
+    expect([source.holds, page.ask.mock.calls]).toEqual(["part", []]);
   });
 
   test("answers for a kernel that ends meanwhile", async () => {
-    const asked = ask("stats");
+    const asked = source.ask("stats", {} as never);
     kernel.now.value = "none";
     kernel.asked[0]!.fail("gone");
-    expect(await asked).toEqual(FROM_PAGE);
+    expect((await asked).reply).toEqual(FROM_PAGE);
   });
 
   test("names the kernel where only that could answer", async () => {
     page.ask.mockRejectedValue(new Error("unknown op save_html; the ops are tiles"));
     kernel.now.value = "none";
-    await expect(ask("save_html")).rejects.toThrow("gone");
+    await expect(source.ask("save_html", {} as never)).rejects.toThrow("gone");
   });
 });
 
@@ -170,11 +166,11 @@ test("views receive the kernel's state and the page's data", () => {
 
 test("abandoning withdraws the request from the kernel", async () => {
   const one = new AbortController();
-  const asked = ask("find", one.signal);
+  const asked = source.ask("find", {} as never, one.signal);
   one.abort();
   await expect(asked).rejects.toMatchObject({ name: "AbortError" });
   expect(kernel.asked[0]!.signal?.aborted).toBe(true);
-  await expect(ask("find", one.signal)).rejects.toMatchObject({
+  await expect(source.ask("find", {} as never, one.signal)).rejects.toMatchObject({
     name: "AbortError",
   });
   expect(kernel.asked).toHaveLength(1);

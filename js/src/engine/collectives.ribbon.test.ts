@@ -28,11 +28,8 @@ const cases = (vectors as unknown as { cases: RibbonCase[] }).cases;
 
 const FORMATS = { u32: Uint32Array, i32: Int32Array, f64: Float64Array };
 
-function arrivalsOf(
-  { rank, clock, entries }: RibbonCase["ranks"][number],
-  names: string[],
-): RankArrivals {
-  return {
+function arrivalsOf({ rank, clock, entries }: RibbonCase["ranks"][number], names: string[]) {
+  const arrivals: RankArrivals = {
     rank,
     start: Float64Array.from(entries, ({ start }) => start),
     call: Int32Array.from(entries, ({ call }) => call),
@@ -41,6 +38,7 @@ function arrivalsOf(
     clock: new Float64Array(entries.length).fill(clock),
     named: Int32Array.from(entries, ({ name }) => names.indexOf(name)),
   };
+  return arrivals;
 }
 
 describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
