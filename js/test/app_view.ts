@@ -6,11 +6,12 @@ import type { PageDocument } from "../src/engine/document";
 import type { Scene, Span } from "../src/protocol/source";
 import { TimelineApp } from "../src/timeline/view";
 import "../src/entries/timeline.css";
+import { type Finding, findingIn } from "./finding";
 import { freshState, type LooseModel } from "./model";
 import { named, openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
 
-export interface View {
+export interface View extends Finding {
   root: HTMLElement;
   stage: HTMLElement;
   state: LooseModel;
@@ -18,10 +19,8 @@ export interface View {
   scene: Scene;
   app: TimelineApp;
   end: AbortController;
-  find(selector: string): HTMLElement;
   /** By role and accessible name, or a part of it. */
   by(role: Parameters<Locator["getByRole"]>[0], name: string): HTMLElement;
-  text(selector: string): string;
   press(key: string, more?: KeyboardEventInit): KeyboardEvent;
 }
 
@@ -50,22 +49,13 @@ export function mount(
   const box = document.createElement("div");
   box.style.width = "1100px";
   place.append(box);
-  const app = new TimelineApp(box, {
-    scene,
-    source,
-    state,
-    height: 400,
-    signal: end.signal,
-  });
+  const app = new TimelineApp(box, { scene, source, state, height: 400, signal: end.signal });
   const root = box.firstElementChild as HTMLElement;
-  const find = (selector: string): HTMLElement => {
-    const node = root.querySelector<HTMLElement>(selector);
-    if (node === null) throw new Error(`nothing is ${selector}`);
-    return node;
-  };
+  const finding = findingIn(root);
   return {
+    ...finding,
     root,
-    stage: find(".hta-stage"),
+    stage: finding.find(".hta-stage"),
     by: (role, name) =>
       page.elementLocator(root).getByRole(role, { name }).element() as HTMLElement,
     state,
@@ -73,8 +63,6 @@ export function mount(
     scene,
     app,
     end,
-    find,
-    text: (selector) => (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
     press: (key, more = {}) => {
       const code = CODES[key] ?? (/^[a-z]$/i.test(key) ? `Key${key.toUpperCase()}` : key);
       const init = { key, code, bubbles: true, cancelable: true, composed: true, ...more };
@@ -105,6 +93,16 @@ export function pointer(
   view.stage.dispatchEvent(new PointerEvent(type, init));
 }
 
+export function tap(view: View, x: number, y: number, more?: PointerEventInit): void {
+  pointer(view, "pointerdown", x, y, more);
+  pointer(view, "pointerup", x, y, more);
+}
+
+export function doubleClick(view: View, x: number, y: number): void {
+  const init = { bubbles: true, cancelable: true, ...client(view, x, y) };
+  view.stage.dispatchEvent(new MouseEvent("dblclick", init));
+}
+
 export function drag(
   view: View,
   from: [number, number],
@@ -125,6 +123,13 @@ export const length = (span: Span): number => span[1] - span[0];
 
 export async function ready(view: View): Promise<void> {
   await expect.poll(() => view.text(".hta-said")).toContain("compute");
+}
+
+/** A view that has its first figures. */
+export async function opened(...given: Parameters<typeof mount>): Promise<View> {
+  const view = mount(...given);
+  await ready(view);
+  return view;
 }
 
 export function pick(view: View, name: string): void {

@@ -1,6 +1,6 @@
 /** A whole dashboard in a real browser on the recorded job; for tests. */
 
-import { afterEach, beforeEach } from "vitest";
+import { afterEach, beforeEach, expect } from "vitest";
 import type { MakeChart } from "../src/charts/chart";
 import { DashApp } from "../src/dashboard/view";
 import { PANELS } from "../src/facts/panels";
@@ -14,6 +14,7 @@ import type {
   SelectionJson,
 } from "../src/protocol/source";
 import "../src/entries/dashboard.css";
+import { type Finding, findingIn } from "./finding";
 import { freshState, LooseModel } from "./model";
 import { openPage, recordedPage } from "./recorded";
 import { Watched } from "./watched";
@@ -56,7 +57,7 @@ export class FakeChart implements ChartPanel {
 
 export const fakeChart: MakeChart = (id, host, onBrush) => new FakeChart(id, host, onBrush);
 
-export interface DashView {
+export interface DashView extends Finding {
   root: HTMLElement;
   app: DashApp;
   state: LooseModel;
@@ -64,9 +65,6 @@ export interface DashView {
   source: Watched;
   scene: Scene;
   end: AbortController;
-  find(selector: string): HTMLElement;
-  all(selector: string): HTMLElement[];
-  text(selector: string): string;
   chart(id: string): FakeChart;
   /** Selections of the panels' requests since the last call. */
   questions(): SelectionJson[];
@@ -116,11 +114,6 @@ export function mountDash(
     makeChart: fakeChart,
   });
   const root = box.firstElementChild as HTMLElement;
-  const find = (selector: string): HTMLElement => {
-    const node = root.querySelector<HTMLElement>(selector);
-    if (node === null) throw new Error(`nothing is ${selector}`);
-    return node;
-  };
   let heard = 0;
   return {
     root,
@@ -130,9 +123,7 @@ export function mountDash(
     source,
     scene,
     end,
-    find,
-    all: (selector) => [...root.querySelectorAll<HTMLElement>(selector)],
-    text: (selector) => (root.querySelector(selector)?.textContent ?? "").replace(/\u202f/g, " "),
+    ...findingIn(root),
     chart: (id) => {
       const chart = FakeChart.all.find((one) => one.id === id && !one.ended);
       if (chart === undefined) throw new Error(`no chart ${id}`);
@@ -144,4 +135,16 @@ export function mountDash(
       return asked.map(({ request }) => request.selection as SelectionJson);
     },
   };
+}
+
+/** A dashboard that has its first figures. */
+export async function opened(...given: Parameters<typeof mountDash>): Promise<DashView> {
+  const view = mountDash(...given);
+  await ready(view);
+  return view;
+}
+
+export async function ready(view: DashView): Promise<void> {
+  await expect.poll(() => view.all("[data-panel=kernels] .hta-name-button")).toHaveLength(12);
+  await expect.poll(() => view.text(".hta-said")).toContain("compute");
 }

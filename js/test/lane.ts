@@ -9,6 +9,7 @@ import { Rank } from "../src/engine/rank";
 import { answerTiles } from "../src/engine/tiles";
 import { decodeTiles } from "../src/protocol/decode";
 import type { Span } from "../src/protocol/source";
+import type { LanePlace } from "../src/stage/lanes";
 import { LaneWindow } from "../src/stage/lane_window";
 import { levelOf, tilesOf, TileStore } from "../src/stage/tile_store";
 
@@ -80,4 +81,25 @@ export async function shownLane(
   const { first, last } = tilesOf(view, right, job);
   shown.update(store, right, first, last);
   return shown;
+}
+
+/** The place of a lane in its job: all of the job's time unless a test says otherwise. */
+export function placeOf(
+  { view, width, job = view }: { view: Span; width: number; job?: Span },
+  more: Partial<LanePlace> & { y1: number },
+): LanePlace {
+  return {
+    form: "solid",
+    y0: 0,
+    dpr: 1,
+    start: view[0],
+    resolution: (view[1] - view[0]) / width,
+    dataStart: job[0],
+    dataEnd: job[1],
+    coarse: false,
+    jobStart: job[0],
+    jobEnd: job[1],
+    valueRange: null,
+    ...more,
+  };
 }

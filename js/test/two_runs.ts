@@ -19,3 +19,13 @@ export const slots = frame({
   common_end_ns: [250, 450],
   delta_ns: [50, -80],
 });
+
+/** What the strip of steps shows of these runs. */
+export const strip = {
+  labels: ["a", "b"] as [string, string],
+  slots,
+  lanes: frame({ slot: [] }),
+  totals: [300, 270] as [number, number],
+  median: null,
+  whose: "",
+};

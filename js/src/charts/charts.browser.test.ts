@@ -61,11 +61,21 @@ async function rowAt(panel: ChartPanel, name: string): Promise<{ x: number; y: n
   throw new Error(`no text ${name}`);
 }
 
-interface Held {
-  ctrlKey?: boolean;
+/** Colours of a region of the picture. */
+async function pixels(panel: ChartPanel, ...region: [number, number, number, number]) {
+  const png = await createImageBitmap(await panel.toPng());
+  const pen = new OffscreenCanvas(png.width, png.height).getContext("2d")!;
+  pen.drawImage(png, 0, 0);
+  return { png, data: pen.getImageData(...region).data };
 }
 
-function press(plot: HTMLElement, x: number, y: number, held: Held = {}, to = { x, y }): void {
+function press(
+  plot: HTMLElement,
+  x: number,
+  y: number,
+  held: { ctrlKey?: boolean } = {},
+  to = { x, y },
+): void {
   const box = plot.getBoundingClientRect();
   const send = (type: string, at: { x: number; y: number }): void => {
     const spot = { clientX: box.left + at.x, clientY: box.top + at.y };
@@ -87,18 +97,9 @@ describe("charts", () => {
     const svg = await (await panel.toSvg()).text();
     expect(svg.startsWith("<svg")).toBe(true);
     expect(svg.includes(plot.getAttribute("aria-label")!.split(":")[0]!.slice(0, 20))).toBe(true);
-    const png = await createImageBitmap(await panel.toPng());
+    const { png, data } = await pixels(panel, 0, 0, 400, plot.clientHeight);
     expect([png.width, png.height]).toEqual([400, plot.clientHeight]);
-    const canvas = new OffscreenCanvas(png.width, png.height);
-    const pen = canvas.getContext("2d")!;
-    pen.drawImage(png, 0, 0);
-    const pixels = new Uint32Array(pen.getImageData(0, 0, png.width, png.height).data.buffer);
-    expect(new Set(pixels).size).toBeGreaterThan(8);
-  });
-
-  test("nothing is drawn beyond the chart's width", async () => {
-    const { panel } = await mount("kernel_durations", { width: 300 });
-    expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);
+    expect(new Set(new Uint32Array(data.buffer)).size).toBeGreaterThan(8);
   });
 
   test("a click takes one rank, another with Ctrl adds one, and the same again clears", async () => {
@@ -136,9 +137,9 @@ describe("charts", () => {
     const frame = frameOf("steps");
     const late = await rowAt(panel, "rank 2 +18.1\u202fms");
     plot.focus();
-    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
-    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
-    plot.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    for (const key of ["Home", "ArrowDown", "Enter"]) {
+      plot.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    }
     expect(brushes.pop()).toEqual({ ranks: [2], window: null });
     // Its dots lie right of the middle: look for one along the row's height.
     const middle = (await rowAt(panel, "median")).x;
@@ -146,11 +147,9 @@ describe("charts", () => {
       for (let x = Math.round(middle) + 90; x < 340; x += 5) press(plot, x, y);
     }
     const dots = brushes.filter((brush) => brush.window !== undefined && brush.window !== null);
-    const forward = frame.columns.phase!.map((phase, at) => ({ phase, at }));
-    const windows = forward
-      .filter(({ phase, at }) => phase === "forward" && frame.columns.rank![at] === 2)
-      .map(({ at }) => Number(frame.columns.start_ns![at]));
-    expect(new Set(dots.map((brush) => brush.window![0]))).toEqual(new Set(windows));
+    const { phase, rank, start_ns } = frame.columns;
+    const windows = start_ns!.filter((_, at) => phase![at] === "forward" && rank![at] === 2);
+    expect(new Set(dots.map((brush) => brush.window![0]))).toEqual(new Set(windows.map(Number)));
     expect(dots.every((brush) => brush.ranks![0] === 2)).toBe(true);
   });
 
@@ -159,11 +158,9 @@ describe("charts", () => {
     const { panel } = await mount("overlap", { chosen: { ranks: [1] } });
     const colour = async (name: string): Promise<number[]> => {
       const { y } = await rowAt(panel, name);
-      const png = await createImageBitmap(await panel.toPng());
-      const pen = new OffscreenCanvas(png.width, png.height).getContext("2d")!;
-      pen.drawImage(png, 0, 0);
       const { x } = await rowAt(panel, "0\u202fms");
-      return [...pen.getImageData(Math.round(x) + 6, Math.round(y) + 2, 1, 1).data.slice(0, 3)];
+      const { data } = await pixels(panel, Math.round(x) + 6, Math.round(y) + 2, 1, 1);
+      return [...data.slice(0, 3)];
     };
     // Orange at a quarter of its strength: behind compute.
     expect(await colour("rank 1")).toEqual([247, 216, 195]);
@@ -216,8 +213,9 @@ describe("charts", () => {
     expect(panel.el.querySelectorAll(".hta-chart-canvas").length).toBe(1);
   });
 
-  test("the table has the frame's numbers", async () => {
-    const { panel } = await mount("overlap");
+  test("nothing is drawn beyond the chart's width, and the table has the frame's numbers", async () => {
+    const { panel } = await mount("overlap", { width: 300 });
+    expect(panel.el.scrollWidth).toBeLessThanOrEqual(300);
     panel.el.querySelector<HTMLButtonElement>(".hta-chart-show")!.click();
     const rows = panel.el.querySelectorAll("tbody tr");
     expect(rows.length).toBe(5);

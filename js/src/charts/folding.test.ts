@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/folding.json";
+import { same } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import type { RowsContent } from "./content";
@@ -33,20 +34,11 @@ function drawn(panel: string, frame: PanelFrame): RowsContent {
   return found;
 }
 
-function near(values: Iterable<unknown>, wanted: readonly (number | null)[]): void {
-  const found = Array.from(values);
-  expect(found.length).toBe(wanted.length);
-  wanted.forEach((each, at) => {
-    if (each === null) expect(found[at]).toBeNaN();
-    else expect(found[at]).toBeCloseTo(each, 9);
-  });
-}
-
 test.each(CASES)("$name", ({ panel, frame, names, keys, data, columns, headings, tips, said }) => {
   const found = drawn(panel, frame);
   expect(found.names).toEqual(names);
   expect(found.keys).toEqual(keys);
-  for (const [name, values] of Object.entries(data)) near(found.data[name]!, values);
+  for (const [name, values] of Object.entries(data)) same(found.data[name]!, values);
   for (const [head, texts] of Object.entries(columns)) {
     expect(
       found.columns
@@ -85,7 +77,7 @@ test("a table has a line for each row of the chart", () => {
   const { rows, columns } = drawn("breakdown", CASES[0]!.frame).table!;
   expect(rows).toBe(2);
   expect(columns.ranks).toEqual(["rank 2", "3 ranks: 0, 1, 3"]);
-  near(columns.compute_ns as number[], [900, 800]);
+  same(columns.compute_ns as number[], [900, 800]);
 });
 
 test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
@@ -93,9 +85,9 @@ test("the heatmap folds rows, and its strip is the mean of all ranks", () => {
   const found = heatmapContent(frame);
   if (typeof found === "string") throw new Error(found);
   expect([found.names, found.ranks]).toEqual([names, ranks]);
-  near(found.share, share);
-  near(found.mean, mean);
-  near(found.total, total);
+  same(found.share, share);
+  same(found.mean, mean);
+  same(found.total, total);
   const drawing = new HeatmapDrawing(found, THEMES.light);
   drawing.layout(600);
   expect(drawing.press(2, false, CHOSEN_NONE)).toEqual({ ranks: [0, 1], window: [0, 10] });

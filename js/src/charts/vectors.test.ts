@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/charts.json";
+import { same } from "../../test/near";
 import type { PanelFrame } from "../protocol/source";
 import { unmatched } from "../ui/text";
 import { THEMES } from "../ui/theme";
@@ -10,9 +11,7 @@ import { contentOf } from "./defined";
 import { DEFINITIONS } from "./definition";
 import { heatmapContent } from "./grid";
 
-interface Expected {
-  title: string;
-  subtitle: string;
+interface Expected extends Record<"title" | "subtitle", string> {
   names: string[];
   x_start: number;
   x_end: number;
@@ -32,33 +31,18 @@ interface Case {
 }
 
 const CASES = (vectors as unknown as { cases: Case[] }).cases;
-/** Expect equal values; numbers may differ in their last digits. */
-function same(found: Iterable<unknown>, wanted: readonly unknown[], what: string): void {
-  const all = Array.from(found);
-  expect(all.length, what).toBe(wanted.length);
-  wanted.forEach((each, at) => {
-    const one = all[at];
-    const place = `${what}[${at}]`;
-    if (each === null) expect(one, place).toBeNaN();
-    else if (typeof each !== "number") expect(one, place).toBe(each);
-    else {
-      const off = Math.abs((one as number) - each);
-      expect(off, `${place}: ${String(one)}, not ${each}`).toBeLessThanOrEqual(
-        1e-9 * Math.max(1e-3, Math.abs(each)),
-      );
-    }
-  });
-}
+const drawn = <Content>(found: Content | string): Content => {
+  if (typeof found === "string") throw new Error(found);
+  return found;
+};
 
 describe("rows", () => {
   test.each(CASES.filter(({ panel }) => panel in DEFINITIONS))(
     "$name",
     ({ panel, frame, content }) => {
-      const found = contentOf(DEFINITIONS[panel]!, frame, THEMES.light);
-      if (typeof found === "string") throw new Error(found);
-      expect(found.title).toBe(content.title);
-      expect(found.subtitle).toBe(content.subtitle);
-      expect(found.names).toEqual(content.names);
+      const found = drawn(contentOf(DEFINITIONS[panel]!, frame, THEMES.light));
+      const { title, subtitle, names } = content;
+      expect(found).toMatchObject({ title, subtitle, names });
       same([found.xStart, found.xEnd], [content.x_start, content.x_end], "scale");
       same(
         found.ticks.map(([at]) => at),
@@ -79,11 +63,9 @@ describe("rows", () => {
 
 describe("heatmap", () => {
   test.each(CASES.filter(({ panel }) => panel === "heatmap"))("$name", ({ frame, content }) => {
-    const found = heatmapContent(frame);
-    if (typeof found === "string") throw new Error(found);
-    expect(found.title).toBe(content.title);
-    expect(found.names).toEqual(content.names);
-    expect(found.subtitle).toBe(content.subtitle);
+    const found = drawn(heatmapContent(frame));
+    const { title, subtitle, names } = content;
+    expect(found).toMatchObject({ title, subtitle, names });
     same([found.start, found.end], [content.x_start, content.x_end], "scale");
     same(found.share, content.share.flat(), "share");
     same(found.mean, content.mean, "mean");
@@ -99,12 +81,8 @@ test("every panel has vectors", () => {
 
 test("a rank stated as a fact has its row in ink, and no row is red", () => {
   const { frame } = CASES.find(({ name }) => name === "breakdown of 5")!;
-  const found = contentOf(
-    DEFINITIONS.breakdown!,
-    { ...frame, attrs: { ...frame.attrs, late_ranks: [], fact_ranks: [3] } },
-    THEMES.light,
-  );
-  if (typeof found === "string") throw new Error(found);
+  const attrs = { ...frame.attrs, late_ranks: [], fact_ranks: [3] };
+  const found = drawn(contentOf(DEFINITIONS.breakdown!, { ...frame, attrs }, THEMES.light));
   expect([found.late, found.facts]).toEqual([new Set(), new Set([3])]);
 });
 

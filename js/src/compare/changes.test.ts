@@ -2,6 +2,7 @@
 
 import { type ComponentChild, h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
+import { plain } from "../../test/plain";
 import { frame } from "../../test/two_runs";
 import { type History, NOTHING } from "../connection/store";
 import { PairSource } from "../engine/pairs";
@@ -46,47 +47,42 @@ const counts = [
 
 describe("classes of events", () => {
   test("turn round with the comparison, and nothing else does", () => {
-    const [plain, swapped] = [
-      eventClasses(false).looks("light"),
-      eventClasses(true).looks("light"),
-    ];
-    const at = CLASSES.indexOf("slower_3");
-    expect(swapped[at]).toEqual(classLook("faster_3", "light"));
-    expect(swapped[CLASSES.indexOf("faster_1")]).toEqual(plain[CLASSES.indexOf("slower_1")]);
+    const look = (name: (typeof CLASSES)[number], isSwapped: boolean) =>
+      eventClasses(isSwapped).looks("light")[CLASSES.indexOf(name)];
+    expect(look("slower_3", true)).toEqual(classLook("faster_3", "light"));
+    expect(look("faster_1", true)).toEqual(look("slower_1", false));
     for (const name of ["same", "only_here", "moved", "replaced", "not_compared"] as const) {
-      expect(swapped[CLASSES.indexOf(name)]).toEqual(plain[CLASSES.indexOf(name)]);
+      expect(look(name, true)).toEqual(look(name, false));
     }
   });
 
-  test("are the same for a row of the list as for the events of it", () => {
-    // As `tests/unit/widgets/test_diff_classes.py` has them.
-    const rows = [
-      ["slower", 100, 120, "slower_1"],
-      ["slower", 99, 132, "slower_2"],
-      ["slower", 100, 200, "slower_3"],
-      ["faster", 132, 99, "faster_2"],
-      ["faster", 100, 0, "faster_3"],
-      ["added", 0, 50, "only_here"],
-      ["removed", 50, 0, "only_here"],
-      ["moved", 10, 30, "moved"],
-      ["replaced", 10, 30, "replaced"],
-    ] as const;
-    for (const [change, before, after, name] of rows) {
-      expect(classOfChange(change, before, after), `${change} ${after}`).toBe(name);
-    }
+  // As `tests/unit/widgets/test_diff_classes.py` has them.
+  test.each([
+    ["slower", 100, 120, "slower_1"],
+    ["slower", 99, 132, "slower_2"],
+    ["slower", 100, 200, "slower_3"],
+    ["faster", 132, 99, "faster_2"],
+    ["faster", 100, 0, "faster_3"],
+    ["added", 0, 50, "only_here"],
+    ["removed", 50, 0, "only_here"],
+    ["moved", 10, 30, "moved"],
+    ["replaced", 10, 30, "replaced"],
+  ])("a row that is %s, %d to %d ns, is of the class %s, as its events are", (...row) => {
+    const [change, before, after, name] = row;
+    expect(classOfChange(change, before, after)).toBe(name);
   });
 
   test("are counted over both sides, and slower ones are faster ones when swapped", () => {
-    const of = (name: string, swapped: boolean) =>
-      countOf(
-        GROUPS.find((group) => group.name === name)!,
-        counts,
-        swapped,
+    const of = (swapped: boolean, ...names: string[]) =>
+      names.map((name) =>
+        countOf(
+          GROUPS.find((one) => one.name === name)!,
+          counts,
+          swapped,
+        ),
       );
-    expect(["slower", "faster", "only here", "same"].map((name) => of(name, false))).toEqual([
-      10, 4, 1, 180,
-    ]);
-    expect([of("slower", true), of("faster", true)]).toEqual([4, 10]);
+    expect(of(false, "slower", "faster", "only here", "same")).toEqual([10, 4, 1, 180]);
+    expect(of(true, "slower", "faster")).toEqual([4, 10]);
   });
 
   test("belong to the chosen pair of ranks, in a saved page too", async () => {
@@ -110,13 +106,12 @@ describe("classes of events", () => {
     expect(classParts(overview, 1)).toBeNull();
     const looks = eventClasses(false).looks("light");
     const at = partsAt(parts, looks, THEMES.light);
-    expect(at(250).map(([, share]) => share)).toEqual([0.25, 0.75]);
-    expect(at(400).map(([, share]) => share)).toEqual([0, 1]);
+    const [slower, same] = [pack(rgb("#80074f")), pack(rgb("#b9c1cc"))];
+    expect(at(250)).toEqual([[slower, 0.25], [same, 0.75]]); // prettier-ignore
+    expect(at(400)).toEqual([[slower, 0], [same, 1]]); // prettier-ignore
     // The device was idle at 120; 99 is outside of the window.
-    expect(at(120).map(([, share]) => share)).toEqual([0, 0]);
+    expect(at(120)).toEqual([[slower, 0], [same, 0]]); // prettier-ignore
     expect(at(99)).toEqual([]);
-    const [[slower], [same]] = at(250) as [[number, number], [number, number]];
-    expect([slower, same]).toEqual([pack(rgb("#80074f")), pack(rgb("#b9c1cc"))]);
   });
 
   test("the legend names what is there, and says so while it is not known", () => {
@@ -171,10 +166,9 @@ describe("the list of changes", () => {
   });
 
   test("states chance only if the spread is known", () => {
-    expect(chanceWords("slower", 0.02).words).toBe("p 0.020");
-    expect(chanceWords("faster", null).words).toBe("one step");
-    expect(chanceWords("added", null).words).toBe("in most steps");
-    expect(chanceWords("added", null, false).words).toBe("–");
+    const words = (...given: Parameters<typeof chanceWords>) => chanceWords(...given).words;
+    expect([words("slower", 0.02), words("faster", null)]).toEqual(["p 0.020", "one step"]);
+    expect([words("added", null), words("added", null, false)]).toEqual(["in most steps", "–"]);
     expect(replacedWords({ before_names: "", after_names: "" })).toBe("");
   });
 
@@ -196,9 +190,10 @@ describe("the list of changes", () => {
 
 describe("one history of two timelines", () => {
   const entry = (n: number): History["past"][number] => ({ ...NOTHING, search: String(n) });
+  const entries = (count: number) => Array.from({ length: count }, (_, n) => entry(n));
   const history = (past: number, future = 0): History => ({
-    past: Array.from({ length: past }, (_, n) => entry(n)),
-    future: Array.from({ length: future }, (_, n) => entry(n)),
+    past: entries(past),
+    future: entries(future),
   });
 
   function pair() {
@@ -215,14 +210,16 @@ describe("one history of two timelines", () => {
       },
       () => clock,
     );
-    return { one, walked, wait: (ms: number) => (clock += ms) };
+    const grows = (side: 0 | 1, past = 0) => one.heard(side, history(past), history(past + 1));
+    const both = (): void => [0, 1].forEach((side) => grows(side as 0 | 1));
+    return { one, walked, grows, both, wait: () => (clock += 1000) };
   }
 
   test("goes back in the order in which the sides changed, and forth again", () => {
-    const { one, walked, wait } = pair();
+    const { one, walked, grows, wait } = pair();
     for (const side of [0, 1, 0] as const) {
-      one.heard(side, history(0), history(1));
-      wait(1000);
+      grows(side);
+      wait();
     }
     while (one.undo());
     while (one.redo());
@@ -230,59 +227,38 @@ describe("one history of two timelines", () => {
   });
 
   test("what changes both sides at once is one step", () => {
-    const { one, walked, wait } = pair();
-    one.heard(0, history(0), history(1));
-    one.heard(1, history(0), history(1));
-    wait(1000);
-    one.heard(1, history(1), history(2));
+    const { one, walked, grows, both, wait } = pair();
+    both();
+    wait();
+    grows(1, 1);
     expect([one.undo(), one.undo(), one.undo()]).toEqual([true, true, false]);
     expect(walked).toEqual(["undo 1", "both", "undo 0", "undo 1"]);
   });
 
   test("a choice next to them is one step, with all its changes, and is undone with it", () => {
-    const { one, walked } = pair();
+    const { one, walked, grows, both } = pair();
     let step = 3;
     let was = 0;
     const turn = (): void => {
       [step, was] = [was, step];
     };
-    one.one(() => {
-      one.heard(0, history(0), history(1));
-      one.heard(1, history(0), history(1));
-    }, turn);
+    one.one(both, turn);
     // A separate change, even shortly after; and one that changes neither timeline.
-    one.heard(0, history(1), history(2));
+    grows(0, 1);
     one.one(() => undefined, turn);
-    expect([one.undo(), step, one.undo(), step, one.undo(), step]).toEqual([
-      true,
-      0,
-      true,
-      0,
-      true,
-      3,
-    ]);
+    const ways = { undo: () => one.undo(), redo: () => one.redo() };
+    const steps = (way: "undo" | "redo", count: number) =>
+      Array.from({ length: count }, () => `${ways[way]()} ${step}`);
+    expect(steps("undo", 3)).toEqual(["true 0", "true 0", "true 3"]);
     expect(one.canUndo).toBe(false);
     expect(walked).toEqual(["undo 0", "both", "undo 0", "undo 1"]);
-    expect([one.redo(), step, one.redo(), one.redo(), step, one.redo()]).toEqual([
-      true,
-      0,
-      true,
-      true,
-      3,
-      false,
-    ]);
+    expect(steps("redo", 4)).toEqual(["true 0", "true 0", "true 3", "false 3"]);
   });
 
   test("what Python undoes on both sides is one step to redo, and turns once", () => {
-    const { one, walked } = pair();
+    const { one, walked, both } = pair();
     let turns = 0;
-    one.one(
-      () => {
-        one.heard(0, history(0), history(1));
-        one.heard(1, history(0), history(1));
-      },
-      () => (turns += 1),
-    );
+    one.one(both, () => (turns += 1));
     one.heard(0, history(1), history(0, 1));
     one.heard(1, history(1), history(0, 1));
     expect([turns, one.canUndo]).toEqual([1, false]);
@@ -291,15 +267,15 @@ describe("one history of two timelines", () => {
   });
 
   test("follows what Python undoes on one side, and forgets what is gone", () => {
-    const { one, walked, wait } = pair();
-    one.heard(0, history(0), history(1));
-    wait(1000);
-    one.heard(1, history(0), history(1));
+    const { one, walked, grows, wait } = pair();
+    grows(0);
+    wait();
+    grows(1);
     one.heard(0, history(1), history(0, 1));
     expect(one.canRedo).toBe(true);
     one.undo();
     expect(walked).toEqual(["undo 1"]);
-    wait(1000);
+    wait();
     one.heard(0, history(0, 1), history(1));
     expect(one.canRedo).toBe(false);
   });
@@ -315,54 +291,44 @@ describe("one history of two timelines", () => {
 describe("tables of other formats", () => {
   const drawnTable = (name: string, rows: ReturnType<typeof frame>) =>
     drawn(h(PlainTable, { name, frame: rows }));
-  const columns = ["routine", "before_calls", "after_calls", "diff_calls", "before_time_s"];
 
   test("put before, after and the change of a measure under one head", () => {
-    expect(measuresOf([...columns, "after_time_s", "before_host", "after_host", "change"])).toEqual(
-      [
-        { name: "routine", sides: false, diff: false },
-        { name: "calls", sides: true, diff: true },
-        { name: "time_s", sides: true, diff: false },
-        { name: "host", sides: true, diff: false },
-        { name: "change", sides: false, diff: false },
-      ],
+    const heads = (columns: string) =>
+      measuresOf(columns.split(" "))
+        .map(({ name, sides, diff }) => `${name}${sides ? " sides" : ""}${diff ? " diff" : ""}`)
+        .join(", ");
+    const columns = "routine before_calls after_calls diff_calls before_time_s";
+    expect(heads(`${columns} after_time_s before_host after_host change`)).toBe(
+      "routine, calls sides diff, time_s sides, host sides, change",
     );
     // A step without a partner is a column of its own.
-    expect(measuresOf(columns).map(({ name }) => name)).toEqual([
-      "routine",
-      "calls",
-      "before_time_s",
-    ]);
+    expect(heads(columns)).toBe("routine, calls sides diff, before_time_s");
     expect(tableTitle("mpi_message_sizes")).toBe("MPI message sizes");
   });
 
-  test("cells have the units that their columns' names say", () => {
-    const plain = (text: string): string => text.replace(/\u202f/g, " ");
-    expect(plain(cellText("time_s", 0.0225))).toBe("22.5 ms");
-    expect(plain(cellText("mean_us", 562.5))).toBe("563 µs");
-    expect(plain(cellText("time_s", -0.001, true))).toBe("−1.00 ms");
-    expect(plain(cellText("bytes", 4_799_557))).toBe("4.80 MB");
-    expect(plain(cellText("calls", 3, true))).toBe("+3");
-    expect(cellText("calls", 0, true)).toBe("±0");
-    expect(plain(cellText("share_of_time", 0.25))).toBe("25 %");
-    expect(plain(cellText("share_of_bytes", 0.5))).toBe("50 %");
-    expect([titleOf("ns"), titleOf("mean_us"), titleOf("bytes")]).toEqual([
-      "time",
-      "mean",
-      "bytes",
-    ]);
-    expect([cellText("is_last", true), cellText("x", null)]).toEqual(["yes", "–"]);
+  test.each([
+    ["time_s", 0.0225, false, "22.5 ms"],
+    ["mean_us", 562.5, false, "563 µs"],
+    ["time_s", -0.001, true, "−1.00 ms"],
+    ["bytes", 4_799_557, false, "4.80 MB"],
+    ["calls", 3, true, "+3"],
+    ["calls", 0, true, "±0"],
+    ["share_of_time", 0.25, false, "25 %"],
+    ["share_of_bytes", 0.5, false, "50 %"],
+    ["is_last", true, false, "yes"],
+    ["x", null, false, "–"],
+  ])("a cell of %s with %s, a difference: %s, is %s", (column, value, isDiff, text) => {
+    expect(plain(cellText(column, value, isDiff))).toBe(text);
+  });
+
+  test("heads have no units", () => {
+    expect(["ns", "mean_us", "bytes"].map(titleOf)).toEqual(["time", "mean", "bytes"]);
   });
 
   test("one row of measures is turned into many", () => {
     const table = drawnTable("x", frame({ before_a_s: [1], after_a_s: [2], diff_a_s: [1] }));
-    const words = [...table.querySelectorAll("tbody td")].map((cell) => cell.textContent);
-    expect(words.map((text) => text?.replace(/\u202f/g, " "))).toEqual([
-      "a",
-      "1.00 s",
-      "2.00 s",
-      "+1.00 s",
-    ]);
+    const words = [...table.querySelectorAll("tbody td")].map((cell) => plain(cell.textContent));
+    expect(words).toEqual(["a", "1.00 s", "2.00 s", "+1.00 s"]);
   });
 
   test("show some rows first, and all when asked", async () => {

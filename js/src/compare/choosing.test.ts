@@ -1,7 +1,7 @@
 /** Undo and redo of a click that chooses: the marked events, and the sums below. */
 
 import { expect, test, vi } from "vitest";
-import { frame, slots } from "../../test/two_runs";
+import { frame, slots, strip } from "../../test/two_runs";
 import type { Frame } from "../protocol/source";
 import { Charts, type ChartsWays } from "./charts";
 import type { About, Frames } from "./frames";
@@ -24,14 +24,9 @@ const names = frame({
 
 function shown() {
   const turns: (() => void)[] = [];
-  const held = (name: string): Frame =>
-    name.startsWith("slots")
-      ? slots
-      : name.startsWith("names")
-        ? names
-        : name === "steps"
-          ? frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] })
-          : sums;
+  const steps = frame({ before_ns: [100, 200], after_ns: [150, 120], diff_ns: [50, -80] });
+  const all: Record<string, Frame> = { slots, names, steps };
+  const held = (name: string): Frame => all[name.split(":")[0]!] ?? sums;
   const about = {
     labels: ["a", "b"],
     rank_pairs: [[0, 0]],
@@ -53,15 +48,7 @@ function shown() {
   } as unknown as ChartsWays;
   const charts = new Charts(ways);
   charts.strip.width.value = 900;
-  const lanes = frame({ slot: [] });
-  charts.strip.show({
-    labels: ["a", "b"],
-    slots,
-    lanes,
-    totals: [300, 270],
-    median: null,
-    whose: "",
-  });
+  charts.strip.show(strip);
   charts.names.show(names);
   const pressed = (part: "strip" | "names"): string[] =>
     [...charts[part].el.querySelectorAll("[aria-pressed=true]")].map(

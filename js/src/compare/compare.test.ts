@@ -2,7 +2,8 @@
 
 import { h, render } from "preact";
 import { describe, expect, test, vi } from "vitest";
-import { frame, slots } from "../../test/two_runs";
+import { plain } from "../../test/plain";
+import { frame, slots, strip as runs } from "../../test/two_runs";
 import { PairSource } from "../engine/pairs";
 import type { Frame } from "../protocol/source";
 import { type Line, partnerView, piecesOf, toCommon, toOwn } from "./align";
@@ -46,12 +47,7 @@ describe("slots", () => {
 
   test("bands lie between the end before and the end after", () => {
     const [one, two] = placeSlots(slots, [0, 1], 355);
-    expect(bandPoints(one!, 70)).toEqual([
-      [100, 0],
-      [150, 0],
-      [150, 70],
-      [150, 70],
-    ]);
+    expect(bandPoints(one!, 70).join(" ")).toBe("100,0 150,0 150,70 150,70");
     expect(bandPoints(two!, 70)[3]).toEqual([120, 70]);
   });
 
@@ -64,14 +60,7 @@ describe("slots", () => {
 
 describe("the way from one run to the other", () => {
   const pieces = piecesOf(segments);
-  const line: Line = {
-    base: "steps",
-    pieces,
-    ranges: [
-      [0, 500],
-      [900, 1300],
-    ],
-  };
+  const line: Line = { base: "steps", pieces, ranges: [[0, 500], [900, 1300]] }; // prettier-ignore
 
   test("goes there and back, and stops at a gap", () => {
     expect(toCommon(pieces[0], 150)).toBe(150);
@@ -100,42 +89,27 @@ describe("the way from one run to the other", () => {
     );
     expect(partnerView({ ...line, base: "absolute", pieces: same }, 0, [5, 9])).toEqual([5, 9]);
     // All of the shorter run with all of the longer one; also the other way round.
-    const absolute: Line = {
-      base: "absolute",
-      pieces: same,
-      ranges: [
-        [0, 479],
-        [0, 770],
-      ],
-    };
+    const absolute: Line = { base: "absolute", pieces: same, ranges: [[0, 479], [0, 770]] }; // prettier-ignore
     expect(partnerView(absolute, 0, [0, 479])).toEqual([0, 770]);
     expect(partnerView(absolute, 1, [0, 770])).toEqual([0, 770]);
     expect(partnerView(absolute, 0, [0, 400])).toEqual([0, 400]);
   });
 
   test("a selected pair starts in line", () => {
-    expect(partnerView({ ...line, anchor: [120, 1100] }, 0, [110, 150])).toEqual([1090, 1130]);
-    expect(partnerView({ ...line, anchor: [120, 1100] }, 1, [1090, 1130])).toEqual([110, 150]);
+    const anchored: Line = { ...line, anchor: [120, 1100] };
+    expect(partnerView(anchored, 0, [110, 150])).toEqual([1090, 1130]);
+    expect(partnerView(anchored, 1, [1090, 1130])).toEqual([110, 150]);
   });
 });
 
 describe("the waterfall", () => {
   const kinds = frame(
-    {
-      kind: ["compute", "idle"],
-      before_ns: [60, 40],
-      after_ns: [90, 30],
-      diff_ns: [30, -10],
-    },
+    { kind: ["compute", "idle"], before_ns: [60, 40], after_ns: [90, 30], diff_ns: [30, -10] },
     { before_ns: 100, after_ns: 120 },
   );
 
   test("goes from before to after without a gap", () => {
-    const bars = waterfallBars(kinds);
-    expect(bars.map(({ from, to }) => [from, to])).toEqual([
-      [100, 130],
-      [130, 120],
-    ]);
+    expect(waterfallBars(kinds)).toMatchObject([{ from: 100, to: 130 }, { from: 130, to: 120 }]); // prettier-ignore
   });
 
   test("the parts of a kind add up to it, those that are not shown included", () => {
@@ -174,57 +148,50 @@ test("the tree: children within their parent, the largest first, too small ones 
     after_ns: [100, 60, 40, 100],
   });
   expect(
-    placeTiles(tree, -1, 200).map(({ node, x, width, depth }) => [node, x, width, depth]),
-  ).toEqual([
-    [0, 0, 100, 0],
-    [1, 0, 60, 1],
-    [2, 60, 40, 1],
-    [5, 100, 100, 0],
-  ]);
+    placeTiles(tree, -1, 200).map((tile) => `${tile.node}: ${tile.x} ${tile.width} ${tile.depth}`),
+  ).toEqual(["0: 0 100 0", "1: 0 60 1", "2: 60 40 1", "5: 100 100 0"]);
   expect(placeTiles(tree, 1, 200)).toMatchObject([{ node: 1, x: 0, width: 200, depth: 0 }]);
   expect(placeTiles(tree, -1, 6).map(({ node }) => node)).toEqual([0, 5]);
 });
 
 test("words and colours of differences", () => {
-  expect(countWords(18, 4645)).toBe("18 → 4\u202f645");
-  expect(countWords(0, 218)).toBe("new 218");
-  expect(countWords(6, 0)).toBe("gone 6");
-  expect(countWords(3, 3)).toBe("3");
-  expect(deltaColour(0.019, "light")).toBe(THEMES.light.delta[3]);
-  expect(deltaColour(Infinity, "light")).toBe(THEMES.light.delta[6]);
-  expect(deltaColour(-0.5, "light")).toBe(THEMES.light.delta[1]);
-  expect(headParts("After takes 2 ms longer: 1 ms → 3 ms, +200\u202f%.")[1]).toBe("+200\u202f%");
-  expect(headParts("2 ms \u2192 3 ms, +50\u202f% (mean over ranks).").slice(1)).toEqual([
-    "+50\u202f%",
-    " (mean over ranks).",
-  ]);
-  expect(
-    headParts("1 ms → 2 ms, +50\u202f% (mean over ranks): rank 5 is late, x.").slice(1),
-  ).toEqual(["+50\u202f%", " (mean over ranks): rank 5 is late, x."]);
-  expect(headParts("aten::contiguous is new: 1 a step.")[1]).toBe("");
-  expect(shortLabels(["trace_diff__control", "trace_diff__test"])).toEqual(["control", "test"]);
-  expect(shortLabels(["a", "b"])).toEqual(["a", "b"]);
-  expect(shortLabels(["same", "same"])).toEqual(["same", "same"]);
+  const counts = [[18, 4645], [0, 218], [6, 0], [3, 3]] as const; // prettier-ignore
+  const words = counts.map(([before, after]) => plain(countWords(before, after)));
+  expect(words).toEqual(["18 → 4 645", "new 218", "gone 6", "3"]);
+  const { delta } = THEMES.light;
+  const colours = [0.019, Infinity, -0.5].map((share) => deltaColour(share, "light"));
+  expect(colours).toEqual([delta[3], delta[6], delta[1]]);
+});
+
+test.each([
+  ["After takes 2 ms longer: 1 ms → 3 ms, +200 %.", "+200 %", "."],
+  ["2 ms → 3 ms, +50 % (mean over ranks).", "+50 %", " (mean over ranks)."],
+  [
+    "1 ms → 2 ms, +50 % (mean over ranks): rank 5 is late, x.",
+    "+50 %",
+    " (mean over ranks): rank 5 is late, x.",
+  ],
+  ["aten::contiguous is new: 1 a step.", "", ""],
+])("%s has its change set apart", (text, ...parts) => {
+  expect(headParts(text.replace(" %", "\u202f%")).slice(1).map(plain)).toEqual(parts);
+});
+
+test.each([
+  ["trace_diff__control trace_diff__test", "control test"],
+  ["a b", "a b"],
+  ["same same", "same same"],
+])("labels %s are %s for short", (labels, short) => {
+  expect(shortLabels(labels.split(" ") as [string, string])).toEqual(short.split(" "));
 });
 
 test("a pair has both durations; an event without a partner has the reason", () => {
-  const event = (dur: number) =>
-    ({
-      rank: 0,
-      table: "events",
-      id: 1,
-      lane: 2,
-      name: "k",
-      short: "k",
-      kind: "compute",
-      start: 0,
-      dur,
-    }) as const;
-  expect(pairWords({ events: [event(100), event(150)], status: "changed" })).toMatchObject({
-    name: "k",
-    words: "100\u202fns → 150\u202fns",
-    delta: "+50\u202fns +50\u202f%",
+  const about = { rank: 0, table: "events", id: 1, lane: 2, name: "k", short: "k" } as const;
+  const event = (dur: number) => ({ ...about, kind: "compute", start: 0, dur }) as const;
+  const { name, words, delta } = pairWords({
+    events: [event(100), event(150)],
+    status: "changed",
   });
+  expect([name, ...[words, delta].map(plain)]).toEqual(["k", "100 ns → 150 ns", "+50 ns +50 %"]);
   expect(pairWords({ events: [null, event(5)], status: "added" }).words).toContain(
     "after only: added",
   );
@@ -319,8 +286,7 @@ describe("a saved page that holds some of many steps", () => {
     const strip = new Strip((slot) => chosen.push(slot));
     strip.held.value = { steps: new Set([1]), why: "1 of 2." };
     strip.width.value = 900;
-    const lanes = frame({ slot: [] });
-    strip.show({ labels: ["a", "b"], slots, lanes, totals: [300, 270], median: null, whose: "" });
+    strip.show(runs);
     await vi.waitFor(() => expect(strip.el.textContent).toContain("1 of 2."));
     const [none, held] = strip.el.querySelectorAll(".hta-diff-slot");
     expect(none!.getAttribute("aria-disabled")).toBe("true");
@@ -339,11 +305,8 @@ test("without findings, the difference that may be chance is not hidden", () => 
 });
 
 test("what the runs ran on differently is the second line", () => {
-  const told = (rows: [string, string][]): Frame => ({
-    rows: rows.length,
-    columns: { kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) },
-    attrs: {},
-  });
+  const told = (rows: [string, string][]): Frame =>
+    frame({ kind: rows.map(([kind]) => kind), text: rows.map(([, words]) => words) });
   const lines = (frame: Frame, totals: [number, number] | null = null): unknown[] => {
     const el = document.createElement("div");
     render(h(Findings, { told: frame, totals, conditions: "GPUs: A → B." }), el);

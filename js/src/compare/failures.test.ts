@@ -41,7 +41,7 @@ class Kernel implements Source {
   }
 }
 
-function mounted(broken: readonly string[]) {
+async function mounted(...broken: string[]) {
   const kernel = new Kernel();
   for (const name of broken) kernel.broken.add(name);
   const headline = document.createElement("div");
@@ -63,6 +63,8 @@ function mounted(broken: readonly string[]) {
   charts.strip.width.value = 800;
   const textOf = (name: "strip" | "waterfall" | "changes" | "names" | "icicle"): string =>
     charts[name].el.textContent ?? "";
+  await charts.load(drawn);
+  await new Promise((resolve) => setTimeout(resolve));
   return { kernel, charts, headline, drawn, textOf };
 }
 
@@ -72,9 +74,7 @@ function press(el: HTMLElement): void {
 }
 
 test("one frame that fails leaves the others drawn, and is requested again alone", async () => {
-  const { kernel, charts, headline, drawn, textOf } = mounted(["lanes", "names"]);
-  await charts.load(drawn);
-  await new Promise((resolve) => setTimeout(resolve));
+  const { kernel, charts, headline, drawn, textOf } = await mounted("lanes", "names");
   expect(textOf("strip")).toContain("The steps could not be drawn");
   expect(textOf("names")).toContain("Names could not be drawn");
   expect(textOf("names")).toContain("no names");
@@ -92,16 +92,9 @@ test("one frame that fails leaves the others drawn, and is requested again alone
 });
 
 test("if nothing can be had, every place states it", async () => {
-  const { charts, headline, kernel, drawn, textOf } = mounted([
-    "waterfall:kind",
-    "steps",
-    "names",
-    "changes",
-    "findings",
-    "icicle",
-  ]);
-  await charts.load(drawn);
-  await new Promise((resolve) => setTimeout(resolve));
+  const { headline, kernel, drawn, textOf } = await mounted(
+    ..."waterfall:kind steps names changes findings icicle".split(" "),
+  );
   for (const name of ["strip", "waterfall", "changes", "names", "icicle"] as const) {
     expect(textOf(name)).toContain("could not be drawn");
   }
@@ -114,9 +107,7 @@ test("if nothing can be had, every place states it", async () => {
 });
 
 test("parts of a kind that cannot be had say so below the kinds", async () => {
-  const { charts, kernel, drawn, textOf } = mounted(["waterfall:operator"]);
-  await charts.load(drawn);
-  await new Promise((resolve) => setTimeout(resolve));
+  const { charts, kernel, textOf } = await mounted("waterfall:operator");
   await vi.waitFor(() => expect(textOf("waterfall")).toContain("The parts could not be drawn"));
   expect(textOf("waterfall")).toContain("Where the 1.00");
   kernel.broken.clear();
@@ -126,18 +117,9 @@ test("parts of a kind that cannot be had say so below the kinds", async () => {
 
 test("the legend does not wait for calls that could not be matched", () => {
   const el = document.createElement("div");
+  const look = { colour: "change", swapped: false, theme: "light", counts: null } as const;
   const show = (again: (() => void) | null): void =>
-    render(
-      h(ColourLegend, {
-        colour: "change",
-        swapped: false,
-        theme: "light",
-        counts: null,
-        again,
-        choose: vi.fn(),
-      }),
-      el,
-    );
+    render(h(ColourLegend, { ...look, again, choose: vi.fn() }), el);
   show(null);
   expect(el.textContent).toContain("matching calls …");
   const again = vi.fn();

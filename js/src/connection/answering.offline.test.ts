@@ -1,5 +1,5 @@
 import { gzipSync } from "node:zlib";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { HeldSource } from "../engine/source";
 import type { Source } from "../protocol/source";
 import { react } from "../ui/react";
@@ -28,21 +28,16 @@ class Kernel implements Source {
 
   async ask(op: string, request: Record<string, unknown>): Promise<never> {
     this.asked.push(request.chunk ?? op);
+    const answer = (reply: object, buffer: unknown = null) => ({ reply, buffer }) as never;
     if (request.chunk !== undefined) {
       const from = Number(request.chunk) * CHUNK;
-      return Promise.resolve({
-        reply: {},
-        buffer: CONTENT.slice(from, from + CHUNK).buffer,
-      } as never);
+      return answer({}, CONTENT.slice(from, from + CHUNK).buffer);
     }
     this.looks -= 1;
-    if (this.looks >= 0) return { reply: { state: "preparing" }, buffer: null } as never;
-    if (this.failure !== "") {
-      return { reply: { state: "failed", message: this.failure }, buffer: null } as never;
-    }
+    if (this.looks >= 0) return answer({ state: "preparing" });
+    if (this.failure !== "") return answer({ state: "failed", message: this.failure });
     const blocks = { document: [0, CONTENT.length] };
-    const reply = { state: "ready", bytes: CONTENT.length, chunks: CHUNKS, blocks };
-    return { reply, buffer: null } as never;
+    return answer({ state: "ready", bytes: CONTENT.length, chunks: CHUNKS, blocks });
   }
 }
 
@@ -82,34 +77,25 @@ test("data that the kernel sends in chunks gives the replies of a page", async (
   await settled();
   expect(offline.progress.value).toMatchObject({ state: "ready", bytes: CONTENT.length });
   expect(kernel.asked).toEqual([...Array(3).fill("offline"), ...Array(CHUNKS).keys()]);
-  expect(told.map(({ bytes }) => bytes)).toEqual(
-    [...told.map(({ bytes }) => bytes)].sort((a, b) => a - b),
-  );
+  const bytes = told.map((progress) => progress.bytes);
+  expect(bytes).toEqual([...bytes].sort((a, b) => a - b));
   expect((await page!.ask("clusters", {})).reply).toEqual(DOCUMENT.alike);
 });
 
-test("no request is sent before the page has had time to draw", async () => {
+test("no request is sent before the page has had time to draw, nor once the view is gone", async () => {
   offline.start();
   await vi.advanceTimersByTimeAsync(900);
   expect(kernel.asked).toEqual([]);
+  owner.abort();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(kernel.asked).toEqual([]);
 });
 
-describe("no data", () => {
-  test("is held if the kernel cannot make any", async () => {
-    kernel.failure = "the files are gone";
-    offline.start();
-    await settled();
-    expect(offline.progress.value).toMatchObject({
-      state: "failed",
-      message: "the files are gone",
-    });
-    expect(page).toBeNull();
-  });
-
-  test("once the view is gone", async () => {
-    offline.start();
-    owner.abort();
-    await vi.advanceTimersByTimeAsync(10_000);
-    expect(kernel.asked).toEqual([]);
-  });
+test("no data is held if the kernel cannot make any", async () => {
+  const message = "the files are gone";
+  kernel.failure = message;
+  offline.start();
+  await settled();
+  expect(offline.progress.value).toMatchObject({ state: "failed", message });
+  expect(page).toBeNull();
 });

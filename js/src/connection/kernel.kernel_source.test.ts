@@ -53,10 +53,9 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+const ask = (op = "tiles", signal?: AbortSignal) => source.ask(op as "tiles", {} as never, signal);
 /** Send a request and ignore the reply. */
-function ask(op: string): void {
-  source.ask(op as "tiles", {} as never).catch(() => undefined);
-}
+const send = (): void => void ask().catch(() => undefined);
 
 describe("asking", () => {
   test("a reply resolves its own request", async () => {
@@ -70,20 +69,20 @@ describe("asking", () => {
   });
 
   test("returns only the bytes of the view, at any offset in their buffer", async () => {
-    const asked = source.ask("tiles", {} as never);
+    const asked = ask();
     const whole = Uint8Array.from([9, 9, 1, 2, 3, 9]);
     model.reply(0, {}, [new DataView(whole.buffer, 2, 3)]);
     expect([...new Uint8Array((await asked).buffer!)]).toEqual([1, 2, 3]);
   });
 
   test("an error carries the kernel's words", async () => {
-    const asked = source.ask("event", {} as never);
+    const asked = ask("event");
     model.answer({ rpc: model.sent[0]!.rpc, ok: false, error: { message: "no event 7" } });
     await expect(asked).rejects.toThrow("no event 7");
   });
 
   test("messages that are not replies, and replies to others, are ignored", () => {
-    ask("tiles");
+    send();
     for (const content of [null, 7, "x", {}, { rpc: "other.1", ok: true, reply: {} }]) {
       expect(() => model.answer(content)).not.toThrow();
     }
@@ -104,28 +103,30 @@ test("two views of one model do not receive each other's replies", async () => {
 describe("abandoning", () => {
   test("a question by its signal", async () => {
     const one = new AbortController();
-    const asked = source.ask("find", {} as never, one.signal);
+    const asked = ask("find", one.signal);
     one.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(() => model.reply(0, {})).not.toThrow();
   });
 
   test("the view aborts all its requests and removes its listener", async () => {
-    const asked = source.ask("find", {} as never);
+    const asked = ask("find");
     owner.abort();
     await expect(asked).rejects.toMatchObject({ name: "AbortError" });
     expect(model.heard).toBe(0);
-    await expect(source.ask("find", {} as never)).rejects.toMatchObject({ name: "AbortError" });
+    await expect(ask("find")).rejects.toMatchObject({ name: "AbortError" });
     expect(model.sent).toHaveLength(1);
   });
 });
 
 describe("a kernel that does not answer", () => {
-  test("is busy after a while, and live with the next answer", () => {
-    ask("tiles");
+  test("is busy after a while, also after further requests, and live with the next answer", () => {
+    send();
     vi.advanceTimersByTime(BUSY_AFTER_MS - 1);
     expect(source.status).toBe("live");
     vi.advanceTimersByTime(1);
+    expect(source.status).toBe("busy");
+    send();
     expect(source.status).toBe("busy");
     model.reply(0, {});
     expect(source.status).toBe("live");
@@ -133,22 +134,15 @@ describe("a kernel that does not answer", () => {
 
   test("is not busy after requests sent one after the other", () => {
     for (let i = 0; i < 10; i += 1) {
-      ask("tiles");
+      send();
       vi.advanceTimersByTime(BUSY_AFTER_MS - 100);
       model.reply(i, {});
     }
     expect(source.status).toBe("live");
   });
 
-  test("stays busy after further requests", () => {
-    ask("tiles");
-    vi.advanceTimersByTime(BUSY_AFTER_MS);
-    ask("stats");
-    expect(source.status).toBe("busy");
-  });
-
   test("answers to another view show that it is free", () => {
-    ask("tiles");
+    send();
     vi.advanceTimersByTime(BUSY_AFTER_MS);
     model.answer({ rpc: "elsewhere.1", ok: true, reply: {} });
     expect(source.status).toBe("live");
@@ -166,10 +160,10 @@ describe("a kernel that is gone", () => {
   test.each(["comm_live_update", "comm:close"])(
     "fails all requests after the event %s",
     async (event) => {
-      const asked = source.ask("tiles", {} as never);
+      const asked = ask();
       model.trigger(event);
       await expect(asked).rejects.toThrow(LOST);
-      await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
+      await expect(ask()).rejects.toThrow(LOST);
       vi.advanceTimersByTime(10 * BUSY_AFTER_MS);
       expect(source.status).toBe("none");
     },
@@ -177,7 +171,7 @@ describe("a kernel that is gone", () => {
 
   test("is detected if sending fails", async () => {
     model.broken = true;
-    await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
+    await expect(ask()).rejects.toThrow(LOST);
     expect(source.status).toBe("none");
   });
 
@@ -196,7 +190,7 @@ describe("a kernel that is gone", () => {
 
   test("counts as live again once a reply arrives", async () => {
     model.trigger("comm_live_update");
-    await expect(source.ask("tiles", {} as never)).rejects.toThrow(LOST);
+    await expect(ask()).rejects.toThrow(LOST);
     model.reply(0, {});
     expect(source.status).toBe("live");
   });

@@ -44,6 +44,18 @@ afterEach(() => {
 });
 
 const settle = () => vi.advanceTimersByTimeAsync(0);
+/** Ask, and wait until the request is sent if it is. */
+function ask(request: object): void {
+  latest.ask(request);
+  vi.advanceTimersByTime(100);
+}
+/** Answer the last request; without a value it fails. */
+async function answer(value: number | null): Promise<void> {
+  const last = source.asked.at(-1)!;
+  if (value === null) last.fail();
+  else last.answer(value);
+  await settle();
+}
 
 test("sends one request when changes stop, and only the last one", () => {
   for (let start = 0; start < 5; start += 1) latest.ask({ start } as never);
@@ -62,77 +74,56 @@ test("keeps sending while the view moves", () => {
 });
 
 test("one question at a time; the newest follows", async () => {
-  latest.ask({ start: 1 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ start: 1 });
   latest.ask({ start: 2 } as never);
-  latest.ask({ start: 3 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ start: 3 });
   expect(source.asked).toHaveLength(1);
-  source.asked[0]!.answer(10);
-  await settle();
+  await answer(10);
   expect(values).toEqual([10]);
   expect(source.asked[1]!.request).toEqual({ start: 3 });
-  source.asked[1]!.answer(30);
-  await settle();
+  await answer(30);
   expect(latest.value).toBe(30);
 });
 
 test("the same request is not sent twice", async () => {
-  latest.ask({ start: 1 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[0]!.answer(1);
-  await settle();
+  ask({ start: 1 });
+  await answer(1);
   latest.ask({ start: 1 } as never);
   vi.advanceTimersByTime(1000);
   expect(source.asked).toHaveLength(1);
 });
 
 test("a failure keeps the last reply, and the next request is sent", async () => {
-  latest.ask({ start: 1 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[0]!.answer(1);
-  await settle();
-  latest.ask({ start: 2 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[1]!.fail();
-  await settle();
+  ask({ start: 1 });
+  await answer(1);
+  ask({ start: 2 });
+  await answer(null);
   expect(latest.value).toBe(1);
-  latest.ask({ start: 3 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ start: 3 });
   expect(source.asked[2]!.request).toEqual({ start: 3 });
 });
 
 test("cleared, it forgets the answer and ignores one that is on its way", async () => {
-  latest.ask({ start: 1 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[0]!.answer(1);
-  await settle();
-  latest.ask({ start: 2 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ start: 1 });
+  await answer(1);
+  ask({ start: 2 });
   latest.clear();
-  source.asked[1]!.answer(2);
-  await settle();
+  await answer(2);
   expect(values).toEqual([1, null]);
   expect(latest.value).toBeNull();
 });
 
 test("a failed request is repeated after retry()", async () => {
-  latest.ask({ bins: 1 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[0]!.fail();
-  await settle();
-  latest.ask({ bins: 1 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ bins: 1 });
+  await answer(null);
+  ask({ bins: 1 });
   expect(source.asked).toHaveLength(1);
   latest.retry();
-  latest.ask({ bins: 1 } as never);
-  vi.advanceTimersByTime(100);
-  source.asked[1]!.answer(7);
-  await settle();
+  ask({ bins: 1 });
+  await answer(7);
   expect(latest.value).toBe(7);
   // A request that succeeded is not repeated.
   latest.retry();
-  latest.ask({ bins: 1 } as never);
-  vi.advanceTimersByTime(100);
+  ask({ bins: 1 });
   expect(source.asked).toHaveLength(2);
 });

@@ -3,29 +3,29 @@ import { freshState, type LooseModel } from "../../test/model";
 import { COMMIT_MS, type History, type Key, SAVE_MS, Shared } from "./store";
 
 let end: AbortController;
+let model: LooseModel;
+let shared: Shared;
+let heard: Key[][];
+
 beforeEach(() => {
   vi.useFakeTimers();
   end = new AbortController();
+  model = freshState();
+  shared = new Shared(end.signal);
+  shared.attach(model);
+  heard = [];
+  shared.onChange((keys) => heard.push([...keys]));
 });
 afterEach(() => {
   end.abort();
   vi.useRealTimers();
 });
 
-function bound(): { model: LooseModel; shared: Shared; heard: Key[][] } {
-  const model = freshState();
-  const shared = new Shared(end.signal);
-  shared.attach(model);
-  const heard: Key[][] = [];
-  shared.onChange((keys) => heard.push([...keys]));
-  return { model, shared, heard };
-}
-
-const past = (model: LooseModel): number => (model.get("_history") as History).past.length;
+const historyOf = () => model.get("_history") as History;
+const past = (): number => historyOf().past.length;
 
 describe("writing", () => {
   test("a moving view is set at once and saved seldom, its end at once", () => {
-    const { model, shared } = bound();
     for (let at = 0; at < 10; at += 1) {
       shared.set({ view: [at, at + 100] }, true);
       vi.advanceTimersByTime(16);
@@ -41,15 +41,14 @@ describe("writing", () => {
   });
 
   test("put() from outside the view adds one entry, and notifies listeners", () => {
-    const { model, shared, heard } = bound();
     shared.set({ view: [0, 10] }, true);
     shared.put({ view: [5, 20], search: "gemm" }, "act");
     // The pending gesture is a separate entry.
-    expect(past(model)).toBe(2);
-    expect((model.get("_history") as History).together).toBe("act");
+    expect(past()).toBe(2);
+    expect(historyOf().together).toBe("act");
     expect(heard).toEqual([["view", "search"]]);
     shared.put({ search: "gemm" }, "another");
-    expect(past(model)).toBe(2);
+    expect(past()).toBe(2);
     shared.undo();
     expect([model.get("view"), model.get("search")]).toEqual([[0, 10], ""]);
     shared.redo();
@@ -57,7 +56,6 @@ describe("writing", () => {
   });
 
   test("own changes are not reported back, changes of others are", () => {
-    const { model, shared, heard } = bound();
     shared.set({ search: "gemm" });
     expect(heard).toEqual([]);
     model.set("search", "nccl");
@@ -66,7 +64,6 @@ describe("writing", () => {
   });
 
   test("an event without a change is ignored", () => {
-    const { model, heard } = bound();
     model.values.search = "";
     // marimo emits an event although the value is the same.
     model.set("search", "x");
@@ -75,7 +72,6 @@ describe("writing", () => {
   });
 
   test("a late echo does not throw a moving view back", () => {
-    const { model, shared, heard } = bound();
     shared.set({ view: [0, 100] }, true);
     shared.rest();
     shared.set({ view: [10, 110] }, true);
@@ -90,7 +86,6 @@ describe("writing", () => {
   });
 
   test("a linked view follows without history, and no late echo throws it back", () => {
-    const { model, shared, heard } = bound();
     shared.follow({ view: [0, 100] });
     vi.advanceTimersByTime(SAVE_MS);
     shared.follow({ view: [10, 110] });
@@ -99,11 +94,10 @@ describe("writing", () => {
     expect(shared.state.view).toEqual([10, 110]);
     vi.advanceTimersByTime(COMMIT_MS);
     expect(model.get("view")).toEqual([10, 110]);
-    expect(past(model)).toBe(0);
+    expect(past()).toBe(0);
   });
 
   test("odd values of a host become values of ours", () => {
-    const { model, shared } = bound();
     model.set("selection", {});
     expect(shared.state.selection).toBeNull();
     model.set("selection", { start_ns: 5, end_ns: 9 });
@@ -115,19 +109,17 @@ describe("writing", () => {
 
 describe("history", () => {
   test("a gesture of many steps is one entry", () => {
-    const { model, shared } = bound();
     for (let at = 1; at < 20; at += 1) {
       shared.set({ view: [at, at + 100] }, true);
       vi.advanceTimersByTime(30);
     }
-    expect(past(model)).toBe(0);
+    expect(past()).toBe(0);
     vi.advanceTimersByTime(COMMIT_MS);
-    expect(past(model)).toBe(1);
-    expect((model.get("_history") as History).past[0]?.view).toBeNull();
+    expect(past()).toBe(1);
+    expect(historyOf().past[0]?.view).toBeNull();
   });
 
   test("undo returns to the state before the gesture, redo to the state after it", () => {
-    const { model, shared, heard } = bound();
     shared.set({ view: [1, 2], search: "a" });
     vi.advanceTimersByTime(COMMIT_MS);
     shared.set({ search: "b" });
@@ -145,38 +137,29 @@ describe("history", () => {
   });
 
   test("a change from Python is not pushed a second time", () => {
-    const { model, shared } = bound();
     model.set("_history", { past: [{ ...shared.state }], future: [] });
     model.set("view", [5, 50]);
     vi.advanceTimersByTime(COMMIT_MS * 2);
-    expect(past(model)).toBe(1);
+    expect(past()).toBe(1);
     shared.set({ search: "x" });
     vi.advanceTimersByTime(COMMIT_MS);
-    const history = model.get("_history") as History;
-    expect(history.past).toHaveLength(2);
+    expect(past()).toBe(2);
     // The entry returns to the value that Python had set, not to an earlier one.
-    expect(history.past[1]).toMatchObject({ view: [5, 50], search: "" });
+    expect(historyOf().past[1]).toMatchObject({ view: [5, 50], search: "" });
   });
 
-  test("a gesture that returns to its start leaves no entry", () => {
-    const { model, shared } = bound();
-    shared.set({ search: "a" });
-    shared.set({ search: "" });
-    vi.advanceTimersByTime(COMMIT_MS);
-    expect(past(model)).toBe(0);
-  });
-
-  test("a view is notified when undo becomes possible", () => {
-    const { shared } = bound();
+  test("undo becomes possible with a gesture, and one that returns to its start leaves no entry", () => {
     expect(shared.steps.value.canUndo).toBe(false);
     shared.set({ search: "a" });
     expect(shared.steps.value.canUndo).toBe(true);
+    shared.set({ search: "" });
+    vi.advanceTimersByTime(COMMIT_MS);
+    expect(past()).toBe(0);
   });
 });
 
 describe("linking", () => {
   test("another model is followed, the previous one is released", () => {
-    const { model, shared, heard } = bound();
     const other = freshState();
     other.set("search", "other");
     shared.attach(other);
@@ -191,25 +174,23 @@ describe("linking", () => {
   });
 
   test("two views of one state see each other and push once", () => {
-    const { model, shared } = bound();
     const second = new Shared(end.signal);
     second.attach(model);
-    const heard: unknown[] = [];
-    second.onChange(() => heard.push(second.state.search));
+    const searched: unknown[] = [];
+    second.onChange(() => searched.push(second.state.search));
     shared.set({ search: "a" });
     vi.advanceTimersByTime(COMMIT_MS * 2);
-    expect(heard).toEqual(["a"]);
-    expect(past(model)).toBe(1);
+    expect(searched).toEqual(["a"]);
+    expect(past()).toBe(1);
     expect(second.undo()).toBe(true);
     expect(shared.state.search).toBe("");
   });
 
   test("at the end listeners are removed, and the last gesture is saved", () => {
-    const { model, shared } = bound();
     shared.set({ view: [3, 4] }, true);
     end.abort();
     expect(model.listenerCount).toBe(0);
-    expect(past(model)).toBe(1);
+    expect(past()).toBe(1);
     expect(model.saves).toBeGreaterThan(0);
     expect(vi.getTimerCount()).toBe(0);
   });

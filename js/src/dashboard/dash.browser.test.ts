@@ -1,7 +1,9 @@
 /** The dashboard in a real browser: one selection through all of its panels. */
 
 import { expect, test } from "vitest";
-import { type DashView, FakeChart, mountDash } from "../../test/dash_view";
+import { type DashView, FakeChart, mountDash, opened, ready } from "../../test/dash_view";
+import { fill } from "../../test/fill";
+import { EVERYTHING } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
 
 /** Two of the twelve kernels that a table shows at first. */
@@ -18,10 +20,15 @@ const rows = (view: DashView): string[] =>
     .all("[role=grid] [role=row]")
     .map((node) => node.getAttribute("aria-label") ?? node.textContent ?? "");
 
-async function ready(view: DashView): Promise<void> {
-  await expect.poll(() => names(view, "kernels")).toHaveLength(12);
-  await expect.poll(() => view.text(".hta-said")).toContain("compute");
-}
+/** Panels of all requests, where a test of the selection holds. */
+const askedPanels = (view: DashView, holds: (selection: SelectionJson) => boolean): string[] =>
+  view.source.asked
+    .filter(({ op }) => op === "panels")
+    .map(({ request }) => request as { panels: string[]; selection: SelectionJson })
+    .flatMap(({ panels, selection }) => (holds(selection) ? panels : []));
+
+const itemOf = (view: DashView, selector: string, text: string): HTMLElement =>
+  view.all(selector).find((one) => one.textContent?.includes(text))!;
 
 function click(node: HTMLElement, init: MouseEventInit = {}): void {
   node.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, ...init }));
@@ -29,20 +36,14 @@ function click(node: HTMLElement, init: MouseEventInit = {}): void {
 
 function key(node: HTMLElement, name: string, init: KeyboardEventInit = {}): KeyboardEvent {
   const code = /^[a-z]$/i.test(name) ? `Key${name.toUpperCase()}` : name;
-  const event = new KeyboardEvent("keydown", {
-    key: name,
-    code,
-    bubbles: true,
-    cancelable: true,
-    ...init,
-  });
+  const all = { key: name, code, bubbles: true, cancelable: true, ...init };
+  const event = new KeyboardEvent("keydown", all);
   node.dispatchEvent(event);
   return event;
 }
 
 test("a chart's brush marks all at once, asks once, and hides the other ranks of the timeline", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   await expect.poll(() => rows(view).length).toBe(3);
   view.questions();
   view.source.held = [];
@@ -56,11 +57,7 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   await expect.poll(() => view.text(".hta-sel-words")).toContain("2 130 events");
   // Panels that become visible only then send their request later; none sends it twice.
   expect(view.questions().every(({ ranks }) => ranks?.join() === "1")).toBe(true);
-  const asked = view.source.asked
-    .filter(({ op }) => op === "panels")
-    .map(({ request }) => request as { panels: string[]; selection: { ranks: number[] | null } })
-    .filter(({ selection }) => selection.ranks !== null)
-    .flatMap(({ panels }) => panels.filter((id) => id !== "summary"));
+  const asked = askedPanels(view, ({ ranks }) => ranks !== null).filter((id) => id !== "summary");
   expect(asked.length).toBeGreaterThan(0);
   expect(new Set(asked).size).toBe(asked.length);
   expect(view.text(".hta-ranks-shown")).toContain("1 of 3 ranks shown");
@@ -72,16 +69,8 @@ test("a chart's brush marks all at once, asks once, and hides the other ranks of
   await expect.poll(() => view.root.querySelector(".hta-ranks-shown")).toBeNull();
 });
 
-test("communication has a name in the legend", async () => {
-  const view = mountDash();
-  await ready(view);
-  const chip = view.find(".hta-chips .hta-chip[title^=communication]");
-  await expect.poll(() => chip.innerText.trim()).toMatch(/^comm/);
-});
-
 test("undo and redo go through what was brushed in different panels; Escape clears", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   view.chart("breakdown").brush({ ranks: [1] });
   click(view.find(`[data-panel=kernels] [data-name=${NN}]`));
   expect(selection(view)).toMatchObject({ ranks: [1], query: `name in ['${NN}']` });
@@ -102,8 +91,7 @@ test("undo and redo go through what was brushed in different panels; Escape clea
 });
 
 test("names: a click chooses, Ctrl adds, a click on the only one clears; chips take back", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   const row = (name: string): HTMLElement =>
     view.find(`[data-panel=kernels] [data-name="${name}"]`);
   click(row(NN));
@@ -126,18 +114,8 @@ test("names: a click chooses, Ctrl adds, a click on the only one clears; chips t
 });
 
 test("tables sort, filter, and show the rest of their names when asked", async () => {
-  const above = [
-    "breakdown",
-    "overlap",
-    "timeline",
-    "heatmap",
-    "steps",
-    "kernels",
-    "idle",
-    "queue",
-  ];
-  const view = mountDash({ panels: [...above, "operators"] });
-  await ready(view);
+  const above = "breakdown overlap timeline heatmap steps kernels idle queue".split(" ");
+  const view = await opened({ panels: [...above, "operators"] });
   // Panels far below the window request nothing.
   expect(names(view, "operators")).toHaveLength(0);
   view.find("[data-panel=operators]").scrollIntoView();
@@ -147,9 +125,7 @@ test("tables sort, filter, and show the rest of their names when asked", async (
   more.focus();
   more.click();
   await expect.poll(() => names(view, "operators")).toHaveLength(52);
-  const filter = view.find("[data-panel=operators] input") as HTMLInputElement;
-  filter.value = "LAYER_NORM";
-  filter.dispatchEvent(new Event("input"));
+  fill(view.find("[data-panel=operators] input"), "LAYER_NORM");
   await expect.poll(() => names(view, "operators")).toHaveLength(3);
   const sort = view.all("[data-panel=kernels] .hta-sort");
   sort[0]!.focus();
@@ -160,18 +136,13 @@ test("tables sort, filter, and show the rest of their names when asked", async (
 });
 
 test("hidden panels are not requested, and are remembered", async () => {
-  const view = mountDash({ panels: ["timeline", "breakdown", "kernels"] });
-  await ready(view);
-  const asked = (): string[] =>
-    view.source.asked
-      .filter(({ op }) => op === "panels")
-      .flatMap(({ request }) => request.panels as string[]);
-  expect(new Set(asked())).toEqual(new Set(["summary", "breakdown", "kernels"]));
+  const view = await opened({ panels: ["timeline", "breakdown", "kernels"] });
+  expect(new Set(askedPanels(view, () => true))).toEqual(
+    new Set(["summary", "breakdown", "kernels"]),
+  );
   expect(view.source.asked.some(({ op }) => op === "heatmap")).toBe(false);
   view.find('[aria-label="Choose which panels are shown"]').click();
-  const item = view
-    .all(".hta-dash-menu [role=menuitemcheckbox]")
-    .find((one) => one.textContent?.includes("Operators"))!;
+  const item = itemOf(view, ".hta-dash-menu [role=menuitemcheckbox]", "Operators");
   expect(item.getAttribute("aria-checked")).toBe("false");
   item.click();
   await expect.poll(() => item.getAttribute("aria-checked")).toBe("true");
@@ -189,14 +160,10 @@ test("a failed request is reported in the panel, and can be tried again", async 
 });
 
 test("figures of what is in view follow the timeline", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   view.questions();
   view.find('[aria-label^="Figures are of"]').click();
-  view
-    .all(".hta-menu-item")
-    .find((one) => one.textContent?.includes("In view"))
-    ?.click();
+  itemOf(view, ".hta-menu-item", "In view").click();
   expect(view.state.get("scope")).toBe("view");
   const [start, end] = view.scene.range;
   view.state.set("view", [start + 1000, end - 1000]);
@@ -205,9 +172,9 @@ test("figures of what is in view follow the timeline", async () => {
     .toMatchObject({ start_ns: start + 1000, end_ns: end - 1000 });
 });
 
-test("the headline's ranks and findings select", async () => {
-  const found = { start_ns: 5, end_ns: 9, ranks: null, tracks: null, query: null, ids: null };
-  const view = mountDash({
+test("the headline's ranks and findings select, and it is of the whole job whatever the panels are", async () => {
+  const found = { ...EVERYTHING, start_ns: 5, end_ns: 9 };
+  const view = await opened({
     _headline: {
       headline: ["2 of 3 ranks wait for ", { rank: 2, text: "rank 2" }, "."],
       more: [[{ rank: 2, text: "Rank 2" }, " is slow."]],
@@ -216,59 +183,44 @@ test("the headline's ranks and findings select", async () => {
       ],
     },
   });
-  await ready(view);
   expect(view.text(".hta-headline")).toBe("2 of 3 ranks wait for rank 2.Rank 2 is slow.");
   view.find(".hta-headline h2 button").click();
   expect(selection(view)).toMatchObject({ ranks: [2] });
-  view
-    .all(".hta-sel-doings button")
-    .find((one) => one.textContent === "Slowest step")
-    ?.click();
+  itemOf(view, ".hta-sel-doings button", "Slowest step").click();
   expect(selection(view)).toEqual(found);
-});
-
-test("the headline states that it is of the whole job while the panels are not", async () => {
-  const view = mountDash({ _headline: { headline: ["Ranks wait."], more: [] } });
-  await ready(view);
-  expect(view.text(".hta-headline")).toBe("Ranks wait.");
-  view.chart("breakdown").brush({ ranks: [1] });
-  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait. of the whole job");
+  const whole = "2 of 3 ranks wait for rank 2. of the whole job";
+  await expect.poll(() => view.text(".hta-headline h2")).toBe(whole);
   view.state.set("selection", null);
+  await expect.poll(() => view.text(".hta-headline h2")).not.toContain("whole job");
   view.state.set("scope", "view");
-  await expect.poll(() => view.text(".hta-headline")).toBe("Ranks wait. of the whole job");
+  await expect.poll(() => view.text(".hta-headline h2")).toBe(whole);
 });
 
-test("a saved page does not offer to save itself", async () => {
-  const view = mountDash();
-  await ready(view);
+test("communication has a name in the legend, and a page without a kernel no Save HTML", async () => {
+  const view = await opened();
+  const chip = view.find(".hta-chips .hta-chip[title^=communication]");
+  await expect.poll(() => chip.innerText.trim()).toMatch(/^comm/);
   const texts = view.all(".hta-dash-toolbar button").map((node) => node.textContent);
   expect(texts).toContain("Export…");
   expect(texts).not.toContain("Save HTML");
 });
 
 test("panels out of sight follow once nothing changes, so that a page is printed whole", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   const waiting = (): number =>
     view.all(".hta-pane-said").filter((node) => node.textContent === "Adding up…").length;
   expect(waiting()).toBeGreaterThan(0);
   await expect.poll(waiting).toBe(0);
   view.find("[data-panel=kernels] .hta-name-row").click();
-  const asked = (): string[] =>
-    view.source.asked
-      .map(({ request }) => request as { panels?: string[]; selection?: { query: string | null } })
-      .filter(({ selection }) => typeof selection?.query === "string")
-      .flatMap(({ panels = [] }) => panels);
-  await expect.poll(asked).toContain("queue");
+  await expect.poll(() => askedPanels(view, ({ query }) => query !== null)).toContain("queue");
 });
 
 test("a rank that is a fact is in ink, ranks that are missing are in amber", async () => {
   const headline = [{ rank: 2, text: "Rank 2", fact: true }, " arrives last."];
   const more = [[{ rank: 1, text: "Rank 1" }, " is waited for."]];
-  const view = mountDash({ _headline: { headline, more } }, ({ scene }) => {
+  const view = await opened({ _headline: { headline, more } }, ({ scene }) => {
     scene.ranks_of_job = "3 of 8 ranks";
   });
-  await ready(view);
   const inkOf = (selector: string) => getComputedStyle(view.find(selector)).color;
   expect(inkOf(".hta-headline h2 button")).toBe(inkOf(".hta-headline h2"));
   expect(inkOf(".hta-headline p button")).not.toBe(inkOf(".hta-headline h2"));
@@ -276,43 +228,41 @@ test("a rank that is a fact is in ink, ranks that are missing are in amber", asy
 });
 
 test("every panel marks the ranks that the headline names, also if it comes later", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   const marked = (): unknown[] =>
     FakeChart.all.map(({ frame }) => frame?.attrs.late_ranks).filter((one) => one !== undefined);
+  /** All late ranks that any chart marks. */
+  const late = () => [...new Set(marked().map((one) => JSON.stringify(one)))];
   await expect.poll(() => marked().length).toBeGreaterThan(3);
-  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+  expect(late()).toEqual(["[]"]);
   view.model.set("_headline", { headline: [], more: [], late_ranks: [2] });
-  await expect.poll(() => JSON.stringify(marked()[0])).toBe("[2]");
-  expect(marked().every((one) => JSON.stringify(one) === "[2]")).toBe(true);
+  await expect.poll(late).toEqual(["[2]"]);
   view.model.set("_headline", { headline: [], more: [], fact_ranks: [1] });
   await expect.poll(() => FakeChart.all[0]!.frame?.attrs).toMatchObject({ fact_ranks: [1] });
-  expect(marked().every((one) => JSON.stringify(one) === "[]")).toBe(true);
+  expect(late()).toEqual(["[]"]);
 });
 
 test.each([
   { has: true, absent: [] },
   { has: false, absent: ["communication"] },
 ])("charts know whether the job has communication: $has", async ({ has, absent }) => {
-  const view = mountDash({}, ({ scene }) => {
+  await opened({}, ({ scene }) => {
     for (const rank of scene.ranks) {
       rank.summary = rank.summary.filter(({ role }) => has || role !== "comm");
     }
   });
-  await ready(view);
   const drawn = FakeChart.all.find(({ id }) => id === "breakdown");
   expect(drawn?.frame?.attrs.absent_kinds).toEqual(absent);
 });
 
 test("names from traces are text, whatever they hold", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
-  const view = mountDash({ _headline: { headline: [evil], more: [], findings: [] } }, (page) => {
+  const view = await opened({ _headline: { headline: [evil], more: [], findings: [] } }, (page) => {
     page.names = page.names.map((name, at) => (at === 0 ? evil : name));
     page.shorts = page.shorts.map((name, at) => (at === page.short_of[0] ? evil : name));
     page.scene.title = evil;
     page.scene.truth.problems = [{ kind: "skipped", count: 1, detail: evil, rank: 0, file: evil }];
   });
-  await ready(view);
   click(view.find("[data-panel=kernels] .hta-name-row"));
   await expect.poll(() => view.text(".hta-sel-words")).toContain("<img");
   expect(view.text("[data-panel=problems]")).toContain("<img");
@@ -323,8 +273,7 @@ test("names from traces are text, whatever they hold", async () => {
 });
 
 test("a table shows as many names as its column has room for, and no more than its neighbours", async () => {
-  const view = mountDash({ panels: [["kernels", "timeline"]] });
-  await ready(view);
+  const view = await opened({ panels: [["kernels", "timeline"]] });
   const [table, other] = ["kernels", "timeline"].map((id) => view.find(`[data-panel=${id}]`));
   const first = table!.offsetHeight;
   other!.style.minHeight = `${first + 60}px`;
@@ -335,8 +284,7 @@ test("a table shows as many names as its column has room for, and no more than i
 });
 
 test("letters typed on a button do not reach the notebook", async () => {
-  const view = mountDash();
-  await ready(view);
+  const view = await opened();
   const leaked: string[] = [];
   const hear = (event: KeyboardEvent): unknown => leaked.push(event.key);
   document.addEventListener("keydown", hear);

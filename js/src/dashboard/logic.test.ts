@@ -1,6 +1,6 @@
 /** The parts of a dashboard without drawing: layout, choices, requests, files. */
 
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { PANELS, withoutOwn } from "../facts/panels";
 import { brushed, chosenOf, EVERYTHING, picked, without } from "../protocol/selection";
 import type { Requests, Scene, SelectionJson, Source } from "../protocol/source";
@@ -34,10 +34,8 @@ describe("places", () => {
     expect(places(1800)[0]).toBe(
       "breakdown+overlap+steps | timeline+heatmap | selection+problems+kernels",
     );
-    expect(layoutOf(899, ALL).name).toBe("one");
-    expect(layoutOf(900, ALL).name).toBe("pairs");
-    expect(layoutOf(1639, ALL).name).toBe("pairs");
-    expect(layoutOf(1640, ALL).name).toBe("wide");
+    const names = [899, 900, 1639, 1640].map((width) => layoutOf(width, ALL).name);
+    expect(names).toEqual(["one", "pairs", "pairs", "wide"]);
   });
 
   test.each([700, 900, 1100, 1640, 2000])("at %i px every panel has one place", (width) => {
@@ -109,13 +107,7 @@ describe("choices", () => {
     const all = only({ ranks: [5], start_ns: 1, end_ns: 2, query: "kind in ['compute']" });
     expect(withoutOwn("breakdown", all)).toEqual({ ...all, ranks: null });
     expect(withoutOwn("kernel_types", all)).toEqual({ ...all, query: null });
-    expect(withoutOwn("steps", all)).toEqual({
-      ...all,
-      ranks: null,
-      start_ns: null,
-      end_ns: null,
-      query: null,
-    });
+    expect(withoutOwn("steps", all)).toEqual(EVERYTHING);
     const named = only({ query: "(dur_ns > 9) and name in ['a'] and kind in ['compute']" });
     expect(withoutOwn("operators", named)).toEqual(only({ query: "dur_ns > 9" }));
     expect(withoutOwn("summary", all)).toEqual(all);
@@ -125,106 +117,90 @@ describe("choices", () => {
 describe("questions", () => {
   const frame = (value: number) => ({ rows: 1, columns: { value: [value] }, attrs: {} });
 
-  function asked() {
-    const calls: {
-      panels: string[];
-      selection: SelectionJson;
-      answer(value: number, left?: string[]): void;
-    }[] = [];
-    const fails: ((error: Error) => void)[] = [];
-    const source: Source = {
-      status: "live",
-      ask: (_op, request) =>
-        new Promise<never>((resolve, reject) => {
-          const { panels, selection } = request as Requests["panels"];
-          const ids = [...panels];
-          fails.push(reject);
-          calls.push({
-            panels: ids,
-            selection: selection as SelectionJson,
-            answer: (value, left = []) => {
-              const made = ids.filter((id) => !left.includes(id));
-              const panels = Object.fromEntries(made.map((id) => [id, frame(value)]));
-              resolve({
-                reply: left.length > 0 ? { panels, left } : { panels },
-                buffer: null,
-              } as never);
-            },
-          });
-        }),
-    };
-    const data = new PanelData(source, new AbortController().signal);
-    const settle = () => new Promise((resolve) => setTimeout(resolve));
-    return { calls, fails, data, settle };
+  interface Call {
+    panels: string[];
+    selection: SelectionJson;
+    /** Give frames for all panels, or for all but some that are left for later. */
+    answer(value: number, left?: string[]): Promise<void>;
+    fail(error: Error): Promise<void>;
   }
+  const settle = () => new Promise<void>((resolve) => setTimeout(resolve));
+  let calls: Call[];
+  let data: PanelData;
+  const stateOf = (id: Parameters<PanelData["state"]>[0]) => data.state(id).value;
+
+  beforeEach(() => {
+    calls = [];
+    const ask = (_op: string, { panels, selection }: Requests["panels"]) =>
+      new Promise<never>((resolve, reject) => {
+        const ids = [...panels];
+        const answer = (value: number, left: string[] = []) => {
+          const made = ids.filter((id) => !left.includes(id)).map((id) => [id, frame(value)]);
+          const reply = { panels: Object.fromEntries(made), ...(left.length > 0 && { left }) };
+          resolve({ reply, buffer: null } as never);
+          return settle();
+        };
+        const fail = (error: Error) => {
+          reject(error);
+          return settle();
+        };
+        calls.push({ panels: ids, selection: selection as SelectionJson, answer, fail });
+      });
+    data = new PanelData({ status: "live", ask } as Source, new AbortController().signal);
+  });
 
   test("one at a time, and of those that were made meanwhile the last one", async () => {
-    const { calls, data, settle } = asked();
     data.want(["overlap", "kernels"], only({ start_ns: 1 }));
     data.want(["overlap", "kernels"], only({ start_ns: 2 }));
     data.want(["overlap", "kernels"], only({ start_ns: 3 }));
     expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1]);
-    calls[0]!.answer(1);
-    await settle();
+    await calls[0]!.answer(1);
     expect(calls.map(({ selection }) => selection.start_ns)).toEqual([1, 3]);
-    expect(data.state("kernels").value).toMatchObject({ isStale: true, frame: frame(1) });
-    calls[1]!.answer(3);
-    await settle();
-    expect(data.state("kernels").value).toMatchObject({ isStale: false, frame: frame(3) });
+    expect(stateOf("kernels")).toMatchObject({ isStale: true, frame: frame(1) });
+    await calls[1]!.answer(3);
+    expect(stateOf("kernels")).toMatchObject({ isStale: false, frame: frame(3) });
   });
 
   test("a panel does not request what it wrote itself, nor the same twice", async () => {
-    const { calls, data, settle } = asked();
     data.want(["breakdown", "kernels"], EVERYTHING);
-    calls[0]!.answer(0);
-    await settle();
+    await calls[0]!.answer(0);
     data.want(["breakdown", "kernels"], only({ ranks: [5] }));
     expect(calls[1]!.panels).toEqual(["kernels"]);
-    calls[1]!.answer(5);
-    await settle();
+    await calls[1]!.answer(5);
     data.want(["breakdown", "kernels"], EVERYTHING);
-    expect(data.state("kernels").value).toMatchObject({ isStale: false, frame: frame(0) });
+    expect(stateOf("kernels")).toMatchObject({ isStale: false, frame: frame(0) });
     expect(calls).toHaveLength(2);
   });
 
   test("numbers of chosen events are marked as such, numbers of windows and ranks are not", async () => {
-    const { calls, data, settle } = asked();
-    const filtered = (): unknown => data.state("idle").value.frame?.attrs.filtered;
+    const filtered = (): unknown => stateOf("idle").frame?.attrs.filtered;
     data.want(["idle"], only({ query: "kind == 'communication'" }));
-    calls[0]!.answer(0);
-    await settle();
+    await calls[0]!.answer(0);
     expect(filtered()).toBe(1);
     data.want(["idle"], only({ start_ns: 1, ranks: [5] }));
-    calls[1]!.answer(1);
-    await settle();
+    await calls[1]!.answer(1);
     expect(filtered()).toBe(0);
   });
 
   test("waiting panels are requested next, for the selection of that time", async () => {
-    const { calls, data, settle } = asked();
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 1 }));
-    calls[0]!.answer(1, ["kernels", "queue"]);
-    await settle();
-    expect(data.state("overlap").value).toMatchObject({ isStale: false, frame: frame(1) });
-    expect(data.state("kernels").value).toMatchObject({ isStale: true, frame: null, error: null });
+    await calls[0]!.answer(1, ["kernels", "queue"]);
+    expect(stateOf("overlap")).toMatchObject({ isStale: false, frame: frame(1) });
+    expect(stateOf("kernels")).toMatchObject({ isStale: true, frame: null, error: null });
     expect(calls[1]!.panels).toEqual(["kernels", "queue"]);
     data.want(["overlap", "kernels", "queue"], only({ start_ns: 2 }));
-    calls[1]!.answer(1, ["kernels", "queue"]);
-    await settle();
+    await calls[1]!.answer(1, ["kernels", "queue"]);
     expect(calls[2]!.panels).toEqual(["overlap", "kernels", "queue"]);
     expect(calls[2]!.selection.start_ns).toBe(2);
-    calls[2]!.answer(2);
-    await settle();
-    expect(data.state("queue").value).toMatchObject({ isStale: false, frame: frame(2) });
+    await calls[2]!.answer(2);
+    expect(stateOf("queue")).toMatchObject({ isStale: false, frame: frame(2) });
     expect(calls).toHaveLength(3);
   });
 
   test("a failure is shown in place of the numbers, and a new selection tries again", async () => {
-    const { calls, fails, data, settle } = asked();
     data.want(["kernels"], EVERYTHING);
-    fails[0]!(new Error("no such column"));
-    await settle();
-    expect(data.state("kernels").value.error?.message).toBe("no such column");
+    await calls[0]!.fail(new Error("no such column"));
+    expect(stateOf("kernels").error?.message).toBe("no such column");
     data.want(["kernels"], EVERYTHING);
     expect(calls).toHaveLength(1);
     data.retry();

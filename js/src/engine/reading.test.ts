@@ -138,24 +138,13 @@ describe("queries", () => {
 });
 
 test("times of records are exact", () => {
-  expect([0, 1, 999, 1000, 1234567, -1500].map(micros)).toEqual([
-    "0",
-    "0.001",
-    "0.999",
-    "1",
-    "1234.567",
-    "-1.500",
-  ]);
+  const texts = [0, 1, 999, 1000, 1234567, -1500].map(micros);
+  expect(texts.join(" ")).toBe("0 0.001 0.999 1 1234.567 -1.500");
 });
 
 test("durations of one name", () => {
   expect(durationFigures(Float64Array.of(4, 1, 3, 2))).toMatchObject({
-    count: 4,
-    sum: 10,
-    mean: 2.5,
-    median: 2.5,
-    min: 1,
-    max: 4,
+    ...{ count: 4, sum: 10, mean: 2.5, median: 2.5, min: 1, max: 4 },
     edges: [1, 2, 3, 4],
     // The last bin includes its upper edge.
     counts: [1, 1, 2],

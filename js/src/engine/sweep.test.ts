@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { seeded } from "../../test/random";
 import { Spans } from "./spans";
 import { Sweep, timeOf } from "./sweep";
 
@@ -10,15 +11,6 @@ function spansOf(intervals: readonly Interval[]): Spans {
     Float64Array.from(sorted, ([start]) => start),
     Float64Array.from(sorted, ([start, end]) => end - start),
   );
-}
-
-/** The same numbers in each run, below `most`. */
-function seeded(seed: number): (most: number) => number {
-  let state = seed;
-  return (most) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * most);
-  };
 }
 
 const SETS: Interval[][][] = Array.from({ length: 40 }, (_, seed) => {

@@ -52,6 +52,24 @@ async function notebook(traits: Record<string, unknown> = {}): Promise<Notebook>
 }
 
 const said = (el: HTMLElement): string => el.querySelector(".hta-said")?.textContent ?? "";
+const searched = (el: HTMLElement) =>
+  el.querySelector<HTMLInputElement>(".hta-search input")?.value;
+
+/** The element of a view that has its figures. */
+async function drawn({ widget }: Notebook) {
+  const view = await widget.show();
+  await expect.poll(() => said(view.el)).toContain("GPUs compute");
+  return view;
+}
+
+function press(el: HTMLElement, key: string): void {
+  const root = el.querySelector<HTMLElement>(".hta-root")!;
+  root.focus();
+  for (const type of ["keydown", "keyup"]) {
+    const code = `Key${key.toUpperCase()}`;
+    root.dispatchEvent(new KeyboardEvent(type, { key, code, bubbles: true }));
+  }
+}
 
 test("exports are default only, the state has no view", () => {
   expect(Object.keys(timeline)).toEqual(["render"]);
@@ -59,16 +77,12 @@ test("exports are default only, the state has no view", () => {
 });
 
 test("it asks the kernel, draws, and sends gestures in one save", async () => {
-  const { page, widget } = await notebook();
-  const view = await widget.show();
-  await expect.poll(() => said(view.el)).toContain("GPUs compute");
+  const opened = await notebook();
+  const { page } = opened;
+  const { el } = await drawn(opened);
   await expect.poll(() => page.sent.map(({ content }) => content.op)).toContain("tiles");
   page.saved.length = 0;
-  const root = view.el.querySelector<HTMLElement>(".hta-root");
-  root?.focus();
-  for (const type of ["keydown", "keyup"]) {
-    root?.dispatchEvent(new KeyboardEvent(type, { key: "c", code: "KeyC", bubbles: true }));
-  }
+  press(el, "c");
   await expect
     .poll(() => page.saved.map(({ model, state: saved }) => [model, saved.color]))
     .toContainEqual(["state", "name"]);
@@ -83,37 +97,23 @@ test("it asks the kernel, draws, and sends gestures in one save", async () => {
 });
 
 test("two views of one model move together, and end alone", async () => {
-  const { widget, state: shared } = await notebook();
-  const first = await widget.show();
-  const second = await widget.show();
-  await expect.poll(() => said(second.el)).toContain("GPUs compute");
-  const press = (key: string): void => {
-    const root = first.el.querySelector<HTMLElement>(".hta-root");
-    root?.focus();
-    for (const type of ["keydown", "keyup"]) {
-      root?.dispatchEvent(
-        new KeyboardEvent(type, { key, code: `Key${key.toUpperCase()}`, bubbles: true }),
-      );
-    }
-  };
-  press("w");
+  const opened = await notebook();
+  const first = await opened.widget.show();
+  const second = await drawn(opened);
+  press(first.el, "w");
   await expect.poll(() => said(second.el)).toMatch(/^\d/);
   first.remove();
   await expect.poll(() => first.el.childElementCount).toBe(0);
-  shared.model.set("search", "AllReduce");
-  await expect
-    .poll(() => second.el.querySelector<HTMLInputElement>(".hta-search input")?.value)
-    .toBe("AllReduce");
+  opened.state.model.set("search", "AllReduce");
+  await expect.poll(() => searched(second.el)).toBe("AllReduce");
 });
 
 test("another state, height and scene take effect in the open view", async () => {
-  const { widget } = await notebook();
-  const { el } = await widget.show();
-  await expect.poll(() => said(el)).toContain("GPUs compute");
+  const opened = await notebook();
+  const { widget } = opened;
+  const { el } = await drawn(opened);
   widget.model.set("state", "anywidget:other");
-  await expect
-    .poll(() => el.querySelector<HTMLInputElement>(".hta-search input")?.value)
-    .toBe("other");
+  await expect.poll(() => searched(el)).toBe("other");
   widget.model.set("height", 250);
   const frame = el.querySelector<HTMLElement>(".hta-stage-frame");
   expect(frame?.style.height).toBe("250px");
@@ -130,15 +130,11 @@ test("a scene of another version is refused in words, in the widget", async () =
 });
 
 test("a kernel that does not answer is named", async () => {
-  const { widget, source } = await notebook();
-  const { el } = await widget.show();
-  await expect.poll(() => said(el)).toContain("GPUs compute");
+  const opened = await notebook();
+  const { source } = opened;
+  const { el } = await drawn(opened);
   source.held = [];
-  const shared = el.querySelector<HTMLElement>(".hta-root");
-  shared?.focus();
-  for (const type of ["keydown", "keyup"]) {
-    shared?.dispatchEvent(new KeyboardEvent(type, { key: "w", code: "KeyW", bubbles: true }));
-  }
+  press(el, "w");
   const badge = (): HTMLElement | null => el.querySelector<HTMLElement>(".hta-kernel");
   await expect.poll(() => badge()?.textContent, { timeout: 5000 }).toContain("Kernel busy");
   source.release();

@@ -20,17 +20,16 @@ class Fake {
   }
 }
 
-const request = (rpc: string, op = "stats"): Message => ({
-  type: "comm_msg",
-  comm: "m",
-  data: { method: "custom", content: { rpc, op } },
+const custom = (content: object): Message => ({
+  ...{ type: "comm_msg", comm: "m" },
+  data: { method: "custom", content },
 });
-
-const reply = (rpc: string): Message => ({
-  type: "comm_msg",
-  comm: "m",
-  data: { method: "custom", content: { rpc, ok: true, reply: {} } },
-});
+const request = (rpc: string, op = "stats") => custom({ rpc, op });
+const broken = (at = 0): void => Fake.all[at]!.onclose?.({ code: 1006 });
+function dialled(): void {
+  vi.advanceTimersByTime(500);
+  Fake.all[1]!.hear({ type: "hello" });
+}
 
 let received: Message[];
 let ways: { receive: (message: Message) => void; lost: () => void; ended: () => void };
@@ -62,12 +61,11 @@ test("a connection that broke is dialled, and requests without a reply are sent 
   Fake.all[0]!.hear({ type: "hello" });
   socket.post(request("a"));
   socket.post(request("b"));
-  Fake.all[0]!.hear(reply("a"));
-  Fake.all[0]!.onclose?.({ code: 1006 });
+  Fake.all[0]!.hear(custom({ rpc: "a", ok: true, reply: {} }));
+  broken();
   expect(ways.lost).toHaveBeenCalledTimes(1);
   socket.post(request("c"));
-  vi.advanceTimersByTime(500);
-  Fake.all[1]!.hear({ type: "hello" });
+  dialled();
   expect(Fake.all[1]!.sent).toEqual([request("b"), request("c")]);
   expect(ways.ended).not.toHaveBeenCalled();
 });
@@ -75,27 +73,23 @@ test("a connection that broke is dialled, and requests without a reply are sent 
 test("a file is not written twice: its request fails", () => {
   Fake.all[0]!.hear({ type: "hello" });
   socket.post(request("w", "export"));
-  Fake.all[0]!.onclose?.({ code: 1006 });
-  vi.advanceTimersByTime(500);
-  Fake.all[1]!.hear({ type: "hello" });
+  broken();
+  dialled();
   expect(Fake.all[1]!.sent).toEqual([]);
-  expect(received.at(-1)).toMatchObject({
-    comm: "m",
-    data: { content: { rpc: "w", ok: false } },
-  });
+  expect(received.at(-1)).toMatchObject({ comm: "m", data: { content: { rpc: "w", ok: false } } });
 });
 
 test("after ten seconds without an answer the host has ended", () => {
   Fake.all[0]!.hear({ type: "hello" });
-  Fake.all[0]!.onclose?.({ code: 1006 });
+  broken();
   for (let at = 1; at <= 20; at += 1) {
     vi.advanceTimersByTime(500);
     expect(Fake.all).toHaveLength(1 + at);
     expect(ways.ended).not.toHaveBeenCalled();
-    Fake.all[at]!.onclose?.({ code: 1006 });
+    broken(at);
   }
   vi.advanceTimersByTime(500);
-  Fake.all.at(-1)!.onclose?.({ code: 1006 });
+  broken(21);
   expect(ways.ended).toHaveBeenCalledTimes(1);
 });
 

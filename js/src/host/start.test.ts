@@ -29,17 +29,15 @@ function press(name: string): void {
   all.find((one) => one.textContent === name)!.click();
 }
 
-test("an entry opens as a dashboard", () => {
-  page.show([entry("b"), entry("a")]);
+test("an entry opens as a dashboard, whatever its name", () => {
+  page.show([]);
+  expect(page.el.textContent).toContain("There are no traces in runs yet.");
+  const name = "<img src=x onerror=alert(1)>";
+  page.show([entry("b"), entry(name)]);
   expect(rows()).toHaveLength(2);
-  press("a");
-  expect(opened).toEqual([{ view: "dashboard", paths: ["a"] }]);
-});
-
-test("names are text", () => {
-  page.show([entry("<img src=x onerror=alert(1)>")]);
   expect(page.el.querySelector("img")).toBeNull();
-  expect(rows()[0]).toContain("<img src=x");
+  press(name);
+  expect(opened).toEqual([{ view: "dashboard", paths: [name] }]);
 });
 
 test("of two ticked ones the older is before", () => {
@@ -76,20 +74,12 @@ test("traces that come later are new, and ticks stay", () => {
   expect(page.el.textContent).toContain("Tick another one to compare a");
 });
 
-test("an empty folder has a note", () => {
-  page.show([]);
-  expect(page.el.textContent).toContain("There are no traces in runs yet.");
-});
-
 test.each([
   [59_000, "just now"],
   [60_000, "1 minute ago"],
   [7_200_000, "2 hours ago"],
   [3 * DAY, "3 days ago"],
+  [93 * DAY, "2024-02-29"],
 ])("%d ms ago", (age, text) => {
-  expect(agoText(1_000_000_000_000, 1_000_000_000_000 + age)).toBe(text);
-});
-
-test("older ones have their date", () => {
-  expect(agoText(Date.UTC(2024, 1, 29), Date.UTC(2024, 5, 1))).toBe("2024-02-29");
+  expect(agoText(Date.UTC(2024, 1, 29), Date.UTC(2024, 1, 29) + age)).toBe(text);
 });

@@ -40,53 +40,49 @@ describe.each(vectors)("$name", ({ reply, buffer, columns }) => {
   });
 });
 
-test("a reply of tiles", () => {
-  const vector = vectors.find(({ name }) => name === "events across tiles")!;
-  const tiles = decodeTiles({ reply: vector.reply, buffer: bytesOf(vector.buffer) });
-  expect(tiles.level).toBe(vector.reply.level);
-  expect(numbers(tiles.busy)).toEqual(vector.columns.busy);
-  expect(numbers(tiles.sliceStart)).toEqual(vector.columns.slice_start);
-  expect(numbers(tiles.sliceFirst)).toEqual(vector.columns.slice_first);
-  expect(tiles.names).toEqual(vector.reply.names);
+const named = (name: string) => vectors.find((vector) => vector.name === name)!;
+const tilesOf = ({ reply, buffer }: Vector) => decodeTiles({ reply, buffer: bytesOf(buffer) });
+
+test("replies of tiles and of counters", () => {
+  const events = named("events across tiles");
+  const { reply, columns } = events;
+  const tiles = tilesOf(events);
+  expect([tiles.level, tiles.names]).toEqual([reply.level, reply.names]);
+  expect(numbers(tiles.busy)).toEqual(columns.busy);
+  expect(numbers(tiles.sliceStart)).toEqual(columns.slice_start);
+  expect(numbers(tiles.sliceFirst)).toEqual(columns.slice_first);
+  const counters = named("counters");
+  const { counterMin, counterMax } = tilesOf(counters);
+  expect(numbers(counterMin)).toEqual(counters.columns.counter_min);
+  expect(numbers(counterMax)).toEqual(counters.columns.counter_max);
 });
 
 test.each(vectors.filter(({ plain }) => plain !== undefined))("$name, equal content", (vector) => {
-  const plain = vectors.find(({ name }) => name === vector.plain)!;
-  const decoded = [vector, plain].map(({ reply, buffer }) =>
-    decodeTiles({ reply, buffer: bytesOf(buffer) }),
-  );
-  expect(decoded[0]).toEqual(decoded[1]);
-});
-
-test("a reply of counters", () => {
-  const vector = vectors.find(({ name }) => name === "counters")!;
-  const tiles = decodeTiles({ reply: vector.reply, buffer: bytesOf(vector.buffer) });
-  expect(numbers(tiles.counterMin)).toEqual(vector.columns.counter_min);
-  expect(numbers(tiles.counterMax)).toEqual(vector.columns.counter_max);
+  expect(tilesOf(vector)).toEqual(tilesOf(named(vector.plain!)));
 });
 
 describe("invalid replies are refused", () => {
-  const reply = { columns: { a: ["u16", 0, 4] as Spec } };
-  test("a missing column", () => {
-    expect(() => column(reply, new ArrayBuffer(8), "b", "u16")).toThrow(ProtocolError);
+  test.each([
+    ["b", "u16", 8, ProtocolError],
+    ["a", "u32", 8, "is u16, not u32"],
+    ["a", "u16", 6, "ends beyond"],
+    ["a", "u16", null, "no data"],
+  ] as const)("column %s as %s in %s bytes", (name, dtype, bytes, reason) => {
+    const reply = { columns: { a: ["u16", 0, 4] as Spec } };
+    const buffer = bytes === null ? null : new ArrayBuffer(bytes);
+    expect(() => column(reply, buffer, name, dtype)).toThrow(reason);
   });
-  test("another type", () => {
-    expect(() => column(reply, new ArrayBuffer(8), "a", "u32")).toThrow("is u16, not u32");
-  });
-  test("too few bytes, or none", () => {
-    expect(() => column(reply, new ArrayBuffer(6), "a", "u16")).toThrow("ends beyond");
-    expect(() => column(reply, null, "a", "u16")).toThrow("no data");
-  });
+
   test("columns that do not agree", () => {
-    const vector = vectors.find(({ name }) => name === "events across tiles")!;
+    const vector = named("events across tiles");
     const columns = { ...vector.reply.columns, tile_lane: ["u32", 0, 6] as Spec };
-    expect(() =>
-      decodeTiles({ reply: { ...vector.reply, columns }, buffer: bytesOf(vector.buffer) }),
-    ).toThrow(ProtocolError);
+    expect(() => tilesOf({ ...vector, reply: { ...vector.reply, columns } })).toThrow(
+      ProtocolError,
+    );
   });
 });
 
-test("a minimap of a job without device events has the CPU's time", () => {
+test("a minimap without device events has the CPU's time", () => {
   const buffer = Float32Array.from([0.5, 1]).buffer;
   const reply = { start: 0, end: 10, bins: 2, columns: { cpu: ["f32", 0, 2] } };
   const minimap = decodeMinimap({ reply, buffer });
@@ -96,12 +92,8 @@ test("a minimap of a job without device events has the CPU's time", () => {
 
 test("marks and stats", () => {
   const buffer = Uint32Array.from([3, 4, 7, 9]).buffer;
-  const reply = {
-    in_view: 2,
-    total: 5,
-    error: null,
-    columns: { lane: ["u32", 0, 2], bin: ["u32", 8, 2] },
-  };
+  const columns = { lane: ["u32", 0, 2], bin: ["u32", 8, 2] };
+  const reply = { in_view: 2, total: 5, error: null, columns };
   const marks = decodeMarks({ reply, buffer });
   expect([...marks.lane, ...marks.bin, marks.inView, marks.total]).toEqual([3, 4, 7, 9, 2, 5]);
 });

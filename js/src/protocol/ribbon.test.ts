@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { plain } from "../../test/plain";
 import { packed } from "../engine/columns";
 import { step, strength } from "../stage/lanes";
 import { arrivalWords } from "../timeline/text";
@@ -28,15 +29,8 @@ function ribbon() {
 test("marks are found by rank and time, the nearest within reach", () => {
   const found = ribbon();
   expect(timeOfBin(found, 3)).toBe(35);
-  expect(arrivalAt(found, 5, 33, 5)).toEqual({
-    name: "AllReduce",
-    call: 1,
-    of: 2,
-    rank: 5,
-    id: 17,
-    ns: 40,
-    ofJob: false,
-  });
+  const first = { name: "AllReduce", call: 1, of: 2, rank: 5, id: 17, ns: 40, ofJob: false };
+  expect(arrivalAt(found, 5, 33, 5)).toEqual(first);
   expect(arrivalAt(found, 5, 84, 5)?.name).toBe("Broadcast");
   expect(arrivalAt(found, 5, 60, 5)).toBeNull();
   expect(arrivalAt(found, 0, 35, 5)).toBeNull();
@@ -53,7 +47,7 @@ test("the job's marks name the last rank, or report several", () => {
 
 test("a mark shows the delay and the call; the job's mark shows the last rank and its cost", () => {
   const found = ribbon();
-  const said = (lines: [string, string]) => lines.map((line) => line.replace(/\u202f/g, " "));
+  const said = (lines: [string, string]) => lines.map(plain);
   expect(said(arrivalWords(arrivalAt(found, 5, 35, 5)!))).toEqual([
     "40 ns after the median rank",
     "rank 5, AllReduce 1 of 2",

@@ -10,65 +10,30 @@ import {
   toggledEvent,
   windowSelection,
 } from "./selection";
-import type { Brief, RowInfo, Scene } from "./source";
+import type { Brief, RowInfo } from "./source";
 
 const scene = recordedScene();
 
 function row(rank: number, track: number | null, open = false): RowInfo {
-  const tracks = scene.ranks[rank]?.tracks ?? [];
-  return {
-    rank,
-    track: track === null ? null : (tracks[track] ?? null),
-    top: 0,
-    height: 20,
-    open,
-    pinned: false,
-  };
+  const found = track === null ? null : (scene.ranks[rank]?.tracks[track] ?? null);
+  return { rank, track: found, top: 0, height: 20, open, pinned: false };
 }
 
-const brief = (rank: number, id: number): Brief => ({
-  rank,
-  table: "events",
-  id,
-  lane: 0,
-  name: "k",
-  short: "k",
-  kind: "compute",
-  start: 5,
-  dur: 7,
-});
+const EVENT = { table: "events", lane: 0, name: "k", short: "k", kind: "compute" } as const;
+const brief = (rank: number, id: number): Brief => ({ ...EVENT, rank, id, start: 5, dur: 7 });
 
-describe("rows", () => {
-  test("folded ranks are taken whole", () => {
-    expect(rowsChoice([row(0, null), row(1, null)], scene)).toEqual({
-      ranks: [0, 1],
-      tracks: null,
-    });
-  });
+const keys = scene.ranks[1]!.tracks.slice(0, 2).map(({ key }) => key);
 
-  test("selecting all ranks sets no restriction", () => {
-    const rows = [row(0, null), row(1, null), row(2, null)];
-    expect(rowsChoice(rows, scene)).toEqual({ ranks: null, tracks: null });
-  });
-
-  test("tracks of an opened rank are named, its head is not counted", () => {
-    const choice = rowsChoice([row(1, null, true), row(1, 0), row(1, 1)], scene);
-    const keys = scene.ranks[1]?.tracks.slice(0, 2).map((track) => track.key);
-    expect(choice).toEqual({ ranks: [1], tracks: keys });
-  });
-
-  test("a folded rank among tracks selects whole ranks, as a selection cannot pair them", () => {
-    expect(rowsChoice([row(0, null), row(1, 0)], scene)).toEqual({ ranks: [0, 1], tracks: null });
-  });
-
-  test("every track of a rank is the rank", () => {
-    const rows = (scene.ranks[2]?.tracks ?? []).map((_, at) => row(2, at));
-    expect(rowsChoice(rows, scene)).toEqual({ ranks: [2], tracks: null });
-  });
-
-  test("the head of an opened rank alone is the rank", () => {
-    expect(rowsChoice([row(1, null, true)], scene)).toEqual({ ranks: [1], tracks: null });
-  });
+test.each<[string, RowInfo[], number[] | null, string[] | null]>([
+  ["folded ranks are taken whole", [row(0, null), row(1, null)], [0, 1], null],
+  ["all ranks are no restriction", [0, 1, 2].map((rank) => row(rank, null)), null, null],
+  ["tracks of an opened rank", [row(1, null, true), row(1, 0), row(1, 1)], [1], keys],
+  // A selection cannot pair ranks and tracks.
+  ["a folded rank among tracks", [row(0, null), row(1, 0)], [0, 1], null],
+  ["every track of a rank", scene.ranks[2]!.tracks.map((_, at) => row(2, at)), [2], null],
+  ["the head of an opened rank alone", [row(1, null, true)], [1], null],
+])("rows: %s", (_, rows, ranks, tracks) => {
+  expect(rowsChoice(rows, scene)).toEqual({ ranks, tracks });
 });
 
 describe("windows", () => {
@@ -123,10 +88,8 @@ describe("lanes", () => {
     for (const rank of scene.ranks) {
       for (const track of rank.tracks) {
         for (let depth = 0; depth < track.lanes; depth += 1) {
-          const place = index.at(track.lane0 + depth);
-          expect(place?.rank.rank).toBe(rank.rank);
-          expect(place?.track?.key).toBe(track.key);
-          expect(place?.depth).toBe(depth);
+          const { rank: found, track: own, depth: at } = index.at(track.lane0 + depth)!;
+          expect([found.rank, own?.key, at]).toEqual([rank.rank, track.key, depth]);
         }
       }
       for (const summary of rank.summary) {
@@ -144,17 +107,7 @@ describe("lanes", () => {
     const track = { ...scene.ranks[0]!.tracks[0]!, lane0: 0, lanes: 1 };
     const of = (role: typeof track.role): string => {
       const rank = { ...scene.ranks[0]!, summary: [], tracks: [{ ...track, role }] };
-      const one: Scene = { ...scene, ranks: [rank] };
-      const slice = {
-        lane: 0,
-        id: 0,
-        name: "",
-        kind: "other" as const,
-        start: 0,
-        dur: 0,
-        flags: 0,
-      };
-      return new LaneIndex(one).table(slice);
+      return new LaneIndex({ ...scene, ranks: [rank] }).table({ ...brief(0, 0), flags: 0 });
     };
     expect([of("thread"), of("async"), of("instant")]).toEqual(["events", "asyncs", "instants"]);
   });

@@ -6,27 +6,18 @@ const JOB: Span = [0, 1e9];
 const width = ([start, end]: Span) => end - start;
 
 describe("limits", () => {
-  test("the view may exceed the job by a small margin on either side", () => {
-    const [start, end] = clampView([-1e12, 1e12], JOB);
-    expect(start).toBe(-2e7);
-    expect(end).toBe(1.02e9);
-  });
-
-  test("a view is moved before it is shortened", () => {
-    const view = clampView([0.9e9, 1.3e9], JOB);
-    expect(width(view)).toBeCloseTo(0.4e9, 0);
-    expect(view[1]).toBe(1.02e9);
-  });
-
-  test("no narrower than the narrowest, around its middle", () => {
-    const view = clampView([5e8, 5e8 + 2], JOB);
-    expect(width(view)).toBe(MIN_SPAN_NS);
-    expect((view[0] + view[1]) / 2).toBe(5e8 + 1);
-  });
-
-  test("ends in the wrong order, and nonsense", () => {
-    expect(clampView([2e8, 1e8], JOB)).toEqual([1e8, 2e8]);
-    expect(clampView([Number.NaN, 1], JOB)).toEqual(JOB);
+  test.each<[string, Span, Span]>([
+    ["may exceed the job by a small margin on either side", [-1e12, 1e12], [-2e7, 1.02e9]],
+    ["is moved before it is shortened", [0.9e9, 1.3e9], [0.62e9, 1.02e9]],
+    [
+      "is no narrower than the narrowest, around its middle",
+      [5e8, 5e8 + 2],
+      [5e8 + 1 - MIN_SPAN_NS / 2, 5e8 + 1 + MIN_SPAN_NS / 2],
+    ],
+    ["may have its ends in the wrong order", [2e8, 1e8], [1e8, 2e8]],
+    ["is the job's if it is nonsense", [Number.NaN, 1], JOB],
+  ])("a view %s", (_, asked, view) => {
+    expect(clampView(asked, JOB)).toEqual(view);
   });
 
   test("a job without length can be shown", () => {
@@ -44,9 +35,10 @@ describe("on the way", () => {
   const from: Span = [0, 1e9];
   const to: Span = [4e8, 4.001e8];
 
-  test("begins and ends exactly", () => {
+  test("begins and ends exactly, and a pan is straight", () => {
     expect(between(from, to, 0)).toBe(from);
     expect(between(from, to, 1)).toBe(to);
+    expect(between([0, 100], [1000, 1100], 0.5)).toEqual([500, 600]);
   });
 
   test("spans shrink by equal factors", () => {
@@ -63,19 +55,10 @@ describe("on the way", () => {
     }
   });
 
-  test("a pan is straight", () => {
-    expect(between([0, 100], [1000, 1100], 0.5)).toEqual([500, 600]);
-  });
-
   test("the curve rises from 0 to 1 and is fast first", () => {
-    expect(ease(0)).toBe(0);
-    expect(ease(1)).toBe(1);
-    let last = 0;
-    for (let i = 1; i <= 20; i += 1) {
-      const value = ease(i / 20);
-      expect(value).toBeGreaterThanOrEqual(last);
-      last = value;
-    }
+    const curve = Array.from({ length: 21 }, (_, i) => ease(i / 20));
+    expect([curve[0], curve[20]]).toEqual([0, 1]);
+    expect(curve).toEqual([...curve].sort((a, b) => a - b));
     expect(ease(0.3)).toBeGreaterThan(0.6);
   });
 });

@@ -1,4 +1,5 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
+import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { SceneRank, Lateness, Stats } from "../protocol/source";
 import { factOf } from "./gutter";
@@ -20,75 +21,60 @@ const stats = (change: Partial<Stats> = {}) =>
     kinds: {},
     ...change,
   });
-const plain = ({ texts }: { texts: string[] }) => texts.map((text) => text.replace(/\u202f/g, " "));
+const lateness = (changes: Partial<Lateness>) =>
+  latenessByRank({
+    start: 0,
+    end: 1e9,
+    ranks: [rank.rank],
+    collectives: [21],
+    last: [0],
+    wait: [148e6],
+    exposed_wait: [120e6],
+    imposed: [0],
+    wait_for_late: [0],
+    late: [],
+    note: "",
+    clock: null,
+    ...changes,
+  });
+const host: SceneRank = { ...rank, summary: rank.summary.filter(({ role }) => role === "cpu") };
 
-describe("the one fact of a rank", () => {
-  test("exposed communication if the margin has the shares", () => {
-    expect(plain(factOf(rank, stats(), true))).toEqual(["exposed 148 ms"]);
-  });
-  test("the idle share if there is no margin", () => {
-    expect(plain(factOf(rank, stats(), false))).toEqual(["idle 66 %"]);
-  });
-  test("busy time if nothing is exposed", () => {
-    expect(plain(factOf(rank, stats({ exposed: [0] }), true))[0]).toBe("busy 340 ms");
-  });
-  test("a file that ends early has priority", () => {
-    const cut: SceneRank = { ...rank, truncated: "gzip stream cut", range: [0, 4.4e8] };
-    const fact = factOf(cut, stats(), true);
-    expect(plain(fact)).toEqual(["ends at 440.000 ms", "ends early"]);
-    expect(fact.look).toBe("warn");
-  });
-  test("no data in the view is not idle", () => {
-    expect(plain(factOf(rank, stats({ data: [0], idle: [0] }), true))).toEqual(["no data here"]);
-  });
-  const lateness = (changes: Partial<Lateness>) =>
-    latenessByRank({
-      start: 0,
-      end: 1e9,
-      ranks: [rank.rank],
-      collectives: [21],
-      last: [0],
-      wait: [148e6],
-      exposed_wait: [120e6],
-      imposed: [0],
-      wait_for_late: [0],
-      late: [],
-      note: "",
-      clock: null,
-      ...changes,
-    });
-  test("the wait of a rank has priority over its exposed communication", () => {
-    const fact = factOf(rank, stats(), true, lateness({}));
-    expect(plain(fact)).toEqual(["waits 148 ms in all", "waits 148 ms"]);
-    expect(plain(factOf(rank, stats(), true, lateness({ wait: [0] })))[0]).toMatch(/^exposed/);
-  });
-  test("the rank that the others wait for is named by how often it came last", () => {
-    const fact = factOf(rank, stats(), true, lateness({ last: [21], late: [rank.rank] }));
-    expect(fact.look).toBe("late");
-    expect(fact.texts[0]).toBe("last in 21 of 21");
-  });
-  test("a rank that mostly comes last but delays no other rank is not red", () => {
-    const texts = (last: number, collectives = 20) => {
-      const fact = factOf(
-        rank,
-        stats(),
-        true,
-        lateness({ last: [last], collectives: [collectives] }),
-      );
-      expect(fact.look).toBe("plain");
-      return plain(fact)[0];
-    };
-    expect(texts(17)).toBe("last 85 %");
-    expect(texts(10)).toBe("waits 148 ms in all");
-    expect(texts(3, 3)).toBe("waits 148 ms in all");
-  });
-  test("unknown figures are omitted", () => {
-    expect(factOf(rank, null, true).texts).toEqual([]);
-    expect(factOf(rank, stats({ ranks: [99] }), true).texts).toEqual([]);
-  });
-  test("a rank without device events", () => {
-    const host: SceneRank = { ...rank, summary: rank.summary.filter(({ role }) => role === "cpu") };
-    expect(plain(factOf(host, null, true))).toEqual(["CPU only"]);
-    expect(plain(factOf({ ...host, host: "node-3" }, null, true))).toEqual(["node-3"]);
-  });
+/** Look and texts of the one fact of a rank. */
+function fact(
+  shown: ReturnType<typeof stats> | null = stats(),
+  late?: ReturnType<typeof lateness>,
+  of = rank,
+  hasMargin = true,
+): string {
+  const { look, texts } = factOf(of, shown, hasMargin, late);
+  return `${look}: ${texts.map(plain).join(" | ")}`;
+}
+
+test("exposed time, or busy time without it; the idle share where no margin has the shares", () => {
+  expect(fact()).toBe("plain: exposed 148 ms");
+  expect(fact(stats({ exposed: [0] }))).toBe("plain: busy 340 ms");
+  expect(fact(stats(), undefined, rank, false)).toBe("plain: idle 66 %");
+});
+
+test("a file that ends early comes first; no data, no figures and no device are not idle", () => {
+  const cut: SceneRank = { ...rank, truncated: "gzip stream cut", range: [0, 4.4e8] };
+  expect(fact(stats(), undefined, cut)).toBe("warn: ends at 440.000 ms | ends early");
+  expect(fact(stats({ data: [0], idle: [0] }))).toBe("plain: no data here");
+  expect([fact(null), fact(stats({ ranks: [99] }))]).toEqual(["plain: ", "plain: "]);
+  expect(fact(null, undefined, host)).toBe("plain: CPU only");
+  expect(fact(null, undefined, { ...host, host: "node-3" })).toBe("plain: node-3");
+});
+
+test("waits come before exposed time, and the rank that others wait for is named", () => {
+  const waits = "plain: waits 148 ms in all | waits 148 ms";
+  expect(fact(stats(), lateness({}))).toBe(waits);
+  expect(fact(stats(), lateness({ wait: [0] }))).toBe("plain: exposed 148 ms");
+  expect(fact(stats(), lateness({ last: [21], late: [rank.rank] }))).toMatch(
+    /^late: last in 21 of 21/,
+  );
+  // A rank that mostly comes last but delays no other rank is not red.
+  const last = (last: number, collectives = 20) =>
+    fact(stats(), lateness({ last: [last], collectives: [collectives] }));
+  expect(last(17)).toMatch(/^plain: last 85 %/);
+  expect([last(10), last(3, 3)]).toEqual([waits, waits]);
 });

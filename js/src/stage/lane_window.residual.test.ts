@@ -1,24 +1,10 @@
 import { expect, test } from "vitest";
-import vectors from "../../../tests/vectors/tiles.json";
+import { type Given, tileCases } from "../../test/tile_vectors";
 import { takeOut } from "./lane_window";
 
-interface Cell {
-  cell: number;
-  covered: number;
-  busy: number;
-  count: number;
-}
-interface Case {
-  name: string;
-  level: number;
-  lanes: { lane: number; slices: boolean; events: [start: number, dur: number, kind: number][] }[];
-  tiles: { lane: number; index: number; cells: Cell[]; slices: number[] }[];
-}
-const cases = (vectors as unknown as { cases: Case[] }).cases.filter(
-  ({ lanes }) => lanes.length > 0,
-);
+const cases = tileCases.filter(({ lanes }) => lanes.length > 0);
 
-function union(events: (readonly [number, number])[], from: number, to: number): number {
+function union(events: readonly Given[], from: number, to: number): number {
   let total = 0;
   let reached = from;
   const inside = events.map(([s, d]) => [Math.max(s, from), Math.min(s + d, to)] as const);
@@ -29,7 +15,7 @@ function union(events: (readonly [number, number])[], from: number, to: number):
   return total;
 }
 
-const overlaps = ([start, dur]: readonly [number, number], from: number, to: number) =>
+const overlaps = ([start, dur]: Given, from: number, to: number) =>
   dur === 0 ? start >= from && start < to : start < to && start + dur > from;
 
 test.each(cases)("$name: cells less their slices equal the time of short events", (one) => {
@@ -40,8 +26,8 @@ test.each(cases)("$name: cells less their slices equal the time of short events"
     const share = new Float32Array(256);
     const count = new Int32Array(256);
     for (const cell of tile.cells) {
-      share[cell.cell] = cell.busy / 65535;
-      count[cell.cell] = cell.count;
+      share[cell.cell!] = cell.busy! / 65535;
+      count[cell.cell!] = cell.count!;
     }
     const long = tile.slices.map((i) => events[i]!);
     const columns = {
@@ -51,15 +37,13 @@ test.each(cases)("$name: cells less their slices equal the time of short events"
     const origin = tile.index * 256 * width;
     takeOut(share, count, origin, width, columns, long.length, 0);
 
-    const isLong = (event: readonly [number, number, number]) => event[1] >= 2 * width;
+    const isLong = ([, dur]: Given) => dur >= 2 * width;
     for (let cell = 0; cell < 256; cell += 1) {
       const from = origin + cell * width;
       const to = from + width;
-      const all = events.map(([s, d]) => [s, d] as const);
-      const longOnes = events.filter(isLong).map(([s, d]) => [s, d] as const);
-      const left = (union(all, from, to) - union(longOnes, from, to)) / width;
+      const left = (union(events, from, to) - union(events.filter(isLong), from, to)) / width;
       expect(Math.abs(share[cell]! - left)).toBeLessThan(2 / 65535);
-      const short = events.filter((e) => !isLong(e) && overlaps([e[0], e[1]], from, to)).length;
+      const short = events.filter((e) => !isLong(e) && overlaps(e, from, to)).length;
       expect(count[cell]).toBe(short);
     }
   }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Given, shownLane } from "../../test/lane";
+import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import type { Kind } from "../protocol/source";
 import { THEMES } from "../ui/theme";
@@ -35,40 +35,23 @@ async function draw(events: Given[], given: Drawing = {}) {
   const { form = "solid", width = 200, height = 16, dpr = 1, view = [0, 1e6] } = given;
   const job = given.job ?? [0, 1e6];
   const shown = await shownLane(events, { ...given, view, width, job });
-  const resolution = (view[1] - view[0]) / width;
   const raster = new Raster(width, height);
   raster.clear(pack(rgb(theme.bg)));
-  const place = {
-    form,
-    y0: 0,
-    y1: height,
-    dpr,
-    start: view[0],
-    resolution,
-    dataStart: given.data?.[0] ?? job[0],
-    dataEnd: given.data?.[1] ?? job[1],
-    coarse: given.coarse ?? false,
-    jobStart: job[0],
-    jobEnd: job[1],
-    valueRange: null,
-  };
+  const [dataStart, dataEnd] = given.data ?? job;
+  const more = { form, y1: height, dpr, dataStart, dataEnd, coarse: given.coarse ?? false };
+  const place = placeOf({ view, width, job }, more);
   const used = given.dimmed === undefined ? paints : paintsOf(theme, KINDS, given.dimmed);
   drawBeyond(raster, place, used);
   drawLane(raster, place, shown, used, null);
   const px = new Uint32Array(raster.image.data.buffer);
+  const at = (x: number, y: number) => px[y * width + x]!;
+  const column = (x: number) => Array.from({ length: height }, (_, y) => at(x, y));
   return {
-    at: (x: number, y: number) => px[y * width + x]!,
+    at,
     /** Pixels of a column that are not the lane's own, counted in whole ones. */
-    ink: (x: number) => {
-      let sum = 0;
-      for (let y = 0; y < height; y += 1) sum += coverage(px[y * width + x]!);
-      return sum;
-    },
+    ink: (x: number) => column(x).reduce((sum, pixel) => sum + coverage(pixel), 0),
     columns: () =>
-      Array.from({ length: width }, (_, x) => x).filter((x) => {
-        for (let y = 0; y < height; y += 1) if (px[y * width + x] !== LANE) return true;
-        return false;
-      }),
+      Array.from({ length: width }, (_, x) => x).filter((x) => column(x).some((p) => p !== LANE)),
   };
 }
 
@@ -104,12 +87,6 @@ describe("height is the exact share of busy time", () => {
       expect(drawn.at(x, 13)).toBe(LANE);
     }
   });
-
-  test("columns are aligned with the lane's bottom", async () => {
-    const drawn = await draw(field(50, 100));
-    expect(drawn.at(100, 15)).toBe(COMPUTE);
-    expect(drawn.at(100, 0)).toBe(LANE);
-  });
 });
 
 describe("every event stays visible", () => {
@@ -126,12 +103,8 @@ describe("every event stays visible", () => {
   });
 
   test("an event without length too, at any zoom", async () => {
-    for (const view of [
-      [0, 1e6],
-      [499_000, 501_000],
-      [499_950, 500_050],
-    ] as [number, number][]) {
-      const drawn = await draw([event(500_000, 0)], { view });
+    for (const around of [500_000, 1000, 50]) {
+      const drawn = await draw([event(500_000, 0)], { view: [500_000 - around, 500_000 + around] });
       expect(drawn.columns()).toHaveLength(1);
     }
   });
@@ -139,11 +112,7 @@ describe("every event stays visible", () => {
   test("on a dense display a mark is as high as a CSS pixel", async () => {
     const drawn = await draw([event(500_000, 1)], { dpr: 2, height: 32 });
     const [x] = drawn.columns();
-    expect([drawn.at(x!, 31), drawn.at(x!, 30), drawn.at(x!, 29)]).toEqual([
-      COMPUTE,
-      COMPUTE,
-      LANE,
-    ]);
+    expect([31, 30, 29].map((y) => drawn.at(x!, y))).toEqual([COMPUTE, COMPUTE, LANE]);
   });
 });
 
@@ -217,30 +186,23 @@ describe("unknown time", () => {
     expect(drawn.at(90, 8)).toBe(LANE);
   });
 
-  test("if the page holds less than the view needs, cells are pale on a hatch", async () => {
-    const big = event(600_000, 300_000);
-    const drawn = await draw([...field(50, 100).slice(0, 4000), big], { coarse: true, height: 40 });
-    const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));
-    expect(drawn.at(20, 39)).toBe(pale);
-    expect(drawn.at(150, 20)).toBe(COMPUTE);
-    const empty = Array.from({ length: 30 }, (_, i) => drawn.at(85 + i, 8));
-    expect(new Set(empty)).toEqual(new Set([paints.hatchLine, paints.hatchGround]));
-  });
-
   test("outside of the job's data there is no hatch", async () => {
     const drawn = await draw([], { view: [500_000, 1_500_000], job: [0, 1e6] });
     expect(drawn.at(50, 8)).toBe(LANE);
     expect(drawn.at(150, 8)).toBe(pack(rgb(theme.bg)));
   });
 
-  test("cells of a coarser level are drawn at 55 %, rectangles as usual", async () => {
-    const small = field(50, 100).filter(([start]) => start < 400_000);
-    const big = event(600_000, 300_000);
-    const drawn = await draw([...small, big], { loaded: 14, height: 40 });
+  test.each([
+    ["cells of a coarser level", { loaded: 14 }, [LANE]],
+    ["less than the view needs", { coarse: true }, [paints.hatchLine, paints.hatchGround]],
+  ])("%s: cells are drawn at 55 %%, rectangles as usual", async (_, given, ground) => {
+    const events = [...field(50, 100).slice(0, 4000), event(600_000, 300_000)];
+    const drawn = await draw(events, { ...given, height: 40 });
     const pale = pack(mix(rgb(theme.kind.compute), rgb(theme.lane), 0.55));
     expect(drawn.at(20, 39)).toBe(pale);
     expect(drawn.at(150, 20)).toBe(COMPUTE);
-    expect(drawn.at(110, 39)).toBe(LANE);
+    const empty = Array.from({ length: 30 }, (_, i) => drawn.at(85 + i, 39));
+    expect(new Set(empty)).toEqual(new Set(ground));
   });
 });
 

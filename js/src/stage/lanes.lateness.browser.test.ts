@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { type Given, shownLane } from "../../test/lane";
+import { type Given, placeOf, shownLane } from "../../test/lane";
 import { recordedScene } from "../../test/recorded";
 import { THEMES } from "../ui/theme";
-import { drawLane, drawLate, drawWaits, type LanePlace } from "./lanes";
+import { drawLane, drawLate, drawWaits } from "./lanes";
 import { pack, paintsOf, rgb } from "./paints";
 import { Raster } from "./raster";
 
@@ -19,20 +19,7 @@ const HEIGHT = 20;
 const piece = (start: number, dur: number): Given => [start, dur, COMMUNICATION];
 const windowOf = (events: Given[]) => shownLane(events, { view: VIEW, width: WIDTH });
 
-const place = (dpr = 1): LanePlace => ({
-  form: "solid",
-  y0: 2,
-  y1: HEIGHT - 2,
-  dpr,
-  start: VIEW[0],
-  resolution: (VIEW[1] - VIEW[0]) / WIDTH,
-  dataStart: VIEW[0],
-  dataEnd: VIEW[1],
-  coarse: false,
-  jobStart: VIEW[0],
-  jobEnd: VIEW[1],
-  valueRange: null,
-});
+const place = (dpr = 1) => placeOf({ view: VIEW, width: WIDTH }, { y0: 2, y1: HEIGHT - 2, dpr });
 
 /** Pixels after something was drawn between the second row and the last but one. */
 async function pixels(draw: (raster: Raster) => Promise<void> | void) {
@@ -82,11 +69,7 @@ describe("waiting", () => {
     expect(used().length).toBeLessThanOrEqual(42);
     const heights = between(21, 59).map((x) => column(x).filter((one) => one !== BACK).length);
     for (const height of heights) expect(Math.abs(height - 8)).toBeLessThanOrEqual(1);
-    expect(
-      column(30)
-        .slice(0, 8)
-        .every((one) => one === BACK),
-    ).toBe(true);
+    expect(new Set(column(30).slice(0, 8))).toEqual(new Set([BACK]));
   });
 
   test("nothing is drawn outside of the view; waits cut by its edge have no border there", async () => {
@@ -104,21 +87,18 @@ describe("coming late", () => {
     return pixels((raster) => drawLate(raster, place(), lane, paints, named));
   };
 
-  test("is an outline around the time in which the others had arrived", async () => {
-    const { at, used } = await draw([piece(100_000, 250_000)]);
+  test.each([
+    ["of the rank that the others wait for", true, paints.lateLine, paints.lateFill],
+    ["of another rank, in grey", false, paints.lastLine, paints.lastFill],
+  ])("outlines the time in which the others had arrived: %s", async (_, named, line, fill) => {
+    const { at, used } = await draw([piece(100_000, 250_000)], named);
     expect(used()).toEqual(between(20, 70));
-    for (const x of [20, 69]) expect(at(x, 10)).toBe(paints.lateLine);
-    for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(paints.lateLine);
-    expect(at(45, 10)).toBe(paints.lateFill);
+    for (const x of [20, 69]) expect(at(x, 10)).toBe(line);
+    for (const y of [2, HEIGHT - 3]) expect(at(45, y)).toBe(line);
+    expect(at(45, 10)).toBe(fill);
   });
 
-  test("of a rank that the others do not wait for it is grey", async () => {
-    const { at } = await draw([piece(100_000, 250_000)], false);
-    expect(at(20, 10)).toBe(paints.lastLine);
-    expect(at(45, 10)).toBe(paints.lastFill);
-  });
-
-  test("narrow ones are an outline alone", async () => {
+  test("is an outline alone where it is narrow", async () => {
     const { at, used } = await draw([piece(100_000, 15_000)]);
     expect(used()).toEqual([20, 21, 22]);
     expect(at(20, 10)).toBe(paints.lateLine);
@@ -126,18 +106,19 @@ describe("coming late", () => {
 });
 
 describe("a lane of communication", () => {
-  const draw = async (wait: Given[] | null, late: Given[] | null) => {
+  const draw = async (own: "wait" | "late", start: number, dur: number) => {
     const lane = await windowOf([piece(300_000, 300_000)]);
     const over = {
-      wait: wait === null ? null : await windowOf(wait),
-      late: late === null ? null : await windowOf(late),
+      wait: null,
+      late: null,
       named: true,
+      [own]: await windowOf([piece(start, dur)]),
     };
     return pixels((raster) => drawLane(raster, place(), lane, paints, null, over));
   };
 
   test("waits are drawn over its events, which continue after them", async () => {
-    const { at } = await draw([piece(300_000, 100_000)], null);
+    const { at } = await draw("wait", 300_000, 100_000);
     expect(at(60, 10)).toBe(paints.waitLine);
     expect(new Set(between(62, 79).map((x) => at(x, 10)))).toEqual(
       new Set([paints.waitFill, paints.waitLine]),
@@ -146,14 +127,8 @@ describe("a lane of communication", () => {
   });
 
   test("late arrivals are drawn under its events", async () => {
-    const { at } = await draw(null, [piece(200_000, 200_000)]);
+    const { at } = await draw("late", 200_000, 200_000);
     expect(at(50, 10)).toBe(paints.lateFill);
     expect(between(61, 118).every((x) => at(x, 10) === EVENT)).toBe(true);
-  });
-
-  test("without overlays it is drawn as before", async () => {
-    const { at } = await draw(null, null);
-    expect(at(90, 10)).toBe(EVENT);
-    expect(at(50, 10)).toBe(pack(rgb(theme.lane)));
   });
 });

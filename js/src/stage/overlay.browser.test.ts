@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
+import { EVERYTHING } from "../protocol/selection";
 import type { Brief, Overlay, RowState } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { geometryOf, xAtTime } from "./camera";
-import { drawOverlay, NO_OVERLAY, type OverlayScene } from "./overlay";
+import { drawOverlay, NO_OVERLAY } from "./overlay";
 import { rgb } from "./paints";
 import { Pen } from "./pen";
 import { layoutRows, placeRows } from "./rows";
@@ -17,7 +18,6 @@ function draw(
   overlay: Partial<Overlay>,
   rows: Partial<RowState> = {},
   searched: PlacedMarks | null = null,
-  scroll = 0,
 ) {
   const canvas = document.createElement("canvas");
   canvas.width = 1100;
@@ -26,24 +26,15 @@ function draw(
   const geometry = geometryOf(1100, 500, 1, 2);
   const state = { open: new Set<number>(), pinned: [], filter: "", ...rows };
   const layout = layoutRows(scene, state, geometry.rowsHeight);
-  const sight = new Sightings(placeRows(layout, scroll, geometry.rowsTop, geometry.rowsHeight));
-  const drawn: OverlayScene = {
-    geometry,
-    theme,
-    view: VIEW,
-    sight,
-    overlay: { ...NO_OVERLAY, ...overlay },
-    searched,
-    chosen: null,
-  };
-  drawOverlay(new Pen(ctx, 1), drawn);
+  const sight = new Sightings(placeRows(layout, 0, geometry.rowsTop, geometry.rowsHeight));
+  const all = { ...NO_OVERLAY, ...overlay };
+  const about = { geometry, theme, view: VIEW, sight, searched, chosen: null };
+  drawOverlay(new Pen(ctx, 1), { ...about, overlay: all });
   const { data } = ctx.getImageData(0, 0, 1100, 500);
-  const at = (x: number, y: number) => [
-    ...data.slice(
-      4 * (Math.round(y) * 1100 + Math.round(x)),
-      4 * (Math.round(y) * 1100 + Math.round(x)) + 4,
-    ),
-  ];
+  const at = (x: number, y: number) => {
+    const first = 4 * (Math.round(y) * 1100 + Math.round(x));
+    return [...data.slice(first, first + 4)];
+  };
   const box = () => {
     let [left, top, right, bottom] = [1e9, 1e9, -1, -1];
     for (let i = 0; i < data.length; i += 4) {
@@ -71,20 +62,20 @@ const laneOf = (rank: number, of: "stream" | "thread") =>
   scene.ranks[rank]!.tracks.find(({ role }) => role === of)!.lane0;
 const streamOf = (rank: number) => laneOf(rank, "stream");
 const threadOf = (rank: number) => laneOf(rank, "thread");
+const OPEN = { open: new Set([1]) };
+/** A call of rank 1 that launches a kernel, with the arrow between them. */
+function launched(start: number, dur: number, rank: number, at: number) {
+  const from = brief(1, threadOf(1), start, dur, "cpu");
+  const to = brief(rank, streamOf(rank), at, 1e7, "compute");
+  return { from, to, flows: [{ kind: "launch", from, to }] };
+}
 
 test("an empty overlay draws nothing", () => {
   expect(draw({}).box().right).toBe(-1);
 });
 
 test("a selection of all ranks: light fill, 2 px edges, over the rows only", () => {
-  const selection = {
-    start_ns: 5e7,
-    end_ns: 1e8,
-    ranks: null,
-    tracks: null,
-    query: null,
-    ids: null,
-  };
+  const selection = { ...EVERYTHING, start_ns: 5e7, end_ns: 1e8 };
   const { at, x, geometry } = draw({ selection });
   const edge = Math.round(x(5e7));
   expect(at(edge - 1, 200)).toEqual(solid(theme.brushLine));
@@ -97,21 +88,16 @@ test("a selection of all ranks: light fill, 2 px edges, over the rows only", () 
 test("a brush over two ranks covers their rows and no other", () => {
   const { at, x, sight } = draw({ brush: { start: 5e7, end: 1e8, ranks: [1, 2], tracks: null } });
   const middle = x(7.5e7);
-  const rowMiddle = (rank: number) => {
+  const covered = [0, 1, 2, 3].filter((rank) => {
     const { y, row } = sight.head(rank)!;
-    return y + row.height / 2;
-  };
-  expect([0, 1, 2, 3].map((rank) => at(middle, rowMiddle(rank))[3]! > 0)).toEqual([
-    false,
-    true,
-    true,
-    false,
-  ]);
+    return at(middle, y + row.height / 2)[3]! > 0;
+  });
+  expect(covered).toEqual([1, 2]);
 });
 
 test("a selected event is outlined 2 px outside its mark, in its opened lane", () => {
   const event = brief(1, streamOf(1), 5e7, 2e7, "compute");
-  const { at, x, sight } = draw({ selected: event }, { open: new Set([1]) });
+  const { at, x, sight } = draw({ selected: event }, OPEN);
   const spot = sight.lane(event.lane)!;
   const left = Math.round(x(5e7));
   const y = Math.round(spot.y + spot.band.height / 2);
@@ -140,52 +126,38 @@ test("an event that is entirely out of sight has no outline", () => {
 });
 
 test("an arrow points from the launch to the head of the kernel", () => {
-  const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
-  const kernel = brief(1, streamOf(1), 1.2e8, 1e7, "compute");
-  const open = { open: new Set([1]) };
-  const drawn = draw({ flows: [{ kind: "launch", from: launch, to: kernel }] }, open);
+  const { from, to, flows } = launched(5e7, 1e6, 1, 1.2e8);
+  const drawn = draw({ flows }, OPEN);
   const { left, right, top, bottom } = drawn.box();
   expect(Math.abs(right - drawn.x(1.2e8))).toBeLessThanOrEqual(2);
   expect(Math.abs(left - drawn.x(5.05e7))).toBeLessThanOrEqual(4);
-  expect(top).toBeLessThan(drawn.sight.lane(launch.lane)!.bottom);
-  expect(bottom).toBeGreaterThan(drawn.sight.lane(kernel.lane)!.top);
+  expect(top).toBeLessThan(drawn.sight.lane(from.lane)!.bottom);
+  expect(bottom).toBeGreaterThan(drawn.sight.lane(to.lane)!.top);
 });
 
 test("ends that are near are joined by a curve that bows out to the left", () => {
-  const launch = brief(1, threadOf(1), 1e8, 1e5, "cpu");
-  const kernel = brief(1, streamOf(1), 1.005e8, 1e7, "compute");
-  const drawn = draw(
-    { flows: [{ kind: "launch", from: launch, to: kernel }] },
-    { open: new Set([1]) },
-  );
+  const drawn = draw({ flows: launched(1e8, 1e5, 1, 1.005e8).flows }, OPEN);
   expect(drawn.box().left).toBeLessThan(drawn.x(1e8) - 12);
 });
 
 test("an arrow to a folded rank ends at its lane, to one out of sight there is none", () => {
-  const launch = brief(1, threadOf(1), 5e7, 1e6, "cpu");
-  const far = brief(0, streamOf(0), 1.2e8, 1e7, "compute");
-  const flows = [{ kind: "launch", from: launch, to: far }];
-  const drawn = draw({ flows }, { open: new Set([1]) });
+  const { flows } = launched(5e7, 1e6, 0, 1.2e8);
+  const drawn = draw({ flows }, OPEN);
   const spot = drawn.sight.lane(scene.ranks[0]!.summary[0]!.lane)!;
   expect(Math.abs(drawn.box().top - (spot.top + spot.bottom) / 2)).toBeLessThanOrEqual(6);
-  const filtered = draw({ flows }, { open: new Set([1]), filter: "^rank 1$" });
+  const filtered = draw({ flows }, { ...OPEN, filter: "^rank 1$" });
   expect(filtered.box().right).toBe(-1);
 });
 
 test("marks are above their lane at any distance, in the colour of hits", () => {
   const lane = scene.ranks[2]!.summary[0]!.lane;
-  const bins = 808;
-  const marks = {
-    lane: Uint32Array.from([lane, lane, lane, lane]),
-    bin: Uint32Array.from([100, 101, 102, 400]),
-    inView: 4,
-    total: 4,
-    error: null,
-  };
-  const drawn = draw({ search: "x" }, {}, { marks, start: VIEW[0], end: VIEW[1], bins });
+  const at = [100, 101, 102, 400];
+  const bin = Uint32Array.from(at);
+  const marks = { lane: bin.map(() => lane), bin, inView: 4, total: 4, error: null };
+  const drawn = draw({ search: "x" }, {}, { marks, start: VIEW[0], end: VIEW[1], bins: 808 });
   const { y } = drawn.sight.lane(lane)!;
-  for (const bin of [100, 101, 102, 400]) {
-    expect(drawn.at(drawn.geometry.lanesX + bin, y - 1)).toEqual(solid(theme.hit));
+  for (const x of at) {
+    expect(drawn.at(drawn.geometry.lanesX + x, y - 1)).toEqual(solid(theme.hit));
   }
   expect(drawn.at(drawn.geometry.lanesX + 250, y - 1)[3]).toBe(0);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { sceneOf } from "../../test/recorded";
-import type { RowState } from "../protocol/source";
-import { layoutRows, naturalHeight, placeRows, rowTest } from "./rows";
+import type { RowState, SceneTrack } from "../protocol/source";
+import { layoutRows, naturalHeight, placeRows, type Row, rowTest } from "./rows";
 import { anchored, clampScroll, scrollTo, Sightings } from "./rows_view";
 
 const state = (change: Partial<RowState> = {}): RowState => ({
@@ -10,51 +10,40 @@ const state = (change: Partial<RowState> = {}): RowState => ({
   filter: "",
   ...change,
 });
+const heightsOf = (row: Row | undefined) => row!.bands().map(({ height }) => height);
+/** Rows of an opened rank whose tracks are changed. */
+function openedWith(change: (track: SceneTrack) => Partial<SceneTrack>): readonly Row[] {
+  const scene = sceneOf(1);
+  const [rank] = scene.ranks;
+  const tracks = rank!.tracks.map((track) => ({ ...track, ...change(track) }));
+  return layoutRows({ ...scene, ranks: [{ ...rank!, tracks }] }, state({ open: new Set([0]) }), 500)
+    .rows;
+}
+
 describe("folded ranks", () => {
-  test("are 44 high: GPU 16, NCCL 12, two threads of 3", () => {
+  test("are 44 high if there is no room: GPU 16, NCCL 12, two threads of 3", () => {
     const { rows } = layoutRows(sceneOf(8), state(), 0);
-    expect(rows.map(({ height }) => height)).toEqual(Array.from({ length: 8 }, () => 44));
-    expect(rows[0]!.bands().map(({ top, height }) => [top, height])).toEqual([
-      [3, 16],
-      [20, 12],
-      [35, 3],
-      [39, 3],
-    ]);
+    expect(rows.map(({ height }) => height)).toEqual(Array(8).fill(44));
+    expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
+    const bands = rows[0]!.bands().map(({ top, height }) => `${top}: ${height}`);
+    expect(bands).toEqual(["3: 16", "20: 12", "35: 3", "39: 3"]);
   });
 
-  test("grow while all of them fit, GPU to 24 and NCCL to 15 at most", () => {
-    const heights = (room: number) => {
-      const [row] = layoutRows(sceneOf(8), state(), room).rows;
-      return [
-        row!.height,
-        ...row!
-          .bands()
-          .slice(0, 2)
-          .map(({ height }) => height),
-      ];
-    };
-    expect(heights(8 * 44)).toEqual([44, 16, 12]);
-    expect(heights(8 * 50)).toEqual([50, 20, 14]);
-    expect(heights(8 * 55)).toEqual([55, 24, 15]);
-    expect(heights(8 * 200)).toEqual([55, 24, 15]);
-    expect(heights(8 * 30)).toEqual([44, 16, 12]);
-  });
-
-  test("beyond forty lose the CPU, then become low", () => {
-    const rich = layoutRows(sceneOf(48), state(), 48 * 34);
-    expect(rich.rows[0]!.bands()).toHaveLength(2);
-    expect(rich.rows[0]!.height).toBe(34);
-    const { rows, fold } = layoutRows(sceneOf(64), state(), 330);
-    expect(fold.mode).toBe("compact");
-    expect(rows[0]!.bands().map(({ height }) => height)).toEqual([8, 6]);
-    expect(rows[0]!.height).toBe(18);
-  });
-
-  test("are 27 high next to an opened one: GPU 9, NCCL 13", () => {
-    const { rows } = layoutRows(sceneOf(8), state({ open: new Set([5]) }), 400);
-    const [first] = rows;
-    expect(first!.height).toBe(27);
-    expect(first!.bands().map(({ height }) => height)).toEqual([9, 13]);
+  // They grow while all of them fit. Beyond forty they lose the CPU, then become low.
+  test.each([
+    ["8 in 352", {}, [44, 16, 12, 3, 3]],
+    ["8 in 400", {}, [50, 20, 14, 3, 3]],
+    ["8 in 440", {}, [55, 24, 15, 3, 3]],
+    ["8 in 1600", {}, [55, 24, 15, 3, 3]],
+    ["8 in 240", {}, [44, 16, 12, 3, 3]],
+    ["8 in 400, next to an opened one,", { open: new Set([5]) }, [27, 9, 13]],
+    ["48 in 1632", {}, [34, 16, 12]],
+    ["64 in 330", {}, [18, 8, 6]],
+  ])("%s px %o have these heights: %o", (given, change, heights) => {
+    const [ranks, room] = given.match(/\d+/g)!.map(Number) as [number, number];
+    const { rows, fold } = layoutRows(sceneOf(ranks), state(change), room);
+    expect([rows[0]!.height, ...heightsOf(rows[0])]).toEqual(heights);
+    expect(fold.mode === "compact").toBe(ranks === 64);
   });
 
   test("a thousand are laid out without gaps or overlaps", () => {
@@ -68,14 +57,8 @@ describe("folded ranks", () => {
   });
 
   test("show only CPU if a rank has no device events", () => {
-    const scene = sceneOf(2);
-    const host = {
-      ...scene,
-      ranks: scene.ranks.map((rank) => ({
-        ...rank,
-        summary: rank.summary.filter(({ role }) => role === "cpu"),
-      })),
-    };
+    const host = sceneOf(2);
+    for (const rank of host.ranks) rank.summary = rank.summary.filter(({ role }) => role === "cpu");
     const [row] = layoutRows(host, state(), 300).rows;
     expect(row!.bands().map(({ form }) => form)).toEqual(["bar", "bar"]);
   });
@@ -94,19 +77,19 @@ describe("opened ranks", () => {
     const most = rowWith(lanesFrom(1));
     expect(most.thin).toBe(track.lanes - 1);
     expect(most.height).toBe(17 + 3 * (track.lanes - 1) + 4);
-    expect(most.bands().map(({ height }) => height)).toEqual([
-      16,
-      ...Array.from({ length: track.lanes - 1 }, () => 2),
-    ]);
+    expect(heightsOf(most)).toEqual([16, ...Array<number>(track.lanes - 1).fill(2)]);
     expect(rowWith(lanesFrom(0)).height).toBe(Math.max(12, 3 * track.lanes + 4));
   });
 
   test("keep the order of ranks and list their tracks below the head", () => {
     const { rows } = layoutRows(sceneOf(3), state({ open: new Set([1]) }), 500);
     const tracks = rows[1]!.rank.tracks.map(({ label }) => `1 ${label}`);
-    expect(
-      rows.map(({ rank, track }) => `${rank.rank}${track === null ? "" : ` ${track.label}`}`),
-    ).toEqual(["0", "1", ...tracks, "2"]);
+    expect(rows.map(({ rank, track }) => `${rank.rank} ${track?.label ?? ""}`.trim())).toEqual([
+      "0",
+      "1",
+      ...tracks,
+      "2",
+    ]);
   });
 
   test("threads are 17 a level, streams 21 with 4 between", () => {
@@ -118,35 +101,14 @@ describe("opened ranks", () => {
   });
 
   test("spill lanes are numbered", () => {
-    const scene = sceneOf(1);
-    const [rank] = scene.ranks;
-    const tracks = rank!.tracks.map((track) =>
-      track.label === "stream 7" ? { ...track, lanes: 3, nested: 1 } : track,
-    );
-    const spilled = { ...scene, ranks: [{ ...rank!, tracks }] };
-    const { rows } = layoutRows(spilled, state({ open: new Set([0]) }), 500);
+    const rows = openedWith(({ label }) => (label === "stream 7" ? { lanes: 3, nested: 1 } : {}));
     const row = rows.find(({ track }) => track?.label === "stream 7")!;
     expect(row.bands().map(({ label }) => label)).toEqual(["GPU  stream 7", "+1", "+2"]);
   });
 
   test("tracks without events are left out", () => {
-    const scene = sceneOf(1);
-    const [rank] = scene.ranks;
-    const tracks = rank!.tracks.map((track) => ({
-      ...track,
-      events: track.role === "stream" ? 1 : 0,
-    }));
-    const { rows } = layoutRows(
-      { ...scene, ranks: [{ ...rank!, tracks }] },
-      state({ open: new Set([0]) }),
-      500,
-    );
-    expect(rows.map(({ track }) => track?.role ?? null)).toEqual([
-      null,
-      "stream",
-      "stream",
-      "stream",
-    ]);
+    const rows = openedWith(({ role }) => ({ events: role === "stream" ? 1 : 0 }));
+    expect(rows.map(({ track }) => track?.role)).toEqual([undefined, ...Array(3).fill("stream")]);
   });
 });
 
@@ -156,8 +118,8 @@ describe("pinned rows", () => {
     const { rows, sticky } = layoutRows(sceneOf(8), state({ pinned }), 400);
     expect(sticky).toBe(2);
     expect(rows[0]!.rank.rank).toBe(5);
-    expect(rows[1]!.track?.key).toBe("GPU 0 · stream 7");
-    expect(rows[1]!.name).toBe("rank 2 · stream 7");
+    const stream = { track: { key: "GPU 0 · stream 7" }, name: "rank 2 · stream 7" };
+    expect(rows[1]).toMatchObject(stream);
     expect(rows.slice(2).map(({ rank }) => rank.rank)).toEqual([0, 1, 2, 3, 4, 6, 7]);
   });
 
@@ -196,22 +158,13 @@ describe("the filter", () => {
     expect(ranks("nothing such")).toEqual([]);
   });
 
-  test("shows matching tracks of folded ranks", () => {
-    const { rows } = layoutRows(sceneOf(2), state({ filter: "stream 20$" }), 400);
-    expect(rows.map(({ track }) => track?.label ?? null)).toEqual([
-      null,
-      "stream 20",
-      null,
-      "stream 20",
-    ]);
-  });
-
-  test("may name a rank and a track together", () => {
-    const { rows } = layoutRows(sceneOf(12), state({ filter: "rank 1 stream 20$" }), 400);
-    expect(rows.map(({ rank, track }) => [rank.rank, track?.label ?? null])).toEqual([
-      [1, null],
-      [1, "stream 20"],
-    ]);
+  test("shows matching tracks of folded ranks, and may name a rank and a track together", () => {
+    const shown = (ranks: number, filter: string) =>
+      layoutRows(sceneOf(ranks), state({ filter }), 400).rows.map(
+        ({ rank, track }) => `${rank.rank} ${track?.label ?? ""}`,
+      );
+    expect(shown(2, "stream 20$")).toEqual(["0 ", "0 stream 20", "1 ", "1 stream 20"]);
+    expect(shown(12, "rank 1 stream 20$")).toEqual(["1 ", "1 stream 20"]);
   });
 
   test("treats a broken expression as text", () => {
@@ -271,8 +224,4 @@ describe("scrolling", () => {
     const moved = anchored(before, after, top);
     expect(after.rows.find(({ rank }) => rank.rank === 20)!.top).toBe(moved);
   });
-});
-
-test("the height that all rows would like does not depend on the room", () => {
-  expect(naturalHeight(sceneOf(8), state())).toBe(8 * 44);
 });

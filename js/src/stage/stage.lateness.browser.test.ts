@@ -1,12 +1,11 @@
 /** Late arrivals as drawn: waits, the late rank's row, ribbons, and hits on them. */
 
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eventsOf, LATE, recordedScene } from "../../test/recorded";
-import { Watched } from "../../test/watched";
-import type { Brief, Collective, Scene, ThemeName } from "../protocol/source";
+import { mountStage, type StageView } from "../../test/stage_view";
+import type { Brief, Collective } from "../protocol/source";
 import { THEMES } from "../ui/theme";
 import { mix, rgb } from "./paints";
-import { Stage } from "./stage";
 
 const scene = recordedScene();
 /** Rank 0 waits about 2 ms at this collective, the sixth of twelve. */
@@ -14,23 +13,13 @@ const CALL = 5;
 const commOf = (rank: number) => scene.ranks[rank]!.summary[1]!;
 const eventOf = (rank: number, call = CALL): Brief => eventsOf(commOf(rank).lane)[call]!;
 
-let stage: Stage;
-let box: HTMLElement;
-let source: Watched;
+let { stage, source, pixel: pixels } = {} as StageView;
 
-function mount(theme: ThemeName = "light", of: Scene = scene): void {
-  source = new Watched();
-  box = document.createElement("div");
-  box.style.cssText = "position:fixed;left:0;top:0;width:1100px;height:445px";
-  document.body.append(box);
-  stage = new Stage(of, source, theme);
-  box.append(stage.el);
+function mount(given: Parameters<typeof mountStage>[0] = {}): void {
+  ({ stage, source, pixel: pixels } = mountStage(given));
 }
 
-afterEach(() => {
-  stage.destroy();
-  box.remove();
-});
+const pixel = (x: number, y: number): string => pixels(0, x, y).slice(0, 3).join();
 
 async function collective(call = CALL): Promise<Collective> {
   return (await source.ask("collective", eventOf(0, call))).reply.collective!;
@@ -39,14 +28,6 @@ async function collective(call = CALL): Promise<Collective> {
 const ops = () => source.asked.map(({ op }) => op);
 const colour = ({ r, g, b }: { r: number; g: number; b: number }) => [r, g, b].join();
 const rowOf = (rank: number) => stage.rows().find((row) => row.rank === rank)!;
-
-function pixel(x: number, y: number): string {
-  const canvas = stage.el.querySelectorAll("canvas")[0]!;
-  const scale = canvas.width / stage.el.clientWidth;
-  const context = canvas.getContext("2d")!;
-  const { data } = context.getImageData(Math.floor(x * scale), Math.floor(y * scale), 1, 1);
-  return [...data.slice(0, 3)].join();
-}
 
 /** Whether one of the pixels of a row at this time has a colour. */
 function seen(rank: number, time: number, wanted: string): boolean {
@@ -98,7 +79,7 @@ describe("waits", () => {
         delete row.late;
       }
     }
-    mount("light", bare);
+    mount({ scene: bare });
     await expect.poll(ops).toContain("stats");
     await new Promise((resolve) => setTimeout(resolve, 250));
     expect(ops()).not.toContain("lateness");
@@ -131,7 +112,7 @@ describe("the ribbon", () => {
   test.each(["light", "dark"] as const)(
     "the latest arrival has the end of the ramp, one on time the lane's colour, %s",
     async (theme) => {
-      mount(theme);
+      mount({ theme });
       const calls = await Promise.all(Array.from({ length: 12 }, (_, call) => collective(call)));
       const lates = calls.map(({ late }) => late);
       const latest = lates.indexOf(Math.max(...lates));
@@ -172,9 +153,7 @@ describe("the ribbon", () => {
     mount();
     await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
     source.become("none");
-    stage.destroy();
-    stage = new Stage(scene, source);
-    box.replaceChildren(stage.el);
+    mount({ source });
     await expect.poll(() => ribbonOf(LATE, eventOf(LATE).start)).toHaveLength(5);
   });
 });

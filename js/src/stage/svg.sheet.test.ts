@@ -5,24 +5,12 @@ const RED = 'fill="#ff0000"';
 const BLUE = 'fill="#0000ff"';
 
 /** The paths of a sheet, in painting order. */
-function paths(sheet: Sheet): string[] {
-  return sheet
-    .svg(10, 10, "t")
-    .split("\n")
-    .filter((line) => line.startsWith("<path"));
-}
+const paths = (sheet: Sheet): string[] => sheet.svg(10, 10, "t").match(/^<path.*$/gm)!;
 
 describe("shapes are merged if the picture stays the same", () => {
   test("neighbours on one base are one outline, equal ones one step", () => {
     const sheet = new Sheet();
-    for (const [x, top] of [
-      [0, 4],
-      [1, 4],
-      [2, 6],
-      [3, 8],
-    ] as const) {
-      sheet.box(x, top, x + 1, 8, RED);
-    }
+    [4, 4, 6, 8].forEach((top, x) => sheet.box(x, top, x + 1, 8, RED));
     expect(paths(sheet)).toEqual([`<path d="M0 8V4H2V6H3V8z" ${RED}/>`]);
   });
 

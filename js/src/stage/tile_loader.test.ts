@@ -28,6 +28,11 @@ const sight = (start: number, span: number): Sight => ({
 const levels = () => source.asked.map(({ request }) => request.level as number);
 const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
 const settle = () => vi.advanceTimersByTimeAsync(0);
+/** Show, and wait for what is asked at once. */
+async function shown(...of: Parameters<typeof sight>): Promise<void> {
+  loader.show(sight(...of));
+  await settle();
+}
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -70,8 +75,7 @@ test("requests the parts that a reply left out, and does not treat them as empty
     const { reply, buffer } = await whole("tiles", { ...asked, parts });
     return { reply: { ...reply, left: [{ ...part!, lanes: [1] }] }, buffer };
   });
-  loader.show(sight(0, 5e7));
-  await settle();
+  await shown(0, 5e7);
   const parts = source.asked.map(({ request }) => request.parts as { lanes: number[] }[]);
   expect(parts.map(([part]) => part!.lanes)).toEqual([[0], [1]]);
   expect(loader.pending).toBe(false);
@@ -99,9 +103,8 @@ test("unpacks compressed replies", async () => {
   expect(store.size).toBeGreaterThan(1000);
 });
 
-test("prefetches only when the view is still, and not from a busy kernel", async () => {
-  loader.show(sight(2e7, 1e7));
-  await settle();
+test("prefetches only when the view is still, not from a busy kernel, and then stops", async () => {
+  await shown(2e7, 1e7);
   expect(source.asked).toHaveLength(1);
   source.become("busy");
   await vi.advanceTimersByTimeAsync(10 * IDLE_MS);
@@ -110,10 +113,6 @@ test("prefetches only when the view is still, and not from a busy kernel", async
   loader.show(sight(2e7, 1e7));
   await vi.advanceTimersByTimeAsync(IDLE_MS);
   expect(source.asked.length).toBeGreaterThan(1);
-});
-
-test("stops when everything is loaded", async () => {
-  loader.show(sight(2e7, 1e7));
   await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
   const asked = source.asked.length;
   await vi.advanceTimersByTimeAsync(100 * IDLE_MS);
@@ -122,8 +121,7 @@ test("stops when everything is loaded", async () => {
 
 test("after a failure it waits, retries, then waits for another view", async () => {
   const ask = vi.spyOn(source, "ask").mockRejectedValue(new Error("out of memory"));
-  loader.show(sight(0, 5e7));
-  await settle();
+  await shown(0, 5e7);
   expect(loader.error?.message).toBe("out of memory");
   for (let i = 0; i < 20; i += 1) loader.show(sight(i, 5e7));
   expect(ask).toHaveBeenCalledTimes(1);
@@ -131,8 +129,7 @@ test("after a failure it waits, retries, then waits for another view", async () 
   expect(ask).toHaveBeenCalledTimes(2);
   ask.mockRestore();
   await vi.advanceTimersByTimeAsync(RETRY_MS);
-  loader.show(sight(0, 5e7));
-  await settle();
+  await shown(0, 5e7);
   expect(loader.error).toBeNull();
   expect(loader.pending).toBe(false);
 });

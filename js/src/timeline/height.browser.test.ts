@@ -1,15 +1,12 @@
-/** Heights of rows: the lower edge, and lanes that are empty in view. */
+/** The lower edge of the rows. */
 
 import { expect, test } from "vitest";
-import { mount, ready } from "../../test/app_view";
-import { eventsOf } from "../../test/recorded";
+import { opened, type View } from "../../test/app_view";
 
-const heightOf = (view: ReturnType<typeof mount>): number =>
-  Math.round(view.stage.getBoundingClientRect().height);
+const heightOf = (view: View) => Math.round(view.stage.getBoundingClientRect().height);
 
 test("keys move the lower edge, and no room is left blank below the rows", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   // Three folded ranks need less than the 400 px that are requested.
   const all = heightOf(view);
   expect(all).toBeLessThan(400);
@@ -25,18 +22,4 @@ test("keys move the lower edge, and no room is left blank below the rows", async
   press("End");
   press("ArrowDown");
   await expect.poll(() => heightOf(view)).toBeLessThanOrEqual(all);
-});
-
-test("lanes that are empty in view become lines, counted, and E gives them their height", async () => {
-  const view = mount();
-  await ready(view);
-  view.root.focus();
-  view.press("g");
-  const deepest = view.scene.ranks[0]!.tracks.reduce((a, b) => (b.lanes > a.lanes ? b : a));
-  const [first] = eventsOf(deepest.lane0 + deepest.lanes - 1);
-  // Before the first event of that depth.
-  view.state.set("view", [0, first!.start - 1]);
-  await expect.poll(() => view.text(".hta-said")).toMatch(/ empty lanes? drawn thin: E/);
-  view.press("e");
-  await expect.poll(() => view.text(".hta-said")).not.toContain("drawn thin");
 });

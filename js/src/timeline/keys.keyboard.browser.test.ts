@@ -1,7 +1,7 @@
 /** Keys on the whole view, in a real browser. */
 
 import { describe, expect, test } from "vitest";
-import { length, mount, pick, ready, viewOf } from "../../test/app_view";
+import { length, mount, opened, pick, viewOf } from "../../test/app_view";
 
 describe("keys", () => {
   test("nothing that is typed reaches the page, host keys do", () => {
@@ -10,16 +10,11 @@ describe("keys", () => {
     const leaked: string[] = [];
     const hear = (event: KeyboardEvent): unknown => leaked.push(event.key);
     document.addEventListener("keydown", hear);
-    for (const key of ["w", "a", "b", "j", "d", "m", "Enter", "Delete", "Insert", "x", "y"]) {
-      view.press(key);
-    }
+    for (const key of "w a b j d m Enter Delete Insert x y".split(" ")) view.press(key);
     expect(leaked).toEqual([]);
-    const host = [
-      view.press("p", { ctrlKey: true }),
-      view.press("P", { ctrlKey: true, shiftKey: true }),
-      view.press("b", { ctrlKey: true }),
-      view.press("s", { ctrlKey: true }),
-    ];
+    const host = ["p", "P", "b", "s"].map((key) =>
+      view.press(key, { ctrlKey: true, shiftKey: key === "P" }),
+    );
     expect(leaked).toEqual(["p", "P", "b", "s"]);
     expect(host.every((event) => !event.defaultPrevented)).toBe(true);
     document.removeEventListener("keydown", hear);
@@ -66,18 +61,16 @@ describe("keys", () => {
   });
 
   test("neighbours, arrows and bookmarks", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.root.focus();
     pick(view, "cudaLaunchKernel");
     await expect.poll(() => view.text(".hta-details h3")).toBe("cudaLaunchKernel");
-    const [, first] = view.state.get("selected_event") as [number, number];
+    const id = (): number => (view.state.get("selected_event") as [number, number])[1];
+    const first = id();
     view.press(".");
-    await expect
-      .poll(() => (view.state.get("selected_event") as [number, number])[1])
-      .toBeGreaterThan(first);
+    await expect.poll(id).toBeGreaterThan(first);
     view.press("ArrowLeft");
-    await expect.poll(() => (view.state.get("selected_event") as [number, number])[1]).toBe(first);
+    await expect.poll(id).toBe(first);
     await expect.poll(() => view.text(".hta-details")).toContain("Launches");
     view.press("]");
     await expect.poll(() => view.text(".hta-details")).toContain("Launched by");
@@ -91,21 +84,18 @@ describe("keys", () => {
   });
 
   test("a key that is held stops when the focus goes", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.root.focus();
-    const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
     view.press("w");
     await expect.poll(() => length(viewOf(view)) < length(view.scene.range)).toBe(true);
+    const init = { key: "d", code: "KeyD", bubbles: true, cancelable: true };
     view.root.dispatchEvent(new KeyboardEvent("keydown", init));
     view.root.blur();
-    const frame = (): Promise<number> => new Promise((done) => requestAnimationFrame(done));
     // At rest two frames show the same view.
     await expect
       .poll(async () => {
         const before = viewOf(view)[0];
-        await frame();
-        await frame();
+        for (let turn = 0; turn < 2; turn += 1) await new Promise(requestAnimationFrame);
         return viewOf(view)[0] === before;
       })
       .toBe(true);

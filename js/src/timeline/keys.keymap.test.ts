@@ -69,40 +69,31 @@ describe("the binding table", () => {
   });
 });
 
-describe("other layouts", () => {
-  test("on AZERTY the keys at the places of W A S D move", () => {
-    expect(command("z", { code: "KeyW" })).toBe("zoom-in");
-    expect(command("q", { code: "KeyA" })).toBe("pan-left");
-    // The key that prints W lies where Z is: it fits, as Z does elsewhere.
-    expect(command("w", { code: "KeyZ" })).toBe("fit");
-    expect(command("à", { code: "Digit0" })).toBe("fit");
-    expect(command("m", { code: "Semicolon" })).toBe("mark");
-  });
+const altGr = {
+  ctrlKey: true,
+  altKey: true,
+  getModifierState: (name: string) => name === "AltGraph",
+};
 
-  test("on QWERTZ brackets come with AltGr and the slash with Shift", () => {
-    const altGr = {
-      ctrlKey: true,
-      altKey: true,
-      getModifierState: (name: string) => name === "AltGraph",
-    };
-    expect(command("[", { ...altGr, code: "Digit8" })).toBe("flow-back");
-    expect(command("/", { shiftKey: true, code: "Digit7" })).toBe("search");
-    expect(command("z", { ctrlKey: true, code: "KeyY" })).toBe("undo");
-  });
-
-  test("with Cyrillic letters the places count", () => {
-    expect(command("а", { code: "KeyF" })).toBe("zoom-selection");
-    expect(command("я", { code: "KeyZ", ctrlKey: true })).toBe("undo");
-  });
+/** On AZERTY the keys at the places of W A S D move; the one that prints W lies where Z is. */
+test.each<[string, string, Partial<KeyPress>, string]>([
+  ["AZERTY", "z", { code: "KeyW" }, "zoom-in"],
+  ["AZERTY", "q", { code: "KeyA" }, "pan-left"],
+  ["AZERTY", "w", { code: "KeyZ" }, "fit"],
+  ["AZERTY", "à", { code: "Digit0" }, "fit"],
+  ["AZERTY", "m", { code: "Semicolon" }, "mark"],
+  ["QWERTZ", "[", { ...altGr, code: "Digit8" }, "flow-back"],
+  ["QWERTZ", "/", { shiftKey: true, code: "Digit7" }, "search"],
+  ["QWERTZ", "z", { ctrlKey: true, code: "KeyY" }, "undo"],
+  ["Cyrillic", "а", { code: "KeyF" }, "zoom-selection"],
+  ["Cyrillic", "я", { code: "KeyZ", ctrlKey: true }, "undo"],
+])("on %s %s, %o, is %s", (_, key, more, wanted) => {
+  expect(command(key, more)).toBe(wanted);
 });
 
 test("the help sheet names every group and no empty line", () => {
-  expect(HELP.map((group) => group.title)).toEqual([
-    "Move",
-    "Select",
-    "Find and mark",
-    "Rows and more",
-  ]);
+  const titles = HELP.map(({ title }) => title).join(", ");
+  expect(titles).toBe("Move, Select, Find and mark, Rows and more");
   for (const line of HELP.flatMap((group) => group.lines)) {
     expect(line.keys.flat().every((key) => key.length > 0)).toBe(true);
     expect(line.text).not.toBe("");

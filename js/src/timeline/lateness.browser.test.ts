@@ -1,15 +1,14 @@
 /** Waits of ranks in the whole view: status line, legend and event details. */
 
 import { expect, test } from "vitest";
-import { mount, pick, ready } from "../../test/app_view";
+import { opened, pick } from "../../test/app_view";
 
 test("the line names the rank that others wait for, the legend explains the hatch", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   await expect
     .poll(() => view.text(".hta-said"))
     .toMatch(/2 ranks wait on average [\d.]+ ms \(\d+ %\) on the stream for rank 2\./);
-  const all = (): HTMLElement[] => [...view.root.querySelectorAll<HTMLElement>(".hta-key-only")];
+  const all = (): HTMLElement[] => view.all(".hta-key-only");
   await expect.poll(() => all().length).toBe(2);
   const keys = all();
   // One name of each is visible, the long one if it fits.
@@ -21,23 +20,21 @@ test("the line names the rank that others wait for, the legend explains the hatc
 });
 
 test("without lanes of waits nothing is said of them", async () => {
-  const view = mount(({ scene }) => {
+  const view = await opened(({ scene }) => {
     for (const { summary, tracks } of scene.ranks) {
       for (const row of [...summary, ...tracks]) delete row.wait;
     }
   });
-  await ready(view);
   expect(view.root.querySelector(".hta-key-only")).toBeNull();
   expect(view.text(".hta-said")).not.toContain("wait");
 });
 
 test("a collective event has a button in its details that goes to another rank", async () => {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   pick(view, "AllReduce");
   await expect.poll(() => view.text(".hta-collective h3")).toBe("allreduce on 3 ranks");
   expect(view.text(".hta-said")).toContain("Collective 1 of 12");
   expect(view.text(".hta-said")).toContain("466 µs of it waiting for rank 2.");
-  view.root.querySelectorAll<HTMLElement>(".hta-collective .hta-link")[1]!.click();
+  view.all(".hta-collective .hta-link")[1]!.click();
   await expect.poll(() => view.state.get("selected_event")).toMatchObject({ 0: 1 });
 });

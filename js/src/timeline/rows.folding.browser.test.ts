@@ -1,12 +1,11 @@
-/** Folding of similar ranks in a whole view: toolbar, keys, badge, search, events, texts. */
+/** Folding of similar ranks in a whole view; `tests/e2e` has the button and the key. */
 
 import { expect, test } from "vitest";
-import { mount, pointer, ready, type View } from "../../test/app_view";
+import { opened, pointer, tap, type View } from "../../test/app_view";
 import { eventsOf } from "../../test/recorded";
 
 async function folded(): Promise<View> {
-  const view = mount();
-  await ready(view);
+  const view = await opened();
   view.root.focus();
   view.press("u");
   await expect.poll(() => rows(view)).toEqual(["ranks 0, 1, folded into rank 0", "rank 2"]);
@@ -21,42 +20,33 @@ function rows(view: View): string[] {
 }
 const said = (view: View): string => view.text(".hta-said");
 
-test("U and the button fold and unfold, and the line below counts the shown ranks", async () => {
-  const view = await folded();
-  expect(said(view)).toContain("2 of 3 ranks shown; similar ranks are folded.");
-  const button = view.find(".hta-fold");
-  expect(button.getAttribute("aria-pressed")).toBe("true");
-  button.click();
-  await expect.poll(() => rows(view)).toEqual(["rank 0", "rank 1", "rank 2"]);
-  expect(said(view)).not.toContain("ranks shown");
-  expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
-});
-
-test("the line below states the search for similar ranks", async () => {
-  const view = mount();
-  await ready(view);
+test("the widget may fold as well, and the line below states the search for similar ranks", async () => {
+  const view = await opened();
   view.source.held = [];
   view.app.setFolded(true);
   await expect.poll(() => said(view)).toContain("Finding similar ranks");
   expect(rows(view)).toHaveLength(3);
   view.source.release();
   await expect.poll(() => said(view)).toContain("2 of 3 ranks shown");
+  view.app.setFolded(false);
+  await expect.poll(() => rows(view)).toHaveLength(3);
 });
 
 test("the badge unfolds the ranks of a row, and folds them again", async () => {
   const view = await folded();
-  const click = (x: number, y: number): void => {
-    pointer(view, "pointermove", x, y);
-    pointer(view, "pointerdown", x, y);
-    pointer(view, "pointerup", x, y);
+  expect(view.find(".hta-fold").getAttribute("aria-pressed")).toBe("true");
+  const click = (x: number): void => {
+    pointer(view, "pointermove", x, 116);
+    tap(view, x, 116);
   };
-  click(16, 116);
+  click(16);
   await expect.poll(() => rows(view)).toEqual(["rank 0, like ranks unfolded", "rank 1", "rank 2"]);
-  click(16, 116);
+  click(16);
   await expect.poll(() => rows(view)).toHaveLength(2);
   // A click next to the badge opens the row's tracks.
-  click(60, 116);
+  click(60);
   await expect.poll(() => rows(view).length).toBeGreaterThan(2);
+  expect(view.source.asked.filter(({ op }) => op === "clusters")).toHaveLength(1);
 });
 
 test("Shift U unfolds the row under the pointer, or asks to point at one", async () => {
@@ -84,21 +74,11 @@ test("an event of a folded rank brings its rank out for as long as it is selecte
   await expect.poll(() => rows(view)).toHaveLength(2);
 });
 
-test("ranks are folded from the start if there are many or Python requests it", async () => {
-  const view = mount();
-  await ready(view);
-  view.app.setFolded(true);
-  await expect.poll(() => rows(view)).toHaveLength(2);
-  view.app.setFolded(false);
-  await expect.poll(() => rows(view)).toHaveLength(3);
-});
-
 test("a page without data on similar ranks does not offer to fold them", async () => {
-  const view = mount((page, source) => {
+  const view = await opened((page, source) => {
     page.alike = null;
     source.become("none");
   });
-  await ready(view);
   await expect.poll(() => view.source.asked.some(({ op }) => op === "clusters")).toBe(true);
   await expect.poll(() => view.find(".hta-fold").hidden).toBe(true);
   view.root.focus();

@@ -1,5 +1,6 @@
 import type { Clusters } from "../protocol/source";
 import { expect, test } from "vitest";
+import { plain } from "../../test/plain";
 import { sceneOf } from "../../test/recorded";
 import { EVERYTHING, rowsChoice } from "../protocol/selection";
 import { reasonOf } from "../stage/gutter";
@@ -35,12 +36,8 @@ test("representatives and outliers alone have rows, in the order of ranks", () =
 });
 
 test("a group of scattered ranks is counted instead of listed", () => {
-  const ranks = [0, 2, 4, 6, 8];
-  const alike = alikeOf(
-    { ...CLUSTERS, clusters: [{ representative: 0, ranks, why: "" }] },
-    none,
-    none,
-  );
+  const clusters = [{ representative: 0, ranks: [0, 2, 4, 6, 8], why: "" }];
+  const alike = alikeOf({ ...CLUSTERS, clusters }, none, none);
   const state = { open: none, pinned: [], filter: "", alike };
   expect(layoutRows(sceneOf(9), state, 400).rows[0]!.name).toBe("5 ranks like 0");
 });
@@ -67,12 +64,12 @@ test("a pin or a filter that names a rank shows it, one that names tracks does n
 });
 
 test("groups of one are not folded, and nothing is hidden then", () => {
-  const each = {
-    clusters: scene.ranks.map(({ rank }) => ({ representative: rank, ranks: [rank], why: "" })),
-    outliers: [],
-    note: "",
-  };
-  const alike = alikeOf(each, none, none);
+  const clusters = scene.ranks.map(({ rank: one }) => ({
+    representative: one,
+    ranks: [one],
+    why: "",
+  }));
+  const alike = alikeOf({ clusters, outliers: [], note: "" }, none, none);
   expect(alike.hidden.size).toBe(0);
   expect(rowsOf(alike).every(({ badge }) => badge === null)).toBe(true);
 });
@@ -98,7 +95,7 @@ test("what is said is short enough for the gutter, number and sign kept", () => 
   ]);
   expect(reasonOf("its device idles 9.1 % of a step less")![1]).toBe("idles \u22129.1 %");
   expect(reasonOf("")).toBeNull();
-  expect(foldedWords({ shown: 9, all: 1024 }).replace(/\u202f/g, " ")).toBe(
+  expect(plain(foldedWords({ shown: 9, all: 1024 }))).toBe(
     " 9 of 1 024 ranks shown; similar ranks are folded.",
   );
 });

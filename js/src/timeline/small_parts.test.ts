@@ -1,6 +1,7 @@
 /** Parts around the stage that can be tested without a page. */
 
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { plain } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import { ObservedSource, wholeSpan, WITHIN_MS } from "../connection/answering";
 import { readScene } from "../protocol/scene";
@@ -61,35 +62,26 @@ describe("totals", () => {
     host: 0,
   });
   const rows = [row("b", 2, 10), row("a", 5, 10), row("c", 1, 30)];
-  const names = (list: NameSums[]): string[] => list.map((one) => one.name);
 
   test("numbers sort largest first, a second click turns, ties keep one order", () => {
+    const order = (by: ReturnType<typeof clicked>): string =>
+      sorted(rows, by, ({ name }) => name)
+        .map(({ name }) => name)
+        .join("");
     const start = clicked({ column: "name", descending: false }, "sum");
-    expect(names(sorted(rows, start, (one) => one.name))).toEqual(["c", "a", "b"]);
     const turned = clicked(start, "sum");
-    expect(names(sorted(rows, turned, (one) => one.name))).toEqual(["a", "b", "c"]);
-    expect(names(sorted(rows, clicked(turned, "name"), (one) => one.name))).toEqual([
-      "a",
-      "b",
-      "c",
-    ]);
+    expect([start, turned, clicked(turned, "name")].map(order)).toEqual(["cab", "abc", "abc"]);
   });
 
   test("kinds of the device speak for a selection, nested ones only without it", () => {
-    const of = (kind: "compute" | "cpu" | "annotation", sum: number): NameSums => ({
-      ...row(kind, 1, sum),
-      kind,
-    });
-    const totals = {
-      events: 3,
-      kinds: [of("annotation", 900), of("cpu", 500), of("compute", 30)],
-      names: [],
-      names_total: 0,
+    const told = (sums: Partial<Record<NameSums["kind"], number>>) => {
+      const kinds = Object.entries(sums).map(([kind, sum]) => ({ ...row(kind, 1, sum), kind }));
+      const totals = { events: 3, kinds: kinds as NameSums[], names: [], names_total: 0 };
+      return telling(totals).map(({ kind }) => kind);
     };
-    expect(telling(totals).map((one) => one.kind)).toEqual(["compute"]);
-    const host = { ...totals, kinds: totals.kinds.slice(0, 2) };
-    expect(telling(host).map((one) => one.kind)).toEqual(["annotation", "cpu"]);
-    expect(telling({ ...totals, kinds: [of("compute", 0)] })).toEqual([]);
+    expect(told({ annotation: 900, cpu: 500, compute: 30 })).toEqual(["compute"]);
+    expect(told({ annotation: 900, cpu: 500 })).toEqual(["annotation", "cpu"]);
+    expect(told({ compute: 0 })).toEqual([]);
   });
 });
 
@@ -97,23 +89,16 @@ describe("problems", () => {
   test("the same on several ranks is one line, a cut-off file is never untold", () => {
     const scene = recordedScene();
     const cut = { ...scene.ranks[2]!, truncated: "ends early at 440 ms" };
-    const lines = problemLines({
-      ...scene,
-      ranks: [...scene.ranks.slice(0, 2), cut],
-      truth: {
-        level: "warn",
-        text: "",
-        problems: [
-          { kind: "unpaired", count: 4878, detail: "no start", rank: 0, file: "a/rank-0.json" },
-          { kind: "unpaired", count: 4000, detail: "no start", rank: 1, file: "a/rank-1.json" },
-          { kind: "unpaired", count: 88, detail: "no end", rank: 0, file: "a/rank-0.json" },
-        ],
-      },
-    });
-    expect(lines.map(({ kind, count, ranks }) => [kind, count, ranks])).toEqual([
-      ["unpaired", 8878, [0, 1]],
-      ["unpaired", 88, [0]],
-      ["truncated", 1, [2]],
+    const unpaired = (count: number, detail: string, rank: number) =>
+      ({ kind: "unpaired", count, detail, rank, file: `a/rank-${rank}.json` }) as const;
+    const [no, end] = ["no start", "no end"];
+    const problems = [unpaired(4878, no, 0), unpaired(4000, no, 1), unpaired(88, end, 0)];
+    const truth = { level: "warn", text: "", problems } as const;
+    const lines = problemLines({ ...scene, ranks: [...scene.ranks.slice(0, 2), cut], truth });
+    expect(lines.map(({ kind, count, ranks }) => `${kind} ${count}: ${ranks.join()}`)).toEqual([
+      "unpaired 8878: 0,1",
+      "unpaired 88: 0",
+      "truncated 1: 2",
     ]);
   });
 });
@@ -129,18 +114,9 @@ describe("histograms", () => {
   });
 
   test("the words compare with the median", () => {
-    const same = {
-      count: 15,
-      sum: 1,
-      mean: 1,
-      median: 100,
-      min: 50,
-      max: 200,
-      edges: [],
-      counts: [],
-      scale: "linear" as const,
-    };
-    const words = (dur: number): string => histogramWords(same, dur).replace(/\u202f/g, " ");
+    const figures = { count: 15, sum: 1, mean: 1, median: 100, min: 50, max: 200 };
+    const same = { ...figures, edges: [], counts: [], scale: "linear" } as const;
+    const words = (dur: number): string => plain(histogramWords(same, dur));
     expect(words(90)).toBe("15 events, 50–200 ns, median 100 ns; this one −10 %");
     expect(words(450)).toContain("this one 4.5× the median");
     expect(words(100)).toContain("±0 %");
@@ -283,7 +259,7 @@ describe("names and values", () => {
     [0.9999, ">99.9 %"],
     [1, "100 %"],
   ])("a busy share of %f is %s", (share, text) => {
-    expect(busyText(share).replace("\u202f", " ")).toBe(text);
+    expect(plain(busyText(share))).toBe(text);
   });
 
   test("rows have the names that pins have in Python", () => {
@@ -299,15 +275,7 @@ describe("names and values", () => {
 
   test("chips name only kinds that the tracks can hold", () => {
     const scene = recordedScene();
-    expect(kindsOf(scene)).toEqual([
-      "compute",
-      "communication",
-      "memory",
-      "cpu",
-      "sync",
-      "annotation",
-      "other",
-    ]);
+    expect(kindsOf(scene).join(" ")).toBe("compute communication memory cpu sync annotation other");
     const cpu = scene.ranks.map((rank) => ({
       ...rank,
       summary: rank.summary.filter((row) => row.role === "cpu"),
@@ -317,16 +285,8 @@ describe("names and values", () => {
     const gloo: Scene = { ...scene, steps: [], ranks: cpu, host_kinds: ["communication", "cpu"] };
     expect(kindsOf(gloo)).toEqual(["communication", "cpu"]);
     // BytePS' tracks are of no role that a kind follows from.
-    const byteps: Scene = {
-      ...gloo,
-      host_kinds: ["communication", "memory", "sync", "annotation"],
-    };
-    expect(kindsOf({ ...byteps, ranks: [] })).toEqual([
-      "communication",
-      "memory",
-      "sync",
-      "annotation",
-    ]);
+    const host_kinds: Scene["host_kinds"] = ["communication", "memory", "sync", "annotation"];
+    expect(kindsOf({ ...gloo, host_kinds, ranks: [] })).toEqual(host_kinds);
   });
 
   test("an invalid scene is refused with a message", () => {

@@ -1,6 +1,7 @@
 import { h } from "preact";
 import type { Collective } from "../protocol/source";
 import { describe, expect, test, vi } from "vitest";
+import { plain as spaced } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import type { Brief, Lateness } from "../protocol/source";
 import type { Words } from "../ui/text";
@@ -9,7 +10,7 @@ import { CollectivePanel } from "./panels/event";
 import { eventWords, lastOf, lateWords, numberWords, plain, viewWords, waitsWords } from "./text";
 
 const text = (words: Words | string | null): string =>
-  (typeof words === "string" ? words : plain(words ?? [])).replace(/\u202f/g, " ");
+  spaced(typeof words === "string" ? words : plain(words ?? []));
 
 /** Three ranks: 0 waits 5 ms, 1 waits 4 ms, 2 is the last, 4.5 ms after the median of the others. */
 const call: Collective = {
@@ -57,18 +58,12 @@ describe("the status line of an event", () => {
   const words = (rank: number, one: Collective | null) =>
     text(eventWords(event(rank), "stream 40", [0, 1e7], one));
 
-  test("names the share of waiting and the rank waited for", () => {
+  test("names the share of waiting and the rank waited for, or the delay of the last one", () => {
     expect(words(0, call)).toBe(
       "Collective 13 of 2 100, AllReduce on rank 0, stream 40: 6.20 ms, " +
         "5.00 ms of it waiting for rank 2.",
     );
-  });
-
-  test("gives the delay of the last one", () => {
     expect(words(2, call)).toMatch(/6\.20 ms, arrived 4\.50 ms after the median rank\.$/);
-  });
-
-  test("names no rank if several came together", () => {
     expect(words(1, together)).toMatch(/6\.20 ms, no wait\.$/);
   });
 
@@ -97,21 +92,17 @@ describe("the status line of a view", () => {
     ...changes,
   });
 
-  test("describes how long ranks wait, and for which rank", () => {
-    expect(text(lateWords(lateness()))).toBe(
-      " 2 ranks wait on average 140 ms (14 %) on the stream for rank 2.",
-    );
-  });
-
-  test("ranks without streams wait in MPI", () => {
-    expect(text(lateWords(lateness(), null, "in MPI"))).toBe(
-      " 2 ranks wait on average 140 ms (14 %) in MPI for rank 2.",
-    );
-  });
-
-  test("one that waits is in the singular, ranks that do not wait are not counted", () => {
-    const one = lateness({ wait_for_late: [150e6, 19e6, 0] });
-    expect(text(lateWords(one))).toBe(" 1 rank waits 150 ms (15 %) on the stream for rank 2.");
+  // Ranks without streams wait in MPI; those that do not wait are not counted.
+  test.each([
+    [{}, undefined, "2 ranks wait on average 140 ms (14 %) on the stream for rank 2."],
+    [{}, "in MPI", "2 ranks wait on average 140 ms (14 %) in MPI for rank 2."],
+    [
+      { wait_for_late: [150e6, 19e6, 0] },
+      undefined,
+      "1 rank waits 150 ms (15 %) on the stream for rank 2.",
+    ],
+  ])("of lateness %o: where %s: %s", (changes, where, wanted) => {
+    expect(text(lateWords(lateness(changes), null, where))).toBe(` ${wanted}`);
   });
 
   test.each([
@@ -157,25 +148,17 @@ describe("the panel of a collective", () => {
     expect(parts(rows[1]!)).toEqual([["wait", 16, 63], ["transfer", 79, 21]]); // prettier-ignore
     expect(parts(rows[2]!)).toEqual([["late", 8, 71], ["transfer", 79, 20]]); // prettier-ignore
     expect(text(el.textContent ?? "")).toContain("allreduce on 3 ranks");
-    expect(rows.map((row) => text(row.querySelector(".hta-call-figure")!.textContent))).toEqual([
-      "5.00 ms",
-      "4.00 ms",
-      "last",
-    ]);
-    expect(rows.map((row) => row.classList.contains("hta-own"))).toEqual([true, false, false]);
-    expect(rows.map((row) => row.classList.contains("hta-late"))).toEqual([false, false, true]);
+    const figures = rows.map((row) => text(row.querySelector(".hta-call-figure")!.textContent));
+    expect(figures).toEqual(["5.00 ms", "4.00 ms", "last"]);
+    const marked = (name: string) => rows.map((row) => row.classList.contains(name));
+    expect(marked("hta-own")).toEqual([true, false, false]);
+    expect(marked("hta-late")).toEqual([false, false, true]);
   });
 
   test("no rank is last if several came together", () => {
     const { rows } = made(together);
     expect(rows.some((row) => row.classList.contains("hta-late"))).toBe(false);
     expect(rows[2]!.textContent).toContain("no wait");
-  });
-
-  test("a click shows the call on that rank", () => {
-    const { rows, go } = made(call);
-    rows[1]!.querySelector<HTMLElement>("button, a")!.click();
-    expect(go).toHaveBeenCalledWith(1, 11);
   });
 
   test("in large groups the first and last ranks are shown, and the selected event's rank", () => {
@@ -190,9 +173,11 @@ describe("the panel of a collective", () => {
     expect(el.textContent).toContain("83 ranks between them not shown");
   });
 
-  test("names are text", () => {
-    const { el } = made({ ...call, name: "<img src=x>" });
+  test("a click shows the call on that rank; names are text", () => {
+    const { el, rows, go } = made({ ...call, name: "<img src=x>" });
     expect(el.querySelector("img")).toBeNull();
     expect(el.textContent).toContain("<img src=x>");
+    rows[1]!.querySelector<HTMLElement>("button, a")!.click();
+    expect(go).toHaveBeenCalledWith(1, 11);
   });
 });

@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, expect, test } from "vitest";
 import { EVERYTHING } from "../protocol/selection";
-import type { Brief } from "../protocol/source";
+import type { Brief, SelectionJson } from "../protocol/source";
 import { eventCode, exportCode, nameQuery, pythonInt, pythonString, selectionCode } from "./text";
 
 const AWKWARD = [
@@ -39,44 +39,30 @@ describe("Python text", () => {
   });
 
   test("integers are grouped", () => {
-    expect(pythonInt(451_975_123)).toBe("451_975_123");
-    expect(pythonInt(-1234)).toBe("-1_234");
-    expect(pythonInt(999)).toBe("999");
-    expect(pythonInt(2 ** 53 - 1)).toBe("9_007_199_254_740_991");
+    const texts = [451_975_123, -1234, 999, 2 ** 53 - 1].map(pythonInt).join(" ");
+    expect(texts).toBe("451_975_123 -1_234 999 9_007_199_254_740_991");
   });
 
-  test("a selection names only what it restricts", () => {
-    expect(selectionCode(null)).toBe("traces.select()");
-    expect(
-      selectionCode({
-        ...EVERYTHING,
-        start_ns: 1000,
-        end_ns: 25_000,
-        ranks: [0, 5],
-        tracks: ["GPU 0 · stream 7"],
-      }),
-    ).toBe(
+  test.each([
+    [null, "traces.select()"],
+    [
+      { start_ns: 1000, end_ns: 25_000, ranks: [0, 5], tracks: ["GPU 0 · stream 7"] },
       'traces.select(start_ns=1_000, end_ns=25_000, ranks=[0, 5], tracks=["GPU 0 · stream 7"])',
-    );
-    const late = selectionCode({ ...EVERYTHING, end_ns: 5 }, "fitted");
-    expect(late).toBe('traces.with_clock("fitted").select(end_ns=5)');
-    expect(selectionCode({ ...EVERYTHING, ranks: [1] }, "fitted")).toBe("traces.select(ranks=[1])");
-    expect(selectionCode({ ...EVERYTHING, ids: [[0, 12]] })).toBe("traces.select(ids={(0, 12)})");
-  });
+    ],
+    [{ end_ns: 5 }, 'traces.with_clock("fitted").select(end_ns=5)', "fitted"],
+    [{ ranks: [1] }, "traces.select(ranks=[1])", "fitted"],
+    [{ ids: [[0, 12]] }, "traces.select(ids={(0, 12)})"],
+  ] as [Partial<SelectionJson> | null, string, "fitted"?][])(
+    "a selection of %o is %s",
+    (part, code, clock) => {
+      expect(selectionCode(part && { ...EVERYTHING, ...part }, clock)).toBe(code);
+    },
+  );
 
   test.skipIf(!python)("everything that is copied is valid Python", () => {
-    const event: Brief = {
-      rank: 5,
-      table: "events",
-      id: 77,
-      lane: 1,
-      name: "k",
-      short: "k",
-      kind: "compute",
-      start: 0,
-      dur: 1,
-    };
-    const sources = [eventCode(event), eventCode({ ...event, table: "asyncs" })];
+    const about = { rank: 5, id: 77, lane: 1, name: "k", short: "k", start: 0, dur: 1 };
+    const event = (table: Brief["table"]) => eventCode({ ...about, table, kind: "compute" });
+    const sources = [event("events"), event("asyncs")];
     for (const text of AWKWARD) {
       sources.push(selectionCode({ ...EVERYTHING, query: nameQuery(text), tracks: [text] }));
       sources.push(

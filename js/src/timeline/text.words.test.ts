@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { plain as spaced } from "../../test/plain";
 import { recordedScene } from "../../test/recorded";
 import { EVERYTHING } from "../protocol/selection";
-import type { Scene, Stats } from "../protocol/source";
+import type { Scene, SceneRank, Span, Stats } from "../protocol/source";
 import { rangesText } from "../ui/formats";
 import type { Words } from "../ui/text";
 import {
@@ -18,9 +19,22 @@ import {
 const scene = recordedScene();
 const [start, end] = scene.range;
 
-/** Thin spaces as plain ones, so that the expected text can be read. */
 const text = (words: Words | string): string =>
-  (typeof words === "string" ? words : plain(words)).replace(/\u202f/g, " ");
+  spaced(typeof words === "string" ? words : plain(words));
+const said = (span: Span, of: Scene, figures: Stats | null): string =>
+  text(viewWords(span, of, figures));
+/** The whole of a job in words. */
+const wholly = (of: Scene, more: Partial<Stats> = {}): string => said(of.range, of, stats(more));
+/** The window of an export. */
+const exported: Scene = {
+  ...scene,
+  range: [60e6, 81e6],
+  part: { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 },
+};
+const ranksWith = (change: (rank: SceneRank) => Partial<SceneRank>): Scene => ({
+  ...scene,
+  ranks: scene.ranks.map((rank) => ({ ...rank, ...change(rank) })),
+});
 
 function stats(more: Partial<Stats> = {}): Stats {
   return {
@@ -40,18 +54,12 @@ function stats(more: Partial<Stats> = {}): Stats {
 }
 
 describe("the view in words", () => {
-  test("the whole job, with its shares", () => {
-    const job: Scene = { ...scene, range: [0, 824e6] };
-    expect(text(viewWords(job.range, job, stats()))).toBe(
+  test("the whole job or export, with its shares", () => {
+    expect(wholly({ ...scene, range: [0, 824e6] })).toBe(
       "Whole job, 824 ms. GPUs compute 17 %, communicate 10 % (5.0 % exposed) " +
         "and idle 77 % of each GPU span.",
     );
-  });
-
-  test("an export is not the whole job", () => {
-    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
-    const words = viewWords([60e6, 81e6], { ...scene, range: [60e6, 81e6], part }, stats());
-    expect(text(words)).toMatch(/^Whole export, 21\.0 ms\./u);
+    expect(wholly(exported)).toMatch(/^Whole export, 21\.0 ms\./u);
   });
 
   test.each([
@@ -61,72 +69,48 @@ describe("the view in words", () => {
     [60e6, 4e6, "reaches the edge of the export's window, which may have cut it"],
     [61e6, 4e6, ""],
   ])("an event from %d on for %d ns that an export cut has a note", (start, dur, words) => {
-    const part = { job_ranks: 8, all_time: false, all_events: true, cut_events: 3 };
-    const exported: Scene = { ...scene, range: [60e6, 81e6], part };
-    expect(cutWords({ start, dur }, exported).replaceAll("\u202f", " ")).toBe(words);
+    expect(spaced(cutWords({ start, dur }, exported))).toBe(words);
     expect(cutWords({ start, dur }, scene)).toBe("");
   });
 
   test("one rank speaks in the singular, nothing communicated is not said", () => {
     const one: Scene = { ...scene, ranks: scene.ranks.slice(0, 1) };
-    const words = viewWords(
-      scene.range,
-      one,
-      stats({ communication: [0, 0, 0], exposed: [0, 0, 0] }),
+    expect(wholly(one, { communication: [0, 0, 0], exposed: [0, 0, 0] })).toContain(
+      "The GPU computes 20 % and idles 74 % of the GPU span.",
     );
-    expect(text(words)).toContain("The GPU computes 20 % and idles 74 % of the GPU span.");
   });
 
   test("devices are called what their files call them", () => {
-    const ranks = scene.ranks.map((rank) => ({
-      ...rank,
-      tracks: rank.tracks.map((track) =>
-        track.role === "stream" ? { ...track, process: "MTIA 17" } : track,
-      ),
+    const mtia = ranksWith(({ tracks }) => ({
+      tracks: tracks.map((one) => (one.role === "stream" ? { ...one, process: "MTIA 17" } : one)),
     }));
-    expect(text(viewWords(scene.range, { ...scene, ranks }, stats()))).toContain("MTIAs compute");
+    expect(wholly(mtia)).toContain("MTIAs compute");
   });
 
-  test("shares are of the devices' spans, not of the ranks' data", () => {
-    const before = stats({ span: [500, 500, 500], idle: [240, 240, 330] });
-    expect(text(viewWords(scene.range, scene, before))).toContain("idle 54 %");
-    const none = stats({ span: [0, 0, 0], idle: [0, 0, 0] });
-    expect(text(viewWords(scene.range, scene, none))).toContain("No GPU works here");
+  test("shares are of the devices' spans, not of the ranks' data, nor of ranks without any", () => {
+    expect(wholly(scene, { span: [500, 500, 500], idle: [240, 240, 330] })).toContain("idle 54 %");
+    expect(wholly(scene, { span: [1000, 0, 0] })).toMatch(/compute.*20 %/);
+    expect(wholly(scene, { span: [0, 0, 0], idle: [0, 0, 0] })).toContain("No GPU works here");
   });
 
-  test("a rank without data does not thin the shares", () => {
-    const words = text(viewWords(scene.range, scene, stats({ span: [1000, 0, 0] })));
-    expect(words).toContain("compute");
-    expect(words).toContain("20 %");
-  });
-
-  test("a window is named by its ends and its length", () => {
-    expect(text(viewWords([451.32e6, 453.36e6], scene, null))).toBe("451.32–453.36 ms (2.04 ms).");
-  });
-
-  test("a step that fills the view is named", () => {
-    const step = scene.steps[0];
-    if (step === undefined) throw new Error("the job has no step");
-    const words = viewWords([step.start, step.start + step.dur], scene, null);
-    expect(text(words)).toBe("ProfilerStep#1 in view, 13.9 ms.");
+  test("a window is named by its ends and its length, or by the step that fills it", () => {
+    expect(said([451.32e6, 453.36e6], scene, null)).toBe("451.32–453.36 ms (2.04 ms).");
+    const step = scene.steps[0]!;
+    const words = said([step.start, step.start + step.dur], scene, null);
+    expect(words).toBe("ProfilerStep#1 in view, 13.9 ms.");
+    expect(said([end + 10, end + 20], scene, stats())).toContain("Outside the job");
   });
 
   test("no device is not an idle device", () => {
-    const cpu: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary: [] })) };
-    expect(text(viewWords(scene.range, cpu, stats()))).toContain("No GPU events in these files.");
-    expect(text(viewWords(scene.range, cpu, stats()))).not.toContain("0 %");
+    const words = wholly(ranksWith(() => ({ summary: [] })));
+    expect(words).toContain("No GPU events in these files.");
+    expect(words).not.toContain("0 %");
   });
 
   test("MPI calls do not count as device time, and the remainder is not idle", () => {
-    const summary = [{ lane: 0, role: "comm" as const, label: "MPI" }];
-    const mpi: Scene = { ...scene, ranks: scene.ranks.map((rank) => ({ ...rank, summary })) };
-    const words = text(viewWords(scene.range, mpi, stats()));
+    const words = wholly(ranksWith(() => ({ summary: [{ lane: 0, role: "comm", label: "MPI" }] })));
     expect(words).toContain("Ranks are in MPI 10 % and elsewhere 77 % of the time.");
     expect(words).not.toContain("GPU");
-  });
-
-  test("beyond the job", () => {
-    expect(text(viewWords([end + 10, end + 20], scene, stats()))).toContain("Outside the job");
   });
 });
 
@@ -136,12 +120,9 @@ describe("spans", () => {
     [[1.5e9, 1.6e9], "1.500–1.600 s"],
     [[10, 90], "10–90 ns"],
     [[-5e6, 34e6], "−5.0 to 34.0 ms"],
+    [[451_974_999, 451_975_400], "451.974999–451.975400 ms"],
   ] as const)("%o", (span, expected) => {
     expect(text(spanText(span))).toBe(expected);
-  });
-
-  test("single nanoseconds are distinguished", () => {
-    expect(text(spanText([451_974_999, 451_975_400]))).toBe("451.974999–451.975400 ms");
   });
 });
 
@@ -165,18 +146,8 @@ describe("selections", () => {
   test("windows, events and queries have different heads", () => {
     const window = { ...EVERYTHING, start_ns: 163e6, end_ns: 350e6 };
     expect(text(selectionHead(window, scene))).toBe("Selection 163–350 ms (187 ms)");
-    expect(
-      selectionHead(
-        {
-          ...EVERYTHING,
-          ids: [
-            [0, 1],
-            [0, 2],
-          ],
-        },
-        scene,
-      ),
-    ).toBe("2 selected events");
+    const ids: [number, number][] = [1, 2].map((id) => [0, id]);
+    expect(selectionHead({ ...EVERYTHING, ids }, scene)).toBe("2 selected events");
     expect(selectionHead({ ...EVERYTHING, query: "dur_ns > 5" }, scene)).toBe("Events by query");
     const row = { count: 1, sum: 95e6, mean: 1, min: 1, max: 1, device: 0, host: 0 };
     const words = selectionWords(window, scene, {

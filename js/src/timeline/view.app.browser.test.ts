@@ -1,34 +1,28 @@
 /** The whole view in a real browser: texts, linked state, refusals, and clean-up. */
 
 import { describe, expect, test, vi } from "vitest";
-import { drag, length, mount, pick, pointer, ready, viewOf } from "../../test/app_view";
+import { drag, length, mount, opened, pick, pointer, ready, viewOf } from "../../test/app_view";
+import { fill } from "../../test/fill";
 import { freshState } from "../../test/model";
 import { recordedScene } from "../../test/recorded";
 import { Watched } from "../../test/watched";
+import { EVERYTHING } from "../protocol/selection";
 import { TimelineApp } from "./view";
 
 describe("what is said", () => {
-  test("the view in words, the job in the toolbar, the truth on the badge", async () => {
-    const view = mount();
-    await ready(view);
+  test("the view in words, the job in the toolbar, the truth on the badge, all asked once", async () => {
+    const view = await opened();
     expect(view.text(".hta-said")).toMatch(/^Whole job, [\d.]+ ms\. .*GPUs compute \d+ %/);
     expect(view.text(".hta-name")).toContain("demo-job3 ranks · ");
     expect(view.text(".hta-badge .hta-if-wide")).toBe("exact: 6 496 events, 0 dropped");
-    const share = view.text(".hta-chips .hta-chip .hta-share");
-    expect(share).toMatch(/^\d/);
-  });
-
-  test("one request brings the shares for the stage and the toolbar", async () => {
-    const view = mount();
-    await ready(view);
+    expect(view.text(".hta-chips .hta-chip .hta-share")).toMatch(/^\d/);
     expect(view.source.asked.filter(({ op }) => op === "stats")).toHaveLength(1);
   });
 });
 
 describe("the state", () => {
   test("W zooms in at the middle and writes the state, one undo reverts it", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.root.focus();
     view.press("w");
     await expect.poll(() => viewOf(view)).not.toBeNull();
@@ -45,8 +39,7 @@ describe("the state", () => {
   });
 
   test("what Python sets is shown and not written back", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     const saves = view.state.saves;
     view.state.set("view", [10_000_000, 20_000_000]);
     await expect.poll(() => view.text(".hta-said")).toContain("10.0–20.0 ms (10.0 ms)");
@@ -61,38 +54,20 @@ describe("the state", () => {
   });
 
   test("a key that comes before the view has set out for what Python asked still counts", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.root.focus();
     view.state.set("view", [10_000_000, 30_000_000]);
     view.press("z");
     await expect.poll(() => viewOf(view)).toEqual(view.scene.range);
     await expect.poll(() => view.text(".hta-said")).toContain("Whole job");
   });
-
-  test("another state is followed after a link", async () => {
-    const view = mount();
-    await ready(view);
-    const other = freshState();
-    other.values.search = "gemm";
-    view.app.attach(other);
-    await expect
-      .poll(() => (view.find(".hta-search input") as HTMLInputElement).value)
-      .toBe("gemm");
-    view.state.set("search", "old");
-    expect((view.find(".hta-search input") as HTMLInputElement).value).toBe("gemm");
-    view.press("c");
-    expect(other.get("color")).toBe("name");
-    expect(view.state.get("color")).toBe("kind");
-  });
 });
 
 describe("failures", () => {
   test("a failed request speaks where its answer would stand", async () => {
-    const view = mount((_, source) =>
+    const view = await opened((_, source) =>
       source.broken.set("event", "byte 12: gzip stream is cut off"),
     );
-    await ready(view);
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-failure")).toContain("byte 12: gzip stream is cut off");
     view.source.broken.clear();
@@ -110,16 +85,14 @@ describe("failures", () => {
   });
 
   test("a broken search expression marks the field", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.state.set("search", "/(/");
     await expect.poll(() => view.text(".hta-count")).toBe("not searchable");
     expect(view.find(".hta-search input").getAttribute("aria-invalid")).toBe("true");
   });
 
   test("an export reports what it wrote, and why it could not", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.root.focus();
     view.press("x");
     expect((view.by("textbox", "File to write") as HTMLInputElement).value).toBe(
@@ -138,12 +111,9 @@ describe("failures", () => {
   });
 
   test("no track left is said, with the way back", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     view.by("button", "Filter tracks").click();
-    const input = view.by("textbox", "Show only tracks that match") as HTMLInputElement;
-    input.value = "tpu";
-    input.dispatchEvent(new Event("input", { bubbles: true }));
+    fill(view.by("textbox", "Show only tracks that match"), "tpu");
     await expect.poll(() => view.text(".hta-card")).toContain("No track matches");
     view.find(".hta-card button").click();
     await expect.poll(() => view.find(".hta-card").hidden).toBe(true);
@@ -151,19 +121,9 @@ describe("failures", () => {
 });
 
 test("the table of a selection begins with work, can be filtered and copied", async () => {
-  const view = mount();
-  await ready(view);
-  view.state.set("selection", {
-    start_ns: 0,
-    end_ns: view.scene.range[1],
-    ranks: null,
-    tracks: null,
-    query: null,
-    ids: null,
-  });
-  const rows = (): HTMLElement[] => [
-    ...view.root.querySelectorAll<HTMLElement>(".hta-table-names tbody tr"),
-  ];
+  const view = await opened();
+  view.state.set("selection", { ...EVERYTHING, start_ns: 0, end_ns: view.scene.range[1] });
+  const rows = (): HTMLElement[] => view.all(".hta-table-names tbody tr");
   await expect.poll(() => rows().length).toBeGreaterThan(10);
   const kinds = rows().map((row) => row.querySelector<HTMLElement>(".hta-swatch")?.dataset.kind);
   const places = kinds.map((kind) =>
@@ -171,23 +131,21 @@ test("the table of a selection begins with work, can be filtered and copied", as
   );
   expect(places).toEqual([...places].sort());
   expect(new Set(places)).toEqual(new Set([0, 1, 2]));
-  const filter = view.find(".hta-table-filter") as HTMLInputElement;
+  const filter = view.find(".hta-table-filter");
   filter.focus();
-  filter.value = "allreduce";
-  filter.dispatchEvent(new Event("input"));
+  fill(filter, "allreduce");
   const isAllReduce = (row: HTMLElement): boolean => /allreduce/i.test(row.textContent ?? "");
   await expect.poll(() => rows().every(isAllReduce)).toBe(true);
   expect(rows().length).toBeGreaterThan(0);
   expect(document.activeElement).toBe(filter);
-  filter.value = "no such name";
-  filter.dispatchEvent(new Event("input"));
+  fill(filter, "no such name");
   await expect.poll(() => view.text(".hta-table-names tbody")).toBe("No name matches this filter.");
   view.by("button", "Copy the table as CSV");
 });
 
 test("no name in a trace becomes markup", async () => {
   const evil = '<img src=x onerror="globalThis.pwned = true">';
-  const view = mount((page) => {
+  const view = await opened((page) => {
     const { scene } = page;
     page.shorts = page.shorts.map((name) => `${name} ${evil}`);
     page.names = page.names.map((name) => `${name} ${evil}`);
@@ -203,7 +161,6 @@ test("no name in a trace becomes markup", async () => {
       Object.assign(track, { label: evil, process: evil });
     }
   });
-  await ready(view);
   pick(view, "cudaLaunchKernel");
   await expect.poll(() => view.text(".hta-details")).toContain("Inside");
   expect(view.text(".hta-details h3")).toBe(`cudaLaunchKernel ${evil}`);
@@ -230,8 +187,7 @@ describe("hosts", () => {
   test("a shadow root holds it as well", async () => {
     const host = document.body.appendChild(document.createElement("div"));
     const shadow = host.attachShadow({ mode: "open" });
-    const view = mount(() => {}, shadow);
-    await ready(view);
+    const view = await opened(() => {}, shadow);
     view.root.focus();
     view.press("/");
     expect(shadow.activeElement).toBe(view.find(".hta-search input"));
@@ -239,16 +195,6 @@ describe("hosts", () => {
     expect(shadow.activeElement).toBe(view.root);
     view.press("c");
     expect(view.state.get("color")).toBe("name");
-  });
-
-  test("the theme is the host's, and follows it", async () => {
-    document.body.dataset.jpThemeLight = "false";
-    const view = mount();
-    expect(view.root.dataset.theme).toBe("dark");
-    expect(getComputedStyle(view.root).backgroundColor).toBe("rgb(20, 24, 31)");
-    document.body.dataset.jpThemeLight = "true";
-    await expect.poll(() => view.root.dataset.theme).toBe("light");
-    delete document.body.dataset.jpThemeLight;
   });
 
   test("nothing is cut at 700 px", async () => {
@@ -272,8 +218,7 @@ describe("hosts", () => {
   });
 
   test("every button has a name", async () => {
-    const view = mount();
-    await ready(view);
+    const view = await opened();
     pick(view, "AllReduce");
     await expect.poll(() => view.text(".hta-details")).toContain("Arguments");
     for (const node of view.root.querySelectorAll("button:not([hidden])")) {
@@ -288,52 +233,37 @@ describe("hosts", () => {
 });
 
 test("a hundred mounts leave nothing behind", async () => {
-  const kept: { signal: AbortSignal | null }[] = [];
-  const add = EventTarget.prototype.addEventListener;
-  const remove = EventTarget.prototype.removeEventListener;
+  const kept = new Map<unknown, AbortSignal | null>();
   const outside = (target: unknown): boolean =>
-    target === window ||
-    target === document ||
-    target === document.body ||
-    target instanceof MediaQueryList;
-  const records = new Map<unknown, { signal: AbortSignal | null }>();
+    [window, document, document.body].includes(target as never) || target instanceof MediaQueryList;
+  const { addEventListener: add, removeEventListener: remove } = EventTarget.prototype;
   vi.spyOn(EventTarget.prototype, "addEventListener").mockImplementation(function (
     this: EventTarget,
-    type: string,
-    listener: EventListenerOrEventListenerObject | null,
-    options?: AddEventListenerOptions | boolean,
+    ...[type, listener, options]: Parameters<typeof add>
   ) {
-    if (outside(this)) {
-      const record = { signal: typeof options === "object" ? (options.signal ?? null) : null };
-      kept.push(record);
-      records.set(listener, record);
-    }
+    const signal = typeof options === "object" ? (options.signal ?? null) : null;
+    if (outside(this)) kept.set(listener, signal);
     add.call(this, type, listener, options);
   });
   vi.spyOn(EventTarget.prototype, "removeEventListener").mockImplementation(function (
     this: EventTarget,
-    type: string,
-    listener: EventListenerOrEventListenerObject | null,
-    options?: EventListenerOptions | boolean,
+    ...[type, listener, options]: Parameters<typeof remove>
   ) {
-    const record = records.get(listener);
-    if (outside(this) && record !== undefined) kept.splice(kept.indexOf(record), 1);
+    if (outside(this)) kept.delete(listener);
     remove.call(this, type, listener, options);
   });
+  const observe = vi.spyOn(ResizeObserver.prototype, "observe");
+  const disconnect = vi.spyOn(ResizeObserver.prototype, "disconnect");
   const scene = recordedScene();
   const source = new Watched();
   const state = freshState();
+  const elements = document.querySelectorAll("*").length;
   try {
     for (let at = 0; at < 100; at += 1) {
       const end = new AbortController();
       const box = document.body.appendChild(document.createElement("div"));
-      new TimelineApp(box, {
-        scene,
-        source,
-        state,
-        height: 300,
-        signal: end.signal,
-      });
+      new TimelineApp(box, { scene, source, state, height: 300, signal: end.signal });
+      state.set("view", at % 2 === 0 ? [1e7, 2e7] : null);
       if (at % 10 === 0) {
         box.firstElementChild?.querySelector<HTMLElement>(".hta-more")?.click();
         await new Promise(requestAnimationFrame);
@@ -344,8 +274,13 @@ test("a hundred mounts leave nothing behind", async () => {
     }
     expect(state.listenerCount).toBe(0);
     expect(source.isWatched).toBe(false);
-    expect(kept.length).toBeGreaterThan(0);
-    expect(kept.filter(({ signal }) => signal === null || !signal.aborted)).toEqual([]);
+    expect(kept.size).toBeGreaterThan(0);
+    expect([...kept.values()].filter((signal) => signal?.aborted !== true)).toEqual([]);
+    expect(document.querySelectorAll("*")).toHaveLength(elements);
+    expect(new Set(disconnect.mock.contexts)).toEqual(new Set(observe.mock.contexts));
+    const asked = source.asked.length;
+    await new Promise((resolve) => setTimeout(resolve, 0));
+    expect(source.asked).toHaveLength(asked);
   } finally {
     vi.restoreAllMocks();
   }

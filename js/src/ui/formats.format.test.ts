@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { plain } from "../../test/plain";
 import {
   formatAxis,
   formatBytes,
@@ -13,9 +14,6 @@ import {
   plural,
 } from "./formats";
 import { niceTicks } from "./text";
-
-/** Thin and narrow no-break spaces as a plain space, so that expectations can be read. */
-const plain = (text: string) => text.replace(/\u202f/g, " ");
 
 describe("durations keep three significant digits", () => {
   test.each([
@@ -37,40 +35,29 @@ describe("durations keep three significant digits", () => {
     [61_000_000_000, "61.0 s"],
     [3_600_000_000_000, "3 600 s"],
     [-5_830_000, "−5.83 ms"],
-  ])("%d ns is %s", (ns, expected) => {
+    [12.34, "12.3 ns"],
+    [0.25, "0.25 ns"],
+    [null, "–"],
+    [Number.NaN, "–"],
+  ])("%s ns is %s", (ns, expected) => {
     expect(plain(formatDuration(ns))).toBe(expected);
-  });
-
-  test("means that are not whole nanoseconds", () => {
-    expect(plain(formatDuration(12.34))).toBe("12.3 ns");
-    expect(plain(formatDuration(0.25))).toBe("0.25 ns");
   });
 
   test("the unit is parted by a thin space", () => {
     expect(formatDuration(1_210_000)).toBe("1.21\u202fms");
   });
-
-  test("nothing known is not zero", () => {
-    expect(formatDuration(null)).toBe("–");
-    expect(formatDuration(Number.NaN)).toBe("–");
-  });
 });
 
 test("deltas carry their sign, zero too", () => {
-  expect(plain(formatDurationDelta(24_800_000))).toBe("+24.8 ms");
-  expect(plain(formatDurationDelta(-3000))).toBe("−3.00 µs");
-  expect(plain(formatDurationDelta(0))).toBe("±0 ns");
-  expect(plain(formatShareDelta(0.6))).toBe("+60 %");
-  expect(plain(formatShareDelta(-0.028))).toBe("−2.8 %");
-  expect(plain(formatShareDelta(0))).toBe("±0 %");
-  expect(plain(formatShareDelta(0.0002))).toBe("±0 %");
+  const durations = [24_800_000, -3000, 0].map((ns) => plain(formatDurationDelta(ns)));
+  expect(durations).toEqual(["+24.8 ms", "−3.00 µs", "±0 ns"]);
+  const shares = [0.6, -0.028, 0, 0.0002].map((share) => plain(formatShareDelta(share)));
+  expect(shares).toEqual(["+60 %", "−2.8 %", "±0 %", "±0 %"]);
 });
 
 test("times keep their microseconds", () => {
-  expect(plain(formatTime(451_975_000))).toBe("451.975 ms");
-  expect(plain(formatTime(451_000_000))).toBe("451.000 ms");
-  expect(plain(formatTime(3_451_975_400))).toBe("3.451 975 s");
-  expect(plain(formatTime(0))).toBe("0.000 ms");
+  const times = [451_975_000, 451_000_000, 3_451_975_400, 0].map((ns) => plain(formatTime(ns)));
+  expect(times).toEqual(["451.975 ms", "451.000 ms", "3.451 975 s", "0.000 ms"]);
   expect(plain(formatExact(451_975_123))).toBe("451 975 123 ns");
 });
 
@@ -108,17 +95,16 @@ test("shares", () => {
 });
 
 test("counts, bytes, values", () => {
-  expect(formatCount(215_456)).toBe("215\u202f456");
-  expect(plain(formatCount(999))).toBe("999");
-  expect(formatCount(null)).toBe("–");
-  expect(plain(formatBytes(26_550_272))).toBe("26.6 MB");
-  expect(plain(formatBytes(0))).toBe("0 B");
-  expect(plain(formatBytes(999_600))).toBe("1.00 MB");
-  expect(plain(formatValue(12345))).toBe("12 345");
-  expect(plain(formatValue(0.123456))).toBe("0.1235");
+  expect([215_456, 999, null].map((one) => plain(formatCount(one)))).toEqual([
+    "215 456",
+    "999",
+    "–",
+  ]);
+  const bytes = [26_550_272, 0, 999_600].map((one) => plain(formatBytes(one)));
+  expect(bytes).toEqual(["26.6 MB", "0 B", "1.00 MB"]);
+  expect([12345, 0.123456].map((one) => plain(formatValue(one)))).toEqual(["12 345", "0.1235"]);
   expect(plain(formatValue(8e9, "bytes"))).toBe("8.00 GB");
-  expect(plural(1, "problem")).toBe("1 problem");
-  expect(plural(3, "problem")).toBe("3 problems");
+  expect([1, 3].map((count) => plural(count, "problem"))).toEqual(["1 problem", "3 problems"]);
 });
 
 test.each([1, 2, 3, 4])("an axis has a tick besides zero: %i", (most) => {

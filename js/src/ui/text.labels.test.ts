@@ -1,19 +1,21 @@
 import { expect, test } from "vitest";
-import { TextFitter } from "./text";
+import { labelledRows, TextFitter } from "./text";
 
 /** Every character is 6 wide. */
 const fitter = () => new TextFitter((text) => 6 * Array.from(text).length);
 
-test("a name that fits is whole", () => {
-  expect(fitter().fit("add", 18)).toBe("add");
-  expect(fitter().fit("a", 6)).toBe("a");
-});
-
-test("a cut name keeps at least four characters", () => {
-  const names = fitter();
-  expect(names.fit("ConvolutionBackward0", 60)).toBe("Convoluti…");
-  expect(names.fit("ConvolutionBackward0", 30)).toBe("Conv…");
-  expect(names.fit("ConvolutionBackward0", 29)).toBe("");
+test.each([
+  ["add", 18, "add"],
+  ["a", 6, "a"],
+  // At least four characters are kept.
+  ["ConvolutionBackward0", 60, "Convoluti…"],
+  ["ConvolutionBackward0", 30, "Conv…"],
+  ["ConvolutionBackward0", 29, ""],
+  // No space stands before the ellipsis, no character is cut in two.
+  ["AllReduce ring LL", 66, "AllReduce…"],
+  ["𝒜𝒷𝒸𝒹𝑒𝒻𝑔𝒽", 36, "𝒜𝒷𝒸𝒹𝑒…"],
+])("%s in %d px is %s", (name, room, label) => {
+  expect(fitter().fit(name, room)).toBe(label);
 });
 
 test("no label is wider than its room", () => {
@@ -24,11 +26,6 @@ test("no label is wider than its room", () => {
   }
 });
 
-test("no space stands before the ellipsis, no character is cut in two", () => {
-  expect(fitter().fit("AllReduce ring LL", 66)).toBe("AllReduce…");
-  expect(fitter().fit("𝒜𝒷𝒸𝒹𝑒𝒻𝑔𝒽", 36)).toBe("𝒜𝒷𝒸𝒹𝑒…");
-});
-
 test("measures each character once", () => {
   let calls = 0;
   const names = new TextFitter((text) => {
@@ -37,4 +34,15 @@ test("measures each character once", () => {
   });
   for (let i = 0; i < 100; i += 1) names.fit("aaaabbbbcccc", 50);
   expect(calls).toBe(4);
+});
+
+test("rows with room all have words", () => {
+  expect([...labelledRows(3, 1, new Set([1]))].sort()).toEqual([0, 1, 2]);
+});
+
+test("words of rows that are close never touch, and late ones come first", () => {
+  const named = [...labelledRows(32, 8, new Set([3, 4, 20]))].sort((a, b) => a - b);
+  expect(named).toEqual([3, 20]);
+  expect([...labelledRows(32, 8)]).toEqual([0, 8, 16, 24]);
+  expect([...labelledRows(32, 16, new Set([3]), new Set([4, 25]))]).toEqual([3, 25]);
 });

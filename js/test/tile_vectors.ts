@@ -1,0 +1,28 @@
+/** Tiles as Python computes them; for tests. */
+
+import vectors from "../../tests/vectors/tiles.json";
+import type { Given } from "./lane";
+
+export type { Given };
+
+export interface Tile {
+  lane: number;
+  index: number;
+  /** Those that are not empty. */
+  cells: Record<string, number>[];
+  slices: number[];
+}
+
+interface TileCase {
+  name: string;
+  level: number;
+  first: number;
+  last: number;
+  end: number | null;
+  lanes: { lane: number; slices: boolean; events: Given[] }[];
+  counters: { lane: number; samples: [number, number][] }[];
+  tiles: Tile[];
+  counter_tiles: Tile[];
+}
+
+export const tileCases = (vectors as unknown as { cases: TileCase[] }).cases;
