@@ -30,7 +30,8 @@ check() {
 }
 
 # A machine that is busy may be late once, and a second try is made alone; what fails twice is
-# broken. What failed once is named at the end of the output, also when it passed then.
+# broken. What failed once is named at the end of the output, also when it passed then. Tests of a
+# file run in one process, since what they share takes longer to make than most of them do.
 tested() {
   $bin/pytest --dist=loadfile --durations=15 "$@" && return
   printf '\n== once more, what failed\n'
@@ -64,9 +65,8 @@ if [ "$only" = check ]; then
 elif [ "$only" != lint ]; then
   check "front end" make build
   check "front end tests" tested_front_end
-  # By file, since what a file's tests share takes longer to make than most of them do.
-  check "tests" tested --numprocesses=auto --ignore=tests/e2e
-  check "tests in a browser" tested --numprocesses=2 tests/e2e
+  # More processes than cores, as tests wait for browsers and kernels; those tests come first.
+  check "tests" tested --numprocesses=$(($(nproc) + 1)) --no-loadscope-reorder
 fi
 
 echo

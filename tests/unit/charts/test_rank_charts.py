@@ -20,11 +20,12 @@ def matched(arrivals, **columns) -> pd.DataFrame:
     rows = [
         {
             "collective": number, "name": "AllReduce", "group": "0", "size_bytes": -1, "rank": rank,
-            "id": number, "arrival_ns": at, "wait_ns": max(each) - at, "transfer_ns": 5,
-            "end_ns": max(each) + 5, "busbw_gb_s": np.nan,
-            "last_rank": each.index(max(each)) if each.count(max(each)) == 1 else -1,
+            "id": number, "arrival_ns": at, "wait_ns": last - at, "transfer_ns": 5,
+            "end_ns": last + 5, "busbw_gb_s": np.nan, "last_rank": last_rank,
         }
         for number, each in enumerate(arrivals)
+        for last in [max(each)]
+        for last_rank in [each.index(last) if each.count(last) == 1 else -1]
         for rank, at in enumerate(each)
     ]  # fmt: skip
     return pd.DataFrame(rows).assign(**columns)
