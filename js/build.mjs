@@ -39,6 +39,23 @@ const textImports = {
   },
 };
 
+/** Vite's `import.meta.glob` of JSON files, of which js/src has one call. */
+const globImports = {
+  name: "glob-imports",
+  setup(api) {
+    api.onLoad({ filter: /charts[\\/]definition\.ts$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      const [call, folder] = /import\.meta\.glob<object>\("(.*)\/\*\.json", \{[^}]*\}\)/.exec(text);
+      const watchDirs = [resolve(dirname(path), folder)];
+      const files = (await readdir(watchDirs[0])).filter((name) => name.endsWith(".json")).sort();
+      const imports = files.map((name, at) => `import file${at} from "${folder}/${name}";\n`);
+      const entries = files.map((name, at) => `"${folder}/${name}": file${at}`);
+      const contents = imports.join("") + text.replace(call, `{ ${entries.join(", ")} }`);
+      return { contents, loader: "ts", watchDirs };
+    });
+  },
+};
+
 const entryPoints = (await readdir(entriesDir))
   .filter((name) => name.endsWith(".ts") && !name.endsWith(".test.ts"))
   .map((name) => join(entriesDir, name));
@@ -52,7 +69,7 @@ const common = {
   legalComments: "inline",
   metafile: true,
   logLevel: "warning",
-  plugins: [textImports],
+  plugins: [textImports, globImports],
 };
 const options = { ...common, entryPoints, outdir, format: "esm" };
 

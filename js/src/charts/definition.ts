@@ -3,35 +3,7 @@
  * their types; docs/architecture.md describes the format.
  */
 
-import arrivals from "../../../hta_widgets/charts/definitions/arrivals.json";
-import bandwidth from "../../../hta_widgets/charts/definitions/bandwidth.json";
-import breakdown from "../../../hta_widgets/charts/definitions/breakdown.json";
-import byteps_blame from "../../../hta_widgets/charts/definitions/byteps_blame.json";
-import byteps_clock from "../../../hta_widgets/charts/definitions/byteps_clock.json";
-import byteps_gradients from "../../../hta_widgets/charts/definitions/byteps_gradients.json";
-import byteps_servers from "../../../hta_widgets/charts/definitions/byteps_servers.json";
-import byteps_stages from "../../../hta_widgets/charts/definitions/byteps_stages.json";
-import byteps_stragglers from "../../../hta_widgets/charts/definitions/byteps_stragglers.json";
-import call_tree from "../../../hta_widgets/charts/definitions/call_tree.json";
-import call_tree_device from "../../../hta_widgets/charts/definitions/call_tree_device.json";
-import clocks from "../../../hta_widgets/charts/definitions/clocks.json";
-import clusters from "../../../hta_widgets/charts/definitions/clusters.json";
-import critical_path from "../../../hta_widgets/charts/definitions/critical_path.json";
-import heatmap from "../../../hta_widgets/charts/definitions/heatmap.json";
-import idle from "../../../hta_widgets/charts/definitions/idle.json";
-import inks from "../../../hta_widgets/charts/definitions/inks.json";
-import kernel_durations from "../../../hta_widgets/charts/definitions/kernel_durations.json";
-import kernel_types from "../../../hta_widgets/charts/definitions/kernel_types.json";
-import launch_outliers from "../../../hta_widgets/charts/definitions/launch_outliers.json";
-import memory from "../../../hta_widgets/charts/definitions/memory.json";
-import messages from "../../../hta_widgets/charts/definitions/messages.json";
-import mpi_ranks from "../../../hta_widgets/charts/definitions/mpi_ranks.json";
-import mpi_routines from "../../../hta_widgets/charts/definitions/mpi_routines.json";
-import mpi_sizes from "../../../hta_widgets/charts/definitions/mpi_sizes.json";
-import overlap from "../../../hta_widgets/charts/definitions/overlap.json";
-import queue from "../../../hta_widgets/charts/definitions/queue.json";
-import steps from "../../../hta_widgets/charts/definitions/steps.json";
-import { panelKind } from "../facts/panels";
+import { PANELS } from "../facts/panels";
 import type { Fold } from "./folding";
 
 /** An expression, or a number. */
@@ -161,42 +133,30 @@ export interface Ink {
   on?: string;
 }
 
-export const INKS: Readonly<Record<string, Ink>> = inks;
+// `js/build.mjs` replaces this call by imports, as Vite does.
+const FILES = import.meta.glob<object>("../../../hta_widgets/charts/definitions/*.json", {
+  eager: true,
+  import: "default",
+});
+const LOOKS = new Map(
+  Object.entries(FILES).map(([path, look]) => [/(\w+)\.json$/.exec(path)![1]!, look]),
+);
 
-function titled(id: string, look: object): Definition {
-  return { ...look, title: panelKind(id).title } as Definition;
+export const INKS = LOOKS.get("inks") as Readonly<Record<string, Ink>>;
+
+function lookOf(id: string): object {
+  const look = LOOKS.get(id)!;
+  return "extends" in look ? { ...lookOf(look.extends as string), ...look } : look;
+}
+
+function definitionsOf(shape: string): Readonly<Record<string, Definition>> {
+  const drawn = PANELS.filter(({ id, look }) => look === shape && LOOKS.has(id));
+  return Object.fromEntries(
+    drawn.map(({ id, title }) => [id, { ...lookOf(id), title } as Definition]),
+  );
 }
 
 /** Definitions by the id of the panel that shows the chart. */
-export const DEFINITIONS: Readonly<Record<string, Definition>> = Object.fromEntries(
-  Object.entries({
-    breakdown,
-    overlap,
-    idle,
-    queue,
-    kernel_types,
-    kernel_durations,
-    steps,
-    byteps_stragglers,
-    byteps_gradients,
-    byteps_stages,
-    byteps_blame,
-    byteps_servers,
-    byteps_clock,
-    mpi_ranks,
-    mpi_sizes,
-    mpi_routines,
-    arrivals,
-    bandwidth,
-    call_tree,
-    call_tree_device: { ...call_tree, ...call_tree_device },
-    clocks,
-    clusters,
-    critical_path,
-    launch_outliers,
-    memory,
-    messages,
-  }).map(([id, look]) => [id, titled(id, look)]),
-);
+export const DEFINITIONS = definitionsOf("chart");
 
-export const HEATMAP = titled("heatmap", heatmap);
+export const HEATMAP = definitionsOf("heatmap").heatmap!;
