@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import comm
 from comm.base_comm import BaseComm
@@ -235,8 +235,11 @@ Sources = Callable[[str], Any]
 _Task = tuple[Callable[..., None], tuple[Any, ...]]
 
 
+_CANCELLED: Final = {"type": "failed", "cancelled": True, "message": "Cancelled."}
+
+
 class Cancelled(KeyboardInterrupt):
-    """Raised in a load that a page cancelled, or that no page waits for any more."""
+    """Raised in a load that no page waits for any more."""
 
 
 @dataclass(frozen=True)
@@ -301,8 +304,15 @@ class Session:
         if kind == "cancel":
             with self._lock:
                 load = self._load
-                waiting = {} if load is None else dict(load.waiting)
-            if load is not None and page in waiting and waiting[page] == message.get("id"):
+                number = None if load is None else load.waiting.get(page)
+                if load is None or number is None or number != message.get("id"):
+                    return
+                is_shared = len(load.waiting) > 1
+                if is_shared:
+                    del load.waiting[page]
+            if is_shared:
+                self._tasks.put((self._leave_load, (page, number)))
+            else:
                 self._cancel(load)
         elif not _is_open(message) or not self._waits(page, message):
             self._tasks.put((self._handle, (page, message, buffers)))
@@ -399,6 +409,9 @@ class Session:
         self.hub.leave(page)
         self._shown.pop(page, None)
 
+    def _leave_load(self, page: str, number: Any) -> None:
+        self.hub.send({**_CANCELLED, "id": number}, to=page)
+
     def _handle(self, page: str, message: dict[str, Any], buffers: list[Any]) -> None:
         kind = message.get("type")
         if kind == "comm_msg":
@@ -434,7 +447,7 @@ class Session:
             finally:
                 load.is_exposed = False
         except Cancelled:
-            return {"type": "failed", "cancelled": True, "message": "Cancelled."}
+            return _CANCELLED
         return {"type": "opened", "model": model.model_id}
 
     def _widget(self, request: _Request, load: _Load) -> Any:

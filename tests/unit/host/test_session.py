@@ -256,6 +256,25 @@ def test_a_cancel_ends_the_load_and_nothing_else(hosted, endless, in_background)
     assert (failed["id"], failed["cancelled"]) == (3, True)
 
 
+def test_a_cancel_does_not_end_a_load_that_another_page_waits_for(hosted, monkeypatch):
+    host = hosted()
+    first, second = host.page(), host.page()
+
+    def read(_source, *, progress):
+        second.put(type="open", id=4, view="dashboard", paths=["x"])
+        second.put(type="cancel", id=4)
+        progress(1, 2)
+        raise hw.TraceError("the load goes on")
+
+    monkeypatch.setattr(load, "load", read)
+    first.put(type="open", id=3, view="dashboard", paths=["x"])
+    host.run()
+    cancelled = {"type": "failed", "cancelled": True, "message": "Cancelled.", "id": 4}
+    assert second.last("failed") == cancelled
+    assert "goes on" in first.last("failed")["message"]
+    assert second.kinds().count("failed") == 1
+
+
 def test_ctrl_c_ends_the_host_also_during_a_load(hosted, endless, in_background):
     host = hosted()
     host.page().put(type="open", id=3, view="dashboard", paths=["x"])
