@@ -50,7 +50,8 @@ $(PYTHON_READY): pyproject.toml scripts/system.sh
 	@$(BIN)/pip install -q --upgrade pip
 	@HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/pip install -q -e ".[test]"
 	@mkdir -p .venv/share/jupyter/labextensions
-	@ln -sfn $(CURDIR)/share/jupyter/labextensions/hta-widgets .venv/share/jupyter/labextensions/
+	@rm -rf .venv/share/jupyter/labextensions/hta-widgets # a copy, where pip found a built one
+	@ln -s $(CURDIR)/share/jupyter/labextensions/hta-widgets .venv/share/jupyter/labextensions/
 	@touch $@
 
 $(NODE_READY): package.json package-lock.json .npmrc scripts/system.sh
