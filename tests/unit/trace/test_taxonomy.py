@@ -227,7 +227,7 @@ def test_collectives_of_a_rank_without_device_work_are_communication(tmp_path):
     traces = small.load(tmp_path, HOST, [*HOST, small.kernel(10_000, 20_000)])
     names = ["c10d::allreduce_", "gloo:all_reduce", "aten::mm"]
     kinds = [trace.events.set_index("name")["kind"][names].tolist() for trace in traces.values()]
-    # Beside a device its kernels count.
+    # With device work, communication is that of the device.
     assert kinds == [["communication", "communication", "cpu"], ["cpu", "annotation", "cpu"]]
     assert len(traces.select("kind == 'communication'").events()) == 2
 
