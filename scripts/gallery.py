@@ -81,7 +81,9 @@ def views(work: Path, made: list[hw.TraceSet]) -> Iterator[tuple[str, Callable[[
     yield "diff", lambda: hw.TraceDiff(job, slower)
 
 
-def drawings(traces: hw.TraceSet) -> Iterator[tuple[str, Callable[..., Any], pd.DataFrame]]:
+def drawings(
+    traces: hw.TraceSet, slower: hw.TraceSet
+) -> Iterator[tuple[str, Callable[..., Any], pd.DataFrame]]:
     """Yield the name, chart and frame of each analysis."""
     for name in SIMPLE:
         yield name, getattr(charts, name), getattr(analysis, name)(traces)
@@ -93,12 +95,10 @@ def drawings(traces: hw.TraceSet) -> Iterator[tuple[str, Callable[..., Any], pd.
     yield "job_path_summary", charts.job_path_summary, analysis.job_path_summary(job_path)
     first = traces.ranks[0]
     yield "critical_path", charts.critical_path, analysis.critical_path(traces, rank=first)
-    busiest = analysis.operators(traces, ranks=[first]).sort_values("device_total_ns").iloc[-1]
-    sequences = analysis.frequent_kernel_sequences(traces, str(busiest["name"]), ranks=[first])
+    sequences = analysis.frequent_kernel_sequences(traces, "AddmmBackward0", ranks=[first])
     yield "frequent_kernel_sequences", charts.frequent_kernel_sequences, sequences
-    halves = [traces.subset(ranks=[rank]) for rank in traces.ranks[:2]]
-    yield "diff_ops", charts.diff_ops, analysis.diff_ops(*halves)
-    both = diff.compare(*halves)
+    yield "diff_ops", charts.diff_ops, analysis.diff_ops(traces, slower)
+    both = diff.compare(traces, slower)
     for name in ("waterfall", "steps", "changes", "names", "icicle"):
         yield f"diff_{name}", getattr(charts, f"diff_{name}"), getattr(diff, name)(both)
 
@@ -111,7 +111,7 @@ def draw(browser: Browser, work: Path, out: Path, wanted: list[str]) -> None:
             page = Path(make().save_html(work / f"{name}.html"))
             for theme in THEMES:
                 shoot(browser, page, out, theme, words_on)
-    for name, chart, frame in drawings(made[0]):
+    for name, chart, frame in drawings(*made[:2]):
         if wanted and f"chart_{name}" not in wanted:
             continue
         for theme in THEMES:
