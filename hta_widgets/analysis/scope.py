@@ -80,8 +80,8 @@ class Scope(TypedDict, total=False):
 _SHARED = {
     "traces": "traces : TraceSet\n",
     "clock": """clock : {"host", "fitted"}, optional
-    The clock of the arrivals at collectives. Default: that of the set, or the fitted one if ends
-    of collectives disagree clearly more on the recorded clock than on the fitted one.
+    The clock of the arrivals at collectives. Default: the fitted one, or that of the set if no
+    collective is on two ranks.
 """,
     "include_memory": """include_memory : bool, default True
     Whether copies and fills count.

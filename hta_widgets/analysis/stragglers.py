@@ -308,9 +308,9 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
 
 
 def _shared_clock(traces: TraceSet) -> Clock:
-    """Return the clock of the set, or the fitted one if the recorded one is skewed."""
-    is_skewed = traces.clock == "host" and clock_fit(traces).is_needed
-    return "fitted" if is_skewed else traces.clock
+    """Return the clock of the set, or the fitted one if collectives compare its clocks."""
+    is_compared = traces.clock == "host" and bool((clock_fit(traces).collectives > 0).any())
+    return "fitted" if is_compared else traces.clock
 
 
 def waiting(part: Part, waits: RankWaits) -> tuple[Rows, Ints, Ints]:

@@ -253,6 +253,17 @@ def test_without_numbers_and_with_gaps_times_decide(tmp_path):
     assert "8 events" in frame.attrs["note"]
 
 
+def test_ranks_of_equally_many_collectives_match_in_order_on_any_clock(tmp_path):
+    # Each clock is five steps later; a shift by five steps would make clocks agree.
+    def rank(number):
+        ends = [step * 10_000 + number * 50_000 for step in range(8)]
+        return [nccl((end - 100) * US, end * US) for end in ends]
+
+    frame = collectives(load(tmp_path, *map(rank, range(1, 5))))
+    assert frame.groupby("rank").size().tolist() == [8] * 4
+    assert frame.attrs["matched"]["matched"] == 8
+
+
 def test_args_may_stand_on_the_operator_that_launched(tmp_path):
     def rank(start, number):
         args = collective(0, 1, elements=64)["args"]

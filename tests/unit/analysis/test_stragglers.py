@@ -1,7 +1,11 @@
 """Waits in collectives, late ranks, their cost and cause: small jobs with known answers."""
 
+import gzip
+import json
+
 import pytest
 from support.collective_job import US, collective
+from support.recorded import DATA
 from support.small import call, event, kernel, load, nccl
 
 import hta_widgets as hw
@@ -11,6 +15,7 @@ from hta_widgets.analysis.stragglers import judgement
 from hta_widgets.demo.job import write_demo
 from hta_widgets.demo.mpi import write_mpi_job
 from hta_widgets.formats.mpi.ranks import mpi_stragglers
+from hta_widgets.panels.headline import headline
 from hta_widgets.trace.traceset import TraceSet
 
 STEP = 10_000  # µs
@@ -70,7 +75,7 @@ def test_scores_lateness_and_imposed_waits(tmp_path):
         [(-15 + 150) / 3 * US, (-5 - 150) / 3 * US, (485 - 150 + 40) / 3 * US, (5 + 150) / 3 * US]
     )
     assert frame.attrs["matched"]["matched"] == 3
-    assert frame.attrs["clock"] == "host"
+    assert frame.attrs["clock"] == "fitted"
 
 
 def test_a_straggler_is_named(tmp_path):
@@ -193,6 +198,20 @@ def test_few_slow_steps_are_chance(tmp_path, shape):
     found = stragglers(hw.load(tmp_path / "job", cache=False, progress=False))
     assert found.lost_share.max() > 0.065
     assert not found.is_straggler.any()
+
+
+@pytest.mark.parametrize("off_ns", [-3_000_000, 3_000_000])
+def test_the_verdict_does_not_depend_on_recorded_clocks(tmp_path, off_ns):
+    # Ends disagree by 2 ms, so the shift is not much more than they do.
+    recorded = hw.load(DATA / "nccl", cache=False, progress=False)
+    for rank in (0, 1):
+        text = gzip.decompress((DATA / f"nccl/rank-{rank}.json.gz").read_bytes())
+        whole = json.loads(text)
+        whole["baseTimeNanoseconds"] += rank * off_ns
+        (tmp_path / f"rank-{rank}.json").write_text(json.dumps(whole))
+    moved = hw.load(tmp_path, cache=False, progress=False)
+    assert stragglers(moved).equals(stragglers(recorded))
+    assert headline(moved).late_ranks == headline(recorded).late_ranks == [1]
 
 
 def test_skewed_clocks_are_fitted_first(tmp_path):
