@@ -504,7 +504,7 @@ def _cautions(diff: Comparison) -> list[Caution]:
     differ("format", "different formats:", *(", ".join(sorted(one.formats)) for one in diff.sides))
     differ("world_size", "world size", _world_size(before), _world_size(after))
     if diff.by_rank_means:
-        ranks = f"{len(before.ranks)} ranks against {len(after.ranks)}"
+        ranks = f"{plural(len(before.ranks), 'rank')} against {len(after.ranks)}"
         add("ranks", f"{ranks}: times are means over ranks")
     for side in diff.sides:
         if side.left_out:

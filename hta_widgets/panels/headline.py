@@ -126,6 +126,8 @@ class RunTimes:
     exposed_ns: int
     exposed_memory_ns: int
     exposed_wait_ns: int
+    #: without compute, in communication that is not matched on all ranks
+    unmatched_ns: int
     idle_ns: int
     idle_by_cause: dict[str, int]
     is_gpu: bool
@@ -147,7 +149,7 @@ def run_times(traces: TraceSet) -> RunTimes:
     # The run includes the profiler's own span if the files have it, as in the timeline.
     start_ns, end_ns = traces.span_ns
     run_ns = max(end_ns - start_ns, 1)
-    waits = analysis.exposed_waits(traces, clock=CLOCK)["exposed_wait_ns"]
+    waits = analysis.exposed_waits(traces, clock=CLOCK)
     idle = analysis.device_idle_breakdown(traces)
     causes = idle.groupby("idle_category", observed=True)["idle_ns"].sum()
     return RunTimes(
@@ -158,7 +160,8 @@ def run_times(traces: TraceSet) -> RunTimes:
         int(frame["compute_ns"].sum()),
         int(frame["exposed_communication_ns"].sum()),
         int(frame["exposed_memory_ns"].sum()),
-        int(waits.clip(lower=0).sum()),
+        int(waits["exposed_wait_ns"].clip(lower=0).sum()),
+        int(waits["unmatched_exposed_ns"].sum()),
         int(frame["idle_ns"].sum()),
         {str(cause): int(spent) for cause, spent in causes.items()},
         all(_NO_GPU.isdisjoint(trace.table.categories.values) for trace in traces.values()),
@@ -351,7 +354,7 @@ def _more_of(late: LateRanks, judged: Judgement) -> list[Piece]:
     first = late.ranks[0]
     found: list[Piece] = [
         _rank(first, begins=True),
-        f" arrives last at {late.last} of {plural(late.collectives, 'collective')}",
+        f" arrives last at {count(late.last)} of {plural(late.collectives, 'collective')}",
     ]
     if late.phase:
         over = _over(late.phase_over, "the median rank")
@@ -388,12 +391,16 @@ def _exposed(late: LateRanks | None, times: RunTimes) -> Finding:
     label, selection = "Select communication", Selection(query="kind in ['communication']")
     if late is not None:
         # The finding on late ranks already reports the waits.
-        spent -= waits
+        unmatched = min(times.unmatched_ns, spent - waits)
+        spent -= waits + unmatched
         text = f"Data transfer that no compute hides takes {share(spent / times.all_ns)}"
+        text += f" of {_span(times)}"
+        if unmatched >= LEAST_SHARE * times.all_ns:
+            text += f", communication without partners {share(unmatched / times.all_ns)}"
         return Finding(
             "exposed_communication",
             spent / times.all_ns,
-            [f"{text} of {_span(times)}."],
+            [f"{text}."],
             label,
             selection,
         )
@@ -520,15 +527,15 @@ def _without_device(traces: TraceSet, times: RunTimes) -> Iterator[Any]:
         most = max(calls, key=calls.__getitem__)
         ours = "The host communicates" if len(filled) == 1 else "Hosts communicate"
         text = f"{ours} {share(spent / all_ns)} of the time, {duration(spent / len(filled))}{each}"
-        text += (
-            f", in {plural(sum(calls.values()), 'call')} of {'' if len(calls) == 1 else 'mostly '}"
-        )
+        on_all = " on all ranks" if len(filled) > 1 else ""
+        text += f", in {most} ({plural(calls[most], 'call')}{on_all})"
+        text += " and others" if len(calls) > 1 else ""
         selection = Selection(query=Clauses(names=tuple(sorted(calls))).query)
         found.append(
             Finding(
                 "host_communication",
                 spent / all_ns,
-                [f"{text}{most}."],
+                [f"{text}."],
                 "Select communication",
                 selection,
             )
