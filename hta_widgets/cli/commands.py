@@ -57,6 +57,9 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         for rank in ranks:
             found = known.get(rank["rank"], {})
             rank.update({name: found[name] for name in names if name in found})
+    # The note is about events; profiles have none, and are judged by their sums.
+    has_waits = bool((stragglers["collectives"] > 0).any())
+    note = str(stragglers.attrs.get("note", "")) if has_waits or not late.stragglers else ""
     return {
         "format": traces.format,
         "events": sum(len(trace) for trace in traces.values()),
@@ -67,7 +70,7 @@ def job_summary(traces: TraceSet) -> dict[str, Any]:
         "stragglers": [
             {"rank": rank, "cause": late.causes.get(rank, "")} for rank in late.stragglers
         ],
-        "note": str(stragglers.attrs.get("note", "")),
+        "note": note,
         "problems": [_plain(problem) for problem in traces.problems.to_dict("records")],
     }
 

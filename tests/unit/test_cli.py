@@ -111,6 +111,16 @@ def test_summary_of_other_formats_has_no_device_columns(format_, tmp_path, capsy
     assert str(headline(hw.load(folder, progress=False))) in " ".join(out.splitlines())
 
 
+def test_summary_of_profiles_names_a_straggler_without_a_contradiction(tmp_path, capsys):
+    slow = ["--format", "mpi", "--factor", "5", "--steps", "20"]
+    assert cli.main(["demo", str(tmp_path / "job"), *slow]) == 0
+    capsys.readouterr()
+    assert cli.main(["summary", str(tmp_path / "job/mpi_profile.*")]) == 0
+    out = capsys.readouterr().out
+    assert "is a straggler: it spends least time in MPI" in out
+    assert "none can be seen to wait" not in out
+
+
 def test_summary_tells_problems(tmp_path, capsys):
     path = tmp_path / "cut.json"
     record = '{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2}'
