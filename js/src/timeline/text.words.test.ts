@@ -62,6 +62,19 @@ describe("the view in words", () => {
     expect(wholly(exported)).toMatch(/^Whole export, 21\.0 ms\./u);
   });
 
+  test("shares name the ranks whose files end early, which they leave out", () => {
+    const cut = (ranks: number): Scene =>
+      ranksWith(({ rank }) => ({ truncated: rank < ranks ? "ends early" : null }));
+    expect(wholly(cut(1))).toContain(
+      "GPUs compute 16 %, communicate 10 % (5.0 % exposed) and idle 79 % of each GPU span. " +
+        "This is without rank 0, whose file ends early.",
+    );
+    expect(wholly(cut(2))).toMatch(
+      /The GPU computes 11 %.* without 2 ranks, whose files end early\.$/u,
+    );
+    expect(wholly(cut(0))).not.toContain("without");
+  });
+
   test.each([
     [59e6, 4e6, "begins 1.00 ms before the export's window"],
     [80e6, 3e6, "ends 2.00 ms after the export's window"],
