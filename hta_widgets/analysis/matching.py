@@ -23,7 +23,7 @@ from hta_widgets.trace.trace import Trace
 from hta_widgets.trace.traceset import TraceSet
 
 _TOLERANCE_NS = 500_000  # ranks leave a collective within this time of each other
-_CLOSE_NS = 20_000  # usually within this time, which is less than steps differ
+_CLOSE_NS = 20_000  # most leave within this time; lengths of steps differ by more
 _MIN_AGREEING = 3  # agreeing ends needed to rule out chance
 _MAX_PAIRS = 4_000_000
 _COLUMNS = ["trace", "place", "group", "source", "target", "sequence", "content", "start", "end"]

@@ -309,7 +309,7 @@ def waits_of(traces: TraceSet, clock: Clock | None = None) -> Waits:
 
 def _shared_clock(traces: TraceSet) -> Clock:
     """Return the clock of the set, or the fitted one if collectives compare its clocks."""
-    is_compared = traces.clock == "host" and bool((clock_fit(traces).collectives > 0).any())
+    is_compared = clock_fit(traces).collectives.any()
     return "fitted" if is_compared else traces.clock
 
 

@@ -1,4 +1,4 @@
-/** What a view has under its root; for tests. */
+/** Queries of the elements below a view's root; for tests. */
 
 import { plain } from "./plain";
 

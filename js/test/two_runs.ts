@@ -20,7 +20,7 @@ export const slots = frame({
   delta_ns: [50, -80],
 });
 
-/** What the strip of steps shows of these runs. */
+/** The data of the strip of steps of these runs. */
 export const strip = {
   labels: ["a", "b"] as [string, string],
   slots,

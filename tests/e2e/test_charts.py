@@ -66,7 +66,7 @@ def test_words_and_numbers_stay_inside_at_any_width(page, tmp_path, first):
         # The charts fill the page except its margins; their texts follow.
         page.wait_for_function(
             "[...Bokeh.index][0].child_views.every("
-            "({ bbox }) => Math.abs(bbox.width - innerWidth) < 60)"
+            "({ bbox }) => Math.abs(bbox.width - innerWidth) < 40)"
             " && Bokeh.documents[0].is_idle"
         )
         for _ in range(50):

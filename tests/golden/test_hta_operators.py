@@ -1,4 +1,4 @@
-"""Where kernels of operators and ranges differ from HTA's, and analyses that HTA does not have.
+"""Differences of kernels of operators and ranges from HTA's, and analyses that HTA does not have.
 
 `test_hta_facade` compares all other numbers of the same files.
 """

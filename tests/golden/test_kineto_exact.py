@@ -64,7 +64,7 @@ def test_trace_equals_an_independent_reading(path):
     assert starts.tolist() == [to_ns(record["ts"]) + base for record in complete]
     assert trace.table.dur_ns[order].tolist() == lengths
 
-    step = max(1, len(events) // 12)
+    step = max(1, len(events) // 40)
     for row in range(0, len(events), step):
         record = records[int(trace.table.record[row])]
         assert trace.args(row) == json.loads(json.dumps(record.get("args", {}), default=float))

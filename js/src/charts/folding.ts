@@ -17,7 +17,7 @@ import {
   taken,
 } from "./language";
 
-/** How to fold similar ranks: numbers without a rule are averaged, and the first text is used. */
+/** Rules for folding similar ranks: numbers without a rule are averaged, the first text is used. */
 export interface Fold {
   /** Columns in addition to the rank: items that differ in them are not combined. */
   each?: readonly string[];

@@ -28,7 +28,7 @@ const sight = (start: number, span: number): Sight => ({
 const levels = () => source.asked.map(({ request }) => request.level as number);
 const zipped = (buffer: ArrayBuffer) => new Uint8Array(gzipSync(buffer)).buffer;
 const settle = () => vi.advanceTimersByTimeAsync(0);
-/** Show, and wait for what is asked at once. */
+/** Show, and wait for the first requests. */
 async function shown(...of: Parameters<typeof sight>): Promise<void> {
   loader.show(sight(...of));
   await settle();

@@ -74,14 +74,14 @@ describe("totals", () => {
   });
 
   test("kinds of the device speak for a selection, nested ones only without it", () => {
-    const told = (sums: Partial<Record<NameSums["kind"], number>>) => {
+    const shown = (sums: Partial<Record<NameSums["kind"], number>>) => {
       const kinds = Object.entries(sums).map(([kind, sum]) => ({ ...row(kind, 1, sum), kind }));
       const totals = { events: 3, kinds: kinds as NameSums[], names: [], names_total: 0 };
       return telling(totals).map(({ kind }) => kind);
     };
-    expect(told({ annotation: 900, cpu: 500, compute: 30 })).toEqual(["compute"]);
-    expect(told({ annotation: 900, cpu: 500 })).toEqual(["annotation", "cpu"]);
-    expect(told({ compute: 0 })).toEqual([]);
+    expect(shown({ annotation: 900, cpu: 500, compute: 30 })).toEqual(["compute"]);
+    expect(shown({ annotation: 900, cpu: 500 })).toEqual(["annotation", "cpu"]);
+    expect(shown({ compute: 0 })).toEqual([]);
   });
 });
 
@@ -208,7 +208,7 @@ describe("one source for all", () => {
 
   test("an unfinished reply is requested again, and reported when complete", async () => {
     const { inner } = source();
-    const told: unknown[] = [];
+    const shown: unknown[] = [];
     const requests: unknown[] = [];
     inner.ask = (_op, request) => {
       requests.push(request);
@@ -216,10 +216,10 @@ describe("one source for all", () => {
       return Promise.resolve((there ? reply : { reply: { pending: true }, buffer: null }) as never);
     };
     const observed = new ObservedSource(inner);
-    observed.onReply((op, request) => told.push([op, request]));
+    observed.onReply((op, request) => shown.push([op, request]));
     await expect(observed.ask("lateness", { start: 0 } as never)).resolves.toBe(reply);
     expect(requests).toEqual(Array(3).fill({ start: 0, within_ms: WITHIN_MS }));
-    expect(told).toEqual([["lateness", { start: 0 }]]);
+    expect(shown).toEqual([["lateness", { start: 0 }]]);
   });
 
   test("a failure is reported and not remembered", async () => {

@@ -130,7 +130,7 @@ def plainly(start, end, low, high):
         yield min(meet, key=lambda place: (high[place] - low[place], -place), default=-1)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(30))
 def test_shortest_overlapping_against_trying_all(seed):
     random = np.random.default_rng(seed)
     start = np.sort(random.integers(0, 60, random.integers(0, 40)))

@@ -28,7 +28,7 @@ def job(tmp_path, groups, skew_us, *, count=9, noise_us=0, seed=0, start_us=1000
 
 
 def turns(lates, **args):
-    """A collective each millisecond, whose 100 µs end so many µs late."""
+    """A collective of 100 µs per millisecond; each ends later by the given number of µs."""
     for k, late in enumerate(lates):
         end = k * 1000 + 100 + late
         yield collective(k * 1000 * US, end * US, seq=k, **args)

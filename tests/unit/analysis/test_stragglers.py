@@ -342,7 +342,7 @@ def test_exposed_communication_without_a_match_is_counted_apart(tmp_path):
     assert found[columns].to_numpy().tolist() == [[1000, 2400, 400], [0, 1000, 0]]
     window = analysis.exposed_waits(traces, clock="host", window=(4150, 4300))
     assert window["unmatched_exposed_ns"].tolist() == [100, 0]
-    # Who leaves before the last comes waits until then.
+    # A rank that leaves before the last rank comes waits until it leaves.
     traces = load(tmp_path, [nccl(1000, 1400)], [nccl(2000, 3000)], [nccl(1000, 3000)])
     assert analysis.exposed_waits(traces, clock="host")["wait_ns"].tolist() == [400, 0, 1000]
     # Unknown is not none.

@@ -1,4 +1,4 @@
-"""What charts draw of small frames: values, texts at the right, and what their titles say."""
+"""Contents of charts of small frames: values, texts at the right, titles."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def case(name, data, right=(), words=(), *, of=(), frame=None, **options):
     case("diff_changes", {"diff_ns": [1e6, -2e5, 0], "fill": [DELTA[5], DELTA[1], DELTA[3]]},
          ["slower · device and host | removed | moved"]),
     case("diff_changes", {}, words=["2 smaller changes not drawn"], top=1),
-    # Of one step.
+    # One step alone.
     case("diff_names", {"diff_ns": [-450, 300, 250], "before_count": [3, 0, 2.5]}),
     case("diff_icicle", {
         # As wide as the mean of both runs: 400 and 100; below the first 200 and 100.

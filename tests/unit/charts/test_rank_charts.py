@@ -64,7 +64,7 @@ def test_lateness_is_against_the_median_of_the_collective():
     by_rank = data.set_index(["collective", "rank"])["late_ns"].sort_index()
     assert by_rank[:, 2].tolist() == [3, 30, 300, 3000, -19_995]
     assert by_rank[:, 1].tolist() == [0, 0, 0, 0, 2]
-    # Of an even number, the median lies between.
+    # The median of an even number of ranks is between two.
     assert median_of([4, 0, 2, 10, 7], [1, 1, 1, 1, 0]).tolist() == [3, 3, 3, 3, 7]
 
 
@@ -87,7 +87,7 @@ def test_nobody_is_marked_without_a_reason():
     assert last_often(matched(LATE)) == [], "most is waited for rank 1, which is last once"
     assert last_often(matched(LATE[:4])) == [2]
     assert last_often(matched(LATE[:4]), late=[0, 77]) == [0]
-    # Who is last of some ranks need not be the last.
+    # The last of some ranks need not be the last of all.
     frame = matched(LATE[:4], ranks=3, group_size=128)
     assert last_often(frame) == []
     assert not data_of(charts.collectives(frame), "rank", "is_last")["is_last"].any()
@@ -146,7 +146,7 @@ def test_many_collectives_share_cells_and_keep_the_longest_wait():
     assert data["right"].max() == 1002
     # The sum of all waits does not change.
     assert right_of(figure)[1] == "7.00 µs"
-    # Where cells are narrow, late ranks are outlined as a whole.
+    # If cells are narrow, late ranks are outlined as a whole.
     assert outlined_rows(charts.collectives(matched([[0, 1, 400]] * 200))) == [1.6]
 
 
@@ -284,7 +284,7 @@ def test_a_rank_has_a_cell_in_the_column_of_each_kind():
     assert data[2].tolist() == ["0 · 0", "0 · 1", "0 · 2", "0 · 3"], "all"
     heads = figure.xaxis[0].major_label_overrides
     assert list(heads.values()) == ["tensor", "data ?", "all"]
-    # What ranks spend in a group is at the right.
+    # The time of ranks in a group is at the right.
     assert right_of(figure)[:3] == ["tensor", "1.00 µs · 2.00 kB", "2.00 µs · 2.00 kB"]
     assert right_of(figure, 1)[:2] == ["data ?", "1.00 µs · –"]
     said = words_of(figure)
