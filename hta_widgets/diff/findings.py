@@ -420,9 +420,11 @@ def _steps(by_step: pd.DataFrame, total: int) -> list[Finding]:
     text = f"{int((gaps > 0).sum())} of {len(by_step)} steps are {word}"
     if (gaps > 0).all():
         text = f"Every step is {word}"
-    is_one = (gaps == gaps.max()).sum() == 1
-    where = f"; step {number} most" if is_one else ", at most"
-    return [Finding("steps", f"{text}{where}, {duration_delta(most)}.", float(most))]
+    if (gaps == gaps.max()).sum() == 1:
+        text = f"{text}; step {number} most, {duration_delta(most)}"
+    else:
+        text = f"{text}, by {duration(abs(most))} at most"
+    return [Finding("steps", f"{text}.", float(most))]
 
 
 def _even_pace(table: pd.DataFrame) -> Bools:

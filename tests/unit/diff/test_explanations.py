@@ -153,6 +153,10 @@ def test_steps_and_their_kinds(tmp_path):
         "After takes 390 ns longer over 4 steps: 415 ns → 805 ns, +94 %: compute grows by 390 ns.",
         "Every step is slower; step 3 most, +105 ns.",
     ]
+    even = hd.findings(hd.compare(side(100, 110, 105, 100), side(200, 210, 205, 200)))
+    assert "Every step is slower, by 100 ns at most." in [
+        one.text.replace("\u202f", " ") for one in even
+    ]
     # Steps that differ by nature: each has its own partner.
     lengths = [12_200, 10_000, 8_600]
     more = [13_300, 10_520, 9_220]

@@ -95,6 +95,25 @@ def test_a_rank_that_is_always_last_is_a_fact_from_one_per_cent_on(tmp_path, lat
     assert (attrs["late_ranks"], attrs["fact_ranks"]) == ([], [2] if named else [])
 
 
+def test_communication_without_partners_is_not_data_transfer(tmp_path):
+    """Steps of 10 ms: rank 1 is 2 ms late, both transfer 1 ms, rank 0 communicates 0.5 ms alone."""
+    ranks = [[], []]
+    for step in range(8):
+        start = 10_000 * step
+        for rank, ready in enumerate((start + 6_000, start + 8_000)):
+            ranks[rank] += [
+                small.kernel(start * US, ready * US, name=f"gemm_{step}"),
+                collective(ready * US, (start + 9_000) * US, ranks=(0, 1), seq=step),
+            ]
+        alone = collective((start + 9_000) * US, (start + 9_500) * US, ranks=(0, 1), seq=100 + step)
+        ranks[0].append(alone)
+    # The spans are 79.5 and 79 ms, the transfers 16 ms.
+    assert (
+        "Data transfer that no compute hides takes 10 % of each rank's GPU span, communication"
+        " without partners 2.5 %."
+    ) in said(small.load(tmp_path, *ranks))
+
+
 def names(count: int, length: int, *, start: int = 1000):
     """Kernels of different names, one right behind the other."""
     return [
