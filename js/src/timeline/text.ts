@@ -227,9 +227,9 @@ export function viewWords(
   const whole = one ? `the ${device} span` : `each ${device} span`;
   words.push(` and ${one ? "idles" : "idle"} ${formatShare(shares.idle)} of ${whole}.`);
   const cut = scene.ranks.filter((rank) => rank.truncated !== null && hasDevice(rank));
-  if (cut.length === 1) words.push(` This is without rank ${cut[0]!.rank}, whose file ends early.`);
+  if (cut.length === 1) words.push(` Without rank ${cut[0]!.rank}: its file ends early.`);
   if (cut.length > 1) {
-    words.push(` This is without ${formatCount(cut.length)} ranks, whose files end early.`);
+    words.push(` Without ${formatCount(cut.length)} ranks: their files end early.`);
   }
   return words;
 }
