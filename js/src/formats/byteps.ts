@@ -79,24 +79,28 @@ interface Lag {
   isLast: boolean;
 }
 
-type Arrival = Request & Lag;
+type Arrival = Pick<Request, "rank" | "key"> & Lag;
 
 /** Arrivals of pushes, in iterations that every node of the server pushed. */
 function arrivalsOf(requests: readonly Request[], files: Files): Arrival[] {
   const pushes = requests.filter(({ push }) => push === 1);
-  return grouped(pushes, ({ rank }) => [rank]).flatMap((own) => {
+  return grouped(pushes, ({ rank }) => rank).flatMap((own) => {
     const nodes = new Set(own.map(({ node }) => node)).size;
-    return grouped(own, ({ key, iteration }) => [key, iteration])
+    return grouped(own, ({ key, iteration }) => `${key} ${iteration}`)
       .filter((group) => nodes > 1 && group.length === nodes)
       .flatMap((group) => {
         const starts = group.map(({ start_ns }) => start_ns);
         const [first, latest] = [Math.min(...starts), Math.max(...starts)];
         const isAlone = starts.filter((start) => start === latest).length === 1;
-        return group.map((one) => ({
-          ...one,
-          job: files.get(one.rank)!.job,
-          lag: one.start_ns - first,
-          isLast: isAlone && one.start_ns === latest,
+        return group.map(({ rank, key, node, iteration, start_ns }) => ({
+          rank,
+          key,
+          node,
+          iteration,
+          start_ns,
+          job: files.get(rank)!.job,
+          lag: start_ns - first,
+          isLast: isAlone && start_ns === latest,
         }));
       });
   });
@@ -113,19 +117,29 @@ export function stragglers(tables: Tables, selection: SelectionJson): PanelFrame
   const all: readonly Lag[] = byServers
     ? arrivalsOf(requestsOf(tables, files, selection), files)
     : pullsOf(tables, selection);
-  const found = grouped(all, ({ job, iteration }) => [job, iteration]).flatMap((ofIteration) => {
-    const starts = ofIteration.map(({ start_ns }) => start_ns);
-    const start_ns = starts.reduce((a, b) => Math.min(a, b));
-    const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
-    return grouped(ofIteration, ({ node }) => [node]).map((own) => {
-      const { job, node, iteration } = own[0]!;
-      return {
-        ...{ job, node, iteration, keys: own.length, lag_ns: sumOf(own, "lag"), start_ns, end_ns },
-        last: own.filter(({ isLast }) => isLast).length,
-        label: byServers ? nodeLabel(node) : `worker ${node}`,
-      };
-    });
-  });
+  const found = grouped(all, ({ job, iteration }) => `${iteration} ${job}`).flatMap(
+    (ofIteration) => {
+      const starts = ofIteration.map(({ start_ns }) => start_ns);
+      const start_ns = starts.reduce((a, b) => Math.min(a, b));
+      const end_ns = starts.reduce((a, b) => Math.max(a, b)) + 1;
+      return grouped(ofIteration, ({ node }) => node).map((own) => {
+        const { job, node, iteration } = own[0]!;
+        return {
+          ...{
+            job,
+            node,
+            iteration,
+            keys: own.length,
+            lag_ns: sumOf(own, "lag"),
+            start_ns,
+            end_ns,
+          },
+          last: own.filter(({ isLast }) => isLast).length,
+          label: byServers ? nodeLabel(node) : `worker ${node}`,
+        };
+      });
+    },
+  );
   found.sort((a, b) => byCodePoints(a.job, b.job) || a.node - b.node || a.iteration - b.iteration);
   const columns = fieldsOf(found, [
     ...(["job", "node", "iteration", "keys", "lag_ns", "last"] as const),
@@ -166,16 +180,16 @@ export function servers(tables: Tables, selection: SelectionJson): PanelFrame {
 function completeIterations(requests: readonly Request[]): number {
   const pushes = requests.filter(({ push }) => push === 1);
   const nodes = new Set(pushes.map(({ node }) => node)).size;
-  const groups = grouped(pushes, ({ key, iteration }) => [key, iteration]);
+  const groups = grouped(pushes, ({ key, iteration }) => `${key} ${iteration}`);
   return groups.filter(({ length }) => length === nodes).length;
 }
 
 export function requestsByKey(tables: Tables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps-server", selection);
   const requests = requestsOf(tables, files, selection);
-  const byKey = ({ rank, key }: Request): number[] => [rank, key];
+  const byKey = ({ rank, key }: Pick<Request, "rank" | "key">): string => `${rank} ${key}`;
   const arrivals = new Map(
-    grouped(arrivalsOf(requests, files), byKey).map((group) => [String(byKey(group[0]!)), group]),
+    grouped(arrivalsOf(requests, files), byKey).map((group) => [byKey(group[0]!), group]),
   );
   const keys = tables.requests?.attrs.keys as [text: string, tensor: string, partition: number][];
   const closed = requests.filter(({ dur_ns }) => dur_ns >= 0);
@@ -183,7 +197,7 @@ export function requestsByKey(tables: Tables, selection: SelectionJson): PanelFr
     const { rank, key } = group[0]!;
     const pushes = group.filter(({ push }) => push === 1);
     const pulls = group.filter(({ push }) => push !== 1);
-    const last = lastOf(arrivals.get(String([rank, key])) ?? []);
+    const last = lastOf(arrivals.get(byKey(group[0]!)) ?? []);
     return { rank, key, pushes, pulls, last, wait: sumOf(group, "wait_ns") };
   });
   found.sort((a, b) => b.wait - a.wait || a.rank - b.rank || a.key - b.key);
@@ -208,7 +222,7 @@ export function requestsByKey(tables: Tables, selection: SelectionJson): PanelFr
 
 /** The node that most often comes last, its share of the iterations, and its mean lag. */
 function lastOf(arrivals: readonly Arrival[]): { node: number; share: number; lag: number } | null {
-  const nodes = grouped(arrivals, ({ node }) => [node]).map((own) => ({
+  const nodes = grouped(arrivals, ({ node }) => node).map((own) => ({
     node: own[0]!.node,
     share: own.filter(({ isLast }) => isLast).length / own.length,
     lag: sumOf(own, "lag") / own.length,
@@ -241,7 +255,7 @@ export function gradients(tables: Tables, selection: SelectionJson): PanelFrame 
   );
   const found = grouped(rows, ({ tensor, rank }) => {
     const { job, worker } = files.get(rank)!;
-    return [tensor, job, worker];
+    return `${worker} ${job}\0${tensor}`;
   }).map((group) => {
     // If the worker's root GPU has the tensor, only it counts: other queues contain its work.
     const ofRoot = group.filter(({ rank }) => files.get(rank)!.root);
@@ -299,7 +313,7 @@ export function stages(tables: Tables, selection: SelectionJson): PanelFrame {
   const files = filesOf(tables, "byteps", selection);
   const [low, high] = [selection.start_ns ?? -Infinity, selection.end_ns ?? Infinity];
   const { rows, names } = stagesOf(tables, files, selection);
-  const found = grouped(rows, ({ rank, stage }) => [rank, stage]).map((group) => {
+  const found = grouped(rows, ({ rank, stage }) => `${rank} ${stage}`).map((group) => {
     const spans = group.map(({ start_ns: start, dur_ns: dur }): [number, number] => [
       Math.max(start, low),
       Math.min(start + dur, high),
@@ -342,10 +356,10 @@ function pullsOf(tables: Tables, selection: SelectionJson): Pull[] {
   const files = filesOf(tables, "byteps", selection);
   const { rows, names } = stagesOf(tables, files, selection);
   const pulls = rows.filter(({ stage }) => names[stage] === "PULL");
-  return grouped(pulls, ({ rank }) => [files.get(rank)!.job]).flatMap((ofJob) => {
+  return grouped(pulls, ({ rank }) => files.get(rank)!.job).flatMap((ofJob) => {
     const workerOf = ({ rank }: Stage): number => files.get(rank)!.worker;
     const workers = new Set(ofJob.map(workerOf)).size;
-    return grouped(ofJob, ({ key, step }) => [key, step])
+    return grouped(ofJob, ({ key, step }) => `${key} ${step}`)
       .filter(
         (group) =>
           workers > 1 && group.length === workers && new Set(group.map(workerOf)).size === workers,
@@ -369,15 +383,17 @@ function pullsOf(tables: Tables, selection: SelectionJson): Pull[] {
 }
 
 export function blame(tables: Tables, selection: SelectionJson): PanelFrame {
-  const found = grouped(pullsOf(tables, selection), ({ job, node }) => [job, node]).map((pulls) => {
-    const { job, node: worker } = pulls[0]!;
-    return {
-      job,
-      worker,
-      pulls,
-      share: pulls.filter(({ isLast }) => isLast).length / pulls.length,
-    };
-  });
+  const found = grouped(pullsOf(tables, selection), ({ job, node }) => `${node} ${job}`).map(
+    (pulls) => {
+      const { job, node: worker } = pulls[0]!;
+      return {
+        job,
+        worker,
+        pulls,
+        share: pulls.filter(({ isLast }) => isLast).length / pulls.length,
+      };
+    },
+  );
   found.sort((a, b) => byCodePoints(a.job, b.job) || a.worker - b.worker);
   const columns = columnsOf(found, {
     worker: ({ worker }) => worker,

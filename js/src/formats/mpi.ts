@@ -48,12 +48,12 @@ export function routines(tables: Tables, selection: SelectionJson): PanelFrame {
   const rows = chosenRows(tables.routines, selection);
   const communication = rows.filter((row) => row.is_io !== true);
   const timeOfJobs = new Map(
-    grouped(communication, ({ job }) => [job]).map((group) => [
+    grouped(communication, ({ job }) => job).map((group) => [
       group[0]!.job,
       sumOf(group, "time_s"),
     ]),
   );
-  const found = grouped(rows, ({ job, routine }) => [job, routine]).map((group) => {
+  const found = grouped(rows, ({ job, routine }) => `${job}\0${routine}`).map((group) => {
     const { job, routine, is_io } = group[0]!;
     const least = group.reduce((one, other) => (other.time_s < one.time_s ? other : one));
     const most = group.reduce((one, other) => (other.time_s > one.time_s ? other : one));
@@ -93,13 +93,11 @@ export function routines(tables: Tables, selection: SelectionJson): PanelFrame {
 
 export function sizes(tables: Tables, selection: SelectionJson): PanelFrame {
   const binned = chosenRows(tables.sizes, selection);
-  const byRoutine = ({ job, routine }: Row): readonly string[] => [job, routine];
-  const known = new Set(binned.map((row) => byRoutine(row).join("\0")));
+  const byRoutine = ({ job, routine }: Row): string => `${job}\0${routine}`;
+  const known = new Set(binned.map(byRoutine));
   const rows = [
     ...binned,
-    ...chosenRows(tables.routines, selection).filter(
-      (row) => !known.has(byRoutine(row).join("\0")),
-    ),
+    ...chosenRows(tables.routines, selection).filter((row) => !known.has(byRoutine(row))),
   ];
   const { names } = readClauses(selection.query);
   const asked = rows.some(({ routine }) => names?.includes(routine) === true);
@@ -107,7 +105,9 @@ export function sizes(tables: Tables, selection: SelectionJson): PanelFrame {
     rows.filter(({ routine }) => !asked || names!.includes(routine)),
     byRoutine,
   ).map((own) => {
-    const sums = grouped(own, ({ size_lo = -1, size_hi = -1 }) => [size_lo, size_hi]).map(totalsOf);
+    const sums = grouped(own, ({ size_lo = -1, size_hi = -1 }) => `${size_lo} ${size_hi}`).map(
+      totalsOf,
+    );
     return { sums: sums.sort((a, b) => a.size_lo - b.size_lo), whole: totalsOf(sums) };
   });
   routinesBySize.sort(

@@ -46,12 +46,9 @@ export function sumOf<Name extends string>(
 }
 
 /** Rows with equal keys, in order of first occurrence. */
-export function grouped<Row>(
-  rows: readonly Row[],
-  keyOf: (row: Row) => readonly (string | number)[],
-): Row[][] {
-  const groups = new Map<string, Row[]>();
-  for (const row of rows) getOrMake(groups, keyOf(row).join("\0"), () => []).push(row);
+export function grouped<Row>(rows: readonly Row[], keyOf: (row: Row) => string | number): Row[][] {
+  const groups = new Map<string | number, Row[]>();
+  for (const row of rows) getOrMake(groups, keyOf(row), () => []).push(row);
   return [...groups.values()];
 }
 
