@@ -2,6 +2,7 @@
 
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
+import { getOrMake } from "../protocol/maps";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
 import { callTree } from "./call_tree";
@@ -38,14 +39,12 @@ interface Chosen {
 }
 
 export class Panels {
-  private readonly masks: Masks;
   private readonly made = new Map<number, Promise<PanelRank | null>>();
   private readonly frames: Record<string, Make>;
   /** Cached frames: a brush does not change the panels that write its dimension. */
   private readonly known = new Lru<string, Promise<PanelFrame>>(KEPT_FRAMES);
 
   constructor(private readonly job: Job) {
-    this.masks = new Masks(job.names);
     const { names, page } = job;
     this.frames = {
       breakdown,
@@ -77,12 +76,10 @@ export class Panels {
       }
       const own = withoutOwn(id, selection);
       const key = JSON.stringify([id, top, own]);
-      const frame = this.known.get(key, async () => {
+      panels[id] = await this.known.get(key, async () => {
         const { parts, missing } = await this.chosen(own, pacer);
         return withMissing(make(parts, top), missing);
       });
-      frame.catch(() => this.known.delete(key));
-      panels[id] = await frame;
       await pacer.rest();
     }
     return { reply: { panels }, buffer: null };
@@ -150,7 +147,7 @@ export class Panels {
         missing.push(number);
         continue;
       }
-      const mask = await this.masks.of(rank.rank, selection, pacer);
+      const mask = await this.job.masks.of(rank.rank, selection, pacer);
       parts.push({ rank, mask, low, high, key: Masks.key(selection) });
     }
     return { parts, missing };
@@ -164,13 +161,7 @@ export class Panels {
 
   /** Null if the page has only an overview of the rank. */
   private rank(number: number, pacer: Pacer): Promise<PanelRank | null> {
-    let rank = this.made.get(number);
-    if (rank === undefined) {
-      rank = this.unpacked(number, pacer);
-      rank.catch(() => this.made.delete(number));
-      this.made.set(number, rank);
-    }
-    return rank;
+    return getOrMake(this.made, number, () => this.unpacked(number, pacer));
   }
 
   /** A rank with its indices, which take the longest to build. */

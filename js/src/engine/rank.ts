@@ -463,14 +463,13 @@ export class Args {
   private readonly texts = new Lru<number, Promise<Uint8Array>>(KEPT_BLOCKS);
 
   constructor(
-    private readonly header: FullHeader,
+    private readonly rank: Rank,
     private readonly blocks: Blocks,
-    private readonly lengths: Readonly<Record<TableName, number>>,
   ) {}
 
   /** Reason that arguments are missing; null if they are in the page, or if the file has none. */
   get missing(): string | null {
-    const { state, reason } = this.header.args;
+    const { state, reason } = this.rank.header.args;
     if (state === "left out") {
       return "Arguments are not embedded in this page: they did not fit. Save it with a larger max_mb.";
     }
@@ -481,7 +480,7 @@ export class Args {
 
   /** The texts of a row's args, as the file has them. */
   async texts_of(table: TableName, row: number): Promise<string[]> {
-    if (this.header.args.state !== "embedded") return [];
+    if (this.rank.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
     const directory = await this.directory;
     const place = this.place(table, row);
@@ -503,8 +502,9 @@ export class Args {
   }
 
   private place(table: TableName, row: number): number {
+    const { events, asyncs } = this.rank;
     if (table === "events") return row;
-    return this.lengths.events + row + (table === "instants" ? this.lengths.asyncs : 0);
+    return events.start.length + row + (table === "instants" ? asyncs.start.length : 0);
   }
 
   private async text([block, start, end]: Entry): Promise<string> {
@@ -514,17 +514,16 @@ export class Args {
 
   private unpacked(block: number): Promise<Uint8Array> {
     return this.texts.get(block, () =>
-      readBlock(this.blocks, argsBlockOf(this.header.rank, block)),
+      readBlock(this.blocks, argsBlockOf(this.rank.number, block)),
     );
   }
 
   private async readDirectory(): Promise<Directory> {
-    const { rank, args } = this.header;
-    const bytes = await readBlock(this.blocks, `${argsBlockOf(rank, 0)}-directory`);
-    const columns = new Columns(bytes, args.columns);
+    const { number, header, instants } = this.rank;
+    const bytes = await readBlock(this.blocks, `${argsBlockOf(number, 0)}-directory`);
+    const columns = new Columns(bytes, header.args.columns);
     const [places, sizes] = [columns.i32("row"), columns.i32("size")];
-    const { events, asyncs, instants } = this.lengths;
-    const firstOf = new Int32Array(events + asyncs + instants);
+    const firstOf = new Int32Array(this.place("instants", instants.start.length));
     const several = new Map<number, number[]>();
     places.forEach((place, text) => {
       const first = firstOf[place]!;
