@@ -126,12 +126,7 @@ function trackTest(
       return number === rank.number ? [key] : [];
     }),
   );
-  const { lane0, lanes } = rank.header;
-  const wanted = Uint8Array.from({ length: lanes }, (_, at) => {
-    const key = rank.trackAt(lane0 + at)?.key;
-    return key !== undefined && keys.has(key) ? 1 : 0;
-  });
-  return (lane) => wanted[lane - lane0] === 1;
+  return rank.onTracks(({ key }) => keys.has(key));
 }
 
 /** The columns of `Trace.events`, for queries. */

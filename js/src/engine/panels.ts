@@ -13,6 +13,7 @@ import { countsOf, heatmapNote, matchedKinds } from "./frames";
 import { gapAt } from "./gaps";
 import { gapsOf } from "./idle";
 import type { Job } from "./job";
+import { checkBins, checkWindow } from "./lookups";
 import { Lru } from "./lru";
 import { Masks } from "./masks";
 import { operatorSums } from "./operators";
@@ -97,12 +98,8 @@ export class Panels {
         `no metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
       );
     }
-    if (!(end > start)) {
-      throw new Error(`a window must end after it starts, not ${start} to ${end}`);
-    }
-    if (!(bins >= 1 && bins <= MOST_BINS)) {
-      throw new Error(`bins must be within 1 … ${MOST_BINS}, not ${bins}`);
-    }
+    checkWindow({ start, end });
+    checkBins(bins, MOST_BINS);
     const selection = withoutOwn("heatmap", readSelection(request.selection));
     const chosen = await this.chosen(selection, new Pacer());
     const parts = chosen.parts.map(ofAllTimes);

@@ -202,38 +202,42 @@ export class Rank {
   members(lane: number, ref = this.ref(lane)): Int32Array {
     if (ref.role === "counter") throw new Error("a counter lane has samples, not events");
     if (ref.role === "events") return this.ofLane(lane);
-    if (ref.role === "gpu" || ref.role === "comm") {
-      const wanted = ref.role === "comm";
-      return this.device().filter(
-        (row) => (this.kindOf(this.events, row) === COMMUNICATION) === wanted,
-      );
+    if ("summary" in ref) {
+      return positions(this.events.start.length, this.summaryTest(ref.summary));
     }
-    if (ref.role === "cpu") return this.hostMembers(ref.summary);
     const { start, dur, lane: lanes } = this.tableOf(ref);
     const found = positions(lanes.length, (row) => lanes[row] === lane);
     return found.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
-  private hostMembers({ tracks, annotations }: SummaryHeader): Int32Array {
-    const chosen = new Set(tracks);
-    const on = this.trackOfLane.map((track) => (chosen.has(track) ? 1 : 0));
-    const { events, header } = this;
+  /** A test for the events of a summary lane. */
+  summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
+    const { events } = this;
     const { lane } = events;
-    return positions(
-      lane.length,
-      (row) =>
-        on[lane[row]! - header.lane0] === 1 &&
-        (annotations || this.kindOf(events, row) !== ANNOTATION),
+    const onTrack = this.onTracks((track, at) =>
+      role === "cpu" ? tracks.includes(at) : track.role === "stream",
     );
+    const hasKind = (kind: number): boolean =>
+      role === "cpu"
+        ? annotations || kind !== ANNOTATION
+        : (kind === COMMUNICATION) === (role === "comm");
+    return (row) => onTrack(lane[row]!) && hasKind(this.kindOf(events, row));
+  }
+
+  /** A test for the lanes of some tracks. */
+  onTracks(wanted: (track: TrackHeader, at: number) => boolean): (lane: number) => boolean {
+    const { tracks, lane0 } = this.header;
+    const chosen = tracks.map(wanted);
+    const on = Uint8Array.from(this.trackOfLane, (track) => (chosen[track] === true ? 1 : 0));
+    return (lane) => on[lane - lane0] === 1;
   }
 
   /** Rows of the events on device streams. */
   device(): Int32Array {
     return this.once("device", () => {
       const { lane } = this.events;
-      const on = this.trackOfLane.map((at) => (this.header.tracks[at]?.role === "stream" ? 1 : 0));
-      const { lane0 } = this.header;
-      return positions(lane.length, (row) => on[lane[row]! - lane0] === 1);
+      const onStream = this.onTracks(({ role }) => role === "stream");
+      return positions(lane.length, (row) => onStream(lane[row]!));
     });
   }
 

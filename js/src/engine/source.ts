@@ -2,14 +2,14 @@
 
 import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
-import { arrivalsAsked, lateness, RankLateness } from "./collectives";
+import { lateness, RankLateness } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
 import { details, launches, overviewDetails } from "./details";
 import { COMPUTE, deviceOf, WAIT } from "./device";
 import { notEmbedded, type PageDocument } from "./document";
 import { exportSelection, type Save } from "./export";
 import { type ClassesOf, Job } from "./job";
-import { cell, laneCell, marks, type Members, neighbor, snap, viewOf } from "./lookups";
+import { cell, laneCell, marks, type Members, neighbor, snap } from "./lookups";
 import { Overview } from "./overview";
 import type { PanelRank } from "./panel_rank";
 import { Panels } from "./panels";
@@ -60,8 +60,7 @@ export class PageSource implements HeldSource {
       snap: (request) => this.snap(request),
       lateness: (request) => this.late(request),
       collective: (request) => this.collective(request),
-      ribbon: async (request) =>
-        (await this.job.collectives()).ribbon.within(arrivalsAsked(request)),
+      ribbon: async (request) => (await this.job.collectives()).ribbon.within(request),
       clusters: () => this.clusters(),
       panels: (request) => this.panels.panels(request),
       heatmap: (request) => this.panels.heatmap(request),
@@ -141,7 +140,6 @@ export class PageSource implements HeldSource {
   }
 
   private async marks(request: Requests["marks"]): Promise<Reply> {
-    const view = viewOf(request);
     if (request.selection !== null && request.selection !== undefined) {
       const selection = readSelection(request.selection);
       const ranks = await this.job.full();
@@ -149,7 +147,7 @@ export class PageSource implements HeldSource {
         const chosen = await this.job.masks.members(rank, selection);
         return { rank, rows: rank.events, chosen };
       });
-      return marks(view, await Promise.all(members), null);
+      return marks(request, await Promise.all(members), null);
     }
     const hits = await this.search.hits(request.text ?? "");
     const members = hits.ranks
@@ -160,7 +158,7 @@ export class PageSource implements HeldSource {
           return { rank: one.rank, rows, chosen: one.rows(table) };
         }),
       );
-    return marks(view, members, hits.error);
+    return marks(request, members, hits.error);
   }
 
   private async totals(request: Requests["totals"]): Promise<Answer<"totals">> {
