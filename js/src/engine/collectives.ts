@@ -141,12 +141,10 @@ export class Collectives {
   }
 
   private made(part: Entries, { role, track }: OverlayHeader): OverlayLane {
+    const ofAll = role === "late" ? delaysOf : waitsWithoutTransfers;
+    const ofTrack = role === "late" ? delaysOf : waitsOf;
     const { start, dur, entry } =
-      track >= 0
-        ? onTrack(role === "late" ? delaysOf(part) : waitsOf(part), part.track, track)
-        : role === "late"
-          ? delaysOf(part)
-          : waitsWithoutTransfers(part);
+      track < 0 ? ofAll(part) : onTrack(ofTrack(part), part.track, track);
     const index = new Lane({
       starts: start,
       durs: dur,
@@ -297,21 +295,15 @@ export function waitsWithoutTransfers(part: Part): Pieces {
       reached = end;
     }
   });
-  const left: { start: number[]; dur: number[]; entry: number[] } = {
-    start: [],
-    dur: [],
-    entry: [],
-  };
+  const left: [start: number, dur: number, entry: number][] = [];
   const own = Cover.of(Float64Array.from(begins), Float64Array.from(ends));
   own.eachBeyond(transfersOf(part), (start, end, piece) => {
-    left.start.push(start);
-    left.dur.push(end - start);
-    left.entry.push(owners[piece]!);
+    left.push([start, end - start, owners[piece]!]);
   });
   return {
-    start: Float64Array.from(left.start),
-    dur: Float64Array.from(left.dur),
-    entry: Int32Array.from(left.entry),
+    start: Float64Array.from(left, ([start]) => start),
+    dur: Float64Array.from(left, ([, dur]) => dur),
+    entry: Int32Array.from(left, ([, , entry]) => entry),
   };
 }
 

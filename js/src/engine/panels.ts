@@ -6,7 +6,7 @@ import { getOrMake } from "../protocol/maps";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
 import { callTree } from "./call_tree";
-import { countBelow, Pacer, picked, positions } from "./columns";
+import { Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
 import { countsOf, heatmapNote, matchedKinds } from "./frames";
@@ -18,7 +18,7 @@ import { Lru } from "./lru";
 import { Masks } from "./masks";
 import { operatorSums } from "./operators";
 import { kernelDurations, kernels, operators } from "./panel_names";
-import { isChosen, ofAllTimes, overlaps, type PanelRank, type Part } from "./panel_rank";
+import { isChosen, matchedIn, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
 import { queuesIn } from "./queues";
 import { Spans } from "./spans";
@@ -196,7 +196,7 @@ function summary(parts: readonly Part[]): PanelFrame {
     if (count > 0) ranks += 1;
     start = Math.min(start, first);
     end = Math.max(end, last);
-    addCalls(part, calls);
+    for (const i of matchedIn(part)) calls.add(part.rank.matched.call[i]!);
   }
   const known = ranks > 0;
   return {
@@ -221,16 +221,4 @@ function eventsOf(part: Part): Spans {
     const at = positions(start.length, (row) => isChosen(all, row));
     return Spans.of(picked(start, at), picked(dur, at));
   });
-}
-
-/** Add the collectives that have an event in the part. */
-function addCalls(part: Part, calls: Set<number>): void {
-  const { id, start, dur, call } = part.rank.matched;
-  if (part.low === part.high) return;
-  // Sorted by start: all later ones start after the window.
-  const last = countBelow(start, part.high);
-  for (let i = 0; i < last; i += 1) {
-    if (!isChosen(part, id[i]!)) continue;
-    if (overlaps(start[i]!, start[i]! + dur[i]!, part.low)) calls.add(call[i]!);
-  }
 }

@@ -199,8 +199,7 @@ export class PageSource implements HeldSource {
 
   private async late({ start, end }: Requests["lateness"]): Promise<Answer<"lateness">> {
     this.lateRanks ??= this.ranksLate();
-    const { late, note, clock } = await this.job.collectives();
-    return json(lateness(await this.lateRanks, start, end, { late, note, clock }));
+    return json(lateness(await this.lateRanks, start, end, await this.job.collectives()));
   }
 
   private async ranksLate(): Promise<RankLateness[]> {

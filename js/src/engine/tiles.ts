@@ -16,7 +16,6 @@ import {
   type TileRange,
 } from "./cells";
 import { type Names, type Packed, packed } from "./columns";
-import type { OverlayHeader } from "./document";
 import type { Job } from "./job";
 import { type AnyRank, Overview } from "./overview";
 import type { Rank } from "./rank";
@@ -36,31 +35,26 @@ export async function answerTiles(job: Job, request: Requests["tiles"]): Promise
   if (!(level >= 0 && level <= MAX_LEVEL)) {
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
   }
-  const asked = new Set(parts.flatMap(({ lanes }) => lanes));
-  const over = new Map<number, OverlayHeader>();
-  const wanted = new Set<number>();
-  for (const lane of asked) {
-    const overlay = job.overlayAt(lane);
-    if (overlay === null) wanted.add(job.rankOfLane(lane));
-    else over.set(lane, overlay);
-  }
-  const collectives = over.size === 0 ? null : await job.collectives();
+  const lanes = parts.flatMap((part) => part.lanes);
+  const numbers = new Set(
+    lanes.filter((lane) => job.overlayAt(lane) === null).map((lane) => job.rankOfLane(lane)),
+  );
   const ranks = new Map<number, AnyRank>();
-  await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
+  await Promise.all([...numbers].map(async (rank) => ranks.set(rank, await job.rank(rank))));
   const found: Found = {
     tiles: [],
     counters: [],
     classes: await classesAsked(job, request, ranks),
   };
-  for (const { lanes, first, last } of parts) {
+  for (const { first, last, ...part } of parts) {
     const range: TileRange = { level, first, last };
-    for (const lane of lanes) {
+    for (const lane of part.lanes) {
       const rank = job.rankOfLane(lane);
-      const overlay = over.get(lane);
-      if (overlay === undefined || collectives === null) {
+      const overlay = job.overlayAt(lane);
+      if (overlay === null) {
         collect(found, ranks.get(rank)!, job.names, lane, range);
       } else {
-        const { index, slice } = collectives.lane(rank, overlay);
+        const { index, slice } = (await job.collectives()).lane(rank, overlay);
         for (const tile of laneTiles(index, range, slice)) {
           found.tiles.push({ lane, tile });
         }
