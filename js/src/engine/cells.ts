@@ -1,12 +1,12 @@
 /** One indexed lane: cells at any zoom, their cover and counts. */
 
-import { countBelow, walkBelow } from "./columns";
+import { countBelow, picked, positions, walkBelow } from "./columns";
 import { pieceAt, Spans } from "./spans";
 
 const BLOCK = 64;
 export const NO_KIND = 255;
 
-/** One kind of a mixed lane; its count follows from its `spans`, or is the remainder. */
+/** Events of one kind. */
 interface Part {
   kind: number;
   spans: Spans;
@@ -31,9 +31,8 @@ interface Events {
 
 export class Lane {
   readonly spans: Spans;
-  /** Kind of all events; with several kinds, a part for each, by code. */
-  private readonly kind: number;
-  private readonly parts: readonly Part[] | null;
+  /** A part for each kind, by code; with one kind, its spans are those of the lane. */
+  private readonly parts: readonly Part[];
   /** Kind of each point, in the order of the points; at the same instant, the lowest kind first. */
   private readonly kindOfPoint: Uint8Array;
   /** Row in the table of each event with a length. */
@@ -44,41 +43,30 @@ export class Lane {
 
   constructor({ starts, durs, kinds, rows }: Events) {
     this.spans = Spans.of(starts, durs);
-    const long = this.spans.begins.length;
-    this.rows = new Int32Array(rows === null ? 0 : long);
-    this.durs = new Float64Array(rows === null ? 0 : long);
-    if (rows !== null) {
-      for (let i = 0, at = 0; i < durs.length; i += 1) {
-        if (!(durs[i]! > 0)) continue;
-        this.rows[at] = rows[i]!;
-        this.durs[at] = durs[i]!;
-        at += 1;
-      }
-    }
+    const long = positions(rows === null ? 0 : durs.length, (i) => durs[i]! > 0);
+    this.rows = long.map((i) => rows![i]!);
+    this.durs = picked(durs, long);
     this.longest = blockMaxima(this.durs);
-    const used = usedKinds(kinds);
-    this.kind = used[0] ?? NO_KIND;
-    this.parts = used.length < 2 ? null : used.map((kind) => partOf(kind, starts, durs, kinds));
-    this.kindOfPoint = used.length < 2 ? new Uint8Array(0) : kindsOfPoints(starts, durs, kinds);
+    const used = [...new Set(kinds)].sort((a, b) => a - b);
+    this.parts = used.map((kind) => {
+      const ours = (_: number, i: number): boolean => kinds[i] === kind;
+      const isAll = used.length === 1;
+      const spans = isAll ? this.spans : Spans.of(starts.filter(ours), durs.filter(ours));
+      return { kind, spans };
+    });
+    this.kindOfPoint = kindsOfPoints(starts, durs, kinds);
   }
 
   /** Contents of the cells between neighbouring edges. */
   measure(edges: Float64Array): Cells {
-    const { covered, count } = this.spans.measure(edges);
+    const whole = this.spans.measure(edges);
+    const { covered, count } = whole;
     const cells = count.length;
     const kind = new Uint8Array(cells).fill(NO_KIND);
     const mask = new Uint8Array(cells);
-    if (this.parts === null) {
-      for (let k = 0; k < cells; k += 1) {
-        if (count[k]! === 0) continue;
-        kind[k] = this.kind;
-        mask[k] = 1 << this.kind;
-      }
-      return { covered, count, kind, mask };
-    }
     const most = new Float64Array(cells);
     for (const part of this.parts) {
-      const of = part.spans.measure(edges);
+      const of = part.spans === this.spans ? whole : part.spans.measure(edges);
       for (let k = 0; k < cells; k += 1) {
         if (of.count[k]! === 0) continue;
         mask[k] = mask[k]! | (1 << part.kind);
@@ -99,8 +87,7 @@ export class Lane {
   /** Covered time in a window of each kind that has an event there. */
   kindTimes(start: number, end: number): [kind: number, ns: number][] {
     const edges = Float64Array.of(start, end);
-    const parts = this.parts ?? [{ kind: this.kind, spans: this.spans }];
-    return parts
+    return this.parts
       .map(({ kind, spans }) => ({ kind, of: spans.measure(edges) }))
       .filter(({ of }) => of.count[0]! > 0)
       .map(({ kind, of }) => [kind, of.covered[0]!]);
@@ -132,22 +119,10 @@ export class Lane {
   }
 }
 
-function usedKinds(kinds: Uint8Array): number[] {
-  const seen = new Set<number>();
-  for (const kind of kinds) seen.add(kind);
-  return [...seen].sort((a, b) => a - b);
-}
-
-function partOf(kind: number, starts: Float64Array, durs: Float64Array, kinds: Uint8Array): Part {
-  const ours = (_: number, i: number): boolean => kinds[i] === kind;
-  return { kind, spans: Spans.of(starts.filter(ours), durs.filter(ours)) };
-}
-
 function kindsOfPoints(starts: Float64Array, durs: Float64Array, kinds: Uint8Array): Uint8Array {
-  const points: number[] = [];
-  for (let i = 0; i < durs.length; i += 1) if (!(durs[i]! > 0)) points.push(i);
+  const points = positions(durs.length, (i) => !(durs[i]! > 0));
   points.sort((a, b) => starts[a]! - starts[b]! || kinds[a]! - kinds[b]!);
-  return Uint8Array.from(points, (i) => kinds[i]!);
+  return picked(kinds, points);
 }
 
 function blockMaxima(durs: Float64Array): Float64Array {
@@ -188,20 +163,23 @@ function edgesOf(level: number, first: number, last: number): Float64Array {
   return edges;
 }
 
-/** The requested range, clipped to the lane's tiles. */
-export function clipped(
-  extent: readonly [number, number],
-  level: number,
-  first: number,
-  last: number,
-): [first: number, last: number] {
+/** A range of tiles that a request asks for, end exclusive. */
+export interface TileRange {
+  level: number;
+  first: number;
+  last: number;
+}
+
+/** The requested range, clipped to the lane's tiles; null if none are left. */
+function clipped([start, end]: readonly [number, number], asked: TileRange): TileRange | null {
+  const { level } = asked;
   const width = CELLS * 2 ** level;
-  const from = Math.max(first, Math.floor(extent[0] / width));
-  const to = Math.min(last, Math.floor((extent[1] - 1) / width) + 1);
-  if (to - from > MAX_TILES) {
-    throw new Error(`${to - from} tiles of one lane; ask for ${MAX_TILES} at most`);
+  const first = Math.max(asked.first, Math.floor(start / width));
+  const last = Math.min(asked.last, Math.floor((end - 1) / width) + 1);
+  if (last - first > MAX_TILES) {
+    throw new Error(`${last - first} tiles of one lane; ask for ${MAX_TILES} at most`);
   }
-  return [from, to];
+  return last > first ? { level, first, last } : null;
 }
 
 /** One event of a tile, independent of its source. */
@@ -229,61 +207,61 @@ export interface CounterTileOut {
   largest: Float32Array;
 }
 
-/** Cells of one lane in columns that are longer than a tile. */
-type CellColumns = Omit<TileOut, "index" | "slices">;
+/** The cells of a range of tiles, and the slices in it. */
+interface Measured {
+  cells: Cells;
+  slices: readonly SliceOut[];
+}
 
-/** Cut columns into tiles, without the empty ones; `at` are the slices of the whole range. */
-export function cutTiles(
-  columns: CellColumns,
-  slices: readonly SliceOut[],
-  level: number,
-  first: number,
+/** Tiles within an extent, without the empty ones. */
+export function cellTiles(
+  extent: readonly [number, number],
+  asked: TileRange,
+  measure: (range: TileRange) => Measured,
 ): TileOut[] {
-  const tiles: TileOut[] = [];
-  const byIndex = new Map<number, TileOut>();
-  for (let from = 0; from < columns.count.length; from += CELLS) {
-    const count = columns.count.subarray(from, from + CELLS);
-    if (count.every((events) => events === 0)) continue;
-    const tile: TileOut = {
-      index: first + from / CELLS,
-      busy: columns.busy.subarray(from, from + CELLS),
-      count,
-      kind: columns.kind.subarray(from, from + CELLS),
-      mask: columns.mask.subarray(from, from + CELLS),
+  const range = clipped(extent, asked);
+  if (range === null) return [];
+  const { level, first, last } = range;
+  const { cells, slices } = measure(range);
+  const count = Uint16Array.from(cells.count, (events) => Math.min(events, FULL));
+  const busy = Uint16Array.from(cells.covered, (covered) => quantised(covered, level));
+  const tiles = new Map<number, TileOut>();
+  for (let index = first; index < last; index += 1) {
+    const from = (index - first) * CELLS;
+    const own = <T extends Uint8Array | Uint16Array>(values: T): T =>
+      values.subarray(from, from + CELLS) as T;
+    if (own(count).every((events) => events === 0)) continue;
+    tiles.set(index, {
+      index,
+      busy: own(busy),
+      count: own(count),
+      kind: own(cells.kind),
+      mask: own(cells.mask),
       slices: [],
-    };
-    byIndex.set(tile.index, tile);
-    tiles.push(tile);
+    });
   }
   const width = CELLS * 2 ** level;
-  const last = first + columns.count.length / CELLS;
   for (const slice of slices) {
     const low = Math.max(Math.floor(slice.start / width), first);
     const high = Math.min(Math.floor((slice.start + slice.dur - 1) / width), last - 1);
-    for (let index = low; index <= high; index += 1) byIndex.get(index)?.slices.push(slice);
+    for (let index = low; index <= high; index += 1) tiles.get(index)?.slices.push(slice);
   }
-  return tiles;
+  return [...tiles.values()];
 }
 
-/** Tiles `first … last - 1` of a lane; `slice` returns the fields of an event to send. */
+/** Tiles of a lane; `slice` returns the fields of an event to send. */
 export function laneTiles(
   lane: Lane,
-  level: number,
-  first: number,
-  last: number,
+  asked: TileRange,
   slice: (at: number) => SliceOut,
 ): TileOut[] {
   const { extent } = lane.spans;
   if (extent === null) return [];
-  const [from, to] = clipped(extent, level, first, last);
-  if (to <= from) return [];
-  const edges = edgesOf(level, from, to);
-  const cells = lane.measure(edges);
-  const count = Uint16Array.from(cells.count, (events) => Math.min(events, FULL));
-  const busy = Uint16Array.from(cells.covered, (covered) => quantised(covered, level));
-  const long = lane.longEvents(edges[0]!, edges[edges.length - 1]!, 2 * 2 ** level);
-  const columns = { busy, count, kind: cells.kind, mask: cells.mask };
-  return cutTiles(columns, long.map(slice), level, from);
+  return cellTiles(extent, asked, ({ level, first, last }) => {
+    const edges = edgesOf(level, first, last);
+    const long = lane.longEvents(edges[0]!, edges[edges.length - 1]!, 2 * 2 ** level);
+    return { cells: lane.measure(edges), slices: long.map(slice) };
+  });
 }
 
 /** Main kind of each cell of a tile; computed on request from the lane's index. */
@@ -291,44 +269,39 @@ export function mainKinds(lane: Lane, level: number, index: number): Uint8Array 
   return lane.measure(edgesOf(level, index, index + 1)).kind;
 }
 
-/** Tiles of a counter lane, without those that hold no value. */
-export function counterTiles(
-  counter: Counter,
-  level: number,
-  first: number,
-  last: number,
+/** Tiles of values within an extent, without those that hold no value. */
+export function valueTiles(
+  extent: readonly [number, number],
+  asked: TileRange,
+  measure: (range: TileRange) => Held,
 ): CounterTileOut[] {
-  if (counter.times.length === 0) return [];
-  const [from, to] = clipped([counter.times[0]!, counter.end], level, first, last);
-  if (to <= from) return [];
-  const { smallest, largest } = counter.measure(edgesOf(level, from, to));
-  return cutCounterTiles(Float32Array.from(smallest), Float32Array.from(largest), from);
-}
-
-export function cutCounterTiles(
-  smallest: Float32Array,
-  largest: Float32Array,
-  first: number,
-): CounterTileOut[] {
+  const range = clipped(extent, asked);
+  if (range === null) return [];
+  const held = measure(range);
+  const [smallest, largest] = [new Float32Array(held.smallest), new Float32Array(held.largest)];
   const tiles: CounterTileOut[] = [];
-  for (let from = 0; from < smallest.length; from += CELLS) {
+  for (let { first: index } = range; index < range.last; index += 1) {
+    const from = (index - range.first) * CELLS;
     const low = smallest.subarray(from, from + CELLS);
     if (low.every((value) => Number.isNaN(value))) continue;
-    tiles.push({
-      index: first + from / CELLS,
-      smallest: low,
-      largest: largest.subarray(from, from + CELLS),
-    });
+    tiles.push({ index, smallest: low, largest: largest.subarray(from, from + CELLS) });
   }
   return tiles;
+}
+
+export function counterTiles(counter: Counter, asked: TileRange): CounterTileOut[] {
+  if (counter.times.length === 0) return [];
+  return valueTiles([counter.times[0]!, counter.end], asked, ({ level, first, last }) =>
+    counter.measure(edgesOf(level, first, last)),
+  );
 }
 
 // Samples of one counter: a step function of time.
 
 interface Held {
   /** NaN if no value is held. */
-  smallest: Float64Array;
-  largest: Float64Array;
+  smallest: Float32Array | Float64Array;
+  largest: Float32Array | Float64Array;
 }
 
 export class Counter {

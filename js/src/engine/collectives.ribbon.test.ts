@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import vectors from "../../../tests/vectors/ribbon.json";
 import { decodeRibbon } from "../protocol/ribbon";
-import { arrivalsAsked, type RankArrivals, Ribbon } from "./collectives";
+import { type RankArrivals, Ribbon } from "./collectives";
 
 interface Entry {
   start: number;
@@ -49,7 +49,7 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
   );
 
   test.each(windows)("$start … $end, $bins bins of $ranks", ({ columns, ...request }) => {
-    const answer = ribbon.within(arrivalsAsked(request));
+    const answer = ribbon.within(request);
     const { columns: header, ...reply } = answer.reply;
     expect(reply).toEqual(wanted);
     const found = Object.entries(
@@ -64,7 +64,8 @@ describe.each(cases)("$name", ({ ranks, reply: wanted, windows }) => {
 });
 
 test("windows and bins that make no sense are refused", () => {
-  const asked = (start: number, end: number, bins: number) => arrivalsAsked({ start, end, bins });
+  const ribbon = new Ribbon([], []);
+  const asked = (start: number, end: number, bins: number) => ribbon.within({ start, end, bins });
   expect(() => asked(5, 5, 1)).toThrow("a window must end after it starts, not 5 to 5");
   expect(() => asked(0, 5, 0)).toThrow("a window has 1 to 65536 bins, not 0");
   expect(() => asked(0, 5, 1 << 17)).toThrow("a window has 1 to 65536 bins");

@@ -14,7 +14,7 @@ import {
   readBlock,
 } from "./columns";
 import type { CollectivesHeader, OverlayHeader } from "./document";
-import { binner, MAX_BINS } from "./lookups";
+import { binner, checkWindow, MAX_BINS } from "./lookups";
 import { COMMUNICATION } from "./rank";
 import { Cover, Spans } from "./spans";
 
@@ -141,12 +141,10 @@ export class Collectives {
   }
 
   private made(part: Entries, { role, track }: OverlayHeader): OverlayLane {
+    const ofAll = role === "late" ? delaysOf : waitsWithoutTransfers;
+    const ofTrack = role === "late" ? delaysOf : waitsOf;
     const { start, dur, entry } =
-      track >= 0
-        ? onTrack(role === "late" ? delaysOf(part) : waitsOf(part), part.track, track)
-        : role === "late"
-          ? delaysOf(part)
-          : waitsWithoutTransfers(part);
+      track < 0 ? ofAll(part) : onTrack(ofTrack(part), part.track, track);
     const index = new Lane({
       starts: start,
       durs: dur,
@@ -297,21 +295,15 @@ export function waitsWithoutTransfers(part: Part): Pieces {
       reached = end;
     }
   });
-  const left: { start: number[]; dur: number[]; entry: number[] } = {
-    start: [],
-    dur: [],
-    entry: [],
-  };
+  const left: [start: number, dur: number, entry: number][] = [];
   const own = Cover.of(Float64Array.from(begins), Float64Array.from(ends));
   own.eachBeyond(transfersOf(part), (start, end, piece) => {
-    left.start.push(start);
-    left.dur.push(end - start);
-    left.entry.push(owners[piece]!);
+    left.push([start, end - start, owners[piece]!]);
   });
   return {
-    start: Float64Array.from(left.start),
-    dur: Float64Array.from(left.dur),
-    entry: Int32Array.from(left.entry),
+    start: Float64Array.from(left, ([start]) => start),
+    dur: Float64Array.from(left, ([, dur]) => dur),
+    entry: Int32Array.from(left, ([, , entry]) => entry),
   };
 }
 
@@ -410,7 +402,7 @@ export function lateness(
   end: number,
   { late: ofJob, note, clock }: OfJob,
 ): Lateness {
-  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  checkWindow({ start, end });
   const figures = ranks.map((one) => one.between(start, end));
   // Late ranks of the whole job, limited to ranks that delay others in this window.
   const late = ranks.flatMap(({ rank }, i) =>
@@ -454,27 +446,14 @@ export interface RankArrivals extends Arrivals {
   rank: number;
 }
 
-/** Validated fields of a request. */
-interface Asked {
-  start: number;
-  end: number;
-  bins: number;
-  /** null: all ranks. */
-  ranks: readonly number[] | null;
-}
-
-/** Validate a request and return its fields. */
-export function arrivalsAsked({ start, end, bins, ranks = null }: Requests["ribbon"]): Asked {
-  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
-  if (!(bins >= 1 && bins <= MAX_BINS)) {
-    throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
-  }
-  return { start, end, bins, ranks };
+/** The arrivals of a rank, and their delays after the median rank. */
+interface Late extends RankArrivals {
+  late: Float64Array;
 }
 
 /** One rank's part in a collective. */
 interface Member {
-  of: RankArrivals;
+  of: Late;
   /** Place in its arrivals. */
   at: number;
   arrival: number;
@@ -482,6 +461,7 @@ interface Member {
 
 /** A collective, at the arrival of its last rank. */
 interface Call {
+  number: number;
   time: number;
   /** Mean wait of the others. */
   wait: number;
@@ -492,108 +472,93 @@ interface Call {
 }
 
 export class Ribbon {
+  private readonly ranks: readonly Late[];
   private readonly calls: Call[];
-  /** Delay after the median rank, by rank. */
-  private readonly late: Map<number, Float64Array>;
   private readonly most: number;
   private readonly jobMost: number;
 
   /** `ranks` ascending; `names` sorted. */
   constructor(
-    private readonly ranks: readonly RankArrivals[],
+    ranks: readonly RankArrivals[],
     private readonly names: readonly string[],
   ) {
-    this.late = new Map(ranks.map(({ rank, start }) => [rank, new Float64Array(start.length)]));
-    this.calls = membersOf(ranks).map((members) => {
-      this.compare(members);
-      return callOf(members);
-    });
-    this.most = [...this.late.values()].reduce((most, values) => largest(values, most), 0);
+    this.ranks = ranks.map((one) => ({ ...one, late: new Float64Array(one.start.length) }));
+    const members = membersOf(this.ranks);
+    members.forEach(compare);
+    this.calls = members.map(callOf);
+    this.most = this.ranks.reduce((most, { late }) => largest(late, most), 0);
     this.jobMost = this.calls.reduce((most, { wait }) => Math.max(most, wait), 0);
   }
 
   /** Answer `ribbon`: the latest arrival of each rank and bin, the costliest call of each bin. */
   within(asked: Asked): Reply {
+    const { bins, ranks = null } = asked;
+    checkWindow(asked);
+    if (!(bins >= 1 && bins <= MAX_BINS)) {
+      throw new Error(`a window has 1 to ${MAX_BINS} bins, not ${bins}`);
+    }
     const binOf = binner(asked);
     const kept = this.ranks
-      .filter(({ rank }) => asked.ranks === null || asked.ranks.includes(rank))
-      .flatMap((one) => this.latest(one, asked, binOf));
-    const jobs = this.costliest(asked, binOf);
-    const call = ({ at }: JobMark): Call => this.calls[at]!;
+      .filter(({ rank }) => ranks === null || ranks.includes(rank))
+      .flatMap((one) => latest(one, asked, binOf));
+    const costliest = this.costliest(asked, binOf);
+    const jobs = costliest.map(([, call]) => call);
     return packed(
       { names: this.names, of: this.calls.length, most: this.most, job_most: this.jobMost },
       {
         rank: Int32Array.from(kept, ({ of }) => of.rank),
         bin: Uint32Array.from(kept, ({ bin }) => bin),
-        late: Float64Array.from(kept, ({ late }) => late),
+        late: Float64Array.from(kept, ({ of, at }) => of.late[at]!),
         call: Uint32Array.from(kept, ({ of, at }) => of.call[at]! + 1),
         name: Uint32Array.from(kept, ({ of, at }) => of.named[at]!),
         id: Uint32Array.from(kept, ({ of, at }) => of.id[at]!),
-        job_bin: Uint32Array.from(jobs, ({ bin }) => bin),
-        job_time: Float64Array.from(jobs, (job) => call(job).time),
-        job_wait: Float64Array.from(jobs, (job) => call(job).wait),
-        job_rank: Int32Array.from(jobs, (job) => call(job).rank),
-        job_call: Uint32Array.from(jobs, ({ at }) => at + 1),
-        job_name: Uint32Array.from(jobs, (job) => call(job).name),
-        job_id: Uint32Array.from(jobs, (job) => call(job).id),
+        job_bin: Uint32Array.from(costliest, ([bin]) => bin),
+        job_time: Float64Array.from(jobs, ({ time }) => time),
+        job_wait: Float64Array.from(jobs, ({ wait }) => wait),
+        job_rank: Int32Array.from(jobs, ({ rank }) => rank),
+        job_call: Uint32Array.from(jobs, ({ number }) => number),
+        job_name: Uint32Array.from(jobs, ({ name }) => name),
+        job_id: Uint32Array.from(jobs, ({ id }) => id),
       },
     );
   }
 
-  /** Compute delays after the median rank, or after the earlier of two middle ones. */
-  private compare(members: readonly Member[]): void {
-    const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
-    const median = arrivals[(arrivals.length - 1) >> 1]!;
-    for (const { of, at, arrival } of members) {
-      this.late.get(of.rank)![at] = Math.max(arrival - median, 0);
-    }
-  }
-
-  /** The latest arrival of each bin; ties go to the first. */
-  private latest(of: RankArrivals, { start, end }: Asked, binOf: BinOf): Mark[] {
-    const marks: Mark[] = [];
-    const lateness = this.late.get(of.rank)!;
-    const last = countBelow(of.start, end);
-    for (let at = countBelow(of.start, start); at < last; at += 1) {
-      const bin = binOf(of.start[at]!);
-      const late = lateness[at]!;
-      const before = marks.at(-1);
-      if (before?.bin !== bin) marks.push({ of, at, bin, late });
-      else if (late > before.late) Object.assign(before, { at, late });
-    }
-    return marks;
-  }
-
   /** The most expensive call of each bin; ties go to the first. */
-  private costliest({ start, end }: Asked, binOf: BinOf): JobMark[] {
-    const best = new Map<number, number>();
-    this.calls.forEach(({ time, wait }, at) => {
-      if (time < start || time >= end) return;
-      const bin = binOf(time);
-      const before = best.get(bin);
-      if (before === undefined || wait > this.calls[before]!.wait) best.set(bin, at);
-    });
-    return [...best].map(([bin, at]) => ({ bin, at })).sort((a, b) => a.bin - b.bin);
+  private costliest({ start, end }: Asked, binOf: BinOf): [bin: number, call: Call][] {
+    const best = new Map<number, Call>();
+    for (const call of this.calls) {
+      if (call.time < start || call.time >= end) continue;
+      const bin = binOf(call.time);
+      if (call.wait > (best.get(bin)?.wait ?? -Infinity)) best.set(bin, call);
+    }
+    return [...best].sort(([a], [b]) => a - b);
   }
 }
 
+type Asked = Requests["ribbon"];
 type BinOf = (time: number) => number;
 
 interface Mark {
-  of: RankArrivals;
+  of: Late;
   at: number;
   bin: number;
-  late: number;
 }
 
-interface JobMark {
-  bin: number;
-  /** Place of the collective. */
-  at: number;
+/** The latest arrival of each bin; ties go to the first. */
+function latest(of: Late, { start, end }: Asked, binOf: BinOf): Mark[] {
+  const marks: Mark[] = [];
+  const last = countBelow(of.start, end);
+  for (let at = countBelow(of.start, start); at < last; at += 1) {
+    const bin = binOf(of.start[at]!);
+    const before = marks.at(-1);
+    if (before?.bin !== bin) marks.push({ of, at, bin });
+    else if (of.late[at]! > of.late[before.at]!) before.at = at;
+  }
+  return marks;
 }
 
 /** Members of each collective, by rank. */
-function membersOf(ranks: readonly RankArrivals[]): Member[][] {
+function membersOf(ranks: readonly Late[]): Member[][] {
   const calls = ranks.reduce((most, { call }) => largest(call, most), -1) + 1;
   const members = Array.from({ length: calls }, (): Member[] => []);
   for (const of of ranks) {
@@ -604,12 +569,20 @@ function membersOf(ranks: readonly RankArrivals[]): Member[][] {
   return members;
 }
 
-function callOf(members: readonly Member[]): Call {
+/** Set the delays after the median rank, or after the earlier of two middle ones. */
+function compare(members: readonly Member[]): void {
+  const arrivals = Float64Array.from(members, ({ arrival }) => arrival).sort();
+  const median = arrivals[(arrivals.length - 1) >> 1]!;
+  for (const { of, at, arrival } of members) of.late[at] = Math.max(arrival - median, 0);
+}
+
+function callOf(members: readonly Member[], place: number): Call {
   // If several come last at the same time, take the last in order of ranks.
   const last = members.reduce((one, other) => (other.arrival >= one.arrival ? other : one));
   const together = members.filter(({ arrival }) => arrival === last.arrival).length;
   const waited = members.reduce((sum, { of, at }) => sum + of.wait[at]!, 0);
   return {
+    number: place + 1,
     time: last.of.start[last.at]!,
     wait: Math.floor(waited / Math.max(members.length - 1, 1)),
     rank: members.length > 1 && together === 1 ? last.of.rank : -1,

@@ -17,6 +17,9 @@ import type { Overview } from "./overview";
 import type { Args, Rank, Rows } from "./rank";
 import { durationFigures } from "./search";
 
+/** Fields of events on the device or in steps that others lack. */
+const NOT_STATED = { stream: null, step: null, correlation: null };
+
 /** Answer `event`. */
 export async function details(
   rank: Rank,
@@ -59,9 +62,7 @@ export function overviewDetails(
       process: track?.process ?? null,
       track: track?.key ?? null,
       depth: track === undefined ? null : brief.lane - track.lane0,
-      stream: null,
-      step: null,
-      correlation: null,
+      ...NOT_STATED,
     },
     parents: [],
     args: [],
@@ -86,7 +87,7 @@ function place(
     track: track?.key ?? null,
     depth: track === null ? null : rows.lane[row]! - track.lane0,
   };
-  if (rows.table !== "events") return { ...known, stream: null, step: null, correlation: null };
+  if (rows.table !== "events") return { ...known, ...NOT_STATED };
   return {
     ...known,
     stream: rank.streams()[row]!,

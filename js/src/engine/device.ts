@@ -1,12 +1,13 @@
 /** Device time of a rank by state, for all its work or chosen work, in any window. */
 
 import type { Metric } from "../facts/panels";
-import { countBelow, picked, positions } from "./columns";
+import { picked, positions } from "./columns";
 import {
   around,
   BUSY,
   COMMUNICATION as COMMUNICATION_KIND,
   isChosen,
+  matchedIn,
   ofAllTimes,
   overlaps,
   type Part,
@@ -200,12 +201,10 @@ export function kernelSums(part: Part): KernelSums {
 /** Time that the rank waits in communication, by position in the job's names. */
 export function waitsByName(part: Part): Map<number, number> {
   return part.rank.once("waits by name", part, ({ rank, low, high }) => {
-    const { id, start, dur, wait } = rank.matched;
+    const { id, start, wait } = rank.matched;
     const found = new Map<number, number>();
-    const last = low === high ? 0 : countBelow(start, high);
-    for (let i = 0; i < last; i += 1) {
+    for (const i of matchedIn(part)) {
       const from = start[i]!;
-      if (!isChosen(part, id[i]!) || !overlaps(from, from + dur[i]!, low)) continue;
       const time = Math.min(Math.max(from + wait[i]!, low), high) - Math.max(from, low);
       const [name] = rank.rank.typeOf(rank.rank.events, id[i]!);
       found.set(name, (found.get(name) ?? 0) + time);

@@ -7,7 +7,6 @@ import { notEmbedded, type TrackHeader } from "./document";
 import type { Job } from "./job";
 import { Overview } from "./overview";
 import type { Args, Rank } from "./rank";
-import { membersOf } from "./search";
 
 /** Offers a file to the user. */
 export type Save = (name: string, file: Blob) => void;
@@ -16,7 +15,6 @@ export type Save = (name: string, file: Blob) => void;
 export async function exportSelection(
   job: Job,
   request: Requests["export"],
-  argsOf: (rank: Rank) => Args,
   save: Save,
 ): Promise<Answer<"export">> {
   if (request.scrub === true) {
@@ -26,7 +24,7 @@ export async function exportSelection(
     );
   }
   const selection = readSelection(request.selection);
-  const parts = await partsOf(job, selection, argsOf);
+  const parts = await partsOf(job, selection);
   if (parts.length === 0) {
     throw new Error("Nothing to export: the selection holds no events of this page.");
   }
@@ -39,21 +37,17 @@ export async function exportSelection(
   return { reply: { path: name, ...written, bytes: blob.size }, buffer: null };
 }
 
-async function partsOf(
-  job: Job,
-  selection: SelectionJson,
-  argsOf: (rank: Rank) => Args,
-): Promise<RankPart[]> {
+async function partsOf(job: Job, selection: SelectionJson): Promise<RankPart[]> {
   const parts: RankPart[] = [];
   for (const number of selection.ranks ?? job.numbers) {
     const rank = await job.rank(number);
     if (rank instanceof Overview) throw new Error(notEmbedded(number));
-    const args = argsOf(rank);
-    const part = partOf(rank, args, selection, job.names);
-    if (part === null) continue;
+    const members = await job.masks.members(rank, selection);
+    if (members.length === 0) continue;
+    const args = job.args(rank);
     // A trace without arguments would look complete although it is not.
     if (args.missing !== null) throw new Error(`Rank ${number}: ${args.missing}`);
-    parts.push(part);
+    parts.push({ rank, args, rows: withParents(rank, members) });
   }
   return parts;
 }
@@ -98,16 +92,14 @@ interface Written {
   dropped: number;
 }
 
-/** The members of a rank; null if there are none. */
-function partOf(rank: Rank, args: Args, selection: SelectionJson, names: Names): RankPart | null {
-  const members = membersOf(rank, selection, names);
-  if (members.length === 0) return null;
+/** Events of a rank and those that enclose them, ascending. */
+function withParents(rank: Rank, members: Int32Array): number[] {
   const chosen = new Set<number>(members);
   const parents = rank.parents();
   for (const row of members) {
     for (let at = parents[row]!; at >= 0 && !chosen.has(at); at = parents[at]!) chosen.add(at);
   }
-  return { rank, args, rows: [...chosen].sort((a, b) => a - b) };
+  return [...chosen].sort((a, b) => a - b);
 }
 
 /** A time in µs, exactly. */

@@ -43,11 +43,20 @@ export function matchedKinds(counts: readonly number[]): Record<string, number> 
   return { compute, communication, memory };
 }
 
-/** Note that names the ranks left out for lack of device work. */
-export function withoutWork(ranks: readonly number[], idle: readonly number[]): string {
-  if (idle.length === 0) return ranks.length > 0 ? "" : noteFor("no_ranks");
-  if (idle.length === ranks.length) return noteFor("no_device_work");
-  return noteFor("no_device_work_on", { ranks: listed(idle) });
+/** Note on ranks without something: that all are, or which ones; "" if none is. */
+export function noteWithout(
+  ranks: readonly number[],
+  without: readonly number[],
+  name: "no_device_work" | "no_communication" | "no_steps" | "no_steps_selected",
+  values: Record<string, string | number> = { ranks: listed(without) },
+): string {
+  if (ranks.length === 0) return noteFor("no_ranks");
+  if (without.length === 0) return "";
+  return noteFor(without.length === ranks.length ? name : `${name}_on`, values);
+}
+
+function listed(ranks: readonly number[]): string {
+  return `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
 }
 
 /** Note of the heatmap: the reason that it is empty, or "". */
@@ -55,31 +64,4 @@ export function heatmapNote(parts: readonly Part[], metric: Metric, values: Floa
   if (parts.length === 0) return noteFor("no_ranks");
   if (!parts.some((part) => workOf(part) > 0)) return noteFor("no_device_work");
   return values.some((value) => value !== 0) ? "" : `nothing is ${metric.replace(/_/g, " ")} here`;
-}
-
-export function withoutCommunication(ranks: readonly number[], silent: readonly number[]): string {
-  if (ranks.length === 0) return noteFor("no_ranks");
-  if (silent.length === 0) return "";
-  if (silent.length === ranks.length) return noteFor("no_communication");
-  return noteFor("no_communication_on", { ranks: listed(silent) });
-}
-
-function listed(ranks: readonly number[]): string {
-  return `rank${ranks.length > 1 ? "s" : ""} ${ranks.join(", ")}`;
-}
-
-export function withoutSteps(
-  ranks: readonly number[],
-  without: readonly number[],
-  unselected: number,
-): string {
-  if (ranks.length === 0) return noteFor("no_ranks");
-  if (without.length === 0) return "";
-  if (without.length < ranks.length) {
-    const name = unselected > 0 ? "no_steps_selected_on" : "no_steps_on";
-    return noteFor(name, { ranks: without.join(", ") });
-  }
-  return unselected === 0
-    ? noteFor("no_steps")
-    : noteFor("no_steps_selected", { steps: unselected });
 }

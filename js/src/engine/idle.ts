@@ -20,18 +20,25 @@ const SHORT_NS = 30_000;
 /** Gaps from one stored sum to the next. */
 const STRIDE = 16;
 
-interface Idle {
-  /** Time by category, and the number of gaps that have any of it. */
-  time: Float64Array;
-  gaps: Int32Array;
+/** Time by cause, followed by the number of gaps that have any of it. */
+type Sums = Float64Array;
+
+function noSums(): Sums {
+  return new Float64Array(2 * CAUSES.length);
 }
 
-function nothing(): Idle {
-  return { time: new Float64Array(CAUSES.length), gaps: new Int32Array(CAUSES.length) };
+function put(to: Sums, cause: number, time: number): void {
+  if (!(time > 0)) return;
+  to[cause] = to[cause]! + time;
+  to[CAUSES.length + cause] = to[CAUSES.length + cause]! + 1;
 }
 
-export function idle(part: Part): Idle {
-  return part.rank.once("idle", part, (one) => withBeyond(one, gapsOf(one).within(one)));
+export function idle(part: Part): { time: Float64Array; gaps: Float64Array } {
+  return part.rank.once("idle", part, (one) => {
+    const sums = gapsOf(one).within(one);
+    addBeyond(one, sums);
+    return { time: sums.subarray(0, CAUSES.length), gaps: sums.subarray(CAUSES.length) };
+  });
 }
 
 export function gapsOf(part: Part): Gaps {
@@ -42,16 +49,12 @@ export function gapsOf(part: Part): Gaps {
  * Exports only: add the idle time before the first and after the last work in the file. It is
  * bounded by work outside the file.
  */
-function withBeyond(part: Part, found: Idle): Idle {
+function addBeyond(part: Part, sums: Sums): void {
   const [low, high] = spanOf(part) ?? [0, 0];
   const { start, end } = deviceTimes(ofAllTimes(part));
   const first = Math.min(start, high);
-  for (const time of [first - low, high - Math.max(end, low, first)]) {
-    if (!(time > 0)) continue;
-    found.time[UNKNOWN] = found.time[UNKNOWN]! + time;
-    found.gaps[UNKNOWN] = found.gaps[UNKNOWN]! + 1;
-  }
-  return found;
+  put(sums, UNKNOWN, first - low);
+  put(sums, UNKNOWN, high - Math.max(end, low, first));
 }
 
 /** All gaps between chosen work of a rank, with running totals: a window needs few look-ups. */
@@ -60,15 +63,13 @@ class Gaps {
   private readonly end: Float64Array;
   /** The work that ends each gap. */
   private readonly next: Int32Array;
-  /** By category: totals of all gaps before every `STRIDE`th one. */
-  private readonly time: Float64Array;
-  private readonly count: Int32Array;
+  /** Sums of all gaps before every `STRIDE`th one. */
+  private readonly stored: Float64Array;
   private readonly rank: PanelRank;
 
   /** Build the gaps of a part whose window is open. */
   constructor(part: Part) {
     this.rank = part.rank;
-    const size = CAUSES.length;
     // Max number of gaps: each ends with a different piece of work, or at the last end.
     const most = part.rank.work.row.length + 1;
     const [starts, ends] = [new Float64Array(most), new Float64Array(most)];
@@ -83,15 +84,10 @@ class Gaps {
     this.start = starts.slice(0, gaps);
     this.end = ends.slice(0, gaps);
     this.next = next.slice(0, gaps);
-    const stored = Math.floor(gaps / STRIDE) + 1;
-    this.time = new Float64Array(stored * size);
-    this.count = new Int32Array(stored * size);
-    const soFar = nothing();
+    const soFar = noSums();
+    this.stored = new Float64Array((Math.floor(gaps / STRIDE) + 1) * soFar.length);
     for (let gap = 0; gap <= gaps; gap += 1) {
-      if (gap % STRIDE === 0) {
-        this.time.set(soFar.time, (gap / STRIDE) * size);
-        this.count.set(soFar.gaps, (gap / STRIDE) * size);
-      }
+      if (gap % STRIDE === 0) this.stored.set(soFar, (gap / STRIDE) * soFar.length);
       if (gap < gaps) this.split(gap, this.start[gap]!, this.end[gap]!, soFar);
     }
   }
@@ -105,8 +101,8 @@ class Gaps {
   }
 
   /** Gaps in a window. Causes are derived from the whole gap, even if the window cuts it. */
-  within({ low, high }: Part): Idle {
-    const found = nothing();
+  within({ low, high }: Part): Sums {
+    const found = noSums();
     const first = countUpTo(this.end, low);
     const last = countBelow(this.start, high) - 1;
     if (!(high > low) || last < first) return found;
@@ -118,18 +114,14 @@ class Gaps {
     const to = last + (cut.includes(last) ? 0 : 1);
     if (to <= from) return found;
     const [until, since] = [this.before(to), this.before(from)];
-    for (let k = 0; k < CAUSES.length; k += 1) {
-      found.time[k] = found.time[k]! + until.time[k]! - since.time[k]!;
-      found.gaps[k] = found.gaps[k]! + until.gaps[k]! - since.gaps[k]!;
-    }
-    return found;
+    return found.map((sum, k) => sum + until[k]! - since[k]!);
   }
 
-  /** Totals of all gaps before one. */
-  private before(gap: number): Idle {
+  /** Sums of all gaps before one. */
+  private before(gap: number): Sums {
     const block = Math.floor(gap / STRIDE);
-    const [from, to] = [block * CAUSES.length, (block + 1) * CAUSES.length];
-    const sums = { time: this.time.slice(from, to), gaps: this.count.slice(from, to) };
+    const size = 2 * CAUSES.length;
+    const sums = this.stored.slice(block * size, (block + 1) * size);
     for (let at = block * STRIDE; at < gap; at += 1) {
       this.split(at, this.start[at]!, this.end[at]!, sums);
     }
@@ -143,16 +135,11 @@ class Gaps {
   }
 
   /** Add the part between two instants of a gap. */
-  private split(gap: number, start: number, end: number, to: Idle): void {
+  private split(gap: number, start: number, end: number, to: Sums): void {
     const { call, callStart, callEnd } = this.rank.work;
     const next = this.next[gap]!;
-    const put = (category: number, time: number): void => {
-      if (!(time > 0)) return;
-      to.time[category] = to.time[category]! + time;
-      to.gaps[category] = to.gaps[category]! + 1;
-    };
     if (call[next]! < 0) {
-      put(UNKNOWN, end - start);
+      put(to, UNKNOWN, end - start);
       return;
     }
     const began = clamped(callStart[next]!, start, end);
@@ -161,13 +148,13 @@ class Gaps {
     if (began > start) {
       // The first causes are the activities of a thread before it launches.
       const spent = this.doingOf(call[next]!).within(start, began);
-      spent.subarray(1).forEach((time, activity) => put(activity, time));
-      put(NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
+      spent.subarray(1).forEach((time, activity) => put(to, activity, time));
+      put(to, NOTHING, began - start - spent.reduce((sum, time) => sum + time, 0));
     }
-    put(CALL, left - began);
-    if (returned > this.start[gap]!) put(LATENCY, end - left);
-    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) put(KERNEL, end - start);
-    else put(this.rank.rank.behindWaits()[call[next]!] === 1 ? STREAM : BLOCKED, end - start);
+    put(to, CALL, left - began);
+    if (returned > this.start[gap]!) put(to, LATENCY, end - left);
+    else if (this.end[gap]! - this.start[gap]! < SHORT_NS) put(to, KERNEL, end - start);
+    else put(to, this.rank.rank.behindWaits()[call[next]!] === 1 ? STREAM : BLOCKED, end - start);
   }
 }
 

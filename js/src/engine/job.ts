@@ -13,8 +13,9 @@ import {
   type PageDocument,
 } from "./document";
 import { type AnyRank, Overview } from "./overview";
+import { Masks } from "./masks";
 import { PanelRank } from "./panel_rank";
-import { Rank } from "./rank";
+import { Args, Rank } from "./rank";
 
 /** Version of documents that this script reads. */
 const VERSION = 3;
@@ -24,17 +25,19 @@ export type ClassesOf = (rank: number, events: number) => Promise<Uint8Array | n
 
 export class Job {
   readonly names: Names;
+  readonly masks: Masks;
   /** Source of the classes of a rank's events, if there is one; see `classed` in tiles. */
   classes: ClassesOf | null = null;
   private readonly headers: (FullHeader | OverviewHeader)[];
   private readonly firstLanes: number[];
   private readonly ranks = new Map<number, Promise<AnyRank>>();
   private readonly works = new Map<number, PanelRank>();
+  private readonly argsOfRanks = new Map<number, Args>();
   private matched: Promise<Collectives> | null = null;
 
   constructor(
     readonly page: PageDocument,
-    readonly blocks: Blocks,
+    private readonly blocks: Blocks,
   ) {
     if (page.version !== VERSION) {
       throw new Error(
@@ -43,6 +46,7 @@ export class Job {
       );
     }
     this.names = new Names(page);
+    this.masks = new Masks(this.names);
     this.headers = page.ranks;
     this.firstLanes = this.headers.map(({ lane0 }) => lane0);
   }
@@ -84,9 +88,11 @@ export class Job {
     const collectives = await this.collectives();
     const rank = await this.rank(number);
     if (rank instanceof Overview) return null;
-    const made = this.works.get(number) ?? new PanelRank(rank, this.names, collectives);
-    this.works.set(number, made);
-    return made;
+    return getOrMake(this.works, number, () => new PanelRank(rank, this.names, collectives));
+  }
+
+  args(rank: Rank): Args {
+    return getOrMake(this.argsOfRanks, rank.number, () => new Args(rank, this.blocks));
   }
 
   collectives(): Promise<Collectives> {

@@ -2,14 +2,27 @@
 
 import type { Brief, Reply, Requests, Cell } from "../protocol/source";
 import { Counter, type Lane } from "./cells";
-import { countBelow, countUpTo, type Names, packed } from "./columns";
+import { countBelow, countUpTo, type Names, packed, positions } from "./columns";
 import { type AnyRank, Overview } from "./overview";
-import { ANNOTATION, COMMUNICATION, type Rank, type Rows } from "./rank";
+import type { Rank, Rows } from "./rank";
 import { around } from "./spans";
+
+export function checkWindow(
+  { start, end }: { start: number; end: number },
+  what: "a window" | "a cell" = "a window",
+): void {
+  if (end > start) return;
+  throw new Error(`${what} must end after it starts, not ${start} to ${end}`);
+}
+
+export function checkBins(bins: number, most = MAX_BINS): void {
+  if (bins >= 1 && bins <= most) return;
+  throw new Error(`bins must be within 1 … ${most}, not ${bins}`);
+}
 
 /** Answer `cell`: exact contents of a window of a lane. */
 export function cell(rank: AnyRank, names: Names, lane: number, start: number, end: number): Cell {
-  if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
+  checkWindow({ start, end }, "a cell");
   if (rank instanceof Overview) return overviewCell(rank, names, lane, start, end);
   const index = rank.lane(lane);
   if (index instanceof Counter) {
@@ -31,7 +44,7 @@ export function cell(rank: AnyRank, names: Names, lane: number, start: number, e
 
 /** Answer `cell` of a lane whose events have no names of their own. */
 export function laneCell(index: Lane, names: Names, start: number, end: number): Cell {
-  if (!(end > start)) throw new Error(`a cell must end after it starts, not ${start} to ${end}`);
+  checkWindow({ start, end }, "a cell");
   const { covered, count } = index.spans.measure(Float64Array.of(start, end));
   const kinds = byName(index.kindTimes(start, end), names);
   return { count: count[0]!, busy: covered[0]!, longest: null, kinds };
@@ -110,7 +123,6 @@ export function snap(index: Lane | Counter, time: number, tolerance: number): nu
 // Positions of matches in the view: at most one mark per lane and bin.
 
 export const MAX_BINS = 1 << 16;
-const KINDS = 8;
 
 /** Rows of one of a rank's tables, ascending, that are to be marked. */
 export interface Members {
@@ -119,52 +131,39 @@ export interface Members {
   chosen: Int32Array;
 }
 
-interface View {
-  start: number;
-  end: number;
-  bins: number;
-  /** Sorted, without duplicates. */
-  lanes: number[];
-}
-
-/** Check and return a view as a request states it. */
-export function viewOf(request: Requests["marks"]): View {
-  const { start, end, bins } = request;
-  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
-  if (!(bins >= 1 && bins <= MAX_BINS)) {
-    throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
-  }
-  const lanes = [...new Set(request.lanes)].sort((a, b) => a - b);
-  return { start, end, bins, lanes };
-}
+type View = Requests["marks"];
 
 /** Answer `marks`. */
 export function marks(view: View, members: Iterable<Members>, error: string | null): Reply {
-  const grid = new Uint8Array(view.lanes.length * view.bins);
+  checkWindow(view);
+  checkBins(view.bins);
+  const shown = [...new Set(view.lanes)].sort((a, b) => a - b);
+  const grid = new Uint8Array(shown.length * view.bins);
   const binOf = binner(view);
-  const row = new Map(view.lanes.map((lane, at) => [lane, at]));
+  const rowOf = new Map(shown.map((lane, at) => [lane, at]));
   let total = 0;
   let inView = 0;
   for (const one of members) {
     total += one.chosen.length;
-    const lanes = lanesOf(one);
+    const { rank, rows } = one;
+    // Events are on a summary lane as well.
+    const above = rows.table === "events" ? rank.header.summary : [];
+    const folded = above
+      .filter(({ lane }) => rowOf.has(lane))
+      .map((summary) => ({ at: rowOf.get(summary.lane)!, holds: rank.summaryTest(summary) }));
     for (const member of inWindow(one, view)) {
       inView += 1;
-      const bin = binOf(one.rows.start[member]!);
-      for (const lane of lanes(member)) {
-        const at = row.get(lane);
-        if (at !== undefined) grid[at * view.bins + bin] = 1;
-      }
+      const bin = binOf(rows.start[member]!);
+      const own = rowOf.get(rows.lane[member]!);
+      if (own !== undefined) grid[own * view.bins + bin] = 1;
+      for (const { at, holds } of folded) if (holds(member)) grid[at * view.bins + bin] = 1;
     }
   }
-  const marked: number[] = [];
-  grid.forEach((mark, at) => {
-    if (mark === 1) marked.push(at);
-  });
+  const marked = positions(grid.length, (at) => grid[at] === 1);
   return packed(
     { in_view: inView, total, error },
     {
-      lane: Uint32Array.from(marked, (at) => view.lanes[Math.floor(at / view.bins)]!),
+      lane: Uint32Array.from(marked, (at) => shown[Math.floor(at / view.bins)]!),
       bin: Uint32Array.from(marked, (at) => at % view.bins),
     },
   );
@@ -197,31 +196,4 @@ function* inWindow({ rank, rows, chosen }: Members, { start, end }: View): Gener
     }
   }
   for (let at = low; at < high; at += 1) yield chosen[at]!;
-}
-
-/** The lanes of a row: events are on a summary lane as well. */
-function lanesOf({ rank, rows }: Members): (row: number) => number[] {
-  if (rows.table !== "events") return (row) => [rows.lane[row]!];
-  const { tracks, summary } = rank.header;
-  const folded = new Int32Array(tracks.length * KINDS).fill(-1);
-  const streams = tracks.flatMap(({ role }, at) => (role === "stream" ? [at] : []));
-  for (const one of summary) {
-    const members = one.role === "cpu" ? one.tracks : streams;
-    for (let kind = 0; kind < KINDS; kind += 1) {
-      if (one.role === "comm" ? kind !== COMMUNICATION : !holds(one, kind)) continue;
-      for (const track of members) folded[track * KINDS + kind] = one.lane;
-    }
-  }
-  const at = new Map(tracks.map((track, i) => [track, i]));
-  return (row) => {
-    const lane = rows.lane[row]!;
-    const track = rank.trackAt(lane);
-    const above = track === null ? -1 : folded[at.get(track)! * KINDS + rank.kindOf(rows, row)]!;
-    return above < 0 ? [lane] : [lane, above];
-  };
-}
-
-function holds(summary: { role: string; annotations: boolean }, kind: number): boolean {
-  if (summary.role === "gpu") return kind !== COMMUNICATION || summary.annotations;
-  return kind !== ANNOTATION || summary.annotations;
 }

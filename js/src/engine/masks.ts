@@ -1,12 +1,12 @@
-/** Events of a rank that a selection includes, regardless of its window. */
+/** Events of a rank that a selection includes. */
 
-import { compileQuery } from "../expressions/evaluate";
+import { type ColumnOf, compileQuery } from "../expressions/evaluate";
 import { readClauses } from "../protocol/selection";
 import type { SelectionJson } from "../protocol/source";
-import type { Names, Pacer } from "./columns";
+import { getOrMake } from "../protocol/maps";
+import { countBelow, type Names, Pacer, positions } from "./columns";
 import { Lru } from "./lru";
 import type { Rank } from "./rank";
-import { eventColumns, trackTest } from "./search";
 
 /** Max number of cached masks per rank. */
 const KEPT_MASKS = 6;
@@ -30,15 +30,31 @@ export class Masks {
       : JSON.stringify([tracks, ids, query]);
   }
 
-  /** 1 by row for each event that the selection includes; null if it includes all. */
+  /** Rows of the events that the selection includes, ascending. */
+  async members(rank: Rank, selection: SelectionJson): Promise<Int32Array> {
+    const { start_ns: from, end_ns: to, ranks } = selection;
+    if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
+    const mask = await this.of(rank, selection, new Pacer());
+    const { start, dur } = rank.events;
+    // Sorted by start: all later ones start after the window.
+    const last = to === null ? start.length : countBelow(start, to);
+    const begun = from === null ? 0 : countBelow(start, from);
+    return positions(
+      last,
+      (row) =>
+        (mask === null || mask[row] === 1) && (row >= begun || start[row]! + dur[row]! > from!),
+    );
+  }
+
+  /**
+   * 1 by row for each event that the selection includes, regardless of its window; null if it
+   * includes all.
+   */
   of(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
     const key = Masks.key(selection);
     if (key === "") return Promise.resolve(null);
-    const known = this.known.get(rank.number) ?? new Lru<string, Promise<Mask>>(KEPT_MASKS);
-    this.known.set(rank.number, known);
-    const mask = known.get(key, () => this.make(rank, selection, pacer));
-    mask.catch(() => known.delete(key));
-    return mask;
+    const known = getOrMake(this.known, rank.number, () => new Lru(KEPT_MASKS));
+    return known.get(key, () => this.make(rank, selection, pacer));
   }
 
   private async make(rank: Rank, selection: SelectionJson, pacer: Pacer): Promise<Mask> {
@@ -95,4 +111,57 @@ export class Masks {
     }
     return { types, rows: null };
   }
+}
+
+/** A test for lanes of the chosen tracks; null if all are chosen. */
+function trackTest(
+  rank: Rank,
+  tracks: readonly unknown[] | null,
+): ((lane: number) => boolean) | null {
+  if (tracks === null) return null;
+  const keys = new Set(
+    tracks.flatMap((one) => {
+      if (typeof one === "string") return [one];
+      const [number, key] = one as [number, string];
+      return number === rank.number ? [key] : [];
+    }),
+  );
+  return rank.onTracks(({ key }) => keys.has(key));
+}
+
+/** The columns of `Trace.events`, for queries. */
+function eventColumns(rank: Rank, names: Names): ColumnOf {
+  const { events } = rank;
+  const { start, dur, lane } = events;
+  const columns: Record<string, () => ReturnType<ColumnOf>> = {
+    rank: () => () => rank.number,
+    id: () => (row) => row,
+    index: () => (row) => row,
+    start_ns: () => valuesOf(start),
+    dur_ns: () => valuesOf(dur),
+    name: () => (row) => names.full(rank.typeOf(events, row)[0]),
+    category: () => (row) => names.category(rank.typeOf(events, row)[1]),
+    kind: () => (row) => names.kind(rank.kindOf(events, row)),
+    track: () => (row) => rank.trackAt(lane[row]!)?.key ?? "",
+    pid: () => (row) => rank.trackAt(lane[row]!)?.pid ?? "",
+    tid: () => (row) => rank.trackAt(lane[row]!)?.tid ?? "",
+    depth: () => (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0),
+    phase: () => {
+      const paired = rank.paired();
+      return (row) => (paired.has(row) ? "B" : "X");
+    },
+    parent: () => valuesOf(rank.parents()),
+    stream: () => valuesOf(rank.streams()),
+    correlation: () => valuesOf(rank.correlations()),
+    prelaunched: () => {
+      const early = rank.prelaunched();
+      return (row) => early[row] === 1;
+    },
+    step: () => valuesOf(rank.steps()),
+  };
+  return (name) => (Object.hasOwn(columns, name) ? columns[name]!() : null);
+}
+
+function valuesOf(values: ArrayLike<number>): (row: number) => number {
+  return (row) => values[row]!;
 }

@@ -4,24 +4,20 @@ import type { Brief, TableName } from "../protocol/source";
 import {
   CELLS,
   type Cells,
-  clipped,
+  cellTiles,
   type CounterTileOut,
-  cutCounterTiles,
-  cutTiles,
   NO_KIND,
-  quantised,
   type SliceOut,
   type TileOut,
+  type TileRange,
+  valueTiles,
 } from "./cells";
 import type { Columns, Names } from "./columns";
 import type { OverviewHeader } from "./document";
 import type { Rank } from "./rank";
 
-const MAX_COUNT = 65_535;
-
 export class Overview {
   readonly number: number;
-  readonly level: number;
   private readonly cell: number;
   private readonly lanes = new Map<number, GridLane>();
   private readonly counters = new Map<number, { low: Float32Array; high: Float32Array }>();
@@ -32,9 +28,10 @@ export class Overview {
     private readonly names: Names,
   ) {
     this.number = header.rank;
-    this.level = header.level;
     this.cell = 2 ** header.level;
     this.readLanes();
+    this.readInstants();
+    this.readSlices();
   }
 
   private readLanes(): void {
@@ -66,8 +63,6 @@ export class Overview {
       const kinds = lane.kinds.length < 2 ? [whole] : lane.kinds.map(part);
       this.lanes.set(lane.lane, new GridLane(header, whole, kinds));
     }
-    this.readInstants();
-    this.readSlices();
   }
 
   private readInstants(): void {
@@ -99,39 +94,32 @@ export class Overview {
 
   // --- tiles ---
 
-  tiles(lane: number, level: number, first: number, last: number): TileOut[] {
+  tiles(lane: number, asked: TileRange): TileOut[] {
     const grid = this.lanes.get(lane);
     if (grid === undefined) return [];
-    const [from, to] = clipped(this.extent(), level, first, last);
-    if (to <= from) return [];
-    const cells = grid.measure(level, from * CELLS, (to - from) * CELLS);
-    const columns = {
-      busy: Uint16Array.from(cells.covered, (covered) => quantised(covered, level)),
-      count: Uint16Array.from(cells.count, (events) => Math.min(events, MAX_COUNT)),
-      kind: cells.kind,
-      mask: cells.mask,
-    };
-    const shown = grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level);
-    return cutTiles(columns, shown, level, from);
+    return cellTiles(this.extent(), asked, ({ level, first, last }) => ({
+      cells: grid.measure(level, first * CELLS, (last - first) * CELLS),
+      slices: grid.slices.filter(({ dur }) => dur >= 2 * 2 ** level),
+    }));
   }
 
-  counterTiles(lane: number, level: number, first: number, last: number): CounterTileOut[] {
+  counterTiles(lane: number, asked: TileRange): CounterTileOut[] {
     const grid = this.counters.get(lane);
     if (grid === undefined) return [];
-    const [from, to] = clipped(this.extent(), level, first, last);
-    if (to <= from) return [];
-    const length = (to - from) * CELLS;
-    const low = new Float32Array(length).fill(Number.NaN);
-    const high = new Float32Array(length).fill(Number.NaN);
-    for (let k = 0; k < length; k += 1) {
-      const [a, b] = gridCells(this.header, level, from * CELLS + k);
-      for (let at = a; at < b; at += 1) {
-        if (!(grid.low[at]! >= low[k]!) && !Number.isNaN(grid.low[at]!)) low[k] = grid.low[at]!;
-        if (!(grid.high[at]! <= high[k]!) && !Number.isNaN(grid.high[at]!))
-          high[k] = grid.high[at]!;
+    return valueTiles(this.extent(), asked, ({ level, first, last }) => {
+      const length = (last - first) * CELLS;
+      const smallest = new Float32Array(length).fill(Number.NaN);
+      const largest = new Float32Array(length).fill(Number.NaN);
+      for (let k = 0; k < length; k += 1) {
+        const [a, b] = gridCells(this.header, level, first * CELLS + k);
+        for (let at = a; at < b; at += 1) {
+          const [low, high] = [grid.low[at]!, grid.high[at]!];
+          if (!(low >= smallest[k]!) && !Number.isNaN(low)) smallest[k] = low;
+          if (!(high <= largest[k]!) && !Number.isNaN(high)) largest[k] = high;
+        }
       }
-    }
-    return cutCounterTiles(low, high, from);
+      return { smallest, largest };
+    });
   }
 
   private extent(): [number, number] {
@@ -141,15 +129,18 @@ export class Overview {
 
   // --- one cell, one event ---
 
-  /** Exact contents of a window; null if its edges are not edges of the grid. */
-  window(lane: number, start: number, end: number): OverviewWindow | null {
-    const grid = this.lanes.get(lane);
-    if (grid === undefined || start % this.cell !== 0 || end % this.cell !== 0) return null;
+  /** Cells of the grid in a window, end exclusive; null if its edges are not edges of the grid. */
+  private cellsIn(start: number, end: number): [from: number, to: number] | null {
+    if (start % this.cell !== 0 || end % this.cell !== 0) return null;
     const { first, cells } = this.header;
-    const [a, b] = [
-      within(start / this.cell - first, cells),
-      within(end / this.cell - first, cells),
-    ];
+    return [within(start / this.cell - first, cells), within(end / this.cell - first, cells)];
+  }
+
+  /** Exact contents of a window of whole cells; null for others. */
+  window(lane: number, start: number, end: number): OverviewWindow | null {
+    const [grid, range] = [this.lanes.get(lane), this.cellsIn(start, end)];
+    if (grid === undefined || range === null) return null;
+    const [a, b] = range;
     const out = noCells(1);
     if (b > a) grid.fill(a, b, out, 0);
     const inside = grid.slices.filter((one) => one.start < end && one.start + one.dur > start);
@@ -168,13 +159,10 @@ export class Overview {
 
   /** Smallest and largest value of a counter in a window of whole cells; null for others. */
   held(lane: number, start: number, end: number): [low: number, high: number] | null {
-    const grid = this.counters.get(lane);
-    if (grid === undefined || start % this.cell !== 0 || end % this.cell !== 0) return null;
-    const { first, cells } = this.header;
-    const a = within(start / this.cell - first, cells);
-    const b = within(end / this.cell - first, cells);
+    const [grid, range] = [this.counters.get(lane), this.cellsIn(start, end)];
+    if (grid === undefined || range === null) return null;
     const known = (values: Float32Array): number[] =>
-      [...values.subarray(a, b)].filter((value) => !Number.isNaN(value));
+      [...values.subarray(...range)].filter((value) => !Number.isNaN(value));
     return [Math.min(...known(grid.low)), Math.max(...known(grid.high))];
   }
 

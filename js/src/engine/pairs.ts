@@ -14,7 +14,7 @@ import type {
   Ties,
   Value,
 } from "../protocol/source";
-import { type Blocks, Columns, readBlock } from "./columns";
+import { type Blocks, Columns, positions, readBlock } from "./columns";
 import type { ColumnSpec, PageDocument } from "./document";
 import { download } from "./export";
 import { type HeldSource, PageSource } from "./source";
@@ -24,18 +24,25 @@ type PairsHeader = ClassCounts & {
   statuses: string[];
 };
 
+/** The events of one run, by row; -1 for none. */
+interface Side {
+  rank: Float64Array;
+  id: Float64Array;
+  /** Times are known for device work only. */
+  start: Float64Array;
+  dur: Float64Array;
+  /** Row of each event. */
+  rowOf: Map<string, number>;
+}
+
 interface Pairs {
-  rank: [Float64Array, Float64Array];
-  id: [Float64Array, Float64Array];
-  start: [Float64Array, Float64Array];
-  dur: [Float64Array, Float64Array];
+  sides: readonly [Side, Side];
   status: Uint8Array;
   class: Uint8Array;
   /** Rows of each change. */
   changes: Float64Array[];
   node: Float64Array;
   device: Uint8Array;
-  place: [Map<string, number>, Map<string, number>];
 }
 
 const MOST_EVENTS = 20_000;
@@ -67,8 +74,8 @@ export class PairSource implements HeldSource {
       partner(await this.load(), request, this.header),
     ties: async (request: Requests["ties"]) => ties(await this.load(), request),
     path_events: async ({ node, pair }: Requests["path_events"]) => {
-      const { node: nodes, ...pairs } = await this.ofAllRanks(pair);
-      return eventsOf(pairs, (row) => nodes[row] === node);
+      const pairs = await this.ofAllRanks(pair);
+      return eventsOf(pairs, (row) => pairs.node[row] === node);
     },
     change_events: async ({ row, pair }: Requests["change_events"]) => {
       const pairs = await this.ofAllRanks(pair);
@@ -149,14 +156,11 @@ export class PairSource implements HeldSource {
   /** The class of each event of a rank; null if the rank is not compared. */
   async classesOf(side: 0 | 1, rank: number, events: number): Promise<Uint8Array | null> {
     const pairs = await this.load();
+    const { id, rank: ranks } = pairs.sides[side];
+    const rows = positions(id.length, (row) => id[row]! >= 0 && ranks[row] === rank);
     const codes = new Uint8Array(events).fill(NOT_COMPARED);
-    let there = false;
-    pairs.id[side].forEach((id, row) => {
-      if (id < 0 || pairs.rank[side][row] !== rank) return;
-      there = true;
-      codes[id] = pairs.class[row]!;
-    });
-    return there ? codes : null;
+    for (const row of rows) codes[id[row]!] = pairs.class[row]!;
+    return rows.length > 0 ? codes : null;
   }
 
   /** Add the full names behind each short name; they are stored once for all steps. */
@@ -174,46 +178,7 @@ export class PairSource implements HeldSource {
   }
 
   private load(): Promise<Pairs> {
-    this.pairs ??= this.read().then((bytes) => {
-      const specs = this.header?.columns ?? {};
-      const columns = new Columns(bytes, specs);
-      const changes = Object.keys(specs)
-        .filter((name) => /^change\d+$/.test(name))
-        .sort((a, b) => Number(a.slice(6)) - Number(b.slice(6)));
-      const both = (name: string): [Float64Array, Float64Array] => [
-        columns.f64(`${name}0`).map((value) => value - 1),
-        columns.f64(`${name}1`).map((value) => value - 1),
-      ];
-      const device = columns.u8("device");
-      // Times are stored for device work only.
-      const ofDevice = (name: string): [Float64Array, Float64Array] => {
-        const spread = (values: Float64Array): Float64Array => {
-          const all = new Float64Array(device.length);
-          let at = 0;
-          for (let row = 0; row < all.length; row += 1)
-            if (device[row] === 1) all[row] = values[at++]!;
-          return all;
-        };
-        return [spread(columns.f64(`${name}0`)), spread(columns.f64(`${name}1`))];
-      };
-      const [rank, id] = [both("rank"), both("id")];
-      const place = ([0, 1] as const).map(
-        (side) =>
-          new Map(Array.from(id[side], (event, row) => [`${rank[side][row]}/${event}`, row])),
-      ) as Pairs["place"];
-      return {
-        rank,
-        id,
-        start: ofDevice("start"),
-        dur: ofDevice("dur"),
-        status: columns.u8("status"),
-        class: columns.u8("class"),
-        changes: changes.map((name) => columns.f64(name)),
-        node: columns.f64("node").map((value) => value - 1),
-        device,
-        place,
-      };
-    });
+    this.pairs ??= this.read().then((bytes) => pairsOf(bytes, this.header?.columns ?? {}));
     return this.pairs;
   }
 
@@ -225,57 +190,95 @@ export class PairSource implements HeldSource {
   }
 }
 
+function pairsOf(bytes: Uint8Array, specs: PairsHeader["columns"]): Pairs {
+  const columns = new Columns(bytes, specs);
+  const device = columns.u8("device");
+  const stored = (name: string): Float64Array => columns.f64(name).map((value) => value - 1);
+  /** By row, from values of device work only. */
+  const spread = (values: Float64Array): Float64Array => {
+    let at = 0;
+    return Float64Array.from(device, (is) => (is === 1 ? values[at++]! : 0));
+  };
+  const sideOf = (side: 0 | 1): Side => {
+    const [rank, id] = [stored(`rank${side}`), stored(`id${side}`)];
+    return {
+      rank,
+      id,
+      start: spread(columns.f64(`start${side}`)),
+      dur: spread(columns.f64(`dur${side}`)),
+      rowOf: new Map(Array.from(id, (event, row) => [`${rank[row]}/${event}`, row])),
+    };
+  };
+  const changes = Object.keys(specs)
+    .filter((name) => /^change\d+$/.test(name))
+    .sort((a, b) => Number(a.slice(6)) - Number(b.slice(6)));
+  return {
+    sides: [sideOf(0), sideOf(1)],
+    status: columns.u8("status"),
+    class: columns.u8("class"),
+    changes: changes.map((name) => columns.f64(name)),
+    node: stored("node"),
+    device,
+  };
+}
+
+/** The run of a request's event, and the other one. */
+function sidesOf({ sides: [before, after] }: Pairs, of: number): [own: Side, other: Side] {
+  return of === 0 ? [before, after] : [after, before];
+}
+
 function partner(
   pairs: Pairs,
   { of, rank, id, pair }: Requests["partner"],
   header: PairsHeader | null,
 ): Partner {
-  const [side, other] = of === 0 ? ([0, 1] as const) : ([1, 0] as const);
-  const row = pairs.place[side].get(`${rank}/${id}`);
+  const [own, other] = sidesOf(pairs, of);
+  const row = own.rowOf.get(`${rank}/${id}`);
   if (row === undefined) return { status: null, rank: -1, id: -1, node: -1 };
   return {
     status: header?.statuses[pairs.status[row]!] ?? null,
-    rank: pairs.rank[other][row]!,
-    id: pairs.id[other][row]!,
+    rank: other.rank[row]!,
+    id: other.id[row]!,
     // Nodes in the tree of one pair of ranks have other numbers.
     node: typeof pair === "number" ? -1 : pairs.node[row]!,
   };
 }
 
+/** The longest pairs of device work whose event in one run is in the view. */
 function ties(pairs: Pairs, { of, start, end, most }: Requests["ties"]): Ties {
-  const [side, other] = of === 0 ? ([0, 1] as const) : ([1, 0] as const);
-  const rows: number[] = [];
-  let there = 0;
-  for (let row = 0; row < pairs.device.length; row += 1) {
-    if (pairs.device[row] !== 1 || pairs.id[side][row]! < 0) continue;
-    const at = pairs.start[side][row]!;
-    if (at >= end || at + pairs.dur[side][row]! <= start) continue;
-    there += 1;
-    if (pairs.id[other][row]! >= 0) rows.push(row);
-  }
-  const long = (row: number): number => Math.max(pairs.dur[0][row]!, pairs.dur[1][row]!);
-  rows.sort((a, b) => long(b) - long(a) || a - b);
-  const times = [pairs.start[0], pairs.dur[0], pairs.start[1], pairs.dur[1]];
-  const longest = rows
-    .slice(0, most)
-    .map((row) => times.map((values) => values[row]!) as unknown as Ties["ties"][number]);
-  return { of: there, ties: longest };
+  const [own, other] = sidesOf(pairs, of);
+  const shown = positions(
+    pairs.device.length,
+    (row) =>
+      pairs.device[row] === 1 &&
+      own.id[row]! >= 0 &&
+      own.start[row]! < end &&
+      own.start[row]! + own.dur[row]! > start,
+  );
+  const [before, after] = pairs.sides;
+  const long = (row: number): number => Math.max(before.dur[row]!, after.dur[row]!);
+  const longest = shown
+    .filter((row) => other.id[row]! >= 0)
+    .sort((a, b) => long(b) - long(a) || a - b)
+    .slice(0, most);
+  return {
+    of: shown.length,
+    ties: Array.from(longest, (row): Ties["ties"][number] => [
+      before.start[row]!,
+      before.dur[row]!,
+      after.start[row]!,
+      after.dur[row]!,
+    ]),
+  };
 }
 
-function eventsOf(
-  pairs: Pick<Pairs, "status" | "rank" | "id">,
-  wanted: (row: number) => boolean,
-): PairEvents {
-  const events: [number, number][][] = [[], []];
-  pairs.status.forEach((_, row) => {
-    if (!wanted(row)) return;
-    for (const side of [0, 1] as const) {
-      const id = pairs.id[side][row]!;
-      const found = events[side]!;
-      if (id >= 0 && found.length < MOST_EVENTS) found.push([pairs.rank[side][row]!, id]);
-    }
-  });
-  return { events };
+function eventsOf({ sides }: Pairs, wanted: (row: number) => boolean): PairEvents {
+  return {
+    events: sides.map(({ rank, id }) => {
+      const rows = positions(id.length, (row) => id[row]! >= 0 && wanted(row));
+      return Array.from(rows.subarray(0, MOST_EVENTS), (row) => [rank[row]!, id[row]!]);
+    }),
+  };
 }
 
 // Open the comparison held by a page: a saved file, or data that a kernel sent earlier.

@@ -58,6 +58,18 @@ export function overlaps(start: number, end: number, low: number): boolean {
   return end > low || start >= low;
 }
 
+/** Places of the chosen entries in matched collectives that overlap the window. */
+export function matchedIn(part: Part): Int32Array {
+  const { low, high } = part;
+  const { id, start, dur } = part.rank.matched;
+  // Sorted by start: all later ones start after the window.
+  const last = low === high ? 0 : countBelow(start, high);
+  return positions(
+    last,
+    (i) => isChosen(part, id[i]!) && overlaps(start[i]!, start[i]! + dur[i]!, low),
+  );
+}
+
 export function reachOf(end: Float64Array): Float64Array {
   let latest = -Infinity;
   return end.map((time) => (latest = Math.max(latest, time)));

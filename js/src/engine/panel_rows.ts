@@ -16,15 +16,7 @@ import {
   UNMATCHED,
   WORK,
 } from "./device";
-import {
-  columnsOf,
-  countsOf,
-  frameOf,
-  matchedKinds,
-  numbersOf,
-  withoutCommunication,
-  withoutWork,
-} from "./frames";
+import { columnsOf, countsOf, frameOf, matchedKinds, noteWithout, numbersOf } from "./frames";
 import { idle } from "./idle";
 import { ofAllTimes, type Part } from "./panel_rank";
 import { queuesIn } from "./queues";
@@ -60,7 +52,7 @@ export function breakdown(parts: readonly Part[]): PanelFrame {
     unmatched_exposed_ns: ({ known, times }) => (known ? timeOf(times, UNMATCHED, COMPUTE) : null),
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  const notes = [withoutWork(numbersOf(parts), without), prelaunchedNote(parts)];
+  const notes = [noteWithout(numbersOf(parts), without, "no_device_work"), prelaunchedNote(parts)];
   return frameOf(columns, attrs, notes.filter((note) => note !== "").join("; "));
 }
 
@@ -76,7 +68,7 @@ export function overlapRows(parts: readonly Part[]): PanelFrame {
   });
   const { compute, communication } = matchedKinds(countsOf(parts));
   const silent = rows.filter((row) => row.communication === 0).map(({ rank }) => rank);
-  const note = withoutCommunication(numbersOf(parts), silent);
+  const note = noteWithout(numbersOf(parts), silent, "no_communication");
   return frameOf(columns, { matched: { compute, communication } }, note);
 }
 
@@ -98,7 +90,7 @@ export function idleCauses(parts: readonly Part[]): PanelFrame {
     idle_share: ({ share }) => share,
   });
   const attrs = { matched: matchedKinds(countsOf(parts)), missing_ranks: without };
-  return frameOf(columns, attrs, withoutWork(numbersOf(parts), without));
+  return frameOf(columns, attrs, noteWithout(numbersOf(parts), without, "no_device_work"));
 }
 
 export function queues(parts: readonly Part[]): PanelFrame {

@@ -2,21 +2,23 @@
 
 import { noteFor } from "../facts/notes";
 import { isMetric, METRICS, withoutOwn } from "../facts/panels";
+import { getOrMake } from "../protocol/maps";
 import type { Answer, GapReply, PanelFrame, Requests, SelectionJson } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
 import { callTree } from "./call_tree";
-import { countBelow, Pacer, picked, positions } from "./columns";
+import { Pacer, picked, positions } from "./columns";
 import { binEdges, deviceOf, heatmap, spanOf, workOf } from "./device";
 import type { PhasesHeader } from "./document";
 import { countsOf, heatmapNote, matchedKinds } from "./frames";
 import { gapAt } from "./gaps";
 import { gapsOf } from "./idle";
 import type { Job } from "./job";
+import { checkBins, checkWindow } from "./lookups";
 import { Lru } from "./lru";
 import { Masks } from "./masks";
 import { operatorSums } from "./operators";
 import { kernelDurations, kernels, operators } from "./panel_names";
-import { isChosen, ofAllTimes, overlaps, type PanelRank, type Part } from "./panel_rank";
+import { isChosen, matchedIn, ofAllTimes, type PanelRank, type Part } from "./panel_rank";
 import { breakdown, idleCauses, kernelTypes, overlapRows, queues } from "./panel_rows";
 import { queuesIn } from "./queues";
 import { Spans } from "./spans";
@@ -38,14 +40,12 @@ interface Chosen {
 }
 
 export class Panels {
-  private readonly masks: Masks;
   private readonly made = new Map<number, Promise<PanelRank | null>>();
   private readonly frames: Record<string, Make>;
   /** Cached frames: a brush does not change the panels that write its dimension. */
   private readonly known = new Lru<string, Promise<PanelFrame>>(KEPT_FRAMES);
 
   constructor(private readonly job: Job) {
-    this.masks = new Masks(job.names);
     const { names, page } = job;
     this.frames = {
       breakdown,
@@ -77,12 +77,10 @@ export class Panels {
       }
       const own = withoutOwn(id, selection);
       const key = JSON.stringify([id, top, own]);
-      const frame = this.known.get(key, async () => {
+      panels[id] = await this.known.get(key, async () => {
         const { parts, missing } = await this.chosen(own, pacer);
         return withMissing(make(parts, top), missing);
       });
-      frame.catch(() => this.known.delete(key));
-      panels[id] = await frame;
       await pacer.rest();
     }
     return { reply: { panels }, buffer: null };
@@ -100,12 +98,8 @@ export class Panels {
         `no metric ${JSON.stringify(metric)}; they are ${Object.keys(METRICS).join(", ")}`,
       );
     }
-    if (!(end > start)) {
-      throw new Error(`a window must end after it starts, not ${start} to ${end}`);
-    }
-    if (!(bins >= 1 && bins <= MOST_BINS)) {
-      throw new Error(`bins must be within 1 … ${MOST_BINS}, not ${bins}`);
-    }
+    checkWindow({ start, end });
+    checkBins(bins, MOST_BINS);
     const selection = withoutOwn("heatmap", readSelection(request.selection));
     const chosen = await this.chosen(selection, new Pacer());
     const parts = chosen.parts.map(ofAllTimes);
@@ -150,7 +144,7 @@ export class Panels {
         missing.push(number);
         continue;
       }
-      const mask = await this.masks.of(rank.rank, selection, pacer);
+      const mask = await this.job.masks.of(rank.rank, selection, pacer);
       parts.push({ rank, mask, low, high, key: Masks.key(selection) });
     }
     return { parts, missing };
@@ -164,13 +158,7 @@ export class Panels {
 
   /** Null if the page has only an overview of the rank. */
   private rank(number: number, pacer: Pacer): Promise<PanelRank | null> {
-    let rank = this.made.get(number);
-    if (rank === undefined) {
-      rank = this.unpacked(number, pacer);
-      rank.catch(() => this.made.delete(number));
-      this.made.set(number, rank);
-    }
-    return rank;
+    return getOrMake(this.made, number, () => this.unpacked(number, pacer));
   }
 
   /** A rank with its indices, which take the longest to build. */
@@ -208,7 +196,7 @@ function summary(parts: readonly Part[]): PanelFrame {
     if (count > 0) ranks += 1;
     start = Math.min(start, first);
     end = Math.max(end, last);
-    addCalls(part, calls);
+    for (const i of matchedIn(part)) calls.add(part.rank.matched.call[i]!);
   }
   const known = ranks > 0;
   return {
@@ -233,16 +221,4 @@ function eventsOf(part: Part): Spans {
     const at = positions(start.length, (row) => isChosen(all, row));
     return Spans.of(picked(start, at), picked(dur, at));
   });
-}
-
-/** Add the collectives that have an event in the part. */
-function addCalls(part: Part, calls: Set<number>): void {
-  const { id, start, dur, call } = part.rank.matched;
-  if (part.low === part.high) return;
-  // Sorted by start: all later ones start after the window.
-  const last = countBelow(start, part.high);
-  for (let i = 0; i < last; i += 1) {
-    if (!isChosen(part, id[i]!)) continue;
-    if (overlaps(start[i]!, start[i]! + dur[i]!, part.low)) calls.add(call[i]!);
-  }
 }

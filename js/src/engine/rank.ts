@@ -202,38 +202,42 @@ export class Rank {
   members(lane: number, ref = this.ref(lane)): Int32Array {
     if (ref.role === "counter") throw new Error("a counter lane has samples, not events");
     if (ref.role === "events") return this.ofLane(lane);
-    if (ref.role === "gpu" || ref.role === "comm") {
-      const wanted = ref.role === "comm";
-      return this.device().filter(
-        (row) => (this.kindOf(this.events, row) === COMMUNICATION) === wanted,
-      );
+    if ("summary" in ref) {
+      return positions(this.events.start.length, this.summaryTest(ref.summary));
     }
-    if (ref.role === "cpu") return this.hostMembers(ref.summary);
     const { start, dur, lane: lanes } = this.tableOf(ref);
     const found = positions(lanes.length, (row) => lanes[row] === lane);
     return found.sort((a, b) => start[a]! - start[b]! || dur[b]! - dur[a]! || a - b);
   }
 
-  private hostMembers({ tracks, annotations }: SummaryHeader): Int32Array {
-    const chosen = new Set(tracks);
-    const on = this.trackOfLane.map((track) => (chosen.has(track) ? 1 : 0));
-    const { events, header } = this;
+  /** A test for the events of a summary lane. */
+  summaryTest({ role, tracks, annotations }: SummaryHeader): (row: number) => boolean {
+    const { events } = this;
     const { lane } = events;
-    return positions(
-      lane.length,
-      (row) =>
-        on[lane[row]! - header.lane0] === 1 &&
-        (annotations || this.kindOf(events, row) !== ANNOTATION),
+    const onTrack = this.onTracks((track, at) =>
+      role === "cpu" ? tracks.includes(at) : track.role === "stream",
     );
+    const hasKind = (kind: number): boolean =>
+      role === "cpu"
+        ? annotations || kind !== ANNOTATION
+        : (kind === COMMUNICATION) === (role === "comm");
+    return (row) => onTrack(lane[row]!) && hasKind(this.kindOf(events, row));
+  }
+
+  /** A test for the lanes of some tracks. */
+  onTracks(wanted: (track: TrackHeader, at: number) => boolean): (lane: number) => boolean {
+    const { tracks, lane0 } = this.header;
+    const chosen = tracks.map(wanted);
+    const on = Uint8Array.from(this.trackOfLane, (track) => (chosen[track] === true ? 1 : 0));
+    return (lane) => on[lane - lane0] === 1;
   }
 
   /** Rows of the events on device streams. */
   device(): Int32Array {
     return this.once("device", () => {
       const { lane } = this.events;
-      const on = this.trackOfLane.map((at) => (this.header.tracks[at]?.role === "stream" ? 1 : 0));
-      const { lane0 } = this.header;
-      return positions(lane.length, (row) => on[lane[row]! - lane0] === 1);
+      const onStream = this.onTracks(({ role }) => role === "stream");
+      return positions(lane.length, (row) => onStream(lane[row]!));
     });
   }
 
@@ -463,14 +467,13 @@ export class Args {
   private readonly texts = new Lru<number, Promise<Uint8Array>>(KEPT_BLOCKS);
 
   constructor(
-    private readonly header: FullHeader,
+    private readonly rank: Rank,
     private readonly blocks: Blocks,
-    private readonly lengths: Readonly<Record<TableName, number>>,
   ) {}
 
   /** Reason that arguments are missing; null if they are in the page, or if the file has none. */
   get missing(): string | null {
-    const { state, reason } = this.header.args;
+    const { state, reason } = this.rank.header.args;
     if (state === "left out") {
       return "Arguments are not embedded in this page: they did not fit. Save it with a larger max_mb.";
     }
@@ -481,7 +484,7 @@ export class Args {
 
   /** The texts of a row's args, as the file has them. */
   async texts_of(table: TableName, row: number): Promise<string[]> {
-    if (this.header.args.state !== "embedded") return [];
+    if (this.rank.header.args.state !== "embedded") return [];
     this.directory ??= this.readDirectory();
     const directory = await this.directory;
     const place = this.place(table, row);
@@ -503,8 +506,9 @@ export class Args {
   }
 
   private place(table: TableName, row: number): number {
+    const { events, asyncs } = this.rank;
     if (table === "events") return row;
-    return this.lengths.events + row + (table === "instants" ? this.lengths.asyncs : 0);
+    return events.start.length + row + (table === "instants" ? asyncs.start.length : 0);
   }
 
   private async text([block, start, end]: Entry): Promise<string> {
@@ -514,17 +518,16 @@ export class Args {
 
   private unpacked(block: number): Promise<Uint8Array> {
     return this.texts.get(block, () =>
-      readBlock(this.blocks, argsBlockOf(this.header.rank, block)),
+      readBlock(this.blocks, argsBlockOf(this.rank.number, block)),
     );
   }
 
   private async readDirectory(): Promise<Directory> {
-    const { rank, args } = this.header;
-    const bytes = await readBlock(this.blocks, `${argsBlockOf(rank, 0)}-directory`);
-    const columns = new Columns(bytes, args.columns);
+    const { number, header, instants } = this.rank;
+    const bytes = await readBlock(this.blocks, `${argsBlockOf(number, 0)}-directory`);
+    const columns = new Columns(bytes, header.args.columns);
     const [places, sizes] = [columns.i32("row"), columns.i32("size")];
-    const { events, asyncs, instants } = this.lengths;
-    const firstOf = new Int32Array(events + asyncs + instants);
+    const firstOf = new Int32Array(this.place("instants", instants.start.length));
     const several = new Map<number, number[]>();
     places.forEach((place, text) => {
       const first = firstOf[place]!;

@@ -1,6 +1,6 @@
-/** Search events by name, selections, and totals. */
+/** Search events by name, and totals of a selection. */
 
-import { type ColumnOf, compileQuery, matchNames } from "../expressions/evaluate";
+import { matchNames } from "../expressions/evaluate";
 import { getOrMake } from "../protocol/maps";
 import type {
   Brief,
@@ -214,90 +214,6 @@ function typeCounts(rank: Rank): Float64Array {
   });
 }
 
-// Events that a selection includes.
-
-/** Rows of the member events of a rank, ascending. */
-export function membersOf(rank: Rank, selection: SelectionJson, names: Names): Int32Array {
-  const { start_ns: from, end_ns: to, ranks, ids, query } = selection;
-  if (ranks !== null && !ranks.includes(rank.number)) return new Int32Array(0);
-  const { start, dur } = rank.events;
-  const tests: ((row: number) => boolean)[] = [];
-  // Sorted by start: all later ones start after the window.
-  const last = to === null ? start.length : countBelow(start, to);
-  if (from !== null) {
-    const begun = countBelow(start, from);
-    tests.push((row) => row >= begun || start[row]! + dur[row]! > from);
-  }
-  const onTrack = trackTest(rank, selection.tracks);
-  if (onTrack !== null) tests.push((row) => onTrack(rank.events.lane[row]!));
-  if (ids !== null) {
-    const chosen = new Set(ids.filter(([number]) => number === rank.number).map(([, id]) => id));
-    tests.push((row) => chosen.has(row));
-  }
-  if (query !== null) tests.push(compileQuery(query, eventColumns(rank, names)));
-  const rows: number[] = [];
-  for (let row = 0; row < last; row += 1) if (tests.every((test) => test(row))) rows.push(row);
-  return Int32Array.from(rows);
-}
-
-/** A test for lanes of the chosen tracks; null if all are chosen. */
-export function trackTest(
-  rank: Rank,
-  tracks: readonly unknown[] | null,
-): ((lane: number) => boolean) | null {
-  if (tracks === null) return null;
-  const keys = new Set(
-    tracks.flatMap((one) => {
-      if (typeof one === "string") return [one];
-      const [number, key] = one as [number, string];
-      return number === rank.number ? [key] : [];
-    }),
-  );
-  const { lane0, lanes } = rank.header;
-  const wanted = Uint8Array.from({ length: lanes }, (_, at) => {
-    const key = rank.trackAt(lane0 + at)?.key;
-    return key !== undefined && keys.has(key) ? 1 : 0;
-  });
-  return (lane) => wanted[lane - lane0] === 1;
-}
-
-/** The columns of `Trace.events`, for queries. */
-export function eventColumns(rank: Rank, names: Names): ColumnOf {
-  const { events } = rank;
-  const { start, dur, lane } = events;
-  const columns: Record<string, () => ReturnType<ColumnOf>> = {
-    rank: () => () => rank.number,
-    id: () => (row) => row,
-    index: () => (row) => row,
-    start_ns: () => valuesOf(start),
-    dur_ns: () => valuesOf(dur),
-    name: () => (row) => names.full(rank.typeOf(events, row)[0]),
-    category: () => (row) => names.category(rank.typeOf(events, row)[1]),
-    kind: () => (row) => names.kind(rank.kindOf(events, row)),
-    track: () => (row) => rank.trackAt(lane[row]!)?.key ?? "",
-    pid: () => (row) => rank.trackAt(lane[row]!)?.pid ?? "",
-    tid: () => (row) => rank.trackAt(lane[row]!)?.tid ?? "",
-    depth: () => (row) => lane[row]! - (rank.trackAt(lane[row]!)?.lane0 ?? 0),
-    phase: () => {
-      const paired = rank.paired();
-      return (row) => (paired.has(row) ? "B" : "X");
-    },
-    parent: () => valuesOf(rank.parents()),
-    stream: () => valuesOf(rank.streams()),
-    correlation: () => valuesOf(rank.correlations()),
-    prelaunched: () => {
-      const early = rank.prelaunched();
-      return (row) => early[row] === 1;
-    },
-    step: () => valuesOf(rank.steps()),
-  };
-  return (name) => (Object.hasOwn(columns, name) ? columns[name]!() : null);
-}
-
-function valuesOf(values: ArrayLike<number>): (row: number) => number {
-  return (row) => values[row]!;
-}
-
 // Time of a selection, by kind and by name.
 
 const MOST_NAMES = 200;
@@ -316,9 +232,13 @@ interface Sums {
 }
 
 /** Answer `totals`. */
-export function totals(ranks: readonly Rank[], selection: SelectionJson, names: Names): Totals {
+export async function totals(
+  { masks, names }: Job,
+  ranks: readonly Rank[],
+  selection: SelectionJson,
+): Promise<Totals> {
   const byName = new Map<string, Sums>();
-  for (const rank of ranks) addUp(rank, selection, names, byName);
+  for (const rank of ranks) addUp(rank, await masks.members(rank, selection), selection, byName);
   const kinds = new Map<number, Sums>();
   for (const one of byName.values()) {
     merge(group(kinds, one.kind, { kind: one.kind, name: -1, at: one.kind }), one);
@@ -338,15 +258,14 @@ export function totals(ranks: readonly Rank[], selection: SelectionJson, names: 
 
 function addUp(
   rank: Rank,
-  selection: SelectionJson,
-  names: Names,
+  members: Int32Array,
+  { start_ns: from, end_ns: to }: SelectionJson,
   groups: Map<string, Sums>,
 ): void {
   const { start, dur, type } = rank.events;
-  const { start_ns: from, end_ns: to } = selection;
   const streams = rank.streams();
   const byType: (Sums | undefined)[] = [];
-  for (const row of membersOf(rank, selection, names)) {
+  for (const row of members) {
     const low = from === null ? start[row]! : Math.max(start[row]!, from);
     const end = start[row]! + dur[row]!;
     const inside = (to === null ? end : Math.min(end, to)) - low;

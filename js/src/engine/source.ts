@@ -1,21 +1,20 @@
 /** Answer the kernel's requests from the page's data; see docs/protocol.md. */
 
-import { getOrMake } from "../protocol/maps";
 import type { Answer, Operation, Reply, Requests, Source } from "../protocol/source";
 import { readSelection } from "../protocol/selection";
-import { arrivalsAsked, lateness, RankLateness } from "./collectives";
+import { lateness, RankLateness } from "./collectives";
 import { type Blocks, laterOn } from "./columns";
 import { details, launches, overviewDetails } from "./details";
 import { COMPUTE, deviceOf, WAIT } from "./device";
 import { notEmbedded, type PageDocument } from "./document";
 import { exportSelection, type Save } from "./export";
 import { type ClassesOf, Job } from "./job";
-import { cell, laneCell, marks, type Members, neighbor, snap, viewOf } from "./lookups";
+import { cell, laneCell, marks, type Members, neighbor, snap } from "./lookups";
 import { Overview } from "./overview";
 import type { PanelRank } from "./panel_rank";
 import { Panels } from "./panels";
-import { Args, type Rank, type Rows } from "./rank";
-import { membersOf, type Place, Search, TABLES, totals } from "./search";
+import type { Rank, Rows } from "./rank";
+import { type Place, Search, TABLES, totals } from "./search";
 import { DeviceTime, minimap, stats } from "./stats";
 import { timeOf } from "./sweep";
 import { answerTiles } from "./tiles";
@@ -35,16 +34,11 @@ export class PageSource implements HeldSource {
   private readonly job: Job;
   private readonly search: Search;
   private readonly panels: Panels;
-  private readonly argsByRank = new Map<number, Args>();
   private deviceTimes: Promise<DeviceTime[]> | null = null;
   private lateRanks: Promise<RankLateness[]> | null = null;
   private readonly answers: Answers;
 
-  constructor(
-    page: PageDocument,
-    blocks: Blocks,
-    private readonly save: Save,
-  ) {
+  constructor(page: PageDocument, blocks: Blocks, save: Save) {
     this.job = new Job(page, blocks);
     this.search = new Search(this.job);
     this.panels = new Panels(this.job);
@@ -66,12 +60,11 @@ export class PageSource implements HeldSource {
       snap: (request) => this.snap(request),
       lateness: (request) => this.late(request),
       collective: (request) => this.collective(request),
-      ribbon: async (request) =>
-        (await this.job.collectives()).ribbon.within(arrivalsAsked(request)),
+      ribbon: async (request) => (await this.job.collectives()).ribbon.within(request),
       clusters: () => this.clusters(),
       panels: (request) => this.panels.panels(request),
       heatmap: (request) => this.panels.heatmap(request),
-      export: (request) => exportSelection(this.job, request, (rank) => this.args(rank), this.save),
+      export: (request) => exportSelection(this.job, request, save),
     };
   }
 
@@ -128,17 +121,6 @@ export class PageSource implements HeldSource {
     );
   }
 
-  private args(rank: Rank): Args {
-    return getOrMake(this.argsByRank, rank.number, () => {
-      const lengths = {
-        events: rank.events.start.length,
-        asyncs: rank.asyncs.start.length,
-        instants: rank.instants.start.length,
-      };
-      return new Args(rank.header, this.job.blocks, lengths);
-    });
-  }
-
   private async event(request: Requests["event"]): Promise<Answer<"event">> {
     const rank = await this.job.rank(request.rank);
     const table = request.table ?? "events";
@@ -147,7 +129,7 @@ export class PageSource implements HeldSource {
     }
     const rows = rank.table(table);
     const row = rank.checkedRow(rows, request.id);
-    return json(await details(rank, rows, row, this.job.names, this.args(rank)));
+    return json(await details(rank, rows, row, this.job.names, this.job.args(rank)));
   }
 
   private async cell({ lane, start, end }: Requests["cell"]): Promise<Answer<"cell">> {
@@ -158,15 +140,14 @@ export class PageSource implements HeldSource {
   }
 
   private async marks(request: Requests["marks"]): Promise<Reply> {
-    const view = viewOf(request);
     if (request.selection !== null && request.selection !== undefined) {
       const selection = readSelection(request.selection);
       const ranks = await this.job.full();
-      const members = ranks.map((rank): Members => {
-        const chosen = membersOf(rank, selection, this.job.names);
+      const members = ranks.map(async (rank): Promise<Members> => {
+        const chosen = await this.job.masks.members(rank, selection);
         return { rank, rows: rank.events, chosen };
       });
-      return marks(view, members, null);
+      return marks(request, await Promise.all(members), null);
     }
     const hits = await this.search.hits(request.text ?? "");
     const members = hits.ranks
@@ -177,7 +158,7 @@ export class PageSource implements HeldSource {
           return { rank: one.rank, rows, chosen: one.rows(table) };
         }),
       );
-    return marks(view, members, hits.error);
+    return marks(request, members, hits.error);
   }
 
   private async totals(request: Requests["totals"]): Promise<Answer<"totals">> {
@@ -190,7 +171,7 @@ export class PageSource implements HeldSource {
       else ranks.push(rank);
     }
     if (ranks.length === 0 && leftOut.length > 0) throw new Error(notEmbedded(leftOut[0]!));
-    const reply = totals(ranks, selection, this.job.names);
+    const reply = await totals(this.job, ranks, selection);
     return json(leftOut.length > 0 ? { ...reply, left_out: leftOut } : reply);
   }
 
@@ -218,8 +199,7 @@ export class PageSource implements HeldSource {
 
   private async late({ start, end }: Requests["lateness"]): Promise<Answer<"lateness">> {
     this.lateRanks ??= this.ranksLate();
-    const { late, note, clock } = await this.job.collectives();
-    return json(lateness(await this.lateRanks, start, end, { late, note, clock }));
+    return json(lateness(await this.lateRanks, start, end, await this.job.collectives()));
   }
 
   private async ranksLate(): Promise<RankLateness[]> {

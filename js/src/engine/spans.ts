@@ -129,12 +129,10 @@ export class Spans {
     if (this.ends !== null) return around(this.ends, time);
     const { starts } = this.cover;
     // Ends of disjoint pieces ascend as their starts do.
-    const at = Math.max(countBelow(starts, time) - 1, 0);
-    const out: number[] = [];
-    for (let i = Math.max(at - 1, 0); i < Math.min(at + 2, starts.length); i += 1) {
-      out.push(this.cover.end(i));
-    }
-    return out;
+    const at = countBelow(starts, time);
+    return [at - 2, at - 1, at]
+      .filter((piece) => piece >= 0 && piece < starts.length)
+      .map((piece) => this.cover.end(piece));
   }
 
   /** Number of intervals that overlap a window. */

@@ -5,11 +5,10 @@ import type { Reply, Scene, Stats } from "../protocol/source";
 import { Counter } from "./cells";
 import { packed } from "./columns";
 import { binEdges, COMMUNICATION, COMPUTE, deviceOf, MEMORY, WORK } from "./device";
+import { checkBins, checkWindow } from "./lookups";
 import { type AnyRank, Overview } from "./overview";
 import type { PanelRank } from "./panel_rank";
 import { timeOf } from "./sweep";
-
-const MAX_BINS = 1 << 16;
 
 /** Unions of device work by their names in overviews, and the states of each. */
 const UNIONS = {
@@ -111,7 +110,7 @@ export function stats(
   end: number,
   ranks: readonly number[] | null = null,
 ): Reply<Stats> {
-  if (!(end > start)) throw new Error(`a window must end after it starts, not ${start} to ${end}`);
+  checkWindow({ start, end });
   const parts = devices.map((device) => whole(device.between(start, end), device.approximate));
   const span = devices.map((device) => device.spanWithin(start, end));
   const chosen = (values: readonly number[]): number =>
@@ -150,9 +149,7 @@ function whole(parts: Parts, approximate: boolean): Parts {
 
 /** Answer `minimap`: the mean of all ranks over the whole job. */
 export function minimap(devices: readonly DeviceTime[], scene: Scene, bins: number): Reply {
-  if (!(bins >= 1 && bins <= MAX_BINS)) {
-    throw new Error(`bins must be within 1 … ${MAX_BINS}, not ${bins}`);
-  }
+  checkBins(bins);
   const [start, end] = scene.range;
   const edges = binEdges(start, end, bins);
   const onDevices = devices.some(({ any }) => any);

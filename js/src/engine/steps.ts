@@ -4,7 +4,7 @@ import { median, sum } from "../expressions/numbers";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame } from "../protocol/source";
 import type { PhasesHeader } from "./document";
-import { columnsOf, countsOf, frameOf, matchedKinds, numbersOf, withoutSteps } from "./frames";
+import { columnsOf, countsOf, frameOf, matchedKinds, noteWithout, numbersOf } from "./frames";
 import { isChosen, type PanelRank, type Part } from "./panel_rank";
 
 /** Phases below this share of all steps are omitted. */
@@ -43,10 +43,17 @@ export function steps(parts: readonly Part[], phases: PhasesHeader): PanelFrame 
   columns.deviation_share = groups.flatMap(deviations);
   const withSteps = new Set(whole.map(({ rank }) => rank));
   const without = parts.filter(({ rank }) => !withSteps.has(rank.number));
-  const unselected = without.map(({ rank }) => new Set(stepRows(rank, 0).map(([, step]) => step)));
+  const unselected = sum(
+    without.map(({ rank }) => new Set(stepRows(rank, 0).map(([, step]) => step)).size),
+  );
   const matched = { steps: whole.length, ...matchedKinds(countsOf(parts)) };
   const notes = [
-    withoutSteps(numbersOf(parts), numbersOf(without), sum(unselected.map(({ size }) => size))),
+    noteWithout(
+      numbersOf(parts),
+      numbersOf(without),
+      unselected > 0 ? "no_steps_selected" : "no_steps",
+      { ranks: numbersOf(without).join(", "), steps: unselected },
+    ),
     whole.every((one) => one.whole) ? "" : CUT,
   ];
   return frameOf(columns, { matched }, notes.filter(Boolean).join("; "));

@@ -13,9 +13,9 @@ import {
   MAX_TILES,
   type SliceOut,
   type TileOut,
+  type TileRange,
 } from "./cells";
-import { type Names, packed } from "./columns";
-import type { OverlayHeader } from "./document";
+import { type Names, type Packed, packed } from "./columns";
 import type { Job } from "./job";
 import { type AnyRank, Overview } from "./overview";
 import type { Rank } from "./rank";
@@ -35,31 +35,27 @@ export async function answerTiles(job: Job, request: Requests["tiles"]): Promise
   if (!(level >= 0 && level <= MAX_LEVEL)) {
     throw new Error(`level ${level} is not within 0 … ${MAX_LEVEL}`);
   }
-  const asked = new Set(parts.flatMap(({ lanes }) => lanes));
-  const over = new Map<number, OverlayHeader>();
-  const wanted = new Set<number>();
-  for (const lane of asked) {
-    const overlay = job.overlayAt(lane);
-    if (overlay === null) wanted.add(job.rankOfLane(lane));
-    else over.set(lane, overlay);
-  }
-  const collectives = over.size === 0 ? null : await job.collectives();
+  const lanes = parts.flatMap((part) => part.lanes);
+  const numbers = new Set(
+    lanes.filter((lane) => job.overlayAt(lane) === null).map((lane) => job.rankOfLane(lane)),
+  );
   const ranks = new Map<number, AnyRank>();
-  await Promise.all([...wanted].map(async (rank) => ranks.set(rank, await job.rank(rank))));
+  await Promise.all([...numbers].map(async (rank) => ranks.set(rank, await job.rank(rank))));
   const found: Found = {
     tiles: [],
     counters: [],
     classes: await classesAsked(job, request, ranks),
   };
-  for (const { lanes, first, last } of parts) {
-    for (const lane of lanes) {
+  for (const { first, last, ...part } of parts) {
+    const range: TileRange = { level, first, last };
+    for (const lane of part.lanes) {
       const rank = job.rankOfLane(lane);
-      const overlay = over.get(lane);
-      if (overlay === undefined || collectives === null) {
-        collect(found, ranks.get(rank)!, job.names, { lane, level, first, last });
+      const overlay = job.overlayAt(lane);
+      if (overlay === null) {
+        collect(found, ranks.get(rank)!, job.names, lane, range);
       } else {
-        const { index, slice } = collectives.lane(rank, overlay);
-        for (const tile of laneTiles(index, level, first, last, slice)) {
+        const { index, slice } = (await job.collectives()).lane(rank, overlay);
+        for (const tile of laneTiles(index, range, slice)) {
           found.tiles.push({ lane, tile });
         }
       }
@@ -86,35 +82,26 @@ async function classesAsked(
   return found;
 }
 
-interface Asked {
-  lane: number;
-  level: number;
-  first: number;
-  last: number;
-}
-
-function collect(found: Found, rank: AnyRank, names: Names, asked: Asked): void {
-  const { lane, level, first, last } = asked;
+function collect(found: Found, rank: AnyRank, names: Names, lane: number, asked: TileRange): void {
   if (rank instanceof Overview) {
-    for (const tile of rank.tiles(lane, level, first, last)) found.tiles.push({ lane, tile });
-    for (const tile of rank.counterTiles(lane, level, first, last))
-      found.counters.push({ lane, tile });
+    for (const tile of rank.tiles(lane, asked)) found.tiles.push({ lane, tile });
+    for (const tile of rank.counterTiles(lane, asked)) found.counters.push({ lane, tile });
     return;
   }
   const index = rank.lane(lane);
   if (index instanceof Counter) {
-    for (const tile of counterTiles(index, level, first, last)) found.counters.push({ lane, tile });
+    for (const tile of counterTiles(index, asked)) found.counters.push({ lane, tile });
     return;
   }
   const slice = sliceOf(rank, lane, index, names);
   const known = found.classes?.get(rank.number) ?? null;
   const byClass = known === null ? null : rank.classedLane(lane, known);
-  for (const tile of laneTiles(index, level, first, last, slice)) {
+  for (const tile of laneTiles(index, asked, slice)) {
     found.tiles.push({
       lane,
       tile,
       ...(byClass !== null && {
-        classes: mainKinds(byClass, level, tile.index),
+        classes: mainKinds(byClass, asked.level, tile.index),
         sliceClass: Uint8Array.from(tile.slices, ({ id }) => known![id]!),
       }),
     });
@@ -158,22 +145,6 @@ function inOneBuffer(level: number, found: Found, names: Names): Reply {
   tiles.forEach(({ tile }, i) => {
     first[i + 1] = first[i]! + tile.slices.length;
   });
-  const busy = new Uint16Array(tiles.length * CELLS);
-  const count = new Uint16Array(tiles.length * CELLS);
-  const kind = new Uint8Array(tiles.length * CELLS);
-  const mask = new Uint8Array(tiles.length * CELLS);
-  tiles.forEach(({ tile }, i) => {
-    busy.set(tile.busy, i * CELLS);
-    count.set(tile.count, i * CELLS);
-    kind.set(tile.kind, i * CELLS);
-    mask.set(tile.mask, i * CELLS);
-  });
-  const low = new Float32Array(counters.length * CELLS);
-  const high = new Float32Array(counters.length * CELLS);
-  counters.forEach(({ tile }, i) => {
-    low.set(tile.smallest, i * CELLS);
-    high.set(tile.largest, i * CELLS);
-  });
   const slices = tiles.flatMap(({ tile }) => tile.slices);
   const shown: Record<string, string> = {};
   for (const { name } of slices) shown[String(name)] ??= names.shortOfKey(name);
@@ -182,10 +153,10 @@ function inOneBuffer(level: number, found: Found, names: Names): Reply {
     {
       tile_lane: Uint32Array.from(tiles, ({ lane }) => lane),
       tile_index: Float64Array.from(tiles, ({ tile }) => tile.index),
-      busy,
-      count,
-      kind,
-      mask,
+      busy: joined(new Uint16Array(tiles.length * CELLS), tiles, ({ busy }) => busy),
+      count: joined(new Uint16Array(tiles.length * CELLS), tiles, ({ count }) => count),
+      kind: joined(new Uint8Array(tiles.length * CELLS), tiles, ({ kind }) => kind),
+      mask: joined(new Uint8Array(tiles.length * CELLS), tiles, ({ mask }) => mask),
       slice_first: first,
       slice_start: Float64Array.from(slices, ({ start }) => start),
       slice_dur: Float64Array.from(slices, ({ dur }) => dur),
@@ -195,9 +166,19 @@ function inOneBuffer(level: number, found: Found, names: Names): Reply {
       slice_flags: Uint8Array.from(slices, ({ flags }) => flags),
       counter_lane: Uint32Array.from(counters, ({ lane }) => lane),
       counter_index: Float64Array.from(counters, ({ tile }) => tile.index),
-      counter_min: low,
-      counter_max: high,
+      counter_min: joined(new Float32Array(counters.length * CELLS), counters, (of) => of.smallest),
+      counter_max: joined(new Float32Array(counters.length * CELLS), counters, (of) => of.largest),
       ...classColumns(found),
     },
   );
+}
+
+/** Cells of all tiles, one tile after the other. */
+function joined<Tile, Cells extends Packed>(
+  into: Cells,
+  tiles: readonly { tile: Tile }[],
+  cellsOf: (tile: Tile) => Cells,
+): Cells {
+  tiles.forEach(({ tile }, i) => into.set(cellsOf(tile), i * CELLS));
+  return into;
 }

@@ -25,7 +25,7 @@ function columnOf(tile: Tile, name: string, empty: number): number[] {
 describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters, ...wanted }) => {
   test.each(lanes)("lane $lane", ({ lane, events, slices }) => {
     const index = laneOf(events, slices);
-    const made = laneTiles(index, level, first, last, (at) => {
+    const made = laneTiles(index, { level, first, last }, (at) => {
       const row = index.rows[at]!;
       const [start, dur, kind] = events[row]!;
       return { start, dur, id: row, name: 0, kind, flags: 0 };
@@ -61,7 +61,7 @@ describe.each(cases)("tiles: $name", ({ level, first, last, end, lanes, counters
       Float64Array.from(samples, ([, value]) => value),
       end!,
     );
-    const made = counterTiles(counter, level, first, last);
+    const made = counterTiles(counter, { level, first, last });
     const tiles = wanted.counter_tiles.filter((tile) => tile.lane === lane);
     expect(made.map((tile) => tile.index)).toEqual(tiles.map((tile) => tile.index));
     tiles.forEach((tile, i) => {

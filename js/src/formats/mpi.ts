@@ -1,175 +1,148 @@
-/** Frames of MPI's panels. */
+/**
+ * Frames of MPI's panels from the tables in the page, as in `formats/mpi/frames.py`. Profiles are
+ * totals of a run, so windows do not apply.
+ */
 
+import { frameOf } from "../engine/frames";
+import { byCodePoints } from "../engine/panel_names";
 import { noteFor } from "../facts/notes";
 import { readClauses } from "../protocol/selection";
 import type { PanelFrame, SelectionJson } from "../protocol/source";
-import { byText, Columns, eachOf, Groups, ints, ordered, strings, type Tables } from "./shared";
+import { fieldsOf, grouped, noteOf, rowsOf, sumOf, type Tables } from "./shared";
 
 export const MEASURES = ["calls", "time", "bytes"] as const;
 export type Measure = (typeof MEASURES)[number];
 
-// MPI's panels from the page's rows, as in `formats/mpi/frames.py`. Profiles are totals of a run,
-// so windows do not apply.
+const NONE = noteFor("no_mpi");
 
+/** A routine of a rank, or one of its message sizes. */
 interface Row {
   job: string;
   rank: number;
   key: number;
+  source: string;
   routine: string;
   calls: number;
   bytes: number;
-  time: number;
-  low: number;
-  high: number;
-  isIo: boolean;
+  time_s: number;
+  is_io?: boolean;
+  size_lo?: number;
+  size_hi?: number;
 }
 
 /** The chosen rows; for a rank with both a profile and a time line, the profile's. */
-function rowsOf(table: PanelFrame, selection: SelectionJson): Row[] {
-  const { columns } = table;
-  const [rank, key, calls, bytes, time] = eachOf(
-    ["rank", "key", "calls", "bytes", "time_s"],
-    (name) => ints(table, name),
-  );
-  const [job, routine, source] = eachOf(["job", "routine", "source"], (name) =>
-    strings(table, name),
-  );
-  const chosen = selection.ranks?.some((one) => key.includes(one)) === true;
-  const at = key
-    .map((_, row) => row)
-    .filter((row) => !chosen || selection.ranks!.includes(key[row]!));
-  const told = new Set(
-    at.filter((row) => source[row] === "profile").map((row) => `${job[row]}\0${rank[row]}`),
-  );
-  return at
-    .filter((row) => source[row] === "profile" || !told.has(`${job[row]}\0${rank[row]}`))
-    .map((row) => ({
-      job: job[row]!,
-      rank: rank[row]!,
-      key: key[row]!,
-      routine: routine[row]!,
-      calls: calls[row]!,
-      bytes: bytes[row]!,
-      time: time[row]!,
-      low: Number(columns.size_lo?.[row] ?? -1),
-      high: Number(columns.size_hi?.[row] ?? -1),
-      isIo: columns.is_io?.[row] === true,
-    }));
+function chosenRows(table: Tables[string], { ranks }: SelectionJson): Row[] {
+  const all = rowsOf(table) as readonly Row[];
+  const own = all.filter(({ key }) => ranks?.includes(key) === true);
+  const chosen = own.length > 0 ? own : all;
+  const place = ({ job, rank }: Row): string => `${job}\0${rank}`;
+  const profiled = new Set(chosen.filter(({ source }) => source === "profile").map(place));
+  return chosen.filter((row) => row.source === "profile" || !profiled.has(place(row)));
 }
 
-const NONE = noteFor("no_mpi");
-
-function noted(table: PanelFrame): Record<string, unknown> {
-  const { note } = table.attrs;
-  return typeof note === "string" && note !== "" ? { note } : {};
+function ratio(part: number, whole: number): number | null {
+  return whole > 0 ? part / whole : null;
 }
 
 export function routines(tables: Tables, selection: SelectionJson): PanelFrame {
-  const found = new Columns([
-    ...["job", "name", "ranks", "calls", "bytes", "time_s", "is_io", "min_s", "min_rank"],
-    ...["max_s", "max_rank", "mean_s", "share_of_time", "mean_us"],
-  ]);
-  const table = tables.routines;
-  if (table === undefined || table === null) return found.frame({ note: NONE });
-  const groups = new Groups(([job, name]) => ({
-    job: String(job),
-    name: String(name),
-    isIo: false,
-    ...{ ranks: 0, calls: 0, bytes: 0, time: 0 },
-    least: null as Row | null,
-    most: null as Row | null,
-  }));
-  const comm = new Map<string, number>();
-  for (const row of rowsOf(table, selection)) {
-    const group = groups.at(row.job, row.routine);
-    group.ranks += 1;
-    group.calls += row.calls;
-    group.bytes += row.bytes;
-    group.time += row.time;
-    group.isIo = row.isIo;
-    if (group.least === null || row.time < group.least.time) group.least = row;
-    if (group.most === null || row.time > group.most.time) group.most = row;
-    if (!row.isIo) comm.set(row.job, (comm.get(row.job) ?? 0) + row.time);
-  }
-  const sorted = ordered(
-    groups.values(),
-    (a, b) => byText(a.job, b.job),
-    (a, b) => b.time - a.time,
-    (a, b) => b.calls - a.calls,
-    (a, b) => byText(a.name, b.name),
+  const rows = chosenRows(tables.routines, selection);
+  const communication = rows.filter((row) => row.is_io !== true);
+  const timeOfJobs = new Map(
+    grouped(communication, ({ job }) => job).map((group) => [
+      group[0]!.job,
+      sumOf(group, "time_s"),
+    ]),
   );
-  for (const { job, name, ranks, calls, bytes, time, isIo, least, most } of sorted) {
-    const all = comm.get(job) ?? 0;
-    found.add({
-      ...{ job, name, ranks, calls, bytes, time_s: time, is_io: isIo },
-      min_s: least!.time,
-      min_rank: least!.rank,
-      max_s: most!.time,
-      max_rank: most!.rank,
-      mean_s: time / ranks,
-      share_of_time: isIo || !(all > 0) ? null : time / all,
-      mean_us: calls > 0 ? (time * 1e6) / calls : null,
-    });
-  }
-  return found.frame(noted(table));
+  const found = grouped(rows, ({ job, routine }) => `${job}\0${routine}`).map((group) => {
+    const { job, routine, is_io } = group[0]!;
+    const least = group.reduce((one, other) => (other.time_s < one.time_s ? other : one));
+    const most = group.reduce((one, other) => (other.time_s > one.time_s ? other : one));
+    const [calls, time] = [sumOf(group, "calls"), sumOf(group, "time_s")];
+    return {
+      ...{ job, name: routine, ranks: group.length, calls, bytes: sumOf(group, "bytes") },
+      ...{ time_s: time, is_io: is_io === true },
+      ...{ min_s: least.time_s, min_rank: least.rank, max_s: most.time_s, max_rank: most.rank },
+      mean_s: time / group.length,
+      share_of_time: is_io === true ? null : ratio(time, timeOfJobs.get(job) ?? 0),
+      mean_us: ratio(time * 1e6, calls),
+    };
+  });
+  found.sort(
+    (a, b) =>
+      byCodePoints(a.job, b.job) ||
+      b.time_s - a.time_s ||
+      b.calls - a.calls ||
+      byCodePoints(a.name, b.name),
+  );
+  const columns = fieldsOf(found, [
+    ...([
+      "job",
+      "name",
+      "ranks",
+      "calls",
+      "bytes",
+      "time_s",
+      "is_io",
+      "min_s",
+      "min_rank",
+    ] as const),
+    ...(["max_s", "max_rank", "mean_s", "share_of_time", "mean_us"] as const),
+  ]);
+  return frameOf(columns, {}, noteOf(tables.routines, NONE));
 }
 
 export function sizes(tables: Tables, selection: SelectionJson): PanelFrame {
-  const found = new Columns([
-    ...["job", "name", "size_lo", "size_hi", "calls", "time_s", "bytes"],
-    ...["share_of_calls", "share_of_time", "share_of_bytes", "mean_us"],
-  ]);
-  const { sizes: table, routines: plain } = tables;
-  if (table === undefined || table === null || plain === undefined || plain === null) {
-    return found.frame({ note: NONE });
-  }
-  const groups = new Groups(([job, name, low, high]) => ({
-    ...{ job: String(job), name: String(name), low: Number(low), high: Number(high) },
-    ...{ calls: 0, time: 0, bytes: 0 },
-  }));
-  const add = (row: Row): void => {
-    const group = groups.at(row.job, row.routine, row.low, row.high);
-    group.calls += row.calls;
-    group.time += row.time;
-    group.bytes += row.bytes;
-  };
-  const binned = rowsOf(table, selection);
-  const known = new Set(binned.map(({ job, routine }) => `${job}\0${routine}`));
-  binned.forEach(add);
-  for (const row of rowsOf(plain, selection)) {
-    if (!known.has(`${row.job}\0${row.routine}`)) add(row);
-  }
-  const sums = new Groups(() => ({ calls: 0, time: 0, bytes: 0 }));
-  for (const one of groups.values()) {
-    const sum = sums.at(one.job, one.name);
-    sum.calls += one.calls;
-    sum.time += one.time;
-    sum.bytes += one.bytes;
-  }
+  const binned = chosenRows(tables.sizes, selection);
+  const byRoutine = ({ job, routine }: Row): string => `${job}\0${routine}`;
+  const known = new Set(binned.map(byRoutine));
+  const rows = [
+    ...binned,
+    ...chosenRows(tables.routines, selection).filter((row) => !known.has(byRoutine(row))),
+  ];
   const { names } = readClauses(selection.query);
-  const asked = groups.values().some(({ name }) => names?.includes(name) === true);
-  const sorted = ordered(
-    groups.values().filter(({ name }) => !asked || names!.includes(name)),
-    (a, b) => byText(a.job, b.job),
-    (a, b) => sums.at(b.job, b.name).time - sums.at(a.job, a.name).time,
-    (a, b) => byText(a.name, b.name),
-    (a, b) => a.low - b.low,
+  const asked = rows.some(({ routine }) => names?.includes(routine) === true);
+  const routinesBySize = grouped(
+    rows.filter(({ routine }) => !asked || names!.includes(routine)),
+    byRoutine,
+  ).map((own) => {
+    const sums = grouped(own, ({ size_lo = -1, size_hi = -1 }) => `${size_lo} ${size_hi}`).map(
+      totalsOf,
+    );
+    return { sums: sums.sort((a, b) => a.size_lo - b.size_lo), whole: totalsOf(sums) };
+  });
+  routinesBySize.sort(
+    ({ whole: a }, { whole: b }) =>
+      byCodePoints(a.job, b.job) || b.time_s - a.time_s || byCodePoints(a.routine, b.routine),
   );
-  const share = (part: number, whole: number): number | null => (whole > 0 ? part / whole : null);
-  for (const { job, name, low, high, calls, time, bytes } of sorted) {
-    const sum = sums.at(job, name);
-    found.add({
-      ...{ job, name, size_lo: low, size_hi: high, calls, time_s: time, bytes },
-      share_of_calls: share(calls, sum.calls),
-      share_of_time: share(time, sum.time),
-      share_of_bytes: share(bytes, sum.bytes),
-      mean_us: calls > 0 ? (time * 1e6) / calls : null,
-    });
-  }
-  return found.frame(noted(table));
+  const found = routinesBySize.flatMap(({ sums, whole }) =>
+    sums.map(({ routine, ...sum }) => ({
+      ...sum,
+      name: routine,
+      share_of_calls: ratio(sum.calls, whole.calls),
+      share_of_time: ratio(sum.time_s, whole.time_s),
+      share_of_bytes: ratio(sum.bytes, whole.bytes),
+      mean_us: ratio(sum.time_s * 1e6, sum.calls),
+    })),
+  );
+  const columns = fieldsOf(found, [
+    ...(["job", "name", "size_lo", "size_hi", "calls", "time_s", "bytes"] as const),
+    ...(["share_of_calls", "share_of_time", "share_of_bytes", "mean_us"] as const),
+  ]);
+  return frameOf(columns, {}, noteOf(tables.sizes, NONE));
+}
+
+/** Totals of rows of one routine and size. */
+function totalsOf(rows: readonly Omit<Row, "rank" | "key" | "source">[]) {
+  const { job, routine, size_lo = -1, size_hi = -1 } = rows[0]!;
+  const [calls, time_s, bytes] = [
+    sumOf(rows, "calls"),
+    sumOf(rows, "time_s"),
+    sumOf(rows, "bytes"),
+  ];
+  return { job, routine, size_lo, size_hi, calls, time_s, bytes };
 }
 
 /** Frames that no selection narrows. */
 export function whole(tables: Tables, id: string): PanelFrame {
-  return tables[id] ?? { rows: 0, columns: {}, attrs: { note: NONE } };
+  return tables[id] ?? frameOf({}, {}, NONE);
 }

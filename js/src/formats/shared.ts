@@ -1,25 +1,55 @@
-/** Rows of tables in a page: read by column, grouped, converted to frames. */
+/** Rows of tables in a page: read, grouped, converted to columns. */
 
+import type { Columns } from "../engine/frames";
 import { getOrMake } from "../protocol/maps";
 import type { PanelFrame, SelectionJson, Value } from "../protocol/source";
 
 /** Tables of a job's files in the page; null if there are too many rows. */
 export type Tables = Record<string, PanelFrame | null | undefined>;
 
-export function ints(table: PanelFrame, name: string): readonly number[] {
-  return (table.columns[name] ?? []) as readonly number[];
+const known = new WeakMap<PanelFrame, unknown[]>();
+
+/** The rows of a table as objects, created once; none without a table. */
+export function rowsOf(table: Tables[string]): readonly unknown[] {
+  if (table === null || table === undefined) return [];
+  return getOrMake(known, table, () => {
+    const columns = Object.entries(table.columns);
+    return Array.from({ length: table.rows }, (_, at) => {
+      const row: Record<string, Value> = {};
+      for (const [name, values] of columns) row[name] = values[at]!;
+      return row;
+    });
+  });
 }
 
-export function strings(table: PanelFrame, name: string): readonly string[] {
-  return (table.columns[name] ?? []) as readonly string[];
+/** The table's own note, or `missing` if the job has no such table. */
+export function noteOf(table: Tables[string], missing: string): string {
+  if (table === null || table === undefined) return missing;
+  const { note } = table.attrs;
+  return typeof note === "string" ? note : "";
 }
 
-/** Results of `read` for each of several names. */
-export function eachOf<const Names extends readonly string[], T>(
-  names: Names,
-  read: (name: string) => T,
-): { [Place in keyof Names]: T } {
-  return names.map((name) => read(name)) as { [Place in keyof Names]: T };
+/** Columns of some fields of rows. */
+export function fieldsOf<Name extends string>(
+  rows: readonly Readonly<Record<Name, Value>>[],
+  names: readonly Name[],
+): Columns {
+  return Object.fromEntries(names.map((name) => [name, rows.map((row) => row[name])]));
+}
+
+/** Sum of a field of rows. */
+export function sumOf<Name extends string>(
+  rows: readonly Readonly<Record<Name, number>>[],
+  name: Name,
+): number {
+  return rows.reduce((sum, row) => sum + row[name], 0);
+}
+
+/** Rows with equal keys, in order of first occurrence. */
+export function grouped<Row>(rows: readonly Row[], keyOf: (row: Row) => string | number): Row[][] {
+  const groups = new Map<string | number, Row[]>();
+  for (const row of rows) getOrMake(groups, keyOf(row), () => []).push(row);
+  return [...groups.values()];
 }
 
 /** Whether an event overlaps a window, as for members of a selection. */
@@ -32,62 +62,6 @@ export function overlapping({
   const high = to ?? Infinity;
   if (low === high) return () => false;
   return (start, dur) => start < high && (start + dur > low || start >= low);
-}
-
-/** Columns that are filled row by row. */
-export class Columns {
-  private readonly columns: Record<string, Value[]> = {};
-  rows = 0;
-
-  constructor(names: readonly string[]) {
-    for (const name of names) this.columns[name] = [];
-  }
-
-  add(row: Record<string, Value>): void {
-    for (const [name, values] of Object.entries(this.columns)) values.push(row[name] ?? null);
-    this.rows += 1;
-  }
-
-  frame(attrs: Record<string, unknown> = {}): PanelFrame {
-    return { rows: this.rows, columns: this.columns, attrs };
-  }
-}
-
-/** Values by a key of several parts, in order of first occurrence. */
-export class Groups<T> {
-  private readonly found = new Map<string, T>();
-
-  constructor(private readonly make: (parts: readonly (string | number)[]) => T) {}
-
-  at(...parts: (string | number)[]): T {
-    return getOrMake(this.found, parts.join("\0"), () => this.make(parts));
-  }
-
-  get(...parts: (string | number)[]): T | undefined {
-    return this.found.get(parts.join("\0"));
-  }
-
-  values(): T[] {
-    return [...this.found.values()];
-  }
-}
-
-type Comparison<T> = (a: T, b: T) => number;
-
-/** Sort by several comparisons, the first one first. */
-export function ordered<T>(values: readonly T[], ...by: readonly Comparison<T>[]): T[] {
-  return [...values].sort((a, b) => {
-    for (const compare of by) {
-      const found = compare(a, b);
-      if (found !== 0) return found;
-    }
-    return 0;
-  });
-}
-
-/** Compare strings as Python does. */
-export function byText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** Length of the union of spans. */

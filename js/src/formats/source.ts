@@ -14,9 +14,17 @@ import { blame, gradients, requestsByKey, servers, stages, stragglers } from "./
 import { routines, sizes, whole } from "./mpi";
 import { overlapping, type Tables } from "./shared";
 
+type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
+
+interface Maker {
+  /** The tables that it needs; if one has too many rows, the kernel has to reply. */
+  from: readonly string[];
+  make: Make;
+}
+
 /** The rows of a panel's whole frame that overlap the window. */
-function rowsInWindow(id: string): Maker {
-  const make: Make = (tables, selection) => {
+function rowsInWindow(id: string): Make {
+  return (tables, selection) => {
     const { rows, columns, attrs } = tables[id]!;
     const overlaps = overlapping(selection);
     const { start_ns: start, end_ns: end } = columns as Record<string, number[] | undefined>;
@@ -27,33 +35,32 @@ function rowsInWindow(id: string): Maker {
     for (const [name, of] of Object.entries(columns)) taken[name] = kept.map((at) => of[at]!);
     return { rows: kept.length, columns: taken, attrs };
   };
-  return { from: id, make };
-}
-
-type Make = (tables: Tables, selection: SelectionJson) => PanelFrame;
-
-interface Maker {
-  /** The table that it needs; without it the kernel has to reply. */
-  from: string;
-  make: Make;
 }
 
 const MAKERS: Readonly<Record<string, Maker>> = {
-  byteps_gradients: { from: "gradients", make: gradients },
-  byteps_stages: { from: "stages", make: stages },
-  byteps_stragglers: { from: "requests", make: stragglers },
-  byteps_blame: { from: "stages", make: blame },
-  byteps_servers: { from: "requests", make: servers },
-  byteps_requests: { from: "requests", make: requestsByKey },
-  byteps_clock: { from: "byteps_clock", make: (tables) => whole(tables, "byteps_clock") },
-  mpi_ranks: { from: "mpi_ranks", make: (tables) => whole(tables, "mpi_ranks") },
-  mpi_hosts: { from: "mpi_hosts", make: (tables) => whole(tables, "mpi_hosts") },
-  mpi_routines: { from: "routines", make: routines },
-  mpi_routine_table: { from: "routines", make: routines },
-  mpi_sizes: { from: "sizes", make: sizes },
-  mpi_messages: { from: "sizes", make: sizes },
-  ...Object.fromEntries(OF_JOB.map((id) => [id, rowsInWindow(id)])),
+  byteps_gradients: { from: ["gradients"], make: gradients },
+  byteps_stages: { from: ["stages"], make: stages },
+  byteps_stragglers: { from: ["requests"], make: stragglers },
+  byteps_blame: { from: ["stages"], make: blame },
+  byteps_servers: { from: ["requests"], make: servers },
+  byteps_requests: { from: ["requests"], make: requestsByKey },
+  mpi_routines: { from: ["routines"], make: routines },
+  mpi_routine_table: { from: ["routines"], make: routines },
+  mpi_sizes: { from: ["sizes", "routines"], make: sizes },
+  mpi_messages: { from: ["sizes", "routines"], make: sizes },
+  ...Object.fromEntries(
+    ["byteps_clock", "mpi_ranks", "mpi_hosts"].map((id) => [
+      id,
+      { from: [id], make: (tables: Tables) => whole(tables, id) },
+    ]),
+  ),
+  ...Object.fromEntries(OF_JOB.map((id) => [id, { from: [id], make: rowsInWindow(id) }])),
 };
+
+/** Whether the job has the panel's data, but too much for the page. */
+function isLarge(tables: Tables, id: string): boolean {
+  return MAKERS[id]?.from.some((name) => tables[name] === null) === true;
+}
 
 /** Frame of a panel from the page's own tables; null if they do not suffice. */
 export function frameFromTables(
@@ -62,18 +69,12 @@ export function frameFromTables(
   selection: SelectionJson | null,
 ): PanelFrame | null {
   const maker = MAKERS[id];
-  if (maker === undefined || tables[maker.from] === null) return null;
+  if (maker === undefined || isLarge(tables, id)) return null;
   if (OF_JOB.includes(id) && tables[id] === undefined) return null;
   return maker.make(tables, withoutOwn(id, { ...EVERYTHING, ...selection }));
 }
 
 const TOO_LARGE = "this is too much for a saved page of this job: a kernel can count it";
-
-/** Whether the job has the panel's data, but too much for the page. */
-function isLarge(tables: Tables, id: string): boolean {
-  const maker = MAKERS[id];
-  return maker !== undefined && tables[maker.from] === null;
-}
 
 export function withTables(source: Source, tables: () => Tables): Source {
   const frames = async (
