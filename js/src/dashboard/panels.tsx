@@ -4,12 +4,14 @@ import { computed, type ReadonlySignal, signal, useSignal } from "@preact/signal
 import type { VNode } from "preact";
 import { useMemo } from "preact/hooks";
 import type { ChartSlots } from "../charts/chart";
+import { heatmapBins } from "../charts/grid";
 import { pitchOf } from "../charts/rows";
+import { wholeSpan } from "../connection/answering";
 import { same } from "../connection/store";
-import { isCounted, METRICS, panelKind } from "../facts/panels";
+import { isCounted, METRICS, panelKind, withoutOwn } from "../facts/panels";
 import { MEASURES } from "../formats/mpi";
 import { hasDevice, hasLateness } from "../protocol/scene";
-import type { PanelFrame, Scene, Source, Span } from "../protocol/source";
+import type { PanelFrame, Requests, Scene, SelectionJson, Source, Span } from "../protocol/source";
 import { debounce } from "../timeline/context";
 import { type ProblemLine, problemLines } from "../timeline/panels/problems";
 import type { FoldingNow } from "../timeline/view";
@@ -23,10 +25,11 @@ import {
   ChartPlace,
   type HeadlineFacts,
   type HeadPiece,
-  HeatmapData,
+  heatmapNumbers,
   MeasuredChart,
   Pane,
   PanelData,
+  panelNumbers,
   type PanelState,
 } from "./pane";
 import type { Choosing } from "./selection";
@@ -64,36 +67,26 @@ const SELF = signal<PanelState>({
 
 export class Panes {
   private readonly all = new Map<string, HTMLElement>();
-  private readonly data: PanelData;
-  private readonly heatmap: HeatmapData;
+  private readonly data: PanelData<SelectionJson>;
+  private readonly heatmap: PanelData<Requests["heatmap"]>;
   private readonly sight: Sight;
   private readonly metric: ReadonlySignal<string>;
   /** Requests panels out of sight after a pause without changes, for prints of the whole page. */
   private readonly followLater: () => void;
-  private follows = false;
   /** Number of additional rows that fit into the column of each table. */
   private readonly spareRows = signal<Readonly<Record<string, number>>>({});
   private refreshing = false;
 
   constructor(private readonly parts: PaneParts) {
-    const { source, signal: ended, scene, metric, choosing, view } = parts;
+    const { source, signal: ended, scene, metric } = parts;
     this.metric = computed(() => metric.value || (hasLateness(scene.value) ? "waiting" : "busy"));
-    this.data = new PanelData(source, ended);
-    this.followLater = debounce(REST_MS, ended, () => this.followAll());
-    this.sight = new Sight(() => this.refresh(), ended);
-    this.heatmap = new HeatmapData({
-      source,
-      signal: ended,
-      selection: () => choosing.effective,
-      view,
-      width: () => {
-        const el = this.all.get("heatmap");
-        const isWanted = el !== undefined && (this.follows || this.sight.isSeen(el));
-        return isWanted ? el.clientWidth : 0;
-      },
-      metric: () => this.metric.value,
-      hasDevices: () => scene.value.ranks.some(hasDevice),
+    this.data = new PanelData(panelNumbers(source, ended), ended);
+    const hasDevices = (): boolean => scene.value.ranks.some(hasDevice);
+    this.heatmap = new PanelData(heatmapNumbers(source, ended, hasDevices), ended);
+    this.followLater = debounce(REST_MS, ended, () => {
+      this.want([...this.all].filter(([, el]) => el.isConnected));
     });
+    this.sight = new Sight(() => this.refresh(), ended);
   }
 
   /** The element of a panel, created on first access. */
@@ -115,7 +108,7 @@ export class Panes {
       <Pane
         id={id}
         el={el}
-        state={own[id] ? SELF : id === "heatmap" ? this.heatmap.state : this.data.state(id)}
+        state={own[id] ? SELF : (id === "heatmap" ? this.heatmap : this.data).state(id)}
         chosen={choosing.chosen}
         headline={headline}
         folding={folding}
@@ -164,27 +157,33 @@ export class Panes {
 
   /** Request the missing numbers of visible panels, once for simultaneous changes. */
   refresh(): void {
-    const { signal: ended, choosing } = this.parts;
+    const { signal: ended, followsAll } = this.parts;
     if (this.refreshing || ended.aborted) return;
     this.refreshing = true;
     queueMicrotask(() => {
       this.refreshing = false;
       if (ended.aborted) return;
-      this.heatmap.refresh();
-      const seen = [...this.all].filter(([, el]) => this.sight.isSeen(el)).map(([id]) => id);
-      if (seen.length > 0) {
-        this.data.want(["summary", ...seen.filter(isCounted)], choosing.effective);
-      }
-      if (this.parts.followsAll) this.followLater();
+      this.want([...this.all].filter(([, el]) => this.sight.isSeen(el)));
+      if (followsAll) this.followLater();
     });
   }
 
-  private followAll(): void {
-    this.follows = true;
-    this.heatmap.refresh();
-    this.follows = false;
-    const ids = [...this.all].filter(([, el]) => el.isConnected).map(([id]) => id);
-    this.data.want(["summary", ...ids.filter(isCounted)], this.parts.choosing.effective);
+  private want(panes: readonly (readonly [id: string, el: HTMLElement])[]): void {
+    if (panes.length === 0) return;
+    const { choosing, view } = this.parts;
+    const selection = choosing.effective;
+    const ids = panes.map(([id]) => id);
+    const width = ids.includes("heatmap") ? this.pane("heatmap").clientWidth : 0;
+    if (width > 0) {
+      const [start, end] = view();
+      this.heatmap.want(["heatmap"], {
+        metric: this.metric.value,
+        ...wholeSpan([start, end]),
+        bins: Math.min(heatmapBins(width), Math.max(1, Math.ceil(end - start))),
+        selection: withoutOwn("heatmap", selection),
+      });
+    }
+    this.data.want(["summary", ...ids.filter(isCounted)], selection);
   }
 
   /** Repeat failed requests. */
@@ -197,6 +196,7 @@ export class Panes {
   forget(): void {
     this.data.forget();
     this.heatmap.forget();
+    this.refresh();
   }
 
   private draw(id: string, numbers: Numbers): VNode {
