@@ -25,7 +25,6 @@ export class FakeChart implements ChartPanel {
   readonly el = document.createElement("div");
   frame: PanelFrame | null = null;
   chosen: Chosen | null = null;
-  theme = "";
   ended = false;
 
   constructor(
@@ -40,10 +39,6 @@ export class FakeChart implements ChartPanel {
   show(frame: PanelFrame, chosen: Chosen): void {
     this.frame = frame;
     this.chosen = chosen;
-  }
-
-  setTheme(theme: string): void {
-    this.theme = theme;
   }
 
   toPng = (): Promise<Blob> => Promise.resolve(new Blob());

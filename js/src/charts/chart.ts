@@ -1,6 +1,6 @@
 /** One chart of a dashboard: its canvas, tooltips and gestures, and its place. */
 
-import { getOrMake } from "../protocol/maps";
+import type { ReadonlySignal } from "@preact/signals";
 import {
   asError,
   type Brush,
@@ -14,6 +14,7 @@ import { failure } from "../ui/controls";
 import { fill, h } from "../ui/dom";
 import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
+import { react } from "../ui/react";
 import { sentence } from "../ui/text";
 import { applyTheme, type Theme, THEMES } from "../ui/theme";
 import { placeTip } from "../ui/tooltip";
@@ -62,7 +63,7 @@ export class ChartFrame implements ChartPanel {
     private readonly title: string,
     host: HTMLElement,
     private readonly onBrush: (brush: Brush) => void,
-    private theme: ThemeName,
+    private readonly theme: ReadonlySignal<ThemeName>,
     private readonly record: Recorder,
   ) {
     const { view, plot, note, hovered, focused, brushed, tip, said, button, table } = this;
@@ -70,9 +71,16 @@ export class ChartFrame implements ChartPanel {
     put(view, plot);
     this.el = h("div", { class: "hta-chart" }, h("style", {}, style));
     put(this.el, view, note, button, tip, said, table);
-    applyTheme(this.el, theme);
     host.append(this.el);
     const { signal } = this.ended;
+    react(
+      theme,
+      (name) => {
+        applyTheme(this.el, name);
+        this.redraw();
+      },
+      signal,
+    );
     button.setAttribute("aria-expanded", "false");
     button.addEventListener("click", () => this.toggleTable(), { signal });
     watchBoxes([view], () => this.fit(), signal);
@@ -99,13 +107,6 @@ export class ChartFrame implements ChartPanel {
     if (same) this.paint();
     else this.redraw();
     if (!this.table.hidden) this.tabulate();
-  }
-
-  setTheme(theme: ThemeName): void {
-    if (theme === this.theme) return;
-    this.theme = theme;
-    applyTheme(this.el, theme);
-    this.redraw();
   }
 
   toPng(): Promise<Blob> {
@@ -150,7 +151,7 @@ export class ChartFrame implements ChartPanel {
     if (frame === null) return;
     if (this.width === 0) this.width = Math.floor(this.view.clientWidth);
     if (this.width === 0) return;
-    const made = this.make(frame, THEMES[this.theme], this.width);
+    const made = this.make(frame, THEMES[this.theme.value], this.width);
     this.hover(null, null);
     this.focus(null);
     if (typeof made === "string") {
@@ -311,15 +312,12 @@ export type MakeChart = (
   id: string,
   host: HTMLElement,
   onBrush: (brush: Brush) => void,
-  theme: ThemeName,
+  theme: ReadonlySignal<ThemeName>,
 ) => ChartPanel;
 
 export class ChartSlot {
   readonly el = h("div", { class: "hta-chart-slot" });
   chart: ChartPanel | null = null;
-  /** Charts write their own titles. */
-  hasTitle = true;
-
   constructor(
     private readonly make: (host: HTMLElement) => ChartPanel,
     signal: AbortSignal,
@@ -328,45 +326,15 @@ export class ChartSlot {
   }
 
   show(frame: PanelFrame, chosen: Chosen): void {
-    if (!this.hasTitle) this.el.replaceChildren();
     try {
+      if (this.chart === null) this.el.replaceChildren();
       this.chart ??= this.make(this.el);
       this.chart.show(frame, chosen);
-      this.hasTitle = true;
     } catch (error) {
       const again = (): void => this.show(frame, chosen);
       this.chart?.destroy();
       this.chart = null;
-      this.hasTitle = false;
       this.el.replaceChildren(failure("The chart could not be drawn", asError(error), again));
     }
-  }
-}
-
-/** The places of all charts of a dashboard. */
-export class ChartSlots {
-  private readonly slots = new Map<string, ChartSlot>();
-
-  constructor(
-    private readonly make: MakeChart,
-    private readonly brush: (id: string, brush: Brush) => void,
-    private theme: ThemeName,
-    private readonly signal: AbortSignal,
-  ) {}
-
-  slot(id: string): ChartSlot {
-    const make = (host: HTMLElement): ChartPanel =>
-      this.make(id, host, (asked) => this.brush(id, asked), this.theme);
-    return getOrMake(this.slots, id, () => new ChartSlot(make, this.signal));
-  }
-
-  /** The chart in its place, if it is drawn. */
-  chart(id: string): ChartPanel | null {
-    return this.slots.get(id)?.chart ?? null;
-  }
-
-  setTheme(theme: ThemeName): void {
-    this.theme = theme;
-    for (const { chart } of this.slots.values()) chart?.setTheme(theme);
   }
 }

@@ -10,18 +10,17 @@ import { panelKind, withoutOwn } from "../facts/panels";
 import { getOrMake } from "../protocol/maps";
 import {
   asError,
-  type Chosen,
   isAbort,
   type PanelFrame,
   type Requests,
-  type Scene,
   type SelectionJson,
   type Source,
 } from "../protocol/source";
-import type { FoldingNow } from "../timeline/view";
 import { Failure } from "../ui/controls";
-import { MenuButton, type MenuItem } from "../ui/menu";
+import { MenuButton } from "../ui/menu";
 import { noteOf, sentence } from "../ui/text";
+import type { Context } from "./context";
+import { panelExports } from "./save";
 import type { Numbers } from "./tables";
 
 export interface PanelState {
@@ -201,26 +200,20 @@ export function heatmapNumbers(
 // The frame around a panel: its menu, and its text while numbers are missing, late or failed.
 
 interface PaneLook {
+  ctx: Context;
   id: string;
   /** The panel's element on the board. */
   el: HTMLElement;
   state: ReadonlySignal<PanelState>;
-  chosen: ReadonlySignal<Chosen>;
-  /** Names the ranks to mark. */
-  headline: ReadonlySignal<HeadlineFacts | null>;
-  folding: ReadonlySignal<FoldingNow>;
-  scene: ReadonlySignal<Scene>;
   /** Draws the numbers. */
   draw(numbers: Numbers): VNode;
   retry(): void;
-  menu(): MenuItem[];
 }
 
-export function Pane(look: PaneLook) {
-  const { id, el, state, chosen, headline, folding, scene, draw, retry, menu } = look;
+export function Pane({ ctx, id, el, state, draw, retry }: PaneLook) {
   const { title } = panelKind(id);
   const { frame, isStale, error } = state.value;
-  const marked = useMarks(frame, headline.value, folding.value.groups, scene.value);
+  const marked = useMarks(frame, ctx);
   useLayoutEffect(() => {
     el.classList.toggle("hta-stale", isStale && frame !== null);
     el.setAttribute("aria-busy", String(isStale));
@@ -246,25 +239,28 @@ export function Pane(look: PaneLook) {
         </>
       )}
       <div class="hta-pane-body" hidden={said !== null}>
-        {marked !== null && marked.rows > 0 && draw({ frame: marked, chosen: chosen.value })}
+        {marked !== null &&
+          marked.rows > 0 &&
+          draw({ frame: marked, chosen: ctx.choosing.chosen.value })}
       </div>
       <MenuButton
         icon="more"
         name={`${title}: save, copy, hide`}
         class="hta-pane-more"
-        items={menu}
+        items={() => [
+          ...panelExports(ctx, id),
+          { text: "Hide this panel", press: () => ctx.showPanel(id, false) },
+        ]}
       />
     </>
   );
 }
 
 /** Add the ranks to mark and to fold, and facts of the job; the same object while unchanged. */
-function useMarks(
-  of: PanelFrame | null,
-  by: HeadlineFacts | null,
-  folded: FoldingNow["groups"],
-  { ranks }: Scene,
-): PanelFrame | null {
+function useMarks(of: PanelFrame | null, { headline, folding, scene }: Context): PanelFrame | null {
+  const by = headline.value;
+  const { groups: folded } = folding.value;
+  const { ranks } = scene.value;
   return useMemo(() => {
     if (of === null) return null;
     const { late_ranks = [], fact_ranks = [] } = by ?? {};
@@ -320,25 +316,4 @@ export function MeasuredChart({
       {children}
     </div>
   );
-}
-
-/** A piece of a sentence: text, or a rank that can be chosen; `fact`: others do not wait for it. */
-export type HeadPiece = string | { rank: number; text?: string; fact?: boolean };
-
-/** Text and selection of a finding. */
-export interface Finding {
-  label: string;
-  text: string;
-  selection: SelectionJson;
-}
-
-export interface HeadlineFacts {
-  headline: HeadPiece[];
-  more: HeadPiece[][];
-  /** The ranks that the others wait for. */
-  late_ranks?: number[];
-  /** The ranks of pieces with `fact`. */
-  fact_ranks?: number[];
-  /** The most important first. */
-  findings?: Finding[];
 }
