@@ -29,7 +29,7 @@ import {
   type PanelState,
 } from "./pane";
 import { SelectionPanel } from "./selection";
-import { brushOf, NameTable, type Numbers, TABLES } from "./tables";
+import { NameTable, type Numbers, TABLES } from "./tables";
 
 const REST_MS = 500;
 
@@ -165,10 +165,8 @@ export class Panes {
     const { ctx } = this;
     const look = TABLES[id];
     if (look !== undefined) {
-      const brush = (names: string[] | null): void =>
-        ctx.choosing.brush(id, brushOf(id, numbers.frame, names));
       const room = FIRST_ROWS + (this.spareRows.value[id] ?? 0);
-      return <NameTable look={look} brush={brush} room={room} {...numbers} />;
+      return <NameTable ctx={ctx} id={id} look={look} room={room} {...numbers} />;
     }
     const slot = ctx.slot(id);
     if (id === "mpi_sizes") return <Sizes slot={slot} {...numbers} />;
