@@ -16,9 +16,8 @@ import { formatCount, formatDuration, formatShare } from "../ui/formats";
 import { watchBoxes } from "../ui/host";
 import { react } from "../ui/react";
 import { sentence } from "../ui/text";
-import { applyTheme, type Theme, THEMES } from "../ui/theme";
+import { type Theme, THEMES } from "../ui/theme";
 import { placeTip } from "../ui/tooltip";
-import style from "./charts.css?raw";
 import type { Box, Drawing, Picked, Spot } from "./content";
 import { causeWords } from "./defined";
 import { kindWords } from "./language";
@@ -47,7 +46,7 @@ export class ChartFrame implements ChartPanel {
   private readonly focused = h("div", { class: "hta-chart-box hta-chart-focus", hidden: true });
   private readonly brushed = h("div", { class: "hta-chart-box hta-chart-brush", hidden: true });
   private readonly tip = h("div", { class: "hta-chart-tip", role: "tooltip", hidden: true });
-  private readonly said = h("div", { class: "hta-chart-words", "aria-live": "polite" });
+  private readonly said = h("div", { class: "hta-hidden", "aria-live": "polite" });
   private readonly button = h("button", { class: "hta-chart-show", type: "button" }, "Show table");
   private readonly table = h("div", { class: "hta-chart-table", hidden: true });
   private readonly ended = new AbortController();
@@ -69,18 +68,11 @@ export class ChartFrame implements ChartPanel {
     const { view, plot, note, hovered, focused, brushed, tip, said, button, table } = this;
     put(plot, this.canvas, hovered, focused, brushed);
     put(view, plot);
-    this.el = h("div", { class: "hta-chart" }, h("style", {}, style));
+    this.el = h("div", { class: "hta-chart" });
     put(this.el, view, note, button, tip, said, table);
     host.append(this.el);
     const { signal } = this.ended;
-    react(
-      theme,
-      (name) => {
-        applyTheme(this.el, name);
-        this.redraw();
-      },
-      signal,
-    );
+    react(theme, () => this.redraw(), signal);
     button.setAttribute("aria-expanded", "false");
     button.addEventListener("click", () => this.toggleTable(), { signal });
     watchBoxes([view], () => this.fit(), signal);

@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import "../entries/dashboard.css";
 import vectors from "../../../tests/vectors/charts.json";
 import { CHARTS, makeChart } from "../dashboard/charts";
 import { ChartSlot } from "./chart";
@@ -26,6 +27,7 @@ function frameOf(panel: string, ranks = 5): PanelFrame {
 
 const open: ChartPanel[] = [];
 const theme = signal<ThemeName>("light");
+document.body.className = "hta-root";
 
 afterEach(() => {
   for (const panel of open.splice(0)) panel.destroy();
