@@ -29,10 +29,8 @@ export class FakeChart implements ChartPanel {
 
   constructor(
     readonly id: string,
-    host: HTMLElement,
     readonly brush: (brush: Brush) => void,
   ) {
-    host.append(this.el);
     FakeChart.all.push(this);
   }
 
@@ -50,7 +48,7 @@ export class FakeChart implements ChartPanel {
   }
 }
 
-export const fakeChart: MakeChart = (id, host, onBrush) => new FakeChart(id, host, onBrush);
+export const fakeChart: MakeChart = (id, brush) => new FakeChart(id, brush);
 
 export interface DashView extends Finding {
   root: HTMLElement;

@@ -43,7 +43,8 @@ async function mount(
   host.style.width = `${width}px`;
   document.body.append(host);
   const brushes: Brush[] = [];
-  const panel = makeChart(id, host, (brush) => brushes.push(brush), theme);
+  const panel = makeChart(id, (brush) => brushes.push(brush), theme);
+  host.append(panel.el);
   open.push(panel);
   panel.show(frame, { ...NOTHING, ...chosen });
   await painted();
@@ -230,9 +231,9 @@ describe("charts", () => {
   test("a chart that cannot be drawn says so, and can be tried again", () => {
     let broken = true;
     const host = document.createElement("div");
-    const slot = new ChartSlot((el) => {
+    const slot = new ChartSlot(() => {
       if (broken) throw new Error("no chart nonsense");
-      return makeChart("breakdown", el, () => {}, theme);
+      return makeChart("breakdown", () => {}, theme);
     }, new AbortController().signal);
     document.body.append(host);
     host.append(slot.el);

@@ -129,10 +129,7 @@ export class Context {
   slot(id: string): ChartSlot {
     return getOrMake(this.slots, id, () => {
       const { choosing, makeChart, theme, signal: ended } = this;
-      return new ChartSlot(
-        (host) => makeChart(id, host, (brush) => choosing.brush(id, brush), theme),
-        ended,
-      );
+      return new ChartSlot(() => makeChart(id, (brush) => choosing.brush(id, brush), theme), ended);
     });
   }
 
