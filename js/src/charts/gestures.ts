@@ -127,3 +127,7 @@ export function stillOnly<K>(before: readonly K[] | null, keys: readonly K[]): b
   const wanted = new Set(keys);
   return found.size === wanted.size && [...wanted].every((key) => found.has(key));
 }
+
+export function isSame(before: Chosen["window"], window: Chosen["window"]): boolean {
+  return before?.[0] === window?.[0] && before?.[1] === window?.[1];
+}

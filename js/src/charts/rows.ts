@@ -14,7 +14,7 @@ import type {
   SideColumn,
   Spot,
 } from "./content";
-import { stillOnly, toggled } from "./gestures";
+import { isSame, stillOnly, toggled } from "./gestures";
 import { FAINT, paintBox, paintDot, paintWhisker, type Pen, type Style, Words } from "./paint";
 
 /** Distance within which the pointer hits a mark. px. */
@@ -169,10 +169,9 @@ export class RowsDrawing implements Drawing {
     if (more) {
       return { [this.dimension]: toggled(before, keys), ...(window ? { window } : {}) };
     }
-    const same =
-      stillOnly(before, keys) &&
-      (window === null || (chosen.window?.[0] === window[0] && chosen.window?.[1] === window[1]));
-    if (same) return this.nothing();
+    if (stillOnly(before, keys) && (window === null || isSame(chosen.window, window))) {
+      return this.nothing();
+    }
     return {
       [this.dimension]: [...new Set(keys)],
       ...(this.content.windows === true ? { window } : {}),
@@ -511,8 +510,6 @@ export class WindowDrawing extends RowsDrawing {
   }
 
   private chosenBy(window: Window | null, chosen: Chosen): Brush {
-    const known = chosen.window;
-    const same = window !== null && known?.[0] === window[0] && known[1] === window[1];
-    return { window: same ? null : window };
+    return { window: isSame(chosen.window, window) ? null : window };
   }
 }
