@@ -5,7 +5,7 @@ import { noteFor } from "../facts/notes";
 import { type Metric, METRICS } from "../facts/panels";
 import type { Brush, Chosen, PanelFrame } from "../protocol/source";
 import { formatAxis, formatDuration, formatShare } from "../ui/formats";
-import { fitted, labelledRows, noteOf, sentences, textWidth, wrapped } from "../ui/text";
+import { fitted, labelledRows, noteOf, sentences, textWidth } from "../ui/text";
 import { shade, SIZE, type Theme } from "../ui/theme";
 import { type Box, type Drawing, markedRows, type Picked, type Spot, type Tip } from "./content";
 import { foldedScope, scopeOf, spoken, tipsOf } from "./defined";
@@ -13,6 +13,7 @@ import { HEATMAP } from "./definition";
 import { foldedLines, TOGETHER } from "./folding";
 import { isSame, stillOnly, toggled } from "./gestures";
 import { type Box as Box4, frame, paintBox, type Pen, Words } from "./paint";
+import { everyNth, LINE } from "./rows";
 
 const SHADES = 128;
 
@@ -390,8 +391,6 @@ const LEAST_CELL = 5;
 const KEY = 148;
 const SWATCH = 12;
 const INSET = 12;
-/** Texts nearer than this touch. px. */
-const LEAST_LINE = 14;
 /** Number of bins to request for a chart of this width. */
 export function heatmapBins(width: number): number {
   const { left, right } = sides(width);
@@ -423,22 +422,14 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
   const across = Math.max(40, width - left - right);
   const rows = content.ranks.length;
   const pitch = rows * PITCH <= TALLEST ? PITCH : Math.max(2, Math.floor(TALLEST / rows));
-  let y = 0;
   const titled = INSET + textWidth(content.title, "bold", 13) + 16;
   const shared = width >= SIZE.marginFrom;
   if (shared || titled + KEY < width) key(words, width - Math.max(right, INSET), content, theme);
-  for (const line of wrapped(content.title, width - 2 * INSET, "bold", 13)) {
-    words.text(INSET, y + 9, line, theme.ink, { bold: true, size: 13 });
-    y += 18;
-  }
+  let y = words.title(content.title, [INSET, 0], width - 2 * INSET, theme);
   // With a margin, title and definition share a line, as in the timeline's toolbar.
   const from = shared ? Math.max(left, titled) : INSET;
-  if (shared) y = 2;
-  for (const line of wrapped(content.subtitle, width - from - (shared ? right + KEY : INSET))) {
-    words.text(from, y + 7, line, theme.ink3);
-    y += 14;
-  }
-  y += 6;
+  const room = width - from - (shared ? right + KEY : INSET);
+  y = words.subtitle(content.subtitle, [from, shared ? 2 : y], room, theme) + 6;
   const strip = y + STRIP;
   words.text(left - 8, y + STRIP - 7, "mean of ranks", theme.ink3, { align: "right" });
   const wide = across / content.bins;
@@ -449,14 +440,13 @@ export function planHeatmap(content: HeatmapContent, width: number, theme: Theme
     if (tall > 0) bars.push([from, strip - tall, from + Math.max(1, wide - 1), strip]);
   });
   const top = strip + 4;
-  const every = [1, 2, 4, 8, 16, 32].find((each) => each * pitch >= LEAST_LINE) ?? 64;
   const names = fitted(content.names, left - 16);
-  const labelled = labelledRows(rows, every, content.late, content.facts);
+  const labelled = labelledRows(rows, everyNth(pitch), content.late, content.facts);
   const most = Math.max(...content.total);
   const totals = content.total.map(formatDuration);
   const longest = totals.reduce((high, text) => Math.max(high, textWidth(text, "bold")), 0);
   const span = right - 16 - longest - 6;
-  const beside = Math.max(0, Math.ceil((LEAST_LINE - pitch) / 2 / pitch));
+  const beside = Math.max(0, Math.ceil((LINE - pitch) / 2 / pitch));
   if (right > 0) words.text(left + across + 10, strip - 7, "total", theme.ink3);
   names.forEach((name, row) => {
     const late = content.late.has(row);
