@@ -451,14 +451,15 @@ export class WindowDrawing extends RowsDrawing {
   }
 
   override click(x: number, y: number, _more: boolean, chosen: Chosen): Brush {
-    return this.chosenBy(this.windowAt({ x, y }), chosen);
+    const window = this.windowAt({ x, y });
+    return { window: isSame(chosen.window, window) ? null : window };
   }
 
-  override press(index: number, _more: boolean, chosen: Chosen): Brush {
+  override press(index: number, more: boolean, chosen: Chosen): Brush {
     const spot = this.spotOf(index);
     if (spot === null) return this.nothing();
     const { left, top, width, height } = spot.box;
-    return this.chosenBy(this.windowAt({ x: left + width / 2, y: top + height / 2 }), chosen);
+    return this.click(left + width / 2, top + height / 2, more, chosen);
   }
 
   override drag(from: Picked, to: Picked): Brush | null {
@@ -480,9 +481,5 @@ export class WindowDrawing extends RowsDrawing {
 
   private windowAt({ x, y }: Picked): Window | null {
     return this.hitAt(x, y)?.window ?? null;
-  }
-
-  private chosenBy(window: Window | null, chosen: Chosen): Brush {
-    return { window: isSame(chosen.window, window) ? null : window };
   }
 }

@@ -60,7 +60,7 @@ export function Headline({ ctx }: { ctx: Context }) {
     <div class="hta-headline">
       <h2>
         {pieces(facts.headline)}
-        {isScoped && <span class="hta-headline-scope"> of the {wholeName(scene.value)}</span>}
+        {isScoped && <span class="hta-headline-scope">{` of the ${wholeName(scene.value)}`}</span>}
       </h2>
       {facts.more.length > 0 && (
         <p>{facts.more.flatMap((one, at) => [at > 0 ? " " : "", ...pieces(one)])}</p>

@@ -248,6 +248,8 @@ interface Phrase {
 const MOST_RUNS = 4;
 const MOST_NAMES = 3;
 const LONGEST = 40;
+/** `a, b and c` */
+const AND = new Intl.ListFormat("en-GB");
 const MINUS = "\u2212";
 const UNITS: readonly (readonly [power: number, unit: string])[] = [
   [9, "s"],
@@ -333,7 +335,7 @@ function ranksWords(ranks: readonly number[]): string {
   const runs = runsOf(ranks);
   if (runs.length === 0) return "no ranks";
   if (runs.length > MOST_RUNS) return plural(ranks.length, "rank");
-  return `ranks ${joined(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;
+  return `ranks ${AND.format(runs.map(([a, b]) => (a === b ? String(a) : `${a}–${b}`)))}`;
 }
 
 function trackName(track: string | [number, string]): string {
@@ -349,12 +351,7 @@ function tracksWords(tracks: readonly (string | [number, string])[]): string {
 
 function listed(noun: string, values: readonly string[]): string {
   if (values.length === 0) return `no ${noun}s`;
-  return `${noun}${values.length > 1 ? "s" : ""} ${joined(values)}`;
-}
-
-function joined(texts: readonly string[]): string {
-  if (texts.length < 2) return texts[0] ?? "";
-  return `${texts.slice(0, -1).join(", ")} and ${texts.at(-1)}`;
+  return `${noun}${values.length > 1 ? "s" : ""} ${AND.format(values)}`;
 }
 
 function condition(text: string): string {

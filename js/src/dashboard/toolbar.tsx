@@ -1,6 +1,7 @@
 /** Toolbar of a dashboard and its form for saving a page. */
 
 import { useSignal } from "@preact/signals";
+import type { VNode } from "preact";
 import { useRef } from "preact/hooks";
 import { PANELS } from "../facts/panels";
 import { asError, isAbort } from "../protocol/source";
@@ -135,23 +136,28 @@ const MAX_MB = 25;
 function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
   const name = scene.peek().title.replace(/[^\p{L}\p{N}._-]+/gu, "-") || "dashboard";
   const path = useSignal(`${name}.html`);
-  const busy = useSignal(false);
-  const said = useSignal<{ wrote: string; size: string } | { error: string } | null>(null);
+  const isBusy = useRef(false);
+  const said = useSignal<VNode | null>(null);
   const run = async (): Promise<void> => {
-    if (busy.value) return;
-    busy.value = true;
-    said.value = null;
+    if (isBusy.current) return;
+    isBusy.current = true;
+    said.value = <span class="hta-note">Writing…</span>;
     try {
       const asked = { max_mb: MAX_MB, path: path.value.trim() };
       const { reply } = await source.ask("save_html", asked, signal);
       const size = reply.bytes === undefined ? "" : `, ${formatBytes(reply.bytes)}`;
-      said.value = { wrote: reply.path, size };
+      said.value = (
+        <>
+          <b class="hta-ok-text">{`Wrote ${reply.path}`}</b>
+          {`${size}.`}
+        </>
+      );
     } catch (error) {
-      if (!isAbort(error)) said.value = { error: asError(error).message };
+      const { message } = asError(error);
+      said.value = isAbort(error) ? null : <span class="hta-error-text">{message}</span>;
     }
-    busy.value = false;
+    isBusy.current = false;
   };
-  const what = said.value;
   return (
     <div class="hta-save-form">
       <p class="hta-note">
@@ -175,14 +181,7 @@ function SaveForm({ ctx: { source, signal, scene } }: { ctx: Context }) {
         </div>
       )}
       <div class="hta-result" role="status" aria-live="polite">
-        {busy.value && <span class="hta-note">Writing…</span>}
-        {what !== null && "wrote" in what && (
-          <>
-            <b class="hta-ok-text">{`Wrote ${what.wrote}`}</b>
-            {what.size}.
-          </>
-        )}
-        {what !== null && "error" in what && <span class="hta-error-text">{what.error}</span>}
+        {said.value}
       </div>
     </div>
   );
